@@ -1,0 +1,391 @@
+"""Any classifier with calibrated probabilities, and the successor to `SVC(probability=True)`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+import sklearn
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.model_selection import ParameterGrid
+from sklearn.svm import SVC
+from sklearn.utils import get_tags, indexable
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_is_fitted
+
+from calibrant.estimators import target
+from calibrant.maps import Map, check_method
+from calibrant.metrics import log_loss
+from calibrant.multiclass import COUPLINGS, SCHEMES, ClassSample, Plan, fit_classes, log_classes
+from calibrant.protocols import (
+    PROTOCOLS,
+    Job,
+    Scored,
+    choose_scheme,
+    collect,
+    prepared,
+    refit,
+    score_columns,
+    weight_parameter,
+)
+from calibrant.samples import weighed
+
+__all__ = ["CalibratedClassifier", "svc"]
+
+Floats = NDArray[np.float64]
+
+KINDS = ("auto", "margin", "probability", "logit")
+UNSEEN = ("cv", "holdout", "loo")  # protocols whose scores can choose among machines
+
+
+class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Any classifier with calibrated probabilities: scores it has not been trained on, a map, a refit.
+
+    Parameters
+    ----------
+    estimator : a classifier with `decision_function` or `predict_proba`; pipelines and searches too.
+    method : str or callable, default="platt"
+        How scores become probabilities: a name of `calibrant.METHODS`, or a function from a `Sample` to a map.
+    protocol : {"cv", "holdout", "loo", "ensemble", "train", "prefit"}, default="cv"
+        Where the calibration scores come from; see `calibrant.protocols` for what each costs.
+    cv : int or splitter, default=3
+        Folds for "cv" and "ensemble": a number of shuffled stratified folds, or any splitter of scikit-learn. Rows a
+        repeated splitter scores several times get their mean score; rows never scored are left out of the map.
+    kind : {"auto", "margin", "probability", "logit"}, default="auto"
+        What is calibrated. "auto": decision values where there are any, else probabilities (through their logit where
+        the map lives on the real line).
+    multiclass : {"auto", "ovo", "ovr", "matrix"}, default="auto"
+        "ovo": a map a pair of classes, then coupling, as LIBSVM does; for machines that are not made of pairs one is
+        trained a pair. "ovr": a map a class, normalised. "matrix": one map of all scores, where the method has one.
+        "auto": "ovo" for support vector machines, else "ovr".
+    consistent : bool, default=False
+        True: `predict` is the most probable class. False: `predict` is the machine's own answer, and
+        `disagreement_` says how often the two differ.
+    coupling : {"wu_lin_weng", "hastie_tibshirani", "price"}, default="wu_lin_weng"
+        How pairwise probabilities become class probabilities.
+    temper : bool, default=True
+        With more than two classes, raise the combined probabilities to the power that suits the calibration rows best:
+        maps smoothed for the few rows of their pairs add up to too little confidence. False is LIBSVM's way.
+    loo : {"span", "drop_own", "exact"}, default="span"
+        How the leave-one-out scores of an `SVC` are found.
+    search : dict or list, default=None
+        Candidates: a grid of parameters of `estimator`, or a list of estimators. The calibration scores choose among
+        them, by the log loss of the calibrated probabilities, before the winner is refitted: the choice costs no more
+        training than the scores themselves (Platt 1999, sec. 2.1).
+    options : dict, default=None
+        Options of the method.
+    n_jobs : int, default=None
+        Folds trained side by side.
+    random_state : int or RandomState, default=None
+        Shuffles the folds; None shuffles too, the same way every time.
+
+    Attributes
+    ----------
+    classes_ : the classes, sorted.
+    estimator_ : the machine trained on all rows (the first of them for "ensemble").
+    calibrated_ : list of (machine, map of its scores), one pair but for "ensemble".
+    disagreement_ : share of calibration rows on which the machine's own answer is not the most probable class.
+    consistency_cost_ : accuracy of the machine's own answers less that of the most probable class, on those rows.
+    search_results_ : list of dicts, one a candidate, where `search` was given; `best_index_` the winner's.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.svm import SVC
+    >>> from calibrant import CalibratedClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = CalibratedClassifier(SVC(C=10), method="platt").fit(X, y)
+    >>> model.predict_proba(X[[0, 77]]).round(2)
+    array([[1.  , 0.  , 0.  ],
+           [0.  , 0.61, 0.39]])
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        estimator: Any,
+        method: str | Callable[..., Map] = "platt",
+        *,
+        protocol: str = "cv",
+        cv: Any = 3,
+        kind: str = "auto",
+        multiclass: str = "auto",
+        consistent: bool = False,
+        coupling: str = "wu_lin_weng",
+        temper: bool = True,
+        loo: str = "span",
+        search: Any = None,
+        options: Mapping[str, Any] | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.method = method
+        self.protocol = protocol
+        self.cv = cv
+        self.kind = kind
+        self.multiclass = multiclass
+        self.consistent = consistent
+        self.coupling = coupling
+        self.temper = temper
+        self.loo = loo
+        self.search = search
+        self.options = options
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, **fit_params: Any) -> Self:
+        """Score, fit the maps, train the final machine.
+
+        `sample_weight` reaches the estimator and the maps; `groups` reaches the splitter; other fit parameters reach
+        the estimator, row by row where they have one value a row. With scikit-learn's metadata routing enabled,
+        requests decide.
+        """
+        self._check()
+        job, weight = self._job(X, y, sample_weight, fit_params)
+        trials = [self._trial(candidate, weight) for candidate in self._candidates(job)]
+        best = int(np.argmin([trial.log_loss for trial in trials])) if len(trials) > 1 else 0
+        chosen = trials[best]
+        self.classes_ = job.classes
+        self.calibrated_ = [(machine_of(chosen.job, scored), fitted) for scored, fitted in chosen.fits]
+        self.estimator_ = self.calibrated_[0][0]
+        self.disagreement_ = chosen.disagreement
+        self.consistency_cost_ = chosen.own_accuracy - chosen.accuracy
+        if self.search is not None:
+            self.best_index_ = best
+            self.search_results_ = [trial.summary() for trial in trials]
+        return self
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class, one row an object."""
+        check_is_fitted(self)
+        return np.asarray(sum(fitted(self._scores(machine, X)) for machine, fitted in self.calibrated_)) / len(
+            self.calibrated_
+        )
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return the logarithm of each probability; of two classes it is exact also where one rounds to 1."""
+        check_is_fitted(self)
+        if len(self.calibrated_) == 1:
+            machine, fitted = self.calibrated_[0]
+            return log_classes(fitted, self._scores(machine, X))
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the machine's own answer, or the most probable class where `consistent` (and for "ensemble")."""
+        check_is_fitted(self)
+        if self.consistent or len(self.calibrated_) > 1:
+            return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        return np.asarray(self.estimator_.predict(X))
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Say where weights, groups and other metadata go when routing is enabled."""
+        router = MetadataRouter(owner=self).add_self_request(self)
+        router.add(estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
+        if hasattr(self.cv, "split"):
+            router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+        return router
+
+    def __sklearn_tags__(self) -> Any:
+        """Take what the estimator takes."""
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        tags.input_tags.pairwise = inner.input_tags.pairwise
+        tags.classifier_tags.multi_class = inner.classifier_tags is None or inner.classifier_tags.multi_class
+        return tags
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of columns the machine was trained on."""
+        return int(self.estimator_.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The names of the columns the machine was trained on, where they had names."""
+        return np.asarray(self.estimator_.feature_names_in_)
+
+    def _scores(self, machine: Any, X: Any) -> Floats:
+        scheme = SCHEMES[self.calibrated_[0][1].scheme]
+        return score_columns(machine, X, self.classes_, scheme, self.kind)[0]
+
+    def _check(self) -> None:
+        for name, value, choices in (
+            ("protocol", self.protocol, PROTOCOLS),
+            ("kind", self.kind, KINDS),
+            ("coupling", self.coupling, COUPLINGS),
+        ):
+            if value not in choices:
+                msg = f"{name} must be one of {', '.join(choices)}; got {value!r}"
+                raise ValueError(msg)
+        if self.search is not None and self.protocol not in UNSEEN:
+            msg = f"search needs scores of unseen rows, protocol one of {', '.join(UNSEEN)}; got {self.protocol!r}"
+            raise ValueError(msg)
+        check_method(self.method, self.options or {})
+
+    def _job(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, fit_params: dict[str, Any]
+    ) -> tuple[Job, NDArray[Any] | None]:
+        """Check the data, and say who gets which part of the metadata."""
+        X, labels = indexable(X, target(y))
+        if len(labels) == 0:
+            msg = "X and y must hold at least one row; got 0 sample(s)"
+            raise ValueError(msg)
+        prefit = self.protocol == "prefit"
+        classes = known_classes(self.estimator, labels) if prefit else np.unique(labels)
+        if len(classes) < 2:
+            msg = f"y must hold at least two classes; got one class only, {classes[0]!r}"
+            raise ValueError(msg)
+        weight = None if sample_weight is None else weighed("sample_weight", sample_weight, labels)
+        scheme = choose_scheme(self.multiclass, self.estimator, len(classes))
+        to_estimator, to_splitter = self._metadata(weight, fit_params)
+        job = Job(
+            prepared(self.estimator, scheme, self.kind, fitted=prefit),
+            X,
+            labels,
+            np.searchsorted(classes, labels),
+            classes,
+            scheme,
+            self.kind,
+            cv=self.cv,
+            loo=self.loo,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+            fit_params=to_estimator,
+            split_params=to_splitter,
+        )
+        return job, weight
+
+    def _metadata(self, weight: Any, fit_params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the parameters of the estimator's fit and of the splitter's split."""
+        if sklearn.get_config()["enable_metadata_routing"]:
+            routed = process_routing(self, "fit", sample_weight=weight, **fit_params)
+            return dict(routed.estimator.fit), dict(routed.get("splitter", {}).get("split", {}))
+        groups = fit_params.pop("groups", None)
+        name = weight_parameter(self.estimator)
+        if weight is not None and name is None:
+            warnings.warn(
+                f"{type(self.estimator).__name__} takes no sample_weight: only the map is weighted",
+                UserWarning,
+                stacklevel=4,
+            )
+        if weight is not None and name is not None:
+            fit_params = fit_params | {name: weight}
+        return fit_params, {} if groups is None else {"groups": groups}
+
+    def _candidates(self, job: Job) -> list[Job]:
+        """Return a job for each machine to choose from."""
+        if self.search is None:
+            return [job]
+        if isinstance(self.search, Mapping):
+            machines = [clone(self.estimator).set_params(**point) for point in ParameterGrid(self.search)]
+        else:
+            machines = list(self.search)
+        if not machines:
+            msg = "search must name at least one candidate; got none"
+            raise ValueError(msg)
+        return [replace(job, estimator=prepared(each, job.scheme, self.kind, fitted=False)) for each in machines]
+
+    def _trial(self, job: Job, weight: NDArray[Any] | None) -> Trial:
+        """Score a machine by the protocol and fit its maps."""
+        plan = Plan(self.method, self.options or {}, self.coupling, self.temper)
+        fits = []
+        for scored in collect(self.protocol, job):
+            part = None if weight is None else weight[scored.rows]
+            data = ClassSample(scored.scores, job.index[scored.rows], len(job.classes), scored.kind, part)
+            fits.append((scored, fit_classes(plan, job.scheme, data)))
+        return judged(job, fits, weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A machine's calibration: its scores and maps, and what they say of the calibration rows themselves."""
+
+    job: Job
+    fits: list[tuple[Scored, Any]]
+    log_loss: float
+    accuracy: float
+    own_accuracy: float
+    disagreement: float
+
+    def summary(self) -> dict[str, Any]:
+        """Return the candidate and how it did."""
+        return {
+            "estimator": self.job.estimator,
+            "log_loss": self.log_loss,
+            "accuracy": self.accuracy,
+            "own_accuracy": self.own_accuracy,
+        }
+
+
+def judged(job: Job, fits: list[tuple[Scored, Any]], weight: NDArray[Any] | None) -> Trial:
+    """Compare the probabilities of the calibration rows, and the answers of the machines, with what happened."""
+    P = np.concatenate([fitted(scored.scores) for scored, fitted in fits])
+    rows = np.concatenate([scored.rows for scored, _ in fits])
+    scheme, k = SCHEMES[job.scheme], len(job.classes)
+    own = np.concatenate(
+        [scheme.decide(scored.scores, k, 0.5 if scored.kind == "probability" else 0.0) for scored, _ in fits]
+    )
+    happened, probable = job.index[rows], P.argmax(axis=1)
+    part = None if weight is None else weight[rows]
+
+    def share(mask: NDArray[np.bool_]) -> float:
+        return float(np.average(mask, weights=part))
+
+    loss = log_loss(happened, P, labels=np.arange(k), sample_weight=part)
+    return Trial(job, fits, loss, share(probable == happened), share(own == happened), share(own != probable))
+
+
+def machine_of(job: Job, scored: Scored) -> Any:
+    """Return the machine that made the scores, or one trained on all rows where many made them."""
+    return refit(job) if scored.machine is None else scored.machine
+
+
+def known_classes(estimator: Any, labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the classes of a fitted estimator, after checking that it knows the labels."""
+    check_is_fitted(estimator)
+    classes = np.asarray(estimator.classes_)
+    strange = np.setdiff1d(labels, classes)
+    if len(strange):
+        msg = f"y must hold classes the prefit estimator knows, {list(classes)[:5]}; got {strange[0]!r}"
+        raise ValueError(msg)
+    return classes
+
+
+def svc(  # noqa: PLR0913
+    method: str | Callable[..., Map] = "platt",
+    *,
+    protocol: str = "cv",
+    cv: Any = 3,
+    multiclass: str = "auto",
+    consistent: bool = False,
+    options: Mapping[str, Any] | None = None,
+    n_jobs: int | None = None,
+    random_state: Any = None,
+    **parameters: Any,
+) -> CalibratedClassifier:
+    """Return a support vector classifier with probabilities: what `SVC(probability=True)` was, and better calibrated.
+
+    `parameters` are those of scikit-learn's `SVC` (C, kernel, gamma, ...).
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> svc(C=10, gamma="auto").fit(X, y).predict_proba(X[:1]).shape
+    (1, 3)
+    """
+    return CalibratedClassifier(
+        SVC(**parameters),
+        method,
+        protocol=protocol,
+        cv=cv,
+        multiclass=multiclass,
+        consistent=consistent,
+        options=options,
+        n_jobs=n_jobs,
+        random_state=random_state,
+    )

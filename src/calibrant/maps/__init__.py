@@ -1,0 +1,158 @@
+"""Every scaling: its fit, its record, and the one table that names them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from calibrant.maps.beta import fit_beta, fit_beta2, fit_beta_matrix
+from calibrant.maps.bins import fit_bins
+from calibrant.maps.cosine import fit_cosine
+from calibrant.maps.isotonic import fit_isotonic
+from calibrant.maps.margins import fit_clip01, fit_gauss, fit_gauss_tied, fit_pp, fit_printed01
+from calibrant.maps.parzen import fit_parzen
+from calibrant.maps.platt import fit_duin_tax, fit_platt, fit_softmax
+from calibrant.maps.priors import fit_platt_gauss, fit_platt_laplace, fit_platt_parzen
+from calibrant.maps.published import fit_platt_lm, fit_platt_newton
+from calibrant.maps.records import (
+    LINKS,
+    BetaCdf,
+    BetaClasses,
+    Clip,
+    Cosines,
+    Ends,
+    Lines,
+    Linked,
+    Map,
+    Parzen,
+    QuadraticLogit,
+    Sigmoid,
+    Steps,
+    log_probabilities,
+    probabilities,
+)
+from calibrant.ops import NUMPY
+from calibrant.samples import Sample
+
+__all__ = [
+    "METHODS",
+    "BetaCdf",
+    "BetaClasses",
+    "Clip",
+    "Cosines",
+    "Ends",
+    "Lines",
+    "Linked",
+    "Map",
+    "Method",
+    "Parzen",
+    "QuadraticLogit",
+    "Sigmoid",
+    "Steps",
+    "check_method",
+    "fit_map",
+    "log_probabilities",
+    "probabilities",
+]
+
+REAL = "real"  # decision values and logits
+UNIT = "unit"  # probabilities
+ANY = "any"  # whatever the scores are: only their values or order count
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way to fit a map.
+
+    `domain` says which scores the map is defined on: "real" (a probability is sent through the logit first), "unit" (a
+    logit is sent through the logistic function; a margin through `squash`, or refused where there is none) or
+    "any". `invariant` says what may be done to the scores of fit and prediction without changing a probability:
+    "affine" (any scale and offset), "scale", or "none". `matrix` fits all classes at once, where the method can:
+    `matrix(memberships, class numbers, weight, **options)` gives a record with a method of that name.
+    """
+
+    fit: Callable[..., Map]
+    record: type
+    domain: str
+    monotone: bool
+    source: str
+    invariant: str = "none"
+    squash: str | None = None
+    matrix: Callable[..., Any] | None = None
+
+    def options(self) -> list[str]:
+        """Return the names of the options the fit takes."""
+        return [p.name for p in inspect.signature(self.fit).parameters.values() if p.kind is p.KEYWORD_ONLY]
+
+
+METHODS: dict[str, Method] = {
+    "softmax": Method(fit_softmax, Sigmoid, REAL, True, "Rüping 2004, sec. 4"),
+    "platt": Method(fit_platt, Sigmoid, REAL, True, "Platt 1999; Lin, Lin & Weng 2007, hardened", "affine"),
+    "platt_newton": Method(fit_platt_newton, Sigmoid, REAL, True, "Lin, Lin & Weng 2007, appendix, as printed"),
+    "platt_lm": Method(fit_platt_lm, Sigmoid, REAL, True, "Platt 1999, appendix, as printed"),
+    "platt_gauss": Method(fit_platt_gauss, Sigmoid, REAL, True, "Platt 1999, sec. 2.2: Gaussian prior on the slope"),
+    "platt_laplace": Method(fit_platt_laplace, Sigmoid, REAL, True, "Platt 1999, sec. 2.2: Laplace prior on the slope"),
+    "platt_parzen": Method(fit_platt_parzen, Sigmoid, REAL, True, "Platt 1999, sec. 2.2: scores with Parzen noise"),
+    "duin_tax": Method(fit_duin_tax, Sigmoid, REAL, True, "Duin & Tax 1998, sec. 2.2"),
+    "gauss_tied": Method(
+        fit_gauss_tied, Sigmoid, REAL, True, "Hastie & Tibshirani 1996, in Platt 1999, sec. 2.1", "scale"
+    ),
+    "gauss": Method(fit_gauss, QuadraticLogit, REAL, False, "Platt 1999, sec. 2.1", "affine"),
+    "bins": Method(fit_bins, Steps, ANY, False, "Drish 2001; Zadrozny & Elkan 2001; Rüping 2004, sec. 4", "affine"),
+    "isotonic": Method(fit_isotonic, Lines, ANY, True, "Ayer et al. 1955; Zadrozny & Elkan 2002", "affine"),
+    "beta": Method(
+        fit_beta,
+        BetaClasses,
+        UNIT,
+        False,
+        "Garczarek 2002, as in klaR; Rüping 2004, sec. 4",
+        squash="softmax",
+        matrix=fit_beta_matrix,
+    ),
+    "beta2": Method(fit_beta2, BetaCdf, UNIT, True, "Rüping 2004, sec. 4, Beta-2 (reconstructed)", squash="softmax"),
+    "clip01": Method(fit_clip01, Clip, REAL, True, "Rüping 2004, sec. 4, SVM-01"),
+    "pp": Method(fit_pp, Clip, REAL, True, "Rüping 2004, sec. 4, SVM-PP"),
+    "printed01": Method(fit_printed01, Ends, REAL, False, "Rüping 2004, sec. 4, sigma_01 as printed"),
+    "parzen": Method(fit_parzen, Parzen, REAL, False, "Parzen 1962; in Platt 1999, sec. 2.2", "affine"),
+    "cosine": Method(
+        fit_cosine, Cosines, REAL, False, "Vapnik 1998, sec. 11.11, in Platt 1999 (reconstructed)", "affine"
+    ),
+}
+
+# (kind of score, domain of the method) -> link; a pair that is not here needs none.
+NEEDED_LINK = {("probability", REAL): "logit", ("logit", UNIT): "expit"}
+
+
+def check_method(method: str | Callable[..., Map], options: Mapping[str, Any]) -> None:
+    """Raise unless the method is in the table, or a function, and has the options."""
+    if callable(method):
+        return
+    if method not in METHODS:
+        msg = f"method must be one of {', '.join(METHODS)}, or a function of a Sample; got {method!r}"
+        raise ValueError(msg)
+    known = METHODS[method].options()
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        msg = f"method {method!r} has no option {unknown[0]!r}; it has {', '.join(known) or 'none'}"
+        raise ValueError(msg)
+
+
+def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin", **options: Any) -> Map:
+    """Fit a method of the table, or a function of one's own, to a checked sample."""
+    check_method(method, options)
+    if callable(method):
+        return method(data, **options)
+    row = METHODS[method]
+    link = row.squash if (kind, row.domain) == ("margin", UNIT) else NEEDED_LINK.get((kind, row.domain))
+    if (kind, row.domain) == ("margin", UNIT) and link is None:
+        msg = f"method {method!r} needs kind='probability' or kind='logit'; got kind='margin'"
+        raise ValueError(msg)
+    if link is None:
+        return row.fit(data, **options)
+    with np.errstate(over="ignore"):  # to the limit
+        linked = Sample(LINKS[link](data.arrays()[0], NUMPY), data.label, data.weight)
+    return Linked(link, row.fit(linked, **options))

@@ -1,0 +1,375 @@
+"""Garczarek's beta scaling, one piece a predicted class, and its monotone variant for two classes.
+
+Both take memberships in [0, 1] for quantiles of a beta distribution and send them to those of another one, whose
+mean is what was observed. What is left to choose is the size N of the new one, i.e. how far it spreads.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.maps.beta_distribution import FAR, Tails, beta_quantile, beta_tails
+from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Steps, assigned_class, shares_of_rest
+from calibrant.ops import EDGE, NUMPY
+from calibrant.samples import Sample, collapse, same_length, squashed_cells, weighed
+
+__all__ = ["fit_beta", "fit_beta2", "fit_beta_matrix"]
+
+Floats = NDArray[np.float64]
+
+FLAT = 1e-4  # klaR's eps: memberships of smaller variance are shifted
+LEAST, MOST = 1e-2, 1e4  # the sizes Beta-2 searches, and the least a sample can have
+MANY, CELLS = 2_000, 1_024  # the search for a size pools more distinct memberships than MANY into CELLS
+FEW_CELLS = 256
+
+
+def fit_beta(data: Sample, *, criterion: str = "mse", dis: bool = True, as_printed: bool = False) -> BetaClasses:
+    """Scale the membership in each predicted class to its correctness rate (Garczarek 2002; klaR's `betascale`).
+
+    Over the rows assigned to a class, m their membership in it (the score in the positive class, assigned where the
+    score is 1/2 or more, and 1 - score in the negative one): NT rows, CR of them correct, pm = mean m, S = var m,
+    NM = pm (1 - pm)/S - 1, and
+
+        m' = Binv(B(m; pm NM, (1 - pm) NM); CR N, (1 - CR) N).
+
+    N = floor(min(NT, NM)), or with `dis` the whole number from there to max(NT, NM) that is best by the `criterion`:
+    "mse", the mean squared error (Rüping 2004), or "klar", the number of correct rows plus klaR's accuracy. A class
+    that is always right or always wrong, or whose memberships hardly vary (S < 1e-4), is shifted instead:
+    m' = m - pm + CR, cut to [0, 1]. So where a class has made no error m' is exactly 1 for every m >= pm, and one later
+    miss costs an infinite log loss. A class that no row is assigned to stays as it is, with a warning. The two
+    pieces need not meet: the map jumps at 1/2.
+
+    For the choice of N more than 2,000 distinct memberships are pooled into 1,024 cells, and a long range of N is
+    searched by geometric grids that are refined; the moments are those of all rows.
+
+    >>> from calibrant.samples import sample
+    >>> data = sample([0.1, 0.2, 0.4, 0.6, 0.8, 0.9], [0, 0, 1, 0, 1, 1], kind="probability")
+    >>> fit_beta(data, dis=False)([0.2, 0.8]).round(3)
+    array([0.283, 0.717])
+    """
+    score, positive, negative = data.arrays()
+    memberships = np.column_stack([1.0 - score, score])
+    counts = np.column_stack([negative, positive])
+    return BetaClasses(fit_pieces(memberships, counts, criterion, dis=dis), as_printed)
+
+
+def fit_beta_matrix(
+    memberships: ArrayLike,
+    labels: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    criterion: str = "mse",
+    dis: bool = True,
+) -> BetaClasses:
+    """Fit `fit_beta` to an (n, G) array of memberships in G classes and labels 0 ... G - 1; apply it by `.matrix`.
+
+    A row is assigned to the class of its largest membership, the last of equals; m' comes from that class's piece and
+    the other classes share 1 - m' as they shared 1 - m, or equally where m > 1 - 1e-6. With more than two classes
+    klaR's criterion is approximate where memberships are pooled.
+
+    >>> rows = [[0.7, 0.2, 0.1], [0.6, 0.1, 0.3], [0.2, 0.7, 0.1], [0.1, 0.8, 0.1], [0.1, 0.3, 0.6], [0.2, 0.0, 0.8]]
+    >>> fit_beta_matrix(rows, [0, 1, 1, 1, 2, 2]).matrix([[0.6, 0.1, 0.3]]).round(3)
+    array([[0.238, 0.191, 0.572]])
+    """
+    given = checked_memberships(memberships)
+    truth = class_numbers(labels, given)
+    weights = np.ones(len(given)) if weight is None else weighed("weight", weight, given)
+    counts = np.zeros_like(given)
+    counts[np.arange(len(given)), truth] = weights
+    return BetaClasses(fit_pieces(given, counts, criterion, dis=dis))
+
+
+def checked_memberships(memberships: ArrayLike) -> Floats:
+    """Return memberships as an array whose rows lie in [0, 1] and sum to 1."""
+    given = np.asarray(memberships, np.float64)
+    if given.ndim != 2 or given.shape[1] < 2 or not len(given):
+        msg = f"memberships must be rows of two or more classes; got an array of shape {given.shape}"
+        raise ValueError(msg)
+    wrong = np.flatnonzero(~((given >= 0).all(axis=1) & (np.abs(given.sum(axis=1) - 1.0) <= 1e-6)))
+    if len(wrong):
+        msg = f"memberships must not be negative and sum to 1 in each row; got {given[wrong[0]]} in row {wrong[0]}"
+        raise ValueError(msg)
+    return given
+
+
+def class_numbers(labels: ArrayLike, memberships: Floats) -> NDArray[np.intp]:
+    """Return labels as class numbers, the columns of the memberships."""
+    given = np.asarray(labels)
+    same_length("labels", given, memberships)
+    classes = memberships.shape[1]
+    if given.ndim != 1 or given.dtype.kind not in "iub" or given.min() < 0 or given.max() >= classes:
+        msg = f"labels must be class numbers from 0 to {classes - 1}; got {np.unique(given)[:5]}"
+        raise ValueError(msg)
+    return given.astype(np.intp)
+
+
+def fit_pieces(memberships: Floats, counts: Floats, criterion: str, *, dis: bool) -> tuple[BetaPiece, ...]:
+    """Fit the piece of each class; `counts` holds the weight of each true class in each row."""
+    if criterion not in CRITERIA:
+        msg = f"criterion must be one of {', '.join(CRITERIA)}; got {criterion!r}"
+        raise ValueError(msg)
+    assigned = assigned_class(memberships)
+    pieces, unseen = [], []
+    for k in range(memberships.shape[1]):
+        rows = (assigned == k) & counts.any(axis=1)
+        if rows.any():
+            pieces.append(fit_piece(memberships[rows], counts[rows], k, CRITERIA[criterion] if dis else None))
+        else:
+            pieces.append(BetaPiece(None, 0.0))
+            unseen.append(str(k))
+    if unseen:
+        message = f"no row is assigned to class {', '.join(unseen)}, whose memberships are left as they are"
+        warnings.warn(message, UserWarning, stacklevel=4)
+    return tuple(pieces)
+
+
+def fit_piece(memberships: Floats, counts: Floats, k: int, criterion: Criterion | None) -> BetaPiece:
+    """Fit the piece of class k to the rows assigned to it, N the smallest allowed where there is no criterion."""
+    weight = counts.sum(axis=1)
+    total, pm, variance = moments(memberships[:, k], weight)
+    hits, misses = float(counts[:, k].sum()), float(np.delete(counts, k, axis=1).sum())
+    rate = hits / (hits + misses)  # exactly 1 without a miss, whatever the rounding of the weights
+    if variance < FLAT or not 0.0 < rate < 1.0:
+        return BetaPiece(None, rate - pm)
+    size = moment_size(pm, variance)
+    low, high = whole(min(total, size)), whole(max(total, size))
+    source = pm * size, (1.0 - pm) * size
+    if criterion is not None and low < high:
+        errors = pooled_errors(memberships, counts, k)
+        tails = beta_tails(*source, errors.logit)
+
+        def loss(sizes: Floats) -> Floats:
+            """Return the criterion at each of several sizes."""
+            column = sizes[:, None]
+            return criterion(errors, NUMPY.expit(-beta_quantile(rate * column, (1.0 - rate) * column, *tails)))
+
+        low = best_whole(loss, low, high)
+    return BetaPiece(BetaCdf(*source, rate * low, (1.0 - rate) * low))
+
+
+def moments(m: Floats, weight: Floats) -> tuple[float, float, float]:
+    """Return the total weight, the mean and the variance of memberships kept off 0 and 1.
+
+    The variance is divided by the total less 1, or less the mean weight of a distinct membership where that is below
+    1, so that weights that sum to 1 give the variance of rows that count once each.
+    """
+    inside = np.clip(m, EDGE, 1.0 - EDGE)
+    total = float(weight.sum())
+    mean = float(weight @ inside / total)
+    square = float(weight @ (inside - mean) ** 2)
+    distinct = len(m) if total >= len(m) else len(np.unique(m))
+    divisor = total - min(1.0, total / distinct)
+    return total, mean, square / divisor if divisor > 0.0 else 0.0
+
+
+def moment_size(mean: float, variance: float) -> float:
+    """Return mean (1 - mean)/variance - 1, the size of a beta distribution by the method of moments.
+
+    Memberships that are all close to 0 or 1 vary more than any beta distribution: they get the least size.
+    """
+    return max(mean * (1.0 - mean) / variance - 1.0, LEAST)
+
+
+def whole(size: float) -> int:
+    """Return a size rounded down, at least 1; what falls short of a whole number by rounding only counts as it."""
+    return max(int(np.floor(size * (1.0 + 1e-12))), 1)
+
+
+def best_whole(loss: Callable[[Floats], Floats], low: int, high: int) -> int:
+    """Return the whole number in [low, high] of least loss, in a long range by geometric grids that are refined."""
+    while high - low >= 128:
+        grid = np.unique(np.round(np.geomspace(low, high, 33)))
+        best = int(np.argmin(loss(grid)))
+        low, high = int(grid[max(best - 1, 0)]), int(grid[min(best + 1, len(grid) - 1)])
+    return low + int(np.argmin(loss(np.arange(low, high + 1.0))))
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """What the distance of the true class's unit vector to a scaled row depends on, for pooled rows of one class.
+
+    The other classes share 1 - m' in fixed shares. With q the sum of their squares and r the share of the true class,
+    the squared distance is (1 + q)(1 - m')^2 in a hit and (1 + q)(1 - m')^2 - 2 (1 + r)(1 - m') + 2 in a miss. `top` is
+    the largest share, `second` tells whether it is the true class's.
+    """
+
+    logit: Floats
+    weight: Floats
+    miss: NDArray[np.bool_]
+    second: NDArray[np.bool_]
+    q: Floats
+    r: Floats
+    top: Floats
+    classes: int
+
+    def squared(self, rest: Floats) -> Floats:
+        """Return the squared distances for rest = 1 - m'."""
+        return (1.0 + self.q) * rest**2 + self.miss * (2.0 - 2.0 * (1.0 + self.r) * rest)
+
+
+def pooled_errors(memberships: Floats, counts: Floats, k: int) -> Errors:
+    """Return the hits and the misses among rows assigned to class k, those of one membership pooled."""
+    shares, _ = shares_of_rest(memberships, k)
+    row, truth = np.nonzero(counts)
+    weight, r, top = counts[row, truth], shares[row, truth], shares.max(axis=1)[row]
+    miss = truth != k
+    second = miss & (r == top)
+    outcome = miss.astype(np.intp) + second
+    group = 3 * cell_numbers(memberships[:, k])[row] + outcome
+    total = np.asarray(np.bincount(group, weight), np.float64)
+    seen = np.flatnonzero(total)
+
+    def mean(values: Floats) -> Floats:
+        """Return the mean over each group of rows."""
+        return np.asarray(np.bincount(group, weight * values)[seen] / total[seen])
+
+    logit, q = mean(NUMPY.logit(memberships[row, k])), mean((shares**2).sum(axis=1)[row])
+    return Errors(logit, total[seen], seen % 3 > 0, seen % 3 > 1, q, mean(r), mean(top), memberships.shape[1])
+
+
+def cell_numbers(m: Floats) -> NDArray[np.intp]:
+    """Return numbers for the distinct memberships, or for 1,024 cells of their logits if they are more than 2,000."""
+    distinct, cell = np.unique(m, return_inverse=True)
+    if len(distinct) <= MANY:
+        return np.asarray(cell)
+    _, coarse = np.unique(squashed_cells(NUMPY.logit(distinct), CELLS), return_inverse=True)
+    return np.asarray(coarse[cell])
+
+
+Criterion = Callable[[Errors, Floats], Floats]
+
+
+def mean_squared_error(errors: Errors, rest: Floats) -> Floats:
+    """Return the sum of squared distances (Rüping 2004)."""
+    return np.asarray(errors.squared(rest) @ errors.weight)
+
+
+def klar_loss(errors: Errors, rest: Floats) -> Floats:
+    """Return minus (the weight of correct rows + accuracy), accuracy = 1 - sqrt(G/(G - 1)) mean distance (klaR)."""
+    kept = 1.0 - rest >= rest * errors.top
+    correct = np.where(errors.miss, errors.second & ~kept, kept) @ errors.weight
+    distance = np.sqrt(np.maximum(errors.squared(rest), 0.0)) @ errors.weight / errors.weight.sum()
+    return np.asarray(np.sqrt(errors.classes / (errors.classes - 1.0)) * distance - 1.0 - correct)
+
+
+CRITERIA: dict[str, Criterion] = {"mse": mean_squared_error, "klar": klar_loss}
+
+
+def fit_beta2(data: Sample, *, exact_mean: bool = False) -> BetaCdf | Steps:
+    """Scale the membership in the positive class by one rising map (Rüping 2004, Beta-2; details reconstructed).
+
+    p = Binv(B(m; pm NM, (1 - pm) NM); mu N, (1 - mu) N) with pm and NM as in `fit_beta` but over all rows, mu = N+/n,
+    and N in [0.01, 10000] the size of least mean squared error. `exact_mean` then moves mu until the mean of p is N+/n.
+    One class, or memberships that do not vary, give the constant (N+ + 1)/(n + 2), a map without steps.
+
+    N is the best of 241 sizes on at most 256 cells of the scores, refined on all distinct scores or, if they are more
+    than 2,000, on 1,024 cells; the moments are those of all rows.
+
+    >>> from calibrant.samples import sample
+    >>> data = sample([0.1, 0.2, 0.4, 0.6, 0.8, 0.9], [0, 0, 1, 0, 1, 1], kind="probability")
+    >>> fit_beta2(data)([0.2, 0.8]).round(3)
+    array([0.187, 0.813])
+    """
+    score, positive, negative = collapse(data).arrays()
+    weight = positive + negative
+    total, pm, variance = moments(score, weight)
+    hits, misses = float(positive.sum()), float(negative.sum())
+    if min(hits, misses) <= 0.0 or variance <= 1e-12 * pm * (1.0 - pm):
+        return Steps((), ((hits + 1.0) / (total + 2.0),))
+    size = moment_size(pm, variance)
+    source = pm * size, (1.0 - pm) * size
+    rows = Sample(NUMPY.logit(score), positive / weight, weight)
+    cells = collapse(rows, CELLS) if len(rows) > MANY else rows
+    coarse, fine = (placed(some, *source) for some in (collapse(cells, FEW_CELLS), cells))
+    center = float(np.clip(np.log(hits) - np.log(misses), -FAR, FAR))
+    n = best_size(coarse, fine, center)
+    if exact_mean:
+        share = hits / total
+        center = center_of_mean(fine, n, share, center)
+        mean = float(BetaCdf(*source, *target(center, n))(score) @ weight) / total
+        center = center_of_mean(fine, n, share * (fine.mean(center, n) / mean), center)  # the cells are a little off
+    return BetaCdf(*source, *target(center, n))
+
+
+def target(center: float, n: Any) -> tuple[Any, Any]:
+    """Return the parameters of the beta distribution of size n whose mean has the logit `center`."""
+    return n * float(NUMPY.expit(np.float64(center))), n * float(NUMPY.expit(np.float64(-center)))
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Rows by the tails that their scores cut off the source distribution."""
+
+    tails: Tails
+    label: Floats
+    weight: Floats
+
+    def probabilities(self, center: float, sizes: ArrayLike) -> Floats:
+        """Return p, one row a size."""
+        return np.asarray(NUMPY.expit(beta_quantile(*target(center, np.reshape(sizes, (-1, 1))), *self.tails)))
+
+    def error(self, center: float, sizes: ArrayLike) -> Floats:
+        """Return the mean squared error at each size, but for what the pooling of labels adds to all."""
+        return np.asarray((self.label - self.probabilities(center, sizes)) ** 2 @ self.weight / self.weight.sum())
+
+    def mean(self, center: float, size: float) -> float:
+        """Return the mean of p."""
+        return float(self.probabilities(center, size)[0] @ self.weight / self.weight.sum())
+
+
+def placed(data: Sample, a: float, b: float) -> Placed:
+    """Return rows of logits by the tails they cut off Beta(a, b)."""
+    assert data.weight is not None
+    return Placed(beta_tails(a, b, data.score), data.label, data.weight)
+
+
+def best_size(coarse: Placed, fine: Placed, center: float) -> float:
+    """Return the size of least mean squared error: the best of a grid, refined."""
+    from scipy import optimize
+
+    grid = np.linspace(np.log(LEAST), np.log(MOST), 241)
+    best = int(np.argmin(coarse.error(center, np.exp(grid))))
+
+    def error(*logs: float) -> Floats:
+        """Return the mean squared error at log sizes."""
+        return fine.error(center, np.exp(logs))
+
+    bounds = grid[max(best - 2, 0)], grid[min(best + 2, len(grid) - 1)]
+    found = optimize.minimize_scalar(lambda x: error(x)[0], bounds=bounds, method="bounded", options={"xatol": 1e-6})
+    x = polished(error, float(found.x))
+    ends = [grid[0], grid[-1]]
+    least = int(np.argmin(error(x, *ends)))
+    return float(np.exp([x, *ends][least]))
+
+
+def polished(error: Callable[..., Floats], x: float, h: float = 1e-4) -> float:
+    """Return the vertex of the parabola through three points about a minimum, which is less hostage to rounding."""
+    before, here, after = (float(value) for value in error(x - h, x, x + h))
+    bend = before - 2.0 * here + after
+    move = (before - after) / (2.0 * bend) if bend > 0.0 else 0.0
+    return x + h * move if abs(move) <= 1.0 else x
+
+
+def center_of_mean(rows: Placed, n: float, mean: float, center: float) -> float:
+    """Return the center at which the mean of p is `mean`, searched around a first guess."""
+    from scipy import optimize
+
+    def off(at: float) -> float:
+        """Return the mean of p less the one wanted; it rises."""
+        return rows.mean(at, n) - mean
+
+    low = high = center
+    width = 0.125
+    while low > -FAR and off(low) > 0.0:
+        low, width = max(low - width, -FAR), 2.0 * width
+    while high < FAR and off(high) < 0.0:
+        high, width = min(high + width, FAR), 2.0 * width
+    if off(low) >= 0.0 or off(high) <= 0.0:
+        return low if off(low) >= 0.0 else high
+    return float(optimize.brentq(off, low, high, xtol=1e-15))

@@ -1,0 +1,88 @@
+"""Binning: the share of positives in each of k groups of scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.maps.records import Steps
+from calibrant.samples import Sample, collapse
+
+__all__ = ["fit_bins"]
+
+Floats = NDArray[np.float64]
+
+
+def fit_bins(
+    data: Sample, *, k: int = 10, strategy: str = "frequency", smoothing: str = "laplace", strength: float = 2.0
+) -> Steps:
+    """Estimate p by the share of positives in the score's bin (Drish 2001; Zadrozny & Elkan 2001; Rüping 2004).
+
+    `strategy="frequency"` makes k bins of equal weight, `"width"` k equal intervals. `smoothing`: `"raw"` n+/n,
+    `"laplace"` (n+ + 1)/(n + 2), `"prior"` (n+ + m N+/N)/(n + m) with m = `strength`. An empty bin is 1/2 by Laplace,
+    the overall share by prior, and interpolated between its neighbours by raw.
+
+    >>> from calibrant.samples import sample
+    >>> fit_bins(sample([1, 2, 3, 4], [0, 0, 0, 1]), k=2, smoothing="raw")
+    Steps(edges=(2.5,), values=(0.0, 0.5))
+    """
+    if not (isinstance(k, (int, np.integer)) and k >= 1):
+        msg = f"k must be a whole number of bins, at least 1; got {k!r}"
+        raise ValueError(msg)
+    for name, value, table in (("strategy", strategy, EDGES), ("smoothing", smoothing, SHARES)):
+        if value not in table:
+            msg = f"{name} must be one of {', '.join(table)}; got {value!r}"
+            raise ValueError(msg)
+    score, positive, negative = collapse(data).arrays()
+    inner = np.unique(EDGES[strategy](score, positive + negative, int(k)))
+    inner = inner[inner > score[0]]  # a score on an edge belongs to the right bin
+    bin_of = np.searchsorted(inner, score, side="right")
+    hits, total = (np.bincount(bin_of, w, len(inner) + 1).astype(np.float64) for w in (positive, positive + negative))
+    centers = (np.concatenate([score[:1], inner]) / 2) + np.concatenate([inner, score[-1:]]) / 2
+    shares = SHARES[smoothing](hits, total, centers, strength)
+    return Steps(tuple(inner.tolist()), tuple(shares.tolist()))
+
+
+def frequency_edges(score: Floats, weight: Floats, k: int) -> Floats:
+    """Return the midpoints between groups as equal as possible, the first n mod k of them one larger."""
+    total, reached = float(weight.sum()), np.cumsum(weight)
+    j = np.arange(1, k)
+    if np.array_equal(weight, np.floor(weight)):
+        size, larger = divmod(round(total), k)
+        cut = j * float(size) + np.minimum(j, larger)
+    else:
+        cut = j * (total / k)
+    cut = cut[(cut > 0) & (cut < total)]
+    before = np.searchsorted(reached, cut * (1 - 1e-12), side="left")
+    after = np.minimum(np.searchsorted(reached, cut * (1 + 1e-12), side="right"), len(score) - 1)
+    edges = score[before] / 2 + score[after] / 2
+    # Ties can make two edges part the scores in the same way: one of them is enough.
+    _, first = np.unique(np.searchsorted(score, edges, side="left"), return_index=True)
+    return np.asarray(edges[first])
+
+
+def width_edges(score: Floats, weight: Floats, k: int) -> Floats:
+    """Return the inner edges of k equal intervals."""
+    return np.asarray(np.linspace(score[0] / 2, score[-1] / 2, k + 1)[1:-1] * 2)
+
+
+def raw(hits: Floats, total: Floats, centers: Floats, strength: float) -> Floats:
+    """Return n+/n, interpolated where a bin is empty."""
+    filled = total > 0
+    return np.interp(centers, centers[filled], hits[filled] / total[filled])
+
+
+def laplace(hits: Floats, total: Floats, centers: Floats, strength: float) -> Floats:
+    """Return (n+ + 1)/(n + 2)."""
+    return (hits + 1.0) / (total + 2.0)
+
+
+def prior(hits: Floats, total: Floats, centers: Floats, strength: float) -> Floats:
+    """Return (n+ + m N+/N)/(n + m)."""
+    return np.asarray((hits + strength * hits.sum() / total.sum()) / (total + strength))
+
+
+EDGES: dict[str, Callable[[Floats, Floats, int], Floats]] = {"frequency": frequency_edges, "width": width_edges}
+SHARES: dict[str, Callable[[Floats, Floats, Floats, float], Floats]] = {"raw": raw, "laplace": laplace, "prior": prior}

@@ -1,0 +1,225 @@
+"""Isotonic regression: the non-decreasing map of least squares, exact and without sorting all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.maps.records import Lines, Steps
+from calibrant.ops import LARGEST
+from calibrant.samples import Sample, magnitude
+
+__all__ = ["fit_isotonic"]
+
+Floats = NDArray[np.float64]
+Cells = NDArray[np.intp]
+Points = tuple[Floats, Floats, Floats]  # score, weight of positives, weight
+
+FEW = 30_000  # up to this many rows sorting them all is faster than sifting them first
+COARSE = 2_048  # cells of equal width, each halved up to 16 times
+HALVINGS = 16
+ROWS_A_CELL = 20
+MOST_CELLS = 2**18
+BLOCK = 2**17  # rows; longer than elsewhere because every block costs a sum over all cells
+
+
+def fit_isotonic(data: Sample, *, between: str = "lines") -> Lines | Steps:
+    """Fit the non-decreasing p that minimises sum w (y - p)^2 (Ayer et al. 1955; Zadrozny & Elkan 2002).
+
+    p is the slope of the greatest convex minorant of the cumulative weight of positives over the cumulative weight, and
+    so constant on blocks of scores. `between="lines"` draws straight lines from the last score of a block to the
+    first of the next; `"steps"` jumps in the middle between the two. Of many rows only those that may be vertices
+    are sorted; the result is the same.
+
+    >>> from calibrant.samples import sample
+    >>> fit_isotonic(sample([1, 2, 3, 4], [0, 1, 0, 1]))
+    Lines(x=(1.0, 2.0, 3.0, 4.0), y=(0.0, 0.5, 0.5, 1.0))
+    >>> fit_isotonic(sample([1, 2, 3, 4], [0, 1, 0, 1]), between="steps")
+    Steps(edges=(1.5, 3.5), values=(0.0, 0.5, 1.0))
+    """
+    if between not in BETWEEN:
+        msg = f"between must be one of {', '.join(BETWEEN)}; got {between!r}"
+        raise ValueError(msg)
+    data = moderate(data)
+    points = sorted_rows(data) if len(data) <= FEW else sifted_rows(data)
+    return BETWEEN[between](*blocks(*points))
+
+
+def lines(first: Floats, last: Floats, value: Floats) -> Lines:
+    """Return the map through both ends of every block."""
+    x, y = np.column_stack([first, last]).ravel(), np.repeat(value, 2)
+    corner = np.append(True, x[1:] > x[:-1])  # a block of one score has one corner
+    return Lines(tuple(x[corner].tolist()), tuple(y[corner].tolist()))
+
+
+def steps(first: Floats, last: Floats, value: Floats) -> Steps:
+    """Return the map constant on every block, its edges midway between two blocks."""
+    below, above = last[:-1], first[1:]
+    middle = below / 2 + above / 2
+    edges = np.where(middle > below, middle, above)  # no number lies between neighbouring floats
+    return Steps(tuple(edges.tolist()), tuple(value.tolist()))
+
+
+BETWEEN: dict[str, Callable[[Floats, Floats, Floats], Lines | Steps]] = {"lines": lines, "steps": steps}
+
+
+def moderate(data: Sample) -> Sample:
+    """Return the sample with weights whose sums stay in the floating-point range."""
+    if data.weight is None or (unit := magnitude(data.weight)) == 1.0:
+        return data
+    return Sample(data.score, data.label, np.maximum(data.weight / unit, np.finfo(float).tiny))
+
+
+def blocks(score: Floats, positive: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return the first score, the last score and the share of positives of each block, by pooling adjacent violators.
+
+    Points without a score (NaN) lie inside a block; a block that begins or ends at one differs from its neighbour by
+    rounding only. Pooling is repeated until it changes nothing because rounding may leave equal neighbours too.
+    """
+    start = np.arange(len(score))
+    while True:
+        hits, total = np.add.reduceat(positive, start), np.add.reduceat(weight, start)
+        pooled = start[pool_adjacent_violators(hits, total)[0][:-1]]
+        pooled = pooled[~(np.isnan(score[pooled]) | np.isnan(score[pooled - 1]))]
+        if len(pooled) == len(start):
+            return score[start], score[np.append(start[1:], 0) - 1], hits / total
+        start = pooled
+
+
+def pool_adjacent_violators(positive: Floats, weight: Floats) -> tuple[Cells, Floats]:
+    """Return the starts of the blocks, with the end of the last, and the fitted share of positives at every point."""
+    from scipy.optimize import isotonic_regression  # too slow to import before it is needed
+
+    fit = isotonic_regression(positive / weight, weights=weight)
+    return fit.blocks, fit.x
+
+
+def sorted_rows(data: Sample) -> Points:
+    """Return all rows in order of score, those of equal score pooled."""
+    score, label, weight = next(data.blocks(len(data)))
+    return distinct(*weighed(score, label, weight))
+
+
+def weighed(score: Floats, label: Floats, weight: Floats | None) -> Points:
+    """Return rows as points."""
+    total = np.ones(len(score)) if weight is None else weight
+    return score, label * total, total
+
+
+def distinct(score: Floats, positive: Floats, weight: Floats) -> Points:
+    """Sort points by score and pool those of equal score."""
+    order = np.argsort(score)
+    score = score[order]
+    start = np.flatnonzero(np.append(True, score[1:] > score[:-1]))
+    return score[start], np.add.reduceat(positive[order], start), np.add.reduceat(weight[order], start)
+
+
+def sifted_rows(data: Sample) -> Points:
+    """Return the rows that may bend the minorant, sorted, and between them cells of other rows, without a score.
+
+    The minorant of these points is that of all rows, since what is left out is no vertex.
+    """
+    grid = Grid.over(data)
+    positive, weight = tally(data, grid)
+    filled = np.flatnonzero(weight)
+    bends = np.zeros(grid.cells, bool)
+    bends[filled] = may_bend(positive[filled], weight[filled])
+    score, hits, total = distinct(*rows_in(data, grid, bends))
+    cells = filled[~bends[filled]]
+    place = np.searchsorted(grid.cell(score), cells)
+    return (
+        np.insert(score, place, np.nan),
+        np.insert(hits, place, positive[cells]),
+        np.insert(total, place, weight[cells]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Cells of about equally many rows: equally wide coarse cells, each halved as often as a few rows say it needs.
+
+    The cell of a score never falls as the score rises, in floating point too: every operation rounds monotonically.
+    """
+
+    unit: float
+    low: float
+    per_unit: float
+    shift: Cells
+    offset: Cells
+    cells: int
+
+    @classmethod
+    def over(cls, data: Sample) -> Grid:
+        """Lay the cells by a regular sample of the rows."""
+        unit = magnitude(data.score)
+        some = np.asarray(data.score[:: max(1, len(data) // 16_384)], np.float64) / unit
+        low, high = (float(end) for end in np.quantile(some, [0.001, 0.999]))
+        per_unit = min(COARSE * 2**HALVINGS / (high - low), LARGEST) if high > low else 1.0
+        share = np.bincount(positions(some, low, per_unit) >> HALVINGS, minlength=COARSE) / len(some)
+        wanted = share * min(len(data) / ROWS_A_CELL, MOST_CELLS)
+        halvings = np.round(np.log2(np.clip(wanted, 1, 2**HALVINGS))).astype(np.intp)
+        cells = 1 << halvings
+        first = np.cumsum(cells) - cells
+        return cls(unit, low, per_unit, HALVINGS - halvings, first - np.arange(COARSE) * cells, int(cells.sum()))
+
+    def cell(self, score: Floats) -> Cells:
+        """Return the number of each score's cell."""
+        fine = positions(score / self.unit if self.unit != 1.0 else score, self.low, self.per_unit)
+        coarse = fine >> HALVINGS
+        fine >>= self.shift.take(coarse)
+        fine += self.offset.take(coarse)
+        return fine
+
+
+def positions(score: Floats, low: float, per_unit: float) -> Cells:
+    """Return the fine cell of each score on an equally spaced grid."""
+    u = score - low
+    with np.errstate(over="ignore"):
+        u *= per_unit
+    np.clip(u, 0, COARSE * 2**HALVINGS - 1, out=u)
+    return u.astype(np.intp)
+
+
+def tally(data: Sample, grid: Grid) -> tuple[Floats, Floats]:
+    """Return the weight of positives and the weight in each cell."""
+    positive, total = np.zeros(grid.cells), np.zeros(grid.cells)
+    for score, label, weight in data.blocks(BLOCK):
+        cell = grid.cell(score)
+        positive += np.bincount(cell, label if weight is None else label * weight, grid.cells)
+        total += np.bincount(cell, weight, grid.cells)
+    return positive, total
+
+
+def rows_in(data: Sample, grid: Grid, wanted: NDArray[np.bool_]) -> Points:
+    """Return the rows in the wanted cells."""
+    parts = []
+    for score, label, weight in data.blocks(BLOCK):
+        rows = np.flatnonzero(wanted[grid.cell(score)])
+        part = weighed(score[rows], label[rows], None if weight is None else weight[rows])
+        parts.append(distinct(*part) if len(rows) > len(score) / 2 else part)  # so many are ties as a rule
+    scores, positives, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return scores, positives, weights
+
+
+def may_bend(positive: Floats, weight: Floats) -> NDArray[np.bool_]:
+    """Return which cells may hold a vertex of the minorant of all rows, or border on one.
+
+    Let G, the minorant of the cells' ends, have slope g over a cell that starts at height C and holds the weights w+ of
+    positives and w- of negatives. The rows climb at slopes between 0 and 1, so none comes lower against G than the
+    corner w- ahead at height C. Unless C < G + g w- there, with G at the cell's start, every row lies above G, which
+    the minorant of all rows nowhere exceeds. A vertex between two cells lies on G, and neither between two cells of
+    positives alone nor between two of negatives alone.
+    """
+    start, slope = pool_adjacent_violators(positive, weight)
+    first = np.repeat(start[:-1], np.diff(start))
+    height, reach = (np.append(0.0, np.cumsum(sums[:-1])) for sums in (positive, weight))
+    above = height - height[first] - slope * (reach - reach[first])
+    rounding = 1e-11 * weight.sum()
+    negative = weight - positive
+    inside = (positive > 0) & (negative > 0) & (above < slope * negative + rounding)
+    straight = (positive[1:] + positive[:-1] == 0) | (negative[1:] + negative[:-1] == 0)
+    border = np.concatenate([[True], (above[1:] <= rounding) & ~straight, [True]])
+    return np.asarray(inside | border[:-1] | border[1:])

@@ -1,0 +1,149 @@
+"""Scalings that trust the SVM's margin as it is: Rüping's clipping, and Gaussian class-conditional scores."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.maps.records import Clip, Ends, QuadraticLogit, Sigmoid
+from calibrant.samples import Sample, magnitude
+
+__all__ = ["fit_clip01", "fit_gauss", "fit_gauss_tied", "fit_pp", "fit_printed01"]
+
+Floats = NDArray[np.float64]
+
+
+def fit_clip01(data: Sample) -> Clip:
+    """Return p = (1 + f)/2 cut to [0, 1], which needs no data (Rüping 2004, SVM-01)."""
+    return Clip(0.0, 1.0)
+
+
+def fit_pp(data: Sample, *, smoothing: str = "raw") -> Clip:
+    """Cut (1 + f)/2 to the shares of positives below and above the margin (Rüping 2004, SVM-PP).
+
+    low = P(Y = 1 | f < -1), high = P(Y = 1 | f > 1); a side without rows is not cut.
+
+    >>> from calibrant.samples import sample
+    >>> fit_pp(sample([-2, -2, 0, 2, 2], [0, 1, 0, 1, 1]))
+    Clip(low=0.5, high=1.0)
+    """
+    low, high = outside_margin(data, smoothing)
+    if low > high:
+        message = f"more positives below the margin ({low:.3g}) than above it ({high:.3g}): the clip limits are swapped"
+        warnings.warn(message, UserWarning, stacklevel=3)
+    return Clip(min(low, high), max(low, high))
+
+
+def fit_printed01(data: Sample, *, smoothing: str = "raw") -> Ends:
+    """Return (1 + f)/2 inside the margin and the shares of positives outside (Rüping 2004, sigma_01 as printed)."""
+    return Ends(*outside_margin(data, smoothing))
+
+
+def outside_margin(data: Sample, smoothing: str) -> tuple[float, float]:
+    """Return the share of positives below -1 and above +1, 0 and 1 where there are no rows."""
+    added = added_counts(smoothing)
+    score, positive, negative = data.arrays()
+    shares = []
+    for members, empty in ((score < -1.0, 0.0), (score > 1.0, 1.0)):
+        hits, total = float(positive[members].sum()), float((positive + negative)[members].sum())
+        shares.append((hits + added) / (total + 2 * added) if total > 0 else empty)
+    return shares[0], shares[1]
+
+
+def added_counts(smoothing: str) -> float:
+    """Return how many positives and negatives a smoothing adds."""
+    counts = {"raw": 0.0, "laplace": 1.0}
+    if smoothing not in counts:
+        msg = f"smoothing must be one of {', '.join(counts)}; got {smoothing!r}"
+        raise ValueError(msg)
+    return counts[smoothing]
+
+
+def fit_gauss_tied(data: Sample, *, center: str = "half") -> Sigmoid:
+    """Fit the sigmoid of two Gaussians of one variance (Hastie & Tibshirani 1996, in Platt 1999, sec. 2.1).
+
+    A = -(mu+ - mu-)/v with v pooled over n - 2. `center="half"` drops the offset so that p(0) = 1/2;
+    `"bayes"` keeps B = (mu+^2 - mu-^2)/(2 v) + log(N-/N+).
+    """
+    if center not in ("half", "bayes"):
+        msg = f"center must be half or bayes; got {center!r}"
+        raise ValueError(msg)
+    unit, (n1, mean1, square1), (n0, mean0, square0) = class_moments(data)
+    if min(n1, n0) == 0:
+        return one_class(n1, n0)
+    freedom = n1 + n0 - 2.0
+    variance = floored((square1 + square0) / freedom if freedom > 0 else 0.0, data, unit)
+    slope = (mean1 - mean0) / variance
+    if center == "half":
+        return Sigmoid(a=-slope / unit, b=0.0)
+    middle = (mean1 + mean0) / 2
+    level = float(np.log(n0 / n1))
+    b = slope * middle + level
+    if abs(middle) <= 8 * np.sqrt(variance):
+        return Sigmoid(a=-slope / unit, b=b)
+    return Sigmoid(a=-slope / unit, b=b, center=middle * unit, level=level)
+
+
+def fit_gauss(data: Sample) -> QuadraticLogit:
+    """Fit Bayes' rule with two Gaussians of their own variances (Platt 1999, sec. 2.1).
+
+    a = (1/v+ - 1/v-)/2, b = mu-/v- - mu+/v+, c = mu+^2/(2 v+) - mu-^2/(2 v-) + log(v+/v-)/2 + log(N-/N+).
+    Not monotone: it turns at f = -b/(2 a).
+    """
+    unit, (n1, mean1, square1), (n0, mean0, square0) = class_moments(data)
+    if min(n1, n0) == 0:
+        return QuadraticLogit(0.0, 0.0, one_class(n1, n0).b)
+    v1 = floored(square1 / (n1 - 1) if n1 > 1 else 0.0, data, unit)
+    v0 = floored(square0 / (n0 - 1) if n0 > 1 else 0.0, data, unit)
+    center, scale = 0.0, 1.0
+    middle, spread = (mean1 + mean0) / 2, float(np.sqrt(max(v1, v0)))
+    if unit != 1.0 or abs(middle) > 8 * spread:
+        center, scale = middle, spread
+        mean1, mean0, v1, v0 = (mean1 - center) / scale, (mean0 - center) / scale, v1 / scale**2, v0 / scale**2
+    a = (1 / v1 - 1 / v0) / 2
+    b = mean0 / v0 - mean1 / v1
+    c = mean1**2 / (2 * v1) - mean0**2 / (2 * v0) + float(np.log(v1 / v0)) / 2 + float(np.log(n0 / n1))
+    return QuadraticLogit(a, b, c, center * unit, scale * unit)
+
+
+Moments = tuple[float, float, float]
+
+
+def class_moments(data: Sample) -> tuple[float, Moments, Moments]:
+    """Return the unit of the scores and weight, mean and centred sum of squares of positives and negatives in it."""
+    score, positive, negative = data.arrays()
+    unit = magnitude(score)
+    score = score / unit
+    return unit, moments(score, positive), moments(score, negative)
+
+
+def moments(score: Floats, weight: Floats) -> Moments:
+    """Return total weight, weighted mean and weighted sum of squares about it."""
+    total = float(weight.sum())
+    if total == 0:
+        return 0.0, 0.0, 0.0
+    mean = float(weight @ score / total)
+    mean += float(weight @ (score - mean) / total)
+    return total, mean, float(weight @ (score - mean) ** 2)
+
+
+def floored(variance: float, data: Sample, unit: float) -> float:
+    """Return a variance no smaller than 1e-12 of that of all scores, with a warning where that bites."""
+    score, positive, negative = data.arrays()
+    total, _, square = moments(score / unit, positive + negative)
+    floor = 1e-12 * (square / total) or 1.0  # with all scores equal both means are too, and any variance will do
+    if variance >= floor:
+        return variance
+    warnings.warn(
+        f"a class has variance {variance:.3g} and is given {floor:.3g}, in units of {unit:.3g}",
+        UserWarning,
+        stacklevel=4,
+    )
+    return floor
+
+
+def one_class(positive: float, negative: float) -> Sigmoid:
+    """Return the constant (N+ + 1)/(n + 2), Laplace's estimate, where one class is absent."""
+    return Sigmoid(a=0.0, b=float(np.log((negative + 1.0) / (positive + 1.0))))

@@ -1,0 +1,173 @@
+"""Platt's sigmoid, hardened, and the sigmoids that need no or one parameter."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.maps.logistic import Nodes, Summary, newton, summarise
+from calibrant.maps.records import Sigmoid
+from calibrant.samples import Sample, magnitude
+
+__all__ = ["fit_duin_tax", "fit_platt", "fit_softmax", "smoothed_targets"]
+
+Floats = NDArray[np.float64]
+
+
+def smoothed_targets(positive: float, negative: float) -> tuple[float, float]:
+    """Return (N+ + 1)/(N+ + 2) and 1/(N- + 2), the targets of positives and of negatives (Platt 1999, sec. 2.2).
+
+    >>> smoothed_targets(1, 1)
+    (0.6666666666666666, 0.3333333333333333)
+    """
+    return (positive + 1.0) / (positive + 2.0), 1.0 / (negative + 2.0)
+
+
+TARGETS: dict[str, Callable[[float, float], tuple[float, float]]] = {
+    "smoothed": smoothed_targets,
+    "hard": lambda positive, negative: (1.0, 0.0),
+}
+
+
+def fit_platt(data: Sample, *, targets: str = "smoothed", force_increasing: bool = False) -> Sigmoid:
+    """Fit p = 1/(1 + exp(A f + B)) by maximum likelihood (Platt 1999; Lin, Lin & Weng 2007).
+
+    Minimises F = -sum w (t log p + (1 - t) log(1 - p)). `targets="smoothed"` takes Platt's t, for which a finite
+    optimum always exists; `"hard"` takes the labels themselves, and has none on separable scores. Scores that
+    rank the classes the wrong way round give a falling sigmoid and a warning, or with
+    `force_increasing` the constant mean target.
+
+    >>> from calibrant.samples import sample
+    >>> fit_platt(sample([-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5], [0, 0, 0, 1, 0, 1, 1, 1]))
+    Sigmoid(a=-0.92840760102..., b=-0.00922262682...)
+    """
+    if targets not in TARGETS:
+        msg = f"targets must be one of {', '.join(TARGETS)}; got {targets!r}"
+        raise ValueError(msg)
+    summary = summarise(data)
+    n_positive = float(summary.positive[1])
+    n_negative = float(summary.moments[1]) - n_positive
+    if targets == "hard":
+        require_overlap(data)
+    moment = summary.moment(*TARGETS[targets](n_positive, n_negative))
+    mean = float(moment[1] / summary.moments[1])
+    flat = np.array([0.0, np.log(mean / (1.0 - mean))])
+    if summary.scale == 0.0 or min(n_positive, n_negative) <= 0.0:
+        return sigmoid(summary, flat, moment)
+    theta = newton(Nodes(summary.design(), summary.weight, moment), flat)
+    if not summary.exact:
+        theta = newton(summary.rows(data, moment), theta)
+    if theta[0] < 0:
+        if force_increasing:
+            return sigmoid(summary, flat, moment)
+        warnings.warn("scores are anti-correlated with the labels: the fitted sigmoid falls", UserWarning, stacklevel=3)
+    return sigmoid(summary, theta, moment)
+
+
+def require_overlap(data: Sample) -> None:
+    """Raise unless some positive scores below some negative and the other way round."""
+    lowest, highest = np.full(2, np.inf), np.full(2, -np.inf)
+    for score, label, _ in data.blocks():
+        for side, members in enumerate((score[label < 1], score[label > 0])):
+            if len(members):
+                lowest[side] = min(lowest[side], members.min())
+                highest[side] = max(highest[side], members.max())
+    if not (lowest[0] < highest[1] and lowest[1] < highest[0]):
+        msg = (
+            "targets='hard' needs positives and negatives whose scores overlap, else the likelihood has no maximum; "
+            f"got negatives in [{lowest[0]}, {highest[0]}] and positives in [{lowest[1]}, {highest[1]}]"
+        )
+        raise ValueError(msg)
+
+
+def sigmoid(summary: Summary, theta: Floats, moment: Floats) -> Sigmoid:
+    """Return the map of p = expit(slope x + intercept), with its standard errors, in the caller's units."""
+    slope, intercept = (float(value) for value in theta)
+    error_slope, error_intercept, correlation = standard_errors(summary, theta, moment)
+    scale = summary.scale or 1.0
+    a = -slope / scale / summary.unit
+    away = summary.center / scale  # in standard deviations
+    b = -intercept + slope * away if slope else -intercept
+    error_a = error_slope / scale / summary.unit
+    if slope and abs(away) > 8.0:
+        errors = (error_a, error_intercept, correlation)
+        return Sigmoid(a, b, center=summary.center * summary.unit, level=-intercept, errors=errors)
+    if not slope:
+        away = 0.0
+    covariance = correlation * error_slope * error_intercept - away * error_slope**2
+    variance = error_intercept**2 - 2 * away * correlation * error_slope * error_intercept + (away * error_slope) ** 2
+    error_b = float(np.sqrt(variance))
+    return Sigmoid(a, b, errors=(error_a, error_b, covariance / (error_slope * error_b) if error_slope else 0.0))
+
+
+def standard_errors(summary: Summary, theta: Floats, moment: Floats) -> tuple[float, float, float]:
+    """Return the standard errors of slope and intercept and their correlation, from the Hessian on the nodes."""
+    _, hessian, mass = Nodes(summary.design(), summary.weight, moment).derivatives(theta)
+    determinant = hessian[0, 0] * hessian[1, 1] - hessian[0, 1] ** 2
+    if determinant <= 0.0:
+        return 0.0, float(1.0 / np.sqrt(mass)), 0.0
+    product = float(np.sqrt(hessian[0, 0] * hessian[1, 1]))
+    return (
+        float(np.sqrt(hessian[1, 1] / determinant)),
+        float(np.sqrt(hessian[0, 0] / determinant)),
+        float(-hessian[0, 1] / product),
+    )
+
+
+def fit_softmax(data: Sample) -> Sigmoid:
+    """Return p = 1/(1 + exp(-2 f)), which needs no data (Rüping 2004)."""
+    return Sigmoid(a=-2.0, b=0.0)
+
+
+def fit_duin_tax(data: Sample, *, penalty: float | None = 1e-7) -> Sigmoid:
+    """Fit p = 1/(1 + exp(-alpha f)), which never changes a decision: p(0) = 1/2 (Duin & Tax 1998, sec. 2.2).
+
+    alpha maximises mean log expit(alpha m) - penalty log(1 + alpha), m = +-f, and is then kept within
+    [0.1/std(m), 1e16]. `penalty=None` is the pure maximum likelihood: infinite where every row is on its own side
+    of zero, and no less than the lower limit.
+
+    >>> from calibrant.samples import sample
+    >>> round(-fit_duin_tax(sample([-2, -1, 1, 2, 0.5], [0, 0, 1, 1, 0]), penalty=None).a, 6)
+    1.871838
+    """
+    score, positive, negative = data.arrays()
+    unit = magnitude(score)
+    margin = np.concatenate([score, -score]) / unit
+    weight = np.concatenate([positive, negative])
+    total = weight.sum()
+    mean = float(weight @ margin / total)
+    variance = float(weight @ (margin - mean) ** 2) / (total - 1.0) if total > 1 else 0.0
+    floor = 0.1 / np.sqrt(variance) if variance > 0 else 0.0
+
+    def slope(alpha: float) -> float:
+        """Return the derivative of the criterion."""
+        share = margin / (1.0 + np.exp(np.minimum(alpha * margin, 700.0)))
+        return float(weight @ share / total) - (penalty / (unit + alpha) if penalty else 0.0)
+
+    if not margin[weight > 0].any():
+        return Sigmoid(a=0.0, b=0.0)
+    cap = np.inf if penalty is None else 1e16 * unit
+    if penalty is None and (margin[weight > 0] >= 0).all():
+        return Sigmoid(a=-np.inf, b=0.0)
+    alpha = float(np.clip(rising_root(slope, cap), floor, cap))
+    return Sigmoid(a=-alpha / unit, b=0.0)
+
+
+def rising_root(slope: Callable[[float], float], cap: float) -> float:
+    """Return where a derivative that starts positive crosses zero, 0 if it does not, `cap` if it never falls."""
+    from scipy import optimize  # heavy: half of what importing calibrant would cost
+
+    if slope(0.0) <= 0.0:
+        return 0.0
+    high = 1.0
+    while slope(high) > 0.0:
+        high *= 2.0
+        if high >= cap:
+            return cap
+    low = high / 2.0
+    while slope(low) <= 0.0:
+        low /= 2.0
+    return float(optimize.brentq(slope, low, high, xtol=1e-300, rtol=1e-15))

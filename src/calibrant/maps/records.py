@@ -1,0 +1,584 @@
+"""The fitted maps: frozen records of numbers, each its own formula.
+
+Few records, many fits: what a fit returns can be read, compared, stored as JSON and compiled to SQL.
+A formula is written once with `ops`. Where a probability is the logistic function of something, the record
+also offers that something as `logit`, from which log p and log(1 - p) follow without cancellation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from calibrant.maps.beta_distribution import TAIL, beta_quantile, beta_tails
+from calibrant.ops import NUMPY, Ops, formula
+
+__all__ = [
+    "LINKS",
+    "BetaCdf",
+    "BetaClasses",
+    "BetaPiece",
+    "Clip",
+    "Cosines",
+    "Ends",
+    "Lines",
+    "Linked",
+    "Map",
+    "Parzen",
+    "QuadraticLogit",
+    "Sigmoid",
+    "Steps",
+    "log_probabilities",
+    "probabilities",
+]
+
+Floats = NDArray[np.float64]
+
+
+@runtime_checkable
+class Map(Protocol):
+    """What a fit returns: scores in, P(y = 1) out, NaN for NaN and the limit for an infinite score."""
+
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sigmoid:
+    """p = 1/(1 + exp(a f + b)), increasing for a < 0 (Platt 1999, eq. 1).
+
+    The line is evaluated as a (f - center) + level, level = a center + b, because a f + b cancels when the
+    scores lie far from 0. `errors` holds the standard errors of a and of level and their
+    correlation, from the Hessian at the fit.
+
+    >>> Sigmoid(a=-2.0, b=0.0)(0.5)
+    np.float64(0.7310585786300049)
+    """
+
+    a: float
+    b: float
+    center: float = field(default=0.0, repr=False)
+    level: float | None = field(default=None, repr=False)
+    errors: tuple[float, float, float] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Put the line through (center, level); without a level it is the line a f + b."""
+        if self.level is None:
+            object.__setattr__(self, "level", self.a * self.center + self.b if self.center else self.b)
+
+    def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return log(p/(1 - p)) = -(a f + b)."""
+        return ops.times(-self.a, score - self.center if self.center else score) - self.level
+
+    @formula
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        return ops.expit(self.logit(score, ops))
+
+    @property
+    def threshold(self) -> float:
+        """The score at which p = 1/2, NaN for a constant map."""
+        assert self.level is not None
+        return self.center - self.level / self.a if self.a else float("nan")
+
+    @property
+    def covariance(self) -> Floats:
+        """The covariance matrix of (a, b), from the inverse Hessian of the fitted likelihood."""
+        error_a, error_level, correlation = self._errors()
+        product = correlation * error_a * error_level
+        matrix = np.array([[error_a**2, product], [product, error_level**2]])
+        turn = np.array([[1.0, 0.0], [-self.center, 1.0]])  # b = level - a center
+        return np.asarray(turn @ matrix @ turn.T)
+
+    def band(self, score: Any, confidence: float = 0.95) -> tuple[Any, Any]:
+        """Return the lower and upper end of the confidence band of p at each score.
+
+        The logit is asymptotically normal with variance (f, 1) cov(a, b) (f, 1)'; its interval is sent through
+        the logistic function, so the band stays inside [0, 1]. It speaks of sampling error alone,
+        not of whether a sigmoid is the right shape.
+        """
+        if not 0 < confidence < 1:
+            msg = f"confidence must lie strictly between 0 and 1; got {confidence}"
+            raise ValueError(msg)
+        error_a, error_level, correlation = self._errors()
+        scores = np.asarray(score, np.float64)
+        with np.errstate(all="ignore"):
+            middle = self.logit(scores)
+            along = error_a * (scores - self.center)
+            spread = np.sqrt(along**2 + 2 * correlation * along * error_level + error_level**2)
+            half = special.ndtri(0.5 + confidence / 2) * spread
+            return NUMPY.expit(middle - half)[()], NUMPY.expit(middle + half)[()]
+
+    def _errors(self) -> tuple[float, float, float]:
+        if self.errors is None:
+            msg = "this sigmoid carries no standard errors: fit it with method 'platt'"
+            raise ValueError(msg)
+        return self.errors
+
+
+@dataclass(frozen=True, slots=True)
+class QuadraticLogit:
+    """p = 1/(1 + exp(a z^2 + b z + c)), z = (f - center)/scale (Platt 1999, sec. 2.1).
+
+    Center 0 and scale 1 but for scores so far away, so large or so small that squares would lose their digits.
+    """
+
+    a: float
+    b: float
+    c: float
+    center: float = 0.0
+    scale: float = 1.0
+
+    def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return log(p/(1 - p)) = -(a z^2 + b z + c)."""
+        z = (score - self.center) / self.scale if (self.center, self.scale) != (0.0, 1.0) else score
+        if self.a == 0:
+            return ops.times(-self.b, z) - self.c
+        return z * (z * -self.a - self.b) - self.c
+
+    @formula
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        return ops.expit(self.logit(score, ops))
+
+    @property
+    def extremum(self) -> float:
+        """The score at which the map turns; infinite where both classes have one variance."""
+        return self.center - self.scale * self.b / (2 * self.a) if self.a else float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """p = (1 + f)/2 cut to [low, high] (Rüping 2004, sigma_01 and sigma_PP as his prose has them)."""
+
+    low: float = 0.0
+    high: float = 1.0
+
+    @formula
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        return ops.clip(score * 0.5 + 0.5, self.low, self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """p = (1 + f)/2 inside the margin, `low` below it and `high` above (Rüping 2004, sigma_01 as printed)."""
+
+    low: float
+    high: float
+
+    @formula
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        inside = score * 0.5 + 0.5
+        return ops.where(score < -1.0, self.low, ops.where(score > 1.0, self.high, inside))
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """p = values[j] for edges[j - 1] <= f < edges[j]; the outer steps reach to infinity."""
+
+    edges: tuple[float, ...]
+    values: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Check that there is one value a step."""
+        rising("edges", self.edges)
+        if len(self.values) != len(self.edges) + 1:
+            msg = f"Steps needs one value more than edges; got {len(self.values)} values for {len(self.edges)} edges"
+            raise ValueError(msg)
+
+    @formula
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        return ops.steps(score, self.edges, self.values)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """p is the piecewise linear function through (x[j], y[j]), constant outside."""
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Check that the corners are a function."""
+        rising("x", self.x)
+        if len(self.x) != len(self.y) or not self.x:
+            msg = f"Lines needs as many y as x, at least one; got {len(self.x)} x and {len(self.y)} y"
+            raise ValueError(msg)
+
+    @formula
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        if len(self.x) == 1:
+            return ops.steps(score, (), self.y)
+        if ops is NUMPY:
+            return np.where(np.isnan(score), score, np.interp(score, self.x, self.y))
+        x, y = np.asarray(self.x), np.asarray(self.y)
+        inside = ops.clip(score, self.x[0], self.x[-1])
+        start, edges = y[:-1].tolist(), self.x[1:-1]
+        slope = (np.diff(y) / np.diff(x)).tolist()
+        return ops.steps(inside, edges, start) + ops.steps(inside, edges, slope) * (
+            inside - ops.steps(inside, edges, self.x[:-1])
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class BetaCdf:
+    """p = Binv(B(m; a1, b1); a2, b2), B the beta distribution function, m in [0, 1] (Garczarek 2002; Rüping 2004).
+
+    Rüping prints the same parameters twice, which would be the identity. It is worked out in logits, where values near
+    1 keep their digits as those near 0 do; m is kept 1e-15 off 0 and 1, and off the outermost 1e-100 of Beta(a1, b1).
+
+    >>> BetaCdf(a1=4.0, b1=1.5, a2=2.0, b2=3.0)([0.1, 0.5, 0.9]).round(6)
+    array([0.006299, 0.15709 , 0.605635])
+    """
+
+    a1: float
+    b1: float
+    a2: float
+    b2: float
+
+    def __post_init__(self) -> None:
+        """Check that both are beta distributions."""
+        if not all(0.0 < value < np.inf for value in (self.a1, self.b1, self.a2, self.b2)):
+            msg = f"BetaCdf needs positive numbers; got {self.a1}, {self.b1}, {self.a2} and {self.b2}"
+            raise ValueError(msg)
+
+    def logit(self, score: Any) -> Any:
+        """Return log(p/(1 - p))."""
+        return NUMPY.smooth(self.transport, NUMPY.logit(np.asarray(score, np.float64)), *self.reach())
+
+    @formula
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        return self.of_logit(ops.logit(score), ops)
+
+    def of_logit(self, u: Any, ops: Ops = NUMPY, low: float = -np.inf, high: float = np.inf) -> Any:
+        """Return p at the score whose logit is u, for u outside [low, high] that at the nearer end."""
+        ends = np.clip(self.reach(), low, high).tolist()
+        return ops.smooth(lambda v: NUMPY.expit(self.transport(v)), u, *ends)
+
+    def transport(self, u: Floats) -> Floats:
+        """Send the quantiles of Beta(a1, b1) to those of Beta(a2, b2), as logits."""
+        distinct, place = np.unique(u, return_inverse=True)
+        found = beta_quantile(self.a2, self.b2, *beta_tails(self.a1, self.b1, distinct))
+        return np.asarray(found[place].reshape(np.shape(u)))
+
+    def reach(self) -> tuple[float, float]:
+        """Return the logits between which the map is not constant."""
+        low, high = beta_quantile(self.a1, self.b1, np.full(2, TAIL), np.array([True, False])).tolist()
+        return max(low, float(NUMPY.logit(np.float64(0.0)))), min(high, float(NUMPY.logit(np.float64(1.0))))
+
+    @property
+    def mirrored(self) -> BetaCdf:
+        """The map m -> 1 - p(1 - m)."""
+        return BetaCdf(self.b1, self.a1, self.b2, self.a2)
+
+
+@dataclass(frozen=True, slots=True)
+class BetaPiece:
+    """Garczarek's scaling of the membership m in the predicted class: `transport`, or m + `shift` cut to [0, 1].
+
+    The transport is BetaCdf(pm NM, (1 - pm) NM, CR N, (1 - CR) N) with pm the mean membership, NM its size by the
+    method of moments, CR the correctness rate and N the size chosen; the shift is CR - pm.
+    """
+
+    transport: BetaCdf | None
+    shift: float = 0.0
+
+    def scaled(self, m: Any, u: Any, ops: Ops = NUMPY, low: float = -np.inf, high: float = np.inf) -> Any:
+        """Return the scaled membership m' of m, u its logit; it need only be right for u in [low, high]."""
+        if self.transport is None:
+            return ops.clip(m + self.shift, 0.0, 1.0)
+        return self.transport.of_logit(u, ops, low, high)
+
+    @property
+    def mirrored(self) -> BetaPiece:
+        """The piece 1 - m -> 1 - m', which keeps the digits of what m leaves to the other classes."""
+        return BetaPiece(None if self.transport is None else self.transport.mirrored, -self.shift)
+
+
+@dataclass(frozen=True, slots=True)
+class BetaClasses:
+    """The membership in the predicted class by that class's piece, and the rest to the other classes (Garczarek 2002).
+
+    Of two classes (negative, positive) the map takes m, the membership in the positive one, which is predicted where
+    m >= 1/2. It rises within each half and may jump at 1/2, also downwards. `as_printed` returns the scaled
+    membership in the predicted class as P(+1), presumably a mistake in the code behind Rüping's numbers, for their
+    reproduction only.
+    """
+
+    pieces: tuple[BetaPiece, ...]
+    as_printed: bool = False
+
+    def __post_init__(self) -> None:
+        """Check that there is something to choose between."""
+        if len(self.pieces) < 2:
+            msg = f"BetaClasses needs a piece for each of two or more classes; got {len(self.pieces)}"
+            raise ValueError(msg)
+
+    @formula
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        return self._halves(score, ops.logit(score), ops)
+
+    def of_logit(self, u: Any, ops: Ops = NUMPY) -> Any:
+        """Return p at the membership whose logit is u."""
+        return self._halves(ops.expit(u), u, ops)
+
+    def _halves(self, m: Any, u: Any, ops: Ops) -> Any:
+        if len(self.pieces) != 2:
+            msg = f"a beta scaling of {len(self.pieces)} classes takes their memberships as a matrix: use .matrix"
+            raise ValueError(msg)
+        negative, positive = self.pieces
+        below, above = negative.mirrored.scaled(m, u, ops, high=0.0), positive.scaled(m, u, ops, low=0.0)
+        return ops.where(u >= 0.0, above, 1.0 - below if self.as_printed else below)
+
+    def matrix(self, memberships: Any) -> Floats:
+        """Return the scaled memberships, rows that sum to 1, of an (n, G) array of memberships."""
+        given = np.asarray(memberships, np.float64)
+        if given.ndim != 2 or given.shape[1] != len(self.pieces):
+            msg = f"memberships must have {len(self.pieces)} columns, one a class; got an array of shape {given.shape}"
+            raise ValueError(msg)
+        scaled, assigned = np.empty_like(given), assigned_class(given)
+        for k, piece in enumerate(self.pieces):
+            rows = assigned == k
+            shares, rest = shares_of_rest(given[rows], k)
+            rest = piece.mirrored.scaled(rest, NUMPY.logit(rest))
+            scaled[rows] = shares * rest[:, None]
+            scaled[rows, k] = 1.0 - rest
+        scaled[np.isnan(given).any(axis=1)] = np.nan
+        return scaled
+
+
+def assigned_class(memberships: Floats) -> NDArray[np.intp]:
+    """Return the class of the largest membership in each row, the last of equals."""
+    return np.asarray(memberships.shape[1] - 1 - np.argmax(memberships[:, ::-1], axis=1))
+
+
+def shares_of_rest(memberships: Floats, k: int) -> tuple[Floats, Floats]:
+    """Return how the other classes share what class k leaves, and what it leaves; next to nothing is shared equally."""
+    others = memberships.copy()
+    others[:, k] = 0.0
+    rest = others.sum(axis=1)
+    shares = np.full_like(others, 1.0 / (others.shape[1] - 1))
+    shares[:, k] = 0.0
+    np.divide(others, rest[:, None], out=shares, where=~(rest < 1e-6)[:, None])
+    return shares, rest
+
+
+@dataclass(frozen=True, slots=True)
+class Cosines:
+    """p = a_0 + sum a_n cos(n t), t = pi (f - low)/(high - low) cut to [0, pi] (Vapnik 1998, sec. 11.11).
+
+    Not confined to [0, 1] unless `clip`, and not monotone.
+
+    >>> Cosines((0.5, -0.25), low=-1.0, high=1.0)([-2.0, 0.0, 1.0])
+    array([0.25, 0.5 , 0.75])
+    """
+
+    coefficients: tuple[float, ...]
+    low: float
+    high: float
+    clip: bool = True
+
+    def __post_init__(self) -> None:
+        """Check that the scores have a range, which a constant does not need."""
+        if not self.coefficients or (len(self.coefficients) > 1 and not self.low < self.high):
+            msg = f"Cosines needs coefficients, and low < high for more than one; got {self}"
+            raise ValueError(msg)
+
+    @formula
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        inside = ops.clip(score, self.low, self.high)
+        half = 1.0 if np.isfinite(self.high - self.low) else 0.5
+        p = inside * 0.0 + self.coefficients[0]
+        for n, coefficient in enumerate(self.coefficients[1:], start=1):
+            unit = (inside * half - self.low * half) / (self.high * half - self.low * half)
+            p = p + ops.cos(unit * (n * np.pi)) * coefficient
+        return ops.clip(p, 0.0, 1.0) if self.clip else p
+
+
+@dataclass(frozen=True, slots=True)
+class Parzen:
+    """p = sum n+_j phi((f - c_j)/h) / sum (n+_j + n-_j) phi((f - c_j)/h), phi the normal density (Parzen 1962).
+
+    c_j are the `centers`, n+_j and n-_j the weights of `positive` and `negative` rows there, h is the `width`. This
+    holds within `reach` widths of the nearest center. Further away p is what it is there: outside of the scores,
+    and in the middle of wide gaps between them, the nearest ones decide.
+
+    >>> Parzen(centers=(0.0, 1.0), positive=(0.0, 2.0), negative=(1.0, 0.0), width=0.5)([-9.0, 0.5, 9.0]).round(3)
+    array([0.   , 0.667, 1.   ])
+    """
+
+    centers: tuple[float, ...]
+    positive: tuple[float, ...]
+    negative: tuple[float, ...]
+    width: float
+    reach: float = 8.0
+
+    def __post_init__(self) -> None:
+        """Check that there are kernels of both classes."""
+        rising("centers", self.centers)
+        sizes = len(self.centers), len(self.positive), len(self.negative)
+        if len(set(sizes)) > 1 or not (sum(self.positive) > 0 and sum(self.negative) > 0):
+            msg = f"Parzen needs a positive and a negative weight a center, neither all zero; got {sizes} values"
+            raise ValueError(msg)
+        if not (self.width > 0 and self.reach > 0):
+            msg = f"width and reach must be positive; got {self.width} and {self.reach}"
+            raise ValueError(msg)
+
+    def logit(self, score: Any) -> Any:
+        """Return log(p/(1 - p))."""
+        z, centers = np.asarray(score, np.float64), np.asarray(self.centers)
+        known, away = np.nan_to_num(z).ravel(), self.reach * self.width
+        nearest = centers[np.searchsorted(self.middles(), known, side="right")]
+        with np.errstate(over="ignore"):
+            inside = np.clip(known, nearest - away, nearest + away)
+        origin = self.centers[len(centers) // 2]
+        odds = self.log_odds(self.in_widths(inside, origin), self.in_widths(centers, origin))
+        return np.where(np.isnan(z), z, odds.reshape(z.shape))
+
+    @formula
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        return ops.expit(self.logit(score)) if ops is NUMPY else self.pieced(score, ops, self.pieces())
+
+    def middles(self) -> Floats:
+        """Return the points midway between neighbouring centers."""
+        centers = np.asarray(self.centers)
+        return np.asarray(centers[:-1] / 2 + centers[1:] / 2)
+
+    def in_widths(self, score: Any, origin: float) -> Any:
+        """Return (f - origin)/(sqrt(2) h); halves cannot overflow."""
+        return (score * 0.5 - origin * 0.5) / (self.width * float(np.sqrt(0.5)))
+
+    def log_odds(self, u: Floats, c: Floats) -> Floats:
+        """Return log(sum n+ exp(-(u - c)^2) / sum n- exp(-(u - c)^2)) within reach of some c."""
+        weights = [np.asarray(self.positive), np.asarray(self.negative)]
+        rows = max(1, 2**15 // len(c))
+        odds, buffer = np.empty(len(u)), np.empty((min(rows, len(u)), len(c)))
+        for start in range(0, len(u), rows):
+            block = u[start : start + rows]
+            kernels = np.subtract(block[:, None], c, out=buffer[: len(block)])
+            kernels *= kernels
+            np.minimum(kernels, 700.0, out=kernels)  # what would underflow makes exp slow
+            np.exp(np.negative(kernels, out=kernels), out=kernels)
+            # Not a matrix product: its rounding would depend on how many scores are asked for at once.
+            sums = [np.maximum(np.einsum("ij,j->i", kernels, weight), 1e-300) for weight in weights]
+            found = np.log(sums[0]) - np.log(sums[1])
+            lost = np.minimum(*sums) < 1e-250
+            if lost.any():
+                found[lost] = np.subtract(*(self.log_sum(block[lost], c[w > 0], w[w > 0]) for w in weights))
+            odds[start : start + rows] = found
+        return odds
+
+    @staticmethod
+    def log_sum(u: Floats, c: Floats, weight: Floats) -> Floats:
+        """Return log(sum weight exp(-(u - c)^2)) about the nearest c, which may be far away."""
+        apart = np.abs(u[:, None] - c)
+        near = apart.min(axis=1, keepdims=True)
+        return np.asarray(np.log(np.exp((near - apart) * (near + apart)) @ weight) - near[:, 0] ** 2)
+
+    def pieces(self) -> list[tuple[float, float, float]]:
+        """Return (start, low, high) of intervals so short that no feature hides between the points of a table."""
+        edge, away = float(np.finfo(np.float64).max), self.reach * self.width
+        far = np.flatnonzero(np.diff(np.asarray(self.centers) / 2) > away)
+        begin = [-edge, *self.middles()[far].tolist()]
+        found: list[tuple[float, float, float]] = []
+        for first, group in zip(begin, np.split(np.asarray(self.centers), far + 1), strict=True):
+            low, high = max(float(group[0]) - away, -edge), min(float(group[-1]) + away, edge)
+            parts = 1 + int((high / 2 - low / 2) / (2 * self.width))
+            ends = (np.linspace(low / 2, high / 2, parts + 1) * 2).tolist()
+            found += zip([first, *ends[1:-1]], ends[:-1], ends[1:], strict=True)
+        return found
+
+    def pieced(self, score: Any, ops: Ops, pieces: list[tuple[float, float, float]]) -> Any:
+        """Return the formula of an engine that has to be told where each smooth piece begins."""
+        if len(pieces) > 1:
+            before, after = pieces[: len(pieces) // 2], pieces[len(pieces) // 2 :]
+            return ops.where(score < after[0][0], self.pieced(score, ops, before), self.pieced(score, ops, after))
+        _, low, high = pieces[0]
+        c = self.in_widths(np.asarray(self.centers), low)
+        # Counted from the start of the piece: far from the origin a table could not have its digits.
+        u, last = self.in_widths(score, low), self.in_widths(high, low)
+        return ops.smooth(lambda inside: NUMPY.expit(self.log_odds(inside, c)), u, 0.0, last)
+
+
+# How a score of one kind becomes the kind a map is defined on; the softmax of (f, -f) is the logistic function of 2 f.
+LINKS: dict[str, Callable[[Any, Ops], Any]] = {
+    "logit": lambda score, ops: ops.logit(score),
+    "expit": lambda score, ops: ops.expit(score),
+    "softmax": lambda score, ops: ops.expit(score * 2.0),
+}
+LOGITS = {"expit": 1.0, "softmax": 2.0}  # links to probabilities, by the factor that makes a score their logit
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """p = inner(link(score)): a map on scores of another kind than it is defined on."""
+
+    link: str
+    inner: Any
+
+    def __post_init__(self) -> None:
+        """Check the link's name."""
+        if self.link not in LINKS:
+            msg = f"link must be one of {', '.join(LINKS)}; got {self.link!r}"
+            raise ValueError(msg)
+
+    @formula
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score); by way of the logit where the map can, for a probability near 1 has lost digits."""
+        if self.link in LOGITS and hasattr(self.inner, "of_logit"):
+            return self.inner.of_logit(score * LOGITS[self.link], ops)
+        return self.inner(LINKS[self.link](score, ops), ops)
+
+
+def rising(name: str, values: tuple[float, ...]) -> None:
+    """Raise unless the values strictly increase."""
+    if any(later <= earlier for earlier, later in pairwise(values)):
+        msg = f"{name} must strictly increase; got {values[:5]}..."
+        raise ValueError(msg)
+
+
+def logits(mapping: Map, score: Any) -> Floats | None:
+    """Return a map's logits where its formula has them."""
+    scores = np.asarray(score, np.float64)
+    if isinstance(mapping, Linked):
+        return logits(mapping.inner, LINKS[mapping.link](scores, NUMPY))
+    with np.errstate(all="ignore"):
+        return np.asarray(mapping.logit(scores)) if hasattr(mapping, "logit") else None
+
+
+def probabilities(mapping: Map, score: Any) -> Floats:
+    """Return the columns (1 - p, p), the first not by subtraction where the formula allows."""
+    u = logits(mapping, score)
+    if u is None:
+        p = np.asarray(mapping(score), np.float64)
+        return np.column_stack([1.0 - p, p])
+    return np.column_stack([NUMPY.expit(-u), NUMPY.expit(u)])
+
+
+def log_probabilities(mapping: Map, score: Any) -> Floats:
+    """Return the columns (log(1 - p), log p), exact also where p rounds to 0 or 1 (Lin, Lin & Weng 2007, sec. 4).
+
+    >>> log_probabilities(Sigmoid(a=-64.0, b=0.0), [1.0])
+    array([[-6.40000000e+01, -1.60381089e-28]])
+    """
+    u = logits(mapping, score)
+    if u is None:
+        p = np.asarray(mapping(score), np.float64)
+        with np.errstate(divide="ignore"):
+            return np.column_stack([np.log1p(-p), np.log(p)])
+    return np.column_stack([special.log_expit(-u), special.log_expit(u)])

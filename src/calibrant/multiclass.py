@@ -1,0 +1,354 @@
+"""More than two classes from two: normalisation, and the coupling of pairwise probabilities.
+
+The pairs of k classes are (0, 1), (0, 2), ..., (k-2, k-1); `first[:, pair]` is P(i | i or j) for the pair (i, j) and
+`second` its complement, given as well because 1 - r loses the digits of a small r.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import special
+
+from calibrant.maps import METHODS, Map, Steps, fit_map, log_probabilities, probabilities
+from calibrant.maps.platt import rising_root
+from calibrant.ops import NUMPY, Ops
+from calibrant.samples import BLOCK, sample
+
+__all__ = [
+    "COUPLINGS",
+    "SCHEMES",
+    "ClassMap",
+    "ClassSample",
+    "MatrixMap",
+    "Plan",
+    "Scheme",
+    "couple",
+    "fit_classes",
+    "log_classes",
+    "normalise",
+    "pairs",
+    "votes",
+]
+
+Floats = NDArray[np.float64]
+
+# A pairwise probability of 0 or 1 says nothing of the other pairs' odds; LIBSVM keeps 1e-7 away, and so do we.
+LEAST = 1e-7
+
+
+def pairs(k: int) -> list[tuple[int, int]]:
+    """Return the pairs of k classes in the order of one-vs-one decision values.
+
+    >>> pairs(3)
+    [(0, 1), (0, 2), (1, 2)]
+    """
+    return list(combinations(range(k), 2))
+
+
+def normalise(p: Floats) -> Floats:
+    """Divide each row by its sum; a row of zeros becomes uniform (Duin & Tax 1998).
+
+    >>> normalise(np.array([[0.2, 0.6], [0.0, 0.0]]))
+    array([[0.25, 0.75],
+           [0.5 , 0.5 ]])
+    """
+    total = p.sum(axis=1, keepdims=True)
+    uniform = np.full_like(p, 1.0 / p.shape[1])
+    return np.asarray(np.divide(p, total, out=uniform, where=(total > 0) | np.isnan(total)))
+
+
+def votes(decision: Floats, k: int) -> NDArray[np.intp]:
+    """Return the class that wins most pairs, the lowest at ties; positive decision values vote for the pair's first."""
+    count = np.zeros((len(decision), k))
+    for pair, (i, j) in enumerate(pairs(k)):
+        count[:, i] += decision[:, pair] > 0
+        count[:, j] += decision[:, pair] <= 0
+    return np.asarray(count.argmax(axis=1))
+
+
+def couple(first: Floats, second: Floats, rule: str = "wu_lin_weng") -> Floats:
+    """Return class probabilities that agree best with pairwise ones, by a rule of `COUPLINGS`.
+
+    >>> p = np.array([0.5, 0.3, 0.2])  # pairwise probabilities of a distribution give it back
+    >>> r = np.array([[p[i] / (p[i] + p[j]) for i, j in pairs(3)]])
+    >>> couple(r, 1 - r).round(12)
+    array([[0.5, 0.3, 0.2]])
+    """
+    if rule not in COUPLINGS:
+        msg = f"coupling must be one of {', '.join(COUPLINGS)}; got {rule!r}"
+        raise ValueError(msg)
+    k = round((1 + np.sqrt(1 + 8 * first.shape[1])) / 2)
+    out = np.empty((len(first), k))
+    size = max(1, BLOCK // k)
+    for start in range(0, len(first), size):
+        rows = slice(start, start + size)
+        out[rows] = COUPLINGS[rule](square(first[rows], second[rows], k))
+    return out
+
+
+def square(first: Floats, second: Floats, k: int) -> Floats:
+    """Return r[:, i, j] = P(i | i or j), kept off 0 and 1, with zeros on the diagonal."""
+    r = np.zeros((len(first), k, k))
+    i, j = np.triu_indices(k, 1)
+    r[:, i, j], r[:, j, i] = np.clip(first, LEAST, 1 - LEAST), np.clip(second, LEAST, 1 - LEAST)
+    return r
+
+
+def wu_lin_weng(r: Floats) -> Floats:
+    """Minimise sum_ij (r_ji p_i - r_ij p_j)^2 over distributions (Wu, Lin & Weng 2004, method 2).
+
+    The minimum solves Q p = b 1, sum p = 1, with Q_ii = sum_j r_ji^2 and Q_ij = -r_ij r_ji. Solved with
+    Q scaled to a unit diagonal, because Q_ii of a class that wins every pair is smaller than the others by the
+    square of their odds; small probabilities then come out as exact as large ones.
+    """
+    n, k, _ = r.shape
+    size = 1.0 / np.sqrt((r**2).sum(axis=1))
+    border = size / np.linalg.norm(size, axis=1, keepdims=True)
+    system = np.zeros((n, k + 1, k + 1))
+    system[:, :k, :k] = -r * r.transpose(0, 2, 1) * size[:, :, None] * size[:, None, :]
+    system[:, np.arange(k), np.arange(k)] = 1.0
+    system[:, :k, k] = system[:, k, :k] = border
+    right = np.zeros((n, k + 1, 1))
+    right[:, k] = 1.0
+    return normalise(np.maximum(np.linalg.solve(system, right)[:, :k, 0] * size, 0.0))
+
+
+def hastie_tibshirani(r: Floats) -> Floats:
+    """Minimise the Kullback-Leibler distance of r_ij to p_i/(p_i + p_j) (Hastie & Tibshirani 1998).
+
+    Their iteration p_i <- p_i sum_j r_ij / sum_j p_i/(p_i + p_j), from the mean of each class's pairwise probabilities.
+    """
+    others = 1.0 - np.eye(r.shape[1])
+    p = normalise(r.sum(axis=2))
+    for _ in range(2_000):
+        model = p[:, :, None] / (p[:, :, None] + p[:, None, :]) * others
+        new = normalise(p * r.sum(axis=2) / model.sum(axis=2))
+        settled = np.abs(new - p).max() <= 1e-13
+        p = new
+        if settled:
+            break
+    return p
+
+
+def price(r: Floats) -> Floats:
+    """Return p_i = 1/(sum_j 1/r_ij - (k - 2)), normalised (Price, Knerr, Personnaz & Dreyfus 1995)."""
+    k = r.shape[1]
+    odds = np.where(np.eye(k, dtype=bool), 0.0, 1.0 / np.where(r > 0, r, 1.0))
+    return normalise(1.0 / (odds.sum(axis=2) - (k - 2)))
+
+
+COUPLINGS: dict[str, Callable[[Floats], Floats]] = {
+    "wu_lin_weng": wu_lin_weng,
+    "hastie_tibshirani": hastie_tibshirani,
+    "price": price,
+}
+
+
+Index = NDArray[np.intp]
+Task = tuple[NDArray[np.bool_], NDArray[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """How k classes are made of binary problems, one a column of scores.
+
+    `tasks(index, k)` gives for each column the rows that take part and which of them are positive; `columns(k)` is
+    their number; `spread(output, present, k, absent)` spreads the columns of a machine that knows only some classes
+    over those of all; `combine(second, first, rule)` makes class probabilities of the columns' (1 - p, p);
+    `decide(scores, k, middle)` is the class the scores themselves say.
+    """
+
+    tasks: Callable[[Index, int], list[Task]]
+    columns: Callable[[int], int]
+    spread: Callable[[Floats, list[int], int, float], Floats]
+    combine: Callable[[Floats, Floats, str], Floats]
+    decide: Callable[[Floats, int, float], Index]
+
+
+def all_rows(index: Index) -> NDArray[np.bool_]:
+    """Return a mask of all rows."""
+    return np.ones(len(index), bool)
+
+
+def spread_classes(output: Floats, present: list[int], k: int, absent: float) -> Floats:
+    """Return one column a class; an absent class is told from no row, so it has the score of a sure negative."""
+    full = np.full((len(output), k), absent)
+    full[:, present] = output
+    return full
+
+
+def spread_pairs(output: Floats, present: list[int], k: int, absent: float) -> Floats:
+    """Return one column a pair; a pair with an absent class is decided for the other, and for none if both are."""
+    known = {(present[a], present[b]): column for column, (a, b) in enumerate(pairs(len(present)))}
+    sure = 1.0 if absent < 0 else 1.0 - absent
+    full = np.empty((len(output), k * (k - 1) // 2))
+    for pair, (i, j) in enumerate(pairs(k)):
+        if (i, j) in known:
+            full[:, pair] = output[:, known[i, j]]
+        else:
+            full[:, pair] = (
+                (sure + absent) / 2 if (i in present) == (j in present) else sure if i in present else absent
+            )
+    return full
+
+
+ONE_VERSUS_REST = Scheme(
+    tasks=lambda index, k: [(all_rows(index), index == c) for c in range(k)],
+    columns=lambda k: k,
+    spread=spread_classes,
+    combine=lambda second, first, rule: normalise(first),
+    decide=lambda scores, k, middle: scores.argmax(axis=1),
+)
+
+SCHEMES: dict[str, Scheme] = {
+    "binary": Scheme(
+        tasks=lambda index, k: [(all_rows(index), index == 1)],
+        columns=lambda k: 1,
+        spread=lambda output, present, k, absent: output,
+        combine=lambda second, first, rule: np.column_stack([second[:, 0], first[:, 0]]),
+        decide=lambda scores, k, middle: (scores[:, 0] > middle).astype(np.intp),
+    ),
+    "ovr": ONE_VERSUS_REST,
+    "matrix": ONE_VERSUS_REST,  # the same scores, but one map of all of them
+    "ovo": Scheme(
+        tasks=lambda index, k: [((index == i) | (index == j), index == i) for i, j in pairs(k)],
+        columns=lambda k: k * (k - 1) // 2,
+        spread=spread_pairs,
+        combine=lambda second, first, rule: couple(first, second, rule),
+        decide=lambda scores, k, middle: votes(scores - middle, k),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClassMap:
+    """Scores, one column a binary problem, to class probabilities: a map a column, the scheme's combination, a power.
+
+    p_c = q_c^power / sum_j q_j^power, q the combined probabilities.
+    """
+
+    scheme: str
+    maps: tuple[Any, ...]
+    coupling: str = "wu_lin_weng"
+    power: float = 1.0
+
+    def __call__(self, scores: Any, ops: Ops = NUMPY) -> Floats:
+        """Return one row of class probabilities a row of scores."""
+        both = np.stack([probabilities(each, scores[:, column]) for column, each in enumerate(self.maps)], axis=1)
+        combined = SCHEMES[self.scheme].combine(both[:, :, 0], both[:, :, 1], self.coupling)
+        return (
+            combined if self.power == 1.0 else normalise((combined / combined.max(axis=1, keepdims=True)) ** self.power)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixMap:
+    """Scores, one column a class, to class probabilities by one map of all: `inner.matrix` of the memberships."""
+
+    kind: str
+    inner: Any
+    scheme: str = "matrix"
+
+    def __call__(self, scores: Any, ops: Ops = NUMPY) -> Floats:
+        """Return one row of class probabilities a row of scores."""
+        return np.asarray(self.inner.matrix(memberships(scores, self.kind)))
+
+
+def memberships(scores: Floats, kind: str) -> Floats:
+    """Return scores as rows that sum to 1: probabilities divided by their sum, else the softmax of the scores."""
+    return normalise(scores) if kind == "probability" else np.asarray(special.softmax(scores, axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How scores of several classes become probabilities: the method and its options, and how columns are combined."""
+
+    method: Any = "platt"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    coupling: str = "wu_lin_weng"
+    temper: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSample:
+    """Checked scores of several classes, one column a binary problem, and the number of each row's class."""
+
+    scores: Floats
+    index: Index
+    classes: int
+    kind: str = "margin"
+    weight: NDArray[Any] | None = None
+
+
+def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | MatrixMap:
+    """Fit the map of all classes that a plan and a scheme ask for."""
+    return fit_matrix(plan, data) if scheme == "matrix" else fit_columns(plan, scheme, data)
+
+
+def fit_matrix(plan: Plan, data: ClassSample) -> MatrixMap:
+    """Fit one map of all scores, by a method that has one."""
+    row = None if callable(plan.method) else METHODS[plan.method]
+    if row is None or row.matrix is None:
+        able = ", ".join(name for name, each in METHODS.items() if each.matrix)
+        msg = f"multiclass='matrix' needs a method that maps all classes at once, {able}; got {plan.method!r}"
+        raise ValueError(msg)
+    return MatrixMap(
+        data.kind, row.matrix(memberships(data.scores, data.kind), data.index, data.weight, **plan.options)
+    )
+
+
+def fit_columns(plan: Plan, scheme: str, data: ClassSample) -> ClassMap:
+    """Fit one map a column of scores, on the rows that take part in its problem; one without rows is even odds."""
+    scores, index, k, kind, weight = data.scores, data.index, data.classes, data.kind, data.weight
+    maps: list[Map] = []
+    for column, (rows, positive) in enumerate(SCHEMES[scheme].tasks(index, k)):
+        if not rows.any():
+            maps.append(Steps((), (0.5,)))
+            continue
+        part = None if weight is None else weight[rows]
+        one = sample(scores[rows, column], positive[rows], part, kind=kind)
+        maps.append(fit_map(plan.method, one, kind, **plan.options))
+    fitted = ClassMap(scheme, tuple(maps), plan.coupling)
+    if scheme == "binary" or not plan.temper:
+        return fitted
+    return replace(fitted, power=fit_power(fitted(scores), index, weight))
+
+
+def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:
+    """Return the common power that makes combined probabilities most likely, p_c^power normalised.
+
+    The map of each binary problem is smoothed for the few rows it sees, and combining many of them adds up to too
+    little confidence. One power, fitted to all rows with Platt's target (n + 1)/(n + 2) for the class that happened and
+    the rest shared by the others, takes that back; the log-likelihood is concave in it.
+
+    >>> round(fit_power(np.array([[0.6, 0.4], [0.6, 0.4], [0.6, 0.4], [0.4, 0.6]]), np.array([0, 0, 0, 0])), 3)
+    1.71
+    """
+    n, k = p.shape
+    w = np.ones(n) if weight is None else weight
+    logs = np.log(np.maximum(p, 1e-15))
+    miss = 1.0 / ((w.sum() + 2.0) * (k - 1))
+    targets = np.full((n, k), miss)
+    targets[np.arange(n), index] = 1.0 - miss * (k - 1)
+    wanted = float(w @ (targets * logs).sum(axis=1))
+
+    def slope(power: float) -> float:
+        """Return the derivative of the log-likelihood."""
+        tilted = np.exp(power * (logs - logs.max(axis=1, keepdims=True)))
+        return wanted - float(w @ ((tilted * logs).sum(axis=1) / tilted.sum(axis=1)))
+
+    return rising_root(slope, cap=1e6) or 1e-6
+
+
+def log_classes(fitted: Any, scores: Floats) -> Floats:
+    """Return the logarithms of class probabilities, without cancellation where there are two classes."""
+    if isinstance(fitted, ClassMap) and fitted.scheme == "binary":
+        return log_probabilities(fitted.maps[0], scores[:, 0])
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(fitted(scores)))

@@ -1,0 +1,384 @@
+"""Where the calibration scores of a classifier come from (Platt 1999, sec. 2.1; Rüping 2004).
+
+A map fitted on the scores a machine gives its own training rows learns how well it remembers, not how well it
+predicts. Each protocol here returns scores of rows the scoring machine has not seen (but for `train`), pooled so that
+one map is fitted to all of them. Cost is relative to one training on n rows that takes time ~ n^2.
+
+| protocol | scores by | cost |
+|---|---|---|
+| `train` | the final machine, on its own training rows: biased, for machines that cannot overfit | 1 |
+| `holdout` | a machine trained on 70 %, on the other 30 %; then retrained on all | 1.5 |
+| `cv` | each fold by a machine trained on the others (3 folds), pooled; then retrained on all | 2.3 |
+| `ensemble` | as `cv`, but each fold keeps its machine and has its own map; probabilities are averaged | 1.3 |
+| `loo` | leave-one-out: from the dual coefficients of an `SVC`, else by n trainings | 1 + a linear system, or n |
+| `prefit` | the given machine, on rows kept for this | 0 |
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.model_selection import LeaveOneOut, StratifiedKFold, StratifiedShuffleSplit, check_cv
+from sklearn.pipeline import Pipeline
+from sklearn.svm import SVC
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import has_fit_parameter
+
+from calibrant.multiclass import SCHEMES, Scheme, pairs, votes
+
+__all__ = [
+    "PROTOCOLS",
+    "Job",
+    "OneVsOne",
+    "Scored",
+    "choose_scheme",
+    "collect",
+    "prepared",
+    "refit",
+    "score_columns",
+    "weight_parameter",
+]
+
+Floats = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+FIXED_SEED = 0  # without a random_state the folds are shuffled, but always in the same way
+SHAPE = "decision_function_shape"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What there is to calibrate: a machine, its data, and how scores are to be made."""
+
+    estimator: Any
+    X: Any
+    y: NDArray[Any]
+    index: Index
+    classes: NDArray[Any]
+    scheme: str
+    kind: str
+    cv: Any = 3
+    loo: str = "span"
+    random_state: Any = None
+    n_jobs: int | None = None
+    fit_params: Mapping[str, Any] = field(default_factory=dict)
+    split_params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Scores of some rows, one column a binary problem; `machine` made them, or None where many did."""
+
+    machine: Any
+    rows: Index
+    scores: Floats
+    kind: str
+
+
+def collect(protocol: str, job: Job) -> list[Scored]:
+    """Return the calibration scores of a protocol, pooled, or one set a machine."""
+    if protocol not in PROTOCOLS:
+        msg = f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}"
+        raise ValueError(msg)
+    return PROTOCOLS[protocol](job)
+
+
+def refit(job: Job) -> Any:
+    """Train the machine on all rows."""
+    return train(job, np.arange(len(job.y)))
+
+
+def by_train(job: Job) -> list[Scored]:
+    """Score the training rows by the machine trained on them."""
+    return [scored(job, refit(job), np.arange(len(job.y)))]
+
+
+def by_prefit(job: Job) -> list[Scored]:
+    """Score the rows by the machine as it is."""
+    return [scored(job, job.estimator, np.arange(len(job.y)))]
+
+
+def by_holdout(job: Job) -> list[Scored]:
+    """Score 30 % of the rows by a machine trained on the rest."""
+    if smallest_class(job) < 2:
+        return fall_back(job, "a class has a single row, so none can be held out")
+    split = StratifiedShuffleSplit(1, test_size=0.3, random_state=seed(job))
+    train_rows, test_rows = next(split.split(job.index, job.index))
+    return pooled(job, [(train_rows, test_rows)])
+
+
+def by_cv(job: Job) -> list[Scored]:
+    """Score each fold by a machine trained on the others, and pool."""
+    if isinstance(job.cv, (int, np.integer)) and smallest_class(job) < 2:
+        return fall_back(job, "a class has a single row, so no folds can be made")
+    return pooled(job, folds(job))
+
+
+def by_ensemble(job: Job) -> list[Scored]:
+    """Score each fold by a machine trained on the others, and keep the machines."""
+    if isinstance(job.cv, (int, np.integer)) and smallest_class(job) < 2:
+        return fall_back(job, "a class has a single row, so no folds can be made")
+    return run(job, folds(job))
+
+
+def by_loo(job: Job) -> list[Scored]:
+    """Score each row by a machine trained on all others, in closed form where the machine is an SVC."""
+    from calibrant.kernels.leave_one_out import svc_leave_one_out
+
+    last = job.estimator[-1] if isinstance(job.estimator, Pipeline) else job.estimator
+    if not isinstance(last, SVC):
+        return pooled(job, list(LeaveOneOut().split(job.index)))
+    machine = refit(job)
+    inputs = machine[:-1].transform(job.X) if isinstance(machine, Pipeline) and len(machine) > 1 else job.X
+    svc = machine[-1] if isinstance(machine, Pipeline) else machine
+    weight = next((value for name, value in job.fit_params.items() if name.endswith("sample_weight")), None)
+    values = svc_leave_one_out(svc, inputs, job.y, how=job.loo, sample_weight=weight)
+    scores = np.asarray(values, np.float64).reshape(len(job.y), -1)
+    return [Scored(machine, np.arange(len(job.y)), scores, "margin")]
+
+
+PROTOCOLS: dict[str, Callable[[Job], list[Scored]]] = {
+    "train": by_train,
+    "holdout": by_holdout,
+    "cv": by_cv,
+    "ensemble": by_ensemble,
+    "loo": by_loo,
+    "prefit": by_prefit,
+}
+
+
+def smallest_class(job: Job) -> int:
+    """Return the number of rows of the rarest class."""
+    return int(np.bincount(job.index, minlength=len(job.classes)).min())
+
+
+def fall_back(job: Job, reason: str) -> list[Scored]:
+    """Use the training scores, and say why."""
+    warnings.warn(f"{reason}: the map is fitted on training scores, as by protocol='train'", UserWarning, stacklevel=4)
+    return by_train(job)
+
+
+def seed(job: Job) -> Any:
+    """Return the seed of the shuffle."""
+    return FIXED_SEED if job.random_state is None else job.random_state
+
+
+Fold = tuple[Index, Index]
+
+
+def folds(job: Job) -> list[Fold]:
+    """Return the (training, test) rows of each fold."""
+    splitter = job.cv
+    if isinstance(job.cv, (int, np.integer)) and not isinstance(job.cv, bool):
+        splitter = stratified(job)
+    try:
+        found = list(check_cv(splitter, job.y, classifier=True).split(job.X, job.y, **job.split_params))
+    except ValueError as error:
+        msg = f"cv={job.cv!r} makes no folds of these {len(job.y)} rows: {error}"
+        raise ValueError(msg) from error
+    if not found:
+        msg = f"cv must make at least one fold; got none from {job.cv!r}"
+        raise ValueError(msg)
+    return found
+
+
+def stratified(job: Job) -> StratifiedKFold:
+    """Return shuffled stratified folds, no more of them than the rarest class has rows."""
+    count, least = int(job.cv), smallest_class(job)
+    if count < 2:
+        msg = f"cv must be at least 2 folds; got {job.cv}"
+        raise ValueError(msg)
+    if least < count:
+        warnings.warn(f"the rarest class has {least} rows: {least} folds instead of {count}", UserWarning, stacklevel=5)
+        count = least
+    return StratifiedKFold(count, shuffle=True, random_state=seed(job))
+
+
+def pooled(job: Job, parts: Sequence[Fold]) -> list[Scored]:
+    """Return one score a row over all folds: the mean where a row was scored repeatedly, none where never."""
+    found = run(job, parts)
+    total = np.zeros((len(job.y), found[0].scores.shape[1]))
+    times = np.zeros(len(job.y))
+    for part in found:
+        np.add.at(total, part.rows, part.scores)
+        np.add.at(times, part.rows, 1.0)
+    rows = np.flatnonzero(times)
+    return [Scored(None, rows, total[rows] / times[rows, None], found[0].kind)]
+
+
+def run(job: Job, parts: Sequence[Fold]) -> list[Scored]:
+    """Train and score every fold, in parallel where asked, and say once if some lacked a class."""
+    found: list[Scored] = Parallel(n_jobs=job.n_jobs)(delayed(train_and_score)(job, *part) for part in parts)
+    lacking = [rows for rows, _ in parts if len(np.unique(job.index[rows])) < len(job.classes)]
+    if lacking:
+        warnings.warn(
+            f"the training rows of {len(lacking)} of {len(parts)} folds lack a class: its scores there are constant",
+            UserWarning,
+            stacklevel=6,
+        )
+    kinds = {part.kind for part in found if part.machine is not None}
+    return [part if part.machine is not None else as_kind(part, kinds) for part in found]
+
+
+def as_kind(part: Scored, kinds: set[str]) -> Scored:
+    """Express the +-1 of a fold that could not be trained in the kind of the others' scores."""
+    kind = next(iter(kinds), "margin")
+    return Scored(None, part.rows, (part.scores + 1) / 2 if kind == "probability" else part.scores, kind)
+
+
+def train_and_score(job: Job, train_rows: Index, test_rows: Index) -> Scored:
+    """Train on some rows and score others; with one class in training every score says that class (as LIBSVM)."""
+    present = np.unique(job.index[train_rows]).tolist()
+    if len(present) > 1:
+        return scored(job, train(job, train_rows), test_rows)
+    k = len(job.classes)
+    scores = np.full((len(test_rows), 1), 1.0 if present[0] else -1.0)
+    if k > 2:
+        blank = np.full((len(test_rows), len(present)), 1.0)
+        scores = SCHEMES[job.scheme].spread(blank, present, k, -1.0)
+    return Scored(None, test_rows, scores, "margin")
+
+
+def train(job: Job, rows: Index) -> Any:
+    """Return the machine trained on some rows."""
+    whole = len(rows) == len(job.y)
+    X, y = (job.X, job.y) if whole else (_safe_indexing(job.X, rows), job.y[rows])
+    params = {name: part_of(value, rows, len(job.y)) for name, value in job.fit_params.items()}
+    return clone(job.estimator).fit(X, y, **params)
+
+
+def part_of(value: Any, rows: Index, n: int) -> Any:
+    """Return the rows of a fit parameter that has one value a row."""
+    if value is None or isinstance(value, str) or not hasattr(value, "__len__") or len(value) != n:
+        return value
+    return _safe_indexing(value, rows)
+
+
+def scored(job: Job, machine: Any, rows: Index) -> Scored:
+    """Return the scores a machine gives some rows."""
+    X = job.X if len(rows) == len(job.y) else _safe_indexing(job.X, rows)
+    scores, kind = score_columns(machine, X, job.classes, SCHEMES[job.scheme], job.kind)
+    return Scored(machine, rows, scores, kind)
+
+
+def score_columns(machine: Any, X: Any, classes: NDArray[Any], scheme: Scheme, kind: str) -> tuple[Floats, str]:
+    """Return a machine's scores as one column a binary problem of the scheme, and their kind."""
+    values, kind = output(machine, X, kind)
+    k, present = len(classes), np.searchsorted(classes, machine.classes_).tolist()
+    if k == 2:
+        return (values[:, -1:] if values.ndim == 2 else values[:, None]), kind
+    if values.ndim == 1:  # two classes known: a positive score is the second
+        as_pairs = scheme.columns(2) == 1
+        values = -values[:, None] if as_pairs else np.column_stack([-values, values])
+    if values.shape[1] != scheme.columns(len(present)):
+        msg = (
+            f"the estimator must give {scheme.columns(len(present))} columns of scores for {len(present)} classes; "
+            f"got {values.shape[1]}"
+        )
+        raise ValueError(msg)
+    if len(present) < k:
+        values = scheme.spread(values, present, k, 0.0 if kind == "probability" else -1.0)
+    return values, kind
+
+
+def output(machine: Any, X: Any, kind: str) -> tuple[Floats, str]:
+    """Return decision values where there are any, else probabilities, and which they are."""
+    if isinstance(machine, OneVsOne):
+        return machine.pairwise(X)
+    if kind != "probability" and hasattr(machine, "decision_function"):
+        return np.asarray(machine.decision_function(X), np.float64), "margin" if kind == "auto" else kind
+    if kind in ("auto", "probability") and hasattr(machine, "predict_proba"):
+        return np.asarray(machine.predict_proba(X), np.float64), "probability"
+    needed = {"auto": "decision_function or predict_proba", "probability": "predict_proba"}.get(
+        kind, "decision_function"
+    )
+    msg = f"kind={kind!r} needs an estimator with {needed}; {type(machine).__name__} has none"
+    raise ValueError(msg)
+
+
+class OneVsOne(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """One machine a pair of classes, each trained on the rows of the two, scored pair by pair."""
+
+    def __init__(self, estimator: Any, kind: str = "auto") -> None:
+        self.estimator = estimator
+        self.kind = kind
+
+    def fit(self, X: Any, y: NDArray[Any], **fit_params: Any) -> OneVsOne:
+        """Train a machine on the rows of each pair."""
+        self.classes_ = np.unique(y)
+        self.machines_ = []
+        for i, j in pairs(len(self.classes_)):
+            rows = np.flatnonzero((y == self.classes_[i]) | (y == self.classes_[j]))
+            params = {name: part_of(value, rows, len(y)) for name, value in fit_params.items()}
+            self.machines_.append(clone(self.estimator).fit(_safe_indexing(X, rows), y[rows], **params))
+        return self
+
+    def pairwise(self, X: Any) -> tuple[Floats, str]:
+        """Return the score of the first class of each pair, and its kind."""
+        columns = []
+        kind = self.kind
+        for machine in self.machines_:
+            values, kind = output(machine, X, self.kind)
+            columns.append(values[:, 0] if values.ndim == 2 else -values)
+        return np.column_stack(columns), kind
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class that wins most pairs."""
+        scores, kind = self.pairwise(X)
+        return np.asarray(self.classes_[votes(scores - (0.5 if kind == "probability" else 0.0), len(self.classes_))])
+
+
+def shape_parameters(estimator: Any) -> list[str]:
+    """Return the parameters that say whether a machine, or one inside it, gives pairwise decision values."""
+    if not hasattr(estimator, "get_params"):
+        return []
+    return [name for name in estimator.get_params() if name.split("__")[-1] == SHAPE]
+
+
+def choose_scheme(multiclass: str, estimator: Any, k: int) -> str:
+    """Return the scheme for k classes: pairs where the machine is made of pairs, as SVC is, else one versus rest."""
+    choices = ("auto", "ovo", "ovr", "matrix")
+    if multiclass not in choices:
+        msg = f"multiclass must be one of {', '.join(choices)}; got {multiclass!r}"
+        raise ValueError(msg)
+    if k == 2:
+        return "binary"
+    if multiclass != "auto":
+        return multiclass
+    return "ovo" if shape_parameters(estimator) or isinstance(estimator, OneVsOne) else "ovr"
+
+
+def prepared(estimator: Any, scheme: str, kind: str, *, fitted: bool) -> Any:
+    """Return the machine in the form that gives the scores of a scheme; the one given stays as it is."""
+    if scheme == "binary":
+        return estimator
+    shapes = shape_parameters(estimator) if kind != "probability" else []
+    if shapes:
+        copied = deepcopy(estimator) if fitted else clone(estimator)
+        return copied.set_params(**dict.fromkeys(shapes, "ovo" if scheme == "ovo" else "ovr"))
+    if scheme == "ovo" and not isinstance(estimator, OneVsOne):
+        if fitted:
+            msg = f"multiclass='ovo' needs pairwise scores, and a prefit {type(estimator).__name__} has none; use 'ovr'"
+            raise ValueError(msg)
+        return OneVsOne(estimator, kind)
+    return estimator
+
+
+def weight_parameter(estimator: Any) -> str | None:
+    """Return the name under which an estimator's fit takes weights, through pipelines and searches."""
+    if has_fit_parameter(estimator, "sample_weight"):
+        return "sample_weight"
+    if isinstance(estimator, Pipeline):
+        name, last = estimator.steps[-1]
+        inner = weight_parameter(last)
+        return inner and f"{name}__{inner}"
+    inside = getattr(estimator, "estimator", None)
+    return weight_parameter(inside) if inside is not None else None

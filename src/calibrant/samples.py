@@ -1,0 +1,293 @@
+"""The one kind of data a map is fitted on, and the one door through which it comes.
+
+A `Sample` is (score, label, weight) with the label a number in [0, 1]: 1 for a positive row, 0 for
+a negative one, and the share of positives where rows have been pooled. Every fit depends on a sample
+only through the weight of positives and of negatives at each score, so a million rows and the few
+thousand cells an engine collapsed them to go through the same code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Sample", "collapse", "sample"]
+
+Floats = NDArray[np.float64]
+
+BLOCK = 16_384  # rows; a handful of float64 blocks of this length stay in the second-level cache
+
+KINDS = ("margin", "probability", "logit")
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Checked scores with labels in [0, 1] and weights; `weight=None` counts every row once.
+
+    The arrays keep the caller's memory and dtype wherever they can: read them in blocks with
+    `blocks`, or whole as float64 with `arrays`.
+    """
+
+    score: NDArray[Any]
+    label: NDArray[Any]
+    weight: NDArray[Any] | None = None
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.score)
+
+    def blocks(self, size: int = BLOCK) -> Iterator[tuple[Floats, Floats, Floats | None]]:
+        """Yield (score, label, weight) as float64 blocks."""
+        for start in range(0, len(self), size):
+            rows = slice(start, start + size)
+            yield (
+                np.asarray(self.score[rows], np.float64),
+                np.asarray(self.label[rows], np.float64),
+                None if self.weight is None else np.asarray(self.weight[rows], np.float64),
+            )
+
+    def arrays(self) -> tuple[Floats, Floats, Floats]:
+        """Return the scores with the weight of positives and of negatives at each of them."""
+        weight = np.ones(len(self)) if self.weight is None else np.asarray(self.weight, np.float64)
+        positive = weight * np.asarray(self.label, np.float64)
+        return np.asarray(self.score, np.float64), positive, weight - positive
+
+    def totals(self) -> tuple[float, float]:
+        """Return (N+, N-), the total weight of positives and of negatives."""
+        positive = total = 0.0
+        for _, label, weight in self.blocks():
+            positive += float(label.sum() if weight is None else label @ weight)
+            total += float(len(label) if weight is None else weight.sum())
+        return positive, total - positive
+
+
+def sample(
+    score: ArrayLike,
+    label: ArrayLike,
+    weight: ArrayLike | None = None,
+    *,
+    kind: str = "margin",
+    pos_label: Any = None,
+) -> Sample:
+    """Check scores, labels and weights and return them as a `Sample`.
+
+    Labels are two values, of which the larger is the positive one unless `pos_label` says otherwise,
+    or floating numbers in [0, 1] read as the probability of the positive class.
+
+    >>> sample([-1, 2, 0.5], ["no", "yes", "no"]).label
+    array([False,  True, False])
+    """
+    scores = finite("scores", score)
+    if kind not in KINDS:
+        msg = f"kind must be one of {', '.join(KINDS)}; got {kind!r}"
+        raise ValueError(msg)
+    if kind == "probability":
+        within_unit("scores", scores)
+    labels = binary("y", label, pos_label)
+    same_length("y", labels, scores)
+    weights = None if weight is None else weighed("sample_weight", weight, scores)
+    if weights is not None and not weights.all():
+        kept = weights > 0
+        scores, labels, weights = scores[kept], labels[kept], weights[kept]
+    return Sample(scores, labels, weights)
+
+
+def vector(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return `values` as a one-dimensional array with at least one element."""
+    array = np.asarray(values)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        msg = f"{name} must be one-dimensional; got an array of shape {array.shape}"
+        raise ValueError(msg)
+    if len(array) == 0:
+        msg = f"{name} must hold at least one value (0 sample(s) given); got an empty array"
+        raise ValueError(msg)
+    return array
+
+
+def finite(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return `values` as a vector of finite real numbers, float32 or float64."""
+    array = vector(name, values)
+    if array.dtype == object:
+        array = numbers(name, array)
+    if array.dtype.kind == "c":
+        msg = f"{name} must be real numbers; Complex data not supported, got dtype {array.dtype}"
+        raise ValueError(msg)
+    if array.dtype.kind not in "fiub":
+        msg = f"{name} must be real numbers; got dtype {array.dtype}"
+        raise ValueError(msg)
+    if array.dtype not in (np.float64, np.float32):
+        array = array.astype(np.float64)
+    if not (np.isfinite(array.min()) and np.isfinite(array.max())):
+        wrong = np.flatnonzero(~np.isfinite(array))
+        msg = (
+            f"{name} must be finite; got {len(wrong)} NaN or infinite value(s), "
+            f"the first at position {wrong[0]} ({array[wrong[0]]})"
+        )
+        raise ValueError(msg)
+    return array
+
+
+def numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Return an object array of real numbers as float64."""
+    for position, value in enumerate(array):
+        if isinstance(value, (str, bytes, complex)) or value is None:
+            msg = f"{name} must be real numbers; got {value!r} at position {position}"
+            raise ValueError(msg)
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        msg = f"{name} must be real numbers; argument must be a string or a number: {error}"
+        raise TypeError(msg) from None
+
+
+def within_unit(name: str, array: NDArray[Any]) -> None:
+    """Raise unless every value lies in [0, 1]."""
+    if array.min() < 0 or array.max() > 1:
+        wrong = np.flatnonzero((array < 0) | (array > 1))
+        msg = (
+            f"{name} declared as probabilities must lie in [0, 1]; got {len(wrong)} outside, "
+            f"the first at position {wrong[0]} ({array[wrong[0]]})"
+        )
+        raise ValueError(msg)
+
+
+def binary(name: str, values: ArrayLike, pos_label: Any = None) -> NDArray[Any]:
+    """Return two-valued labels as {0, 1}, and floating labels in [0, 1] as they are."""
+    array = vector(name, values)
+    if array.dtype.kind in "fiub" and pos_label is None:
+        return numeric_labels(name, array)
+    _, positive = two_classes(name, array, pos_label)
+    return np.asarray(array == positive)
+
+
+def numeric_labels(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Return numbers as labels without sorting them: the larger of two values is the positive one."""
+    if array.dtype.kind == "f":
+        array = finite(name, array)
+    low, high = array.min(), array.max()
+    if array.dtype.kind == "b" or (low >= 0 and high <= 1):
+        return array
+    if low == high:
+        if low != -1:
+            msg = f"{name} holds one value only, {low}, neither 0, 1 nor -1; say which class is positive by pos_label"
+            raise ValueError(msg)
+        return np.zeros(len(array), bool)
+    for start in range(0, len(array), BLOCK):
+        block = array[start : start + BLOCK]
+        if not ((block == low) | (block == high)).all():
+            raise too_many_labels(name, array)
+    return np.asarray(array == high)
+
+
+def too_many_labels(name: str, array: NDArray[Any]) -> ValueError:
+    """Return the error for labels of more than two classes."""
+    values = np.unique(array)
+    shown = ", ".join(str(value) for value in values[:5]) + (", ..." if len(values) > 5 else "")
+    return ValueError(f"{name} must hold two classes, or numbers in [0, 1]; got {len(values)} values: {shown}")
+
+
+def two_classes(name: str, array: NDArray[Any], pos_label: Any = None) -> tuple[Any, Any]:
+    """Return the negative and the positive class of labels of any type."""
+    if array.dtype == object and any(value is None or value != value for value in array):
+        msg = f"{name} must hold no missing label; got None or NaN"
+        raise ValueError(msg)
+    try:
+        values = list(np.unique(array))
+    except TypeError:
+        msg = f"{name} must hold labels of one type; got {sorted({type(v).__name__ for v in array})}"
+        raise ValueError(msg) from None
+    if len(values) > 2:
+        raise too_many_labels(name, array)
+    if pos_label is None:
+        if len(values) < 2:
+            msg = f"{name} holds one class only, {values[0]!r}; say which class is positive by pos_label"
+            raise ValueError(msg)
+        return values[0], values[1]
+    if len(values) == 2 and pos_label not in values:
+        msg = f"pos_label must be one of the labels {values[0]!r} and {values[1]!r}; got {pos_label!r}"
+        raise ValueError(msg)
+    others = [value for value in values if value != pos_label]
+    return (others[0] if others else None), pos_label
+
+
+def weighed(name: str, values: ArrayLike, like: NDArray[Any]) -> NDArray[Any]:
+    """Return finite weights, none negative and not all zero."""
+    array = finite(name, values)
+    same_length(name, array, like)
+    if array.min() < 0:
+        wrong = np.flatnonzero(array < 0)
+        msg = f"{name} must not be negative; got {len(wrong)}, the first at position {wrong[0]} ({array[wrong[0]]})"
+        raise ValueError(msg)
+    if not array.any():
+        msg = f"{name} must not all be zero; got {len(array)} zeros"
+        raise ValueError(msg)
+    return array
+
+
+def same_length(name: str, array: NDArray[Any], scores: NDArray[Any]) -> None:
+    """Raise unless `array` has one value a score."""
+    if len(array) != len(scores):
+        numbers = f"{len(array)} for {len(scores)} scores"
+        msg = f"{name} must have one value a score; got inconsistent numbers of samples, {numbers}"
+        raise ValueError(msg)
+
+
+def collapse(data: Sample, cells: int | None = None) -> Sample:
+    """Pool the rows of equal score, or of at most `cells` cells, into one row each, sorted by score.
+
+    The pooled row has the mean score, the mean label and the total weight of its rows. Without `cells`
+    no fit can tell the result from the rows. With it the cells are equally wide in z/(1 + |z|),
+    z = (score - median)/IQR, so that both the bulk and far tails are resolved, and both labels
+    of a cell share one score (a score a label would make the labels look better separated than they are).
+
+    >>> collapse(sample([2, 1, 2, 2], [1, 0, 0, 1]))
+    Sample(score=array([1., 2.]), label=array([0.        , 0.66666667]), weight=array([1., 3.]))
+    """
+    score, positive, negative = data.arrays()
+    key = score if cells is None or len(score) <= cells else squashed_cells(score, cells)
+    _, inverse = np.unique(key, return_inverse=True)
+    total = np.bincount(inverse, positive + negative).astype(np.float64)
+    label = np.clip(np.bincount(inverse, positive) / total, 0.0, 1.0)
+    if key is score:
+        pooled = np.empty(len(total))
+        pooled[inverse] = score  # the score itself: a mean of equal numbers may be off by a rounding
+    else:
+        pooled = cell_means(score, positive + negative, inverse, total)
+    return Sample(pooled, label, total)
+
+
+def squashed_cells(score: Floats, cells: int) -> Floats:
+    """Return the number of each score's cell on a grid that is fine in the bulk and reaches every tail."""
+    unit = magnitude(score)
+    low, middle, high = np.quantile(score / unit, [0.25, 0.5, 0.75])
+    spread = high - low or float(np.std(score / unit)) or 1.0
+    z = (score / unit - middle) / spread
+    squashed = z / (1.0 + np.abs(z))
+    first, last = squashed.min(), squashed.max()
+    width = (last - first) / cells or 1.0
+    return np.asarray(np.minimum(np.floor((squashed - first) / width), cells - 1))
+
+
+def cell_means(score: Floats, weight: Floats, cell: NDArray[np.intp], total: Floats) -> Floats:
+    """Return the weighted mean score of each cell, inside the cell's own range whatever the rounding."""
+    low, high = np.full(len(total), np.inf), np.full(len(total), -np.inf)
+    np.minimum.at(low, cell, score)
+    np.maximum.at(high, cell, score)
+    mean = low + np.bincount(cell, weight * ((score - low[cell]) / total[cell]))
+    return np.clip(mean, low, high)
+
+
+def magnitude(score: NDArray[Any]) -> float:
+    """Return the power of two by which scores can be divided, exactly, to be of moderate size.
+
+    It is 1 but for scores whose squares or differences would leave the floating-point range.
+    """
+    largest = float(max(abs(float(score.min())), abs(float(score.max()))))
+    exponent = int(np.frexp(largest)[1])
+    return 1.0 if largest == 0 or abs(exponent) <= 300 else float(2.0 ** np.clip(exponent, -1000, 1000))

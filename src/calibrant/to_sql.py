@@ -1,0 +1,167 @@
+"""Maps as SQL: the same formulas, applied to expressions of sqlglot instead of NumPy arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.polynomial import Chebyshev, Polynomial
+from numpy.typing import NDArray
+
+from calibrant.maps.records import Map
+from calibrant.ops import EDGE, Ops
+
+try:
+    from sqlglot import exp
+except ImportError as error:  # pragma: no cover
+    msg = 'calibrant.sql needs sqlglot: pip install "calibrant[sql]"'
+    raise ImportError(msg) from error
+
+__all__ = ["sql"]
+
+Floats = NDArray[np.float64]
+Node = Any  # an expression of sqlglot
+
+# How each dialect asks whether a double is NaN; SQLite keeps a NaN as NULL.
+NAN: dict[str, Callable[[Node], Node] | None] = {
+    "duckdb": lambda x: exp.IsNan(this=x),
+    "spark": lambda x: exp.IsNan(this=x),
+    "postgres": lambda x: exp.EQ(this=x, expression=exp.cast(exp.Literal.string("NaN"), "DOUBLE")),
+    "sqlite": None,
+}
+
+FAR = 708.0  # exp(-708) is still a normal double; Postgres raises an error beyond
+DEGREE = 9
+ACCURACY = 1e-13
+
+
+def sql(mapping: Map, column: str, dialect: str = "duckdb") -> str:
+    """Return a map as an SQL expression of a column: a probability, NULL for NULL and NaN for NaN.
+
+    Dialects: duckdb, postgres, spark, sqlite. Formulas are carried over as they are. Incomplete beta functions and
+    kernel sums, which no engine has, become piecewise polynomials that are right to 1e-12.
+
+    >>> import calibrant
+    >>> print(calibrant.sql(calibrant.maps.Sigmoid(-1.5, 0.25), "f", dialect="sqlite"))
+    CASE WHEN "f" IS NULL THEN NULL ELSE CASE WHEN ((CAST("f" AS REAL) * 1.5e+00) - 2.5e-01) < ... END END
+    """
+    if dialect not in NAN:
+        msg = f"dialect must be one of {', '.join(NAN)}; got {dialect!r}"
+        raise ValueError(msg)
+    raw = exp.column(column, quoted=True)
+    score = exp.cast(raw, "DOUBLE")
+    cases = [exp.If(this=exp.Is(this=raw.copy(), expression=exp.Null()), true=exp.Null())]
+    is_nan = NAN[dialect]
+    if is_nan is not None:
+        cases.append(exp.If(this=is_nan(score.copy()), true=score.copy()))
+    whole = exp.Case(ifs=cases, default=node(mapping(score, SQL)))
+    return str(whole.transform(as_double, copy=False).sql(dialect=dialect))
+
+
+def node(value: Any) -> Node:
+    """Return a number as a literal, and an expression as a copy that can stand in a second place."""
+    return value.copy() if isinstance(value, exp.Expression) else exp.convert(float(value))
+
+
+def as_double(part: Node) -> Node:
+    """Write numbers with an exponent: engines read 0.1 as a decimal but 1e-01 as a double, digit for digit."""
+    if isinstance(part, exp.Literal) and not part.is_string:
+        part.set("this", np.format_float_scientific(float(part.this), unique=True, trim="-"))
+    return part
+
+
+def case(*branches: tuple[Any, Any], default: Any) -> exp.Case:
+    """Return CASE WHEN condition THEN value ... ELSE default END."""
+    ifs = [exp.If(this=node(condition), true=node(value)) for condition, value in branches]
+    return exp.Case(ifs=ifs, default=node(default))
+
+
+def sql_expit(u: Node) -> Node:
+    """Return the logistic function without an exponential that overflows or underflows."""
+    rising = exp.Exp(this=node(u))
+    return case(
+        (u < -FAR, 0.0),
+        (u < 0.0, rising / (rising + 1.0)),
+        (u <= FAR, exp.convert(1.0) / (exp.Exp(this=exp.Neg(this=exp.paren(node(u)))) + 1.0)),
+        default=1.0,
+    )
+
+
+def sql_logit(p: Node) -> Node:
+    """Return log(p/(1 - p)), with p kept off 0 and 1."""
+    inside = sql_clip(p, EDGE, 1.0 - EDGE)
+    return exp.Ln(this=inside / (exp.convert(1.0) - inside))
+
+
+def sql_clip(x: Node, low: float, high: float) -> Node:
+    """Return x cut to [low, high]."""
+    return case((x < low, low), (x > high, high), default=x)
+
+
+def sql_sign(x: Node) -> Node:
+    """Return -1.0, 0.0 or 1.0."""
+    return case((x < 0.0, -1.0), (x > 0.0, 1.0), default=0.0)
+
+
+def sql_steps(x: Node, edges: Sequence[float], values: Sequence[float]) -> Node:
+    """Return a step function as a balanced tree of comparisons."""
+    return branch(x, list(edges), [exp.convert(float(value)) for value in values])
+
+
+def branch(x: Node, edges: list[float], leaves: list[Node]) -> Node:
+    """Return leaves[j] for edges[j - 1] <= x < edges[j]."""
+    if not edges:
+        return leaves[0]
+    middle = len(edges) // 2
+    below = branch(x, edges[:middle], leaves[: middle + 1])
+    above = branch(x, edges[middle + 1 :], leaves[middle + 1 :])
+    return exp.Case(ifs=[exp.If(this=x < edges[middle], true=below)], default=above)
+
+
+def sql_smooth(function: Callable[[Floats], Floats], x: Node, low: float, high: float) -> Node:
+    """Return function(clip(x, low, high)) as polynomials on as many intervals as its accuracy needs."""
+    pieces = interpolate(function, low, high)
+    edges = [start for start, _, _ in pieces]
+    ends = function(np.array([low, high]))
+    leaves = [horner(x, start, polynomial) for start, _, polynomial in pieces]
+    inside = branch(x, edges[1:], leaves)
+    return exp.Case(
+        ifs=[exp.If(this=x < low, true=node(ends[0])), exp.If(this=x > high, true=node(ends[1]))], default=inside
+    )
+
+
+Piece = tuple[float, float, Floats]
+
+
+def interpolate(function: Callable[[Floats], Floats], low: float, high: float, depth: int = 24) -> list[Piece]:
+    """Return (start, end, coefficients in x - start) of intervals halved until Chebyshev interpolation is exact."""
+    fitted = Chebyshev.interpolate(function, DEGREE, domain=[low, high])
+    check = np.linspace(low, high, 4 * DEGREE + 3)
+    if depth == 0 or np.abs(fitted(check) - function(check)).max() <= ACCURACY:
+        local = Chebyshev(fitted.coef, domain=[0.0, high - low])
+        return [(low, high, np.asarray(local.convert(kind=Polynomial).coef, np.float64))]
+    middle = low + (high - low) / 2
+    return interpolate(function, low, middle, depth - 1) + interpolate(function, middle, high, depth - 1)
+
+
+def horner(x: Node, start: float, coefficients: Floats) -> Node:
+    """Return a polynomial in x - start, nested."""
+    step = exp.paren(x - start)
+    total = exp.convert(float(coefficients[-1]))
+    for coefficient in coefficients[-2::-1]:
+        total = total * step + float(coefficient)
+    return total
+
+
+SQL = Ops(
+    exp=lambda x: exp.Exp(this=node(x)),
+    logit=sql_logit,
+    cos=lambda x: exp.Cos(this=node(x)),
+    sign=sql_sign,
+    expit=sql_expit,
+    where=lambda condition, yes, no: case((condition, yes), default=no),
+    clip=sql_clip,
+    steps=sql_steps,
+    smooth=sql_smooth,
+)

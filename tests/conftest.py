@@ -1,0 +1,45 @@
+"""Data and helpers the tests share."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+import calibrant
+
+settings.register_profile("calibrant", deadline=None, max_examples=60, derandomize=True)
+settings.load_profile("calibrant")
+
+SPEC = Path(__file__).parents[2] / "shared" / "spec"
+
+
+@pytest.fixture(scope="session")
+def vectors():
+    """Expected values computed independently of this package."""
+    path = SPEC / "vectors.json"
+    if not path.exists():
+        pytest.skip("the file of expected values is not beside the project")
+    return json.loads(path.read_text())
+
+
+def quiet_fit(method, *args, **keywords):
+    """Fit without the warnings meant for people; floating-point warnings still count as errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return calibrant.fit(method, *args, **keywords)
+
+
+def noisy_scores(n=200, seed=0, ties=False):
+    """Return overlapping scores of two classes."""
+    rng = np.random.default_rng(seed)
+    scores = rng.normal(0.3, 1.5, n)
+    if ties:
+        scores = np.round(scores, 1)
+    labels = (rng.random(n) < 1 / (1 + np.exp(0.4 - 1.2 * scores))).astype(int)
+    labels[:2] = 0, 1
+    return scores, labels

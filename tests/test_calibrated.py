@@ -1,0 +1,541 @@
+"""CalibratedClassifier: protocols, splitters, schemes, weights, consistency, choice, and honest errors."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import scipy.sparse
+import sklearn
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_digits, load_iris, load_wine, make_classification
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    LeaveOneGroupOut,
+    LeaveOneOut,
+    PredefinedSplit,
+    RepeatedStratifiedKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    TimeSeriesSplit,
+    train_test_split,
+)
+from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils.estimator_checks import check_estimator
+
+import calibrant
+from calibrant import CalibratedClassifier, metrics
+from calibrant.protocols import PROTOCOLS, OneVsOne
+
+pytestmark = pytest.mark.filterwarnings("ignore:scores are anti-correlated")  # some sets here are tiny and noisy
+
+
+def two_classes(n=150, seed=0, **keywords):
+    return make_classification(n, 6, n_informative=3, flip_y=0.2, random_state=seed, **keywords)
+
+
+def three_classes(n=180, seed=0):
+    return make_classification(n, 6, n_informative=4, n_classes=3, flip_y=0.15, random_state=seed)
+
+
+SAMPLE_WEIGHT = {
+    f"check_sample_weight_equivalence_on_{kind}_data": "libsvm's tolerance is wider than the check's: SVC fails it too"
+    for kind in ("dense", "sparse")
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("estimator", "excused"),
+    [
+        (CalibratedClassifier(SVC()), SAMPLE_WEIGHT),
+        (CalibratedClassifier(LogisticRegression(), consistent=True), {}),
+        (CalibratedClassifier(GaussianNB(), method="isotonic", consistent=True), {}),
+        (CalibratedClassifier(LogisticRegression(), protocol="train", consistent=True), {}),
+        (CalibratedClassifier(LogisticRegression(), protocol="ensemble"), {}),
+    ],
+    ids=str,
+)
+def test_scikit_learns_checks(estimator, excused):
+    results = check_estimator(estimator, on_fail=None, expected_failed_checks=excused)
+    failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
+    assert not failed
+
+
+@pytest.mark.parametrize("data", [two_classes, three_classes])
+@pytest.mark.parametrize("protocol", [p for p in PROTOCOLS if p != "prefit"])
+def test_every_protocol(protocol, data):
+    X, y = data(90)
+    model = CalibratedClassifier(SVC(), protocol=protocol).fit(X, y)
+    P = model.predict_proba(X)
+    np.testing.assert_allclose(P.sum(axis=1), 1)
+    assert metrics.log_loss(y, P[:, 1] if P.shape[1] == 2 else P) < np.log(P.shape[1])
+    assert len(model.calibrated_) == (3 if protocol == "ensemble" else 1)
+    again = clone(model).fit(X, y)
+    np.testing.assert_array_equal(again.predict_proba(X), P)
+
+
+def test_pooled_scores_are_those_of_the_folds():
+    X, y = two_classes()
+    folds = StratifiedKFold(4)
+    scores = np.empty(len(y))
+    for rows, held in folds.split(X, y):
+        scores[held] = SVC().fit(X[rows], y[rows]).decision_function(X[held])
+    model = CalibratedClassifier(SVC(), cv=folds).fit(X, y)
+    assert model.calibrated_[0][1].maps[0] == calibrant.fit("platt", scores, y)
+    expected = calibrant.fit("platt", scores, y)(SVC().fit(X, y).decision_function(X))
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], expected)
+
+
+def test_ensemble_averages_machines_and_their_maps():
+    X, y = two_classes()
+    folds = StratifiedKFold(3)
+    parts = []
+    for rows, held in folds.split(X, y):
+        machine = SVC().fit(X[rows], y[rows])
+        parts.append(calibrant.fit("platt", machine.decision_function(X[held]), y[held])(machine.decision_function(X)))
+    model = CalibratedClassifier(SVC(), protocol="ensemble", cv=folds).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], np.mean(parts, axis=0))
+
+
+def test_train_prefit_and_frozen_agree():
+    X, y = two_classes()
+    machine = LogisticRegression().fit(X, y)
+    by_train = CalibratedClassifier(LogisticRegression(), protocol="train").fit(X, y).predict_proba(X)
+    for fitted in (machine, FrozenEstimator(machine)):
+        model = CalibratedClassifier(fitted, protocol="prefit").fit(X, y)
+        np.testing.assert_allclose(model.predict_proba(X), by_train)
+
+
+def test_prefit_leaves_the_machine_as_it_is():
+    X, y = three_classes()
+    machine = SVC().fit(X, y)
+    CalibratedClassifier(machine, protocol="prefit", multiclass="ovo").fit(X, y)
+    assert machine.decision_function_shape == "ovr"
+
+
+def test_holdout_scores_thirty_per_cent():
+    X, y = two_classes(200)
+    seen = []
+
+    def spy(data):
+        seen.append(len(data))
+        return calibrant.maps.Clip()
+
+    CalibratedClassifier(SVC(), method=spy, protocol="holdout").fit(X, y)
+    assert seen == [60]
+
+
+SPLITTERS = {
+    "kfold": (KFold(4), 1.0),
+    "repeated": (RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=0), 1.0),
+    "time series": (TimeSeriesSplit(3), 0.75),
+    "leave one out": (LeaveOneOut(), 1.0),
+    "shuffle": (ShuffleSplit(2, test_size=0.25, random_state=0), None),
+    "predefined": (PredefinedSplit(np.arange(80) % 3 - 1), 2 / 3),
+    "pairs of rows": ([(np.arange(40), np.arange(40, 80))], 0.5),
+}
+
+
+@pytest.mark.parametrize("name", SPLITTERS)
+def test_any_splitter(name):
+    splitter, share = SPLITTERS[name]
+    X, y = two_classes(80, seed=1)
+    rows = []
+
+    def spy(data):
+        rows.append(len(data))
+        return calibrant.fit("platt", data.score, data.label)
+
+    model = CalibratedClassifier(LogisticRegression(), method=spy, cv=splitter).fit(X, y)
+    assert model.predict_proba(X).shape == (80, 2)
+    if share is not None:
+        assert rows[0] == pytest.approx(80 * share, abs=1)
+
+
+def test_repeated_scores_are_averaged():
+    X, y = two_classes(60)
+    splitter = RepeatedStratifiedKFold(n_splits=2, n_repeats=3, random_state=1)
+    total = np.zeros(60)
+    for rows, held in splitter.split(X, y):
+        total[held] += LogisticRegression().fit(X[rows], y[rows]).decision_function(X[held]) / 3
+    model = CalibratedClassifier(LogisticRegression(), cv=splitter).fit(X, y)
+    np.testing.assert_allclose(model.calibrated_[0][1].maps[0].a, calibrant.fit("platt", total, y).a)
+
+
+@pytest.mark.parametrize("splitter", [GroupKFold(3), LeaveOneGroupOut()])
+def test_groups(splitter):
+    X, y = two_classes(90)
+    groups = np.arange(90) % 5
+    CalibratedClassifier(SVC(), cv=splitter).fit(X, y, groups=groups).predict_proba(X)
+    with pytest.raises(ValueError, match="groups"):
+        CalibratedClassifier(SVC(), cv=splitter).fit(X, y)
+
+
+ESTIMATORS = [
+    SVC(),
+    LinearSVC(),
+    LogisticRegression(),
+    GaussianNB(),
+    KNeighborsClassifier(),
+    DecisionTreeClassifier(random_state=0),
+    RandomForestClassifier(10, random_state=0),
+    RidgeClassifier(),
+    make_pipeline(StandardScaler(), SVC()),
+    GridSearchCV(SVC(), {"C": [0.1, 1]}, cv=2),
+]
+
+
+@pytest.mark.parametrize("multiclass", ["auto", "ovo", "ovr"])
+@pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
+def test_any_classifier(estimator, multiclass):
+    for X, y in (two_classes(90), three_classes(90)):
+        model = CalibratedClassifier(estimator, multiclass=multiclass, consistent=True).fit(X, y)
+        P = model.predict_proba(X)
+        assert ((P >= 0) & (P <= 1)).all()
+        np.testing.assert_allclose(P.sum(axis=1), 1)
+        np.testing.assert_array_equal(model.predict(X), model.classes_[P.argmax(axis=1)])
+        np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), P, rtol=1e-9)
+
+
+def test_probabilities_are_calibrated_through_their_logit():
+    X, y = two_classes(200)
+    model = CalibratedClassifier(GaussianNB(), protocol="train").fit(X, y)
+    p = GaussianNB().fit(X, y).predict_proba(X)[:, 1]
+    expected = calibrant.fit("platt", p, y, kind="probability")
+    np.testing.assert_allclose(model.predict_proba(X)[:, 1], expected(p))
+    assert isinstance(expected, calibrant.maps.Linked)
+
+
+def test_pairwise_values_of_svc_and_of_pairwise_refits_agree():
+    X, y = three_classes()
+    direct = CalibratedClassifier(SVC(tol=1e-8), multiclass="ovo").fit(X, y).predict_proba(X)
+    refits = CalibratedClassifier(OneVsOne(SVC(tol=1e-8)), multiclass="ovo").fit(X, y).predict_proba(X)
+    # gamma="scale" depends on the rows, so refits on pairs differ unless gamma is fixed
+    assert direct.shape == refits.shape
+    fixed = SVC(gamma=0.2, tol=1e-8)
+    direct = CalibratedClassifier(fixed, multiclass="ovo").fit(X, y).predict_proba(X)
+    refits = CalibratedClassifier(OneVsOne(fixed), multiclass="ovo").fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(direct, refits, atol=1e-5)
+
+
+def test_libsvms_own_sigmoid(vectors):
+    case = vectors["libsvm_end_to_end"]
+    y = np.array(case["y"])
+    machine = FixedScores().fit(np.array(case["decision_values_5fold"])[:, None], y)
+    model = CalibratedClassifier(machine, protocol="prefit").fit(machine.X_, y)
+    fitted = model.calibrated_[0][1].maps[0]
+    np.testing.assert_allclose([fitted.a, fitted.b], [case["libsvm_probA"], case["libsvm_probB"]], atol=1e-6)
+
+
+class FixedScores(ClassifierMixin, BaseEstimator):
+    """A machine whose score is its first column."""
+
+    def fit(self, X, y):
+        self.X_, self.classes_, self.n_features_in_ = X, np.unique(y), X.shape[1]
+        return self
+
+    def decision_function(self, X):
+        return np.asarray(X)[:, 0]
+
+    def predict(self, X):
+        return self.classes_[(self.decision_function(X) > 0).astype(int)]
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize("load", [load_digits, load_iris, load_wine])
+def test_better_than_what_scikit_learn_offers(load):
+    X, y = load(return_X_y=True)
+    losses = {"SVC": [], "CalibratedClassifierCV": [], "ours": []}
+    for seed in range(3):
+        A, B, a, b = train_test_split(X, y, test_size=0.5, random_state=seed, stratify=y)
+        scaler = StandardScaler().fit(A)
+        A, B = scaler.transform(A), scaler.transform(B)
+        machines = {
+            "SVC": SVC(probability=True, random_state=seed),
+            "CalibratedClassifierCV": CalibratedClassifierCV(SVC(), ensemble=False),
+            "ours": CalibratedClassifier(SVC(), random_state=seed),
+        }
+        for name, machine in machines.items():
+            losses[name].append(metrics.log_loss(b, machine.fit(A, a).predict_proba(B)))
+    means = {name: np.mean(values) for name, values in losses.items()}
+    assert means["ours"] < min(means["SVC"], means["CalibratedClassifierCV"])
+
+
+def test_without_tempering_it_is_libsvms_way():
+    X, y = three_classes(400)
+    libsvm = CalibratedClassifier(SVC(), temper=False, cv=5).fit(X, y)
+    assert libsvm.calibrated_[0][1].power == 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        theirs = SVC(probability=True, random_state=0).fit(X, y).predict_proba(X)
+    assert np.abs(libsvm.predict_proba(X) - theirs).mean() < 0.03  # other folds, else the same
+
+
+@pytest.mark.parametrize("coupling", ["wu_lin_weng", "hastie_tibshirani", "price"])
+def test_couplings(coupling):
+    X, y = three_classes()
+    P = CalibratedClassifier(SVC(), coupling=coupling).fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(P.sum(axis=1), 1)
+
+
+def test_consistency_is_measured_and_made():
+    X, y = two_classes(300, seed=3, weights=[0.65], class_sep=0.4)
+    free = CalibratedClassifier(SVC()).fit(X, y)
+    bound = CalibratedClassifier(SVC(), consistent=True).fit(X, y)
+    np.testing.assert_array_equal(free.predict(X), SVC().fit(X, y).predict(X))
+    np.testing.assert_array_equal(bound.predict(X), bound.classes_[bound.predict_proba(X).argmax(axis=1)])
+    differ = np.mean(free.predict(X) != bound.predict(X))
+    assert 0 < differ < 0.2
+    scores = np.empty(300)
+    for rows, held in StratifiedKFold(3, shuffle=True, random_state=0).split(X, y):
+        scores[held] = SVC().fit(X[rows], y[rows]).decision_function(X[held])
+    p = calibrant.fit("platt", scores, y)(scores)
+    assert free.disagreement_ == pytest.approx(np.mean((scores > 0) != (p >= 0.5)))
+    assert free.consistency_cost_ == pytest.approx(np.mean((scores > 0) == y) - np.mean((p >= 0.5) == y))
+
+
+def test_weights_reach_the_machine_and_the_map():
+    X, y = two_classes(120)
+    weight = np.random.default_rng(0).integers(1, 4, 120).astype(float)
+    rows, held = np.arange(80), np.arange(80, 120)
+    model = CalibratedClassifier(LogisticRegression(), cv=[(rows, held)]).fit(X, y, weight)
+    machine = LogisticRegression().fit(X[rows], y[rows], weight[rows])
+    expected = calibrant.fit("platt", machine.decision_function(X[held]), y[held], sample_weight=weight[held])
+    assert model.calibrated_[0][1].maps[0].a == pytest.approx(expected.a, rel=1e-9)
+    final = LogisticRegression().fit(X, y, weight)
+    np.testing.assert_allclose(model.estimator_.coef_, final.coef_)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [make_pipeline(StandardScaler(), LogisticRegression()), GridSearchCV(LogisticRegression(), {"C": [1.0]}, cv=2)],
+)
+def test_weights_reach_through_pipelines_and_searches(estimator):
+    X, y = two_classes(120)
+    weight = np.where(y == 1, 5.0, 1.0)
+    plain = CalibratedClassifier(estimator, protocol="train").fit(X, y)
+    weighted = CalibratedClassifier(estimator, protocol="train").fit(X, y, weight)
+    assert np.abs(plain.estimator_.decision_function(X) - weighted.estimator_.decision_function(X)).max() > 0.5
+
+
+def test_a_machine_without_weights_is_said():
+    X, y = two_classes()
+    with pytest.warns(UserWarning, match="takes no sample_weight: only the map is weighted"):
+        CalibratedClassifier(KNeighborsClassifier()).fit(X, y, np.ones(150))
+
+
+def test_metadata_routing():
+    X, y = two_classes(90)
+    with sklearn.config_context(enable_metadata_routing=True):
+        machine = LogisticRegression().set_fit_request(sample_weight=True)
+        model = CalibratedClassifier(machine, cv=GroupKFold(3)).set_fit_request(sample_weight=True)
+        model.fit(X, y, sample_weight=np.ones(90), groups=np.arange(90) % 4)
+    plain = CalibratedClassifier(LogisticRegression(), cv=GroupKFold(3)).fit(X, y, groups=np.arange(90) % 4)
+    np.testing.assert_allclose(model.predict_proba(X), plain.predict_proba(X), atol=1e-9)
+
+
+@pytest.mark.parametrize("container", [scipy.sparse.csr_matrix, scipy.sparse.csr_array, pd.DataFrame, pl.DataFrame])
+def test_containers(container):
+    X, y = three_classes()
+    held = container(X) if container is not pl.DataFrame else pl.DataFrame(X, schema=[f"x{j}" for j in range(6)])
+    if container is pd.DataFrame:
+        held.columns = [f"x{j}" for j in range(6)]
+    labels = np.array(["a", "b", "c"])[y]
+    model = CalibratedClassifier(SVC()).fit(held, labels)
+    expected = CalibratedClassifier(SVC()).fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(model.predict_proba(held), expected, atol=1e-9)
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert set(model.predict(held)) <= {"a", "b", "c"}
+    if container in (pd.DataFrame, pl.DataFrame):
+        assert model.feature_names_in_.tolist() == [f"x{j}" for j in range(6)]
+
+
+def test_jobs_side_by_side_change_nothing():
+    X, y = three_classes()
+    one, two = (CalibratedClassifier(SVC(), n_jobs=jobs).fit(X, y).predict_proba(X) for jobs in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_random_state_decides_the_folds():
+    X, y = two_classes()
+    P = {seed: CalibratedClassifier(SVC(), random_state=seed).fit(X, y).predict_proba(X) for seed in (None, 1, 2)}
+    np.testing.assert_array_equal(P[None], CalibratedClassifier(SVC()).fit(X, y).predict_proba(X))
+    assert np.abs(P[1] - P[2]).max() > 0
+
+
+def test_pooled_scores_choose_among_candidates():
+    X, y = two_classes(200, seed=5)
+    grid = {"C": [1e-3, 1.0], "gamma": [1e-4, 0.2]}
+    model = CalibratedClassifier(SVC(), search=grid).fit(X, y)
+    assert len(model.search_results_) == 4
+    losses = [result["log_loss"] for result in model.search_results_]
+    assert model.best_index_ == int(np.argmin(losses))
+    chosen = model.search_results_[model.best_index_]["estimator"]
+    alone = CalibratedClassifier(chosen).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X), alone.predict_proba(X))
+    by_list = CalibratedClassifier(SVC(), search=[SVC(gamma=1e3), LogisticRegression()]).fit(X, y)
+    assert isinstance(by_list.estimator_, LogisticRegression)
+
+
+def test_candidates_are_trained_once_a_fold():
+    X, y = two_classes(90)
+    trainings = []
+
+    class Counted(LogisticRegression):
+        def fit(self, X, y, sample_weight=None):
+            trainings.append(len(y))
+            return super().fit(X, y, sample_weight)
+
+    CalibratedClassifier(Counted(), search={"C": [0.1, 1, 10]}, cv=3).fit(X, y)
+    assert sorted(trainings) == [60] * 9 + [90]
+
+
+def test_folds_that_lack_a_class_are_said_once():
+    X, y = three_classes(60)
+    order = np.argsort(y, kind="stable")
+    with pytest.warns(UserWarning, match="lack a class") as caught:
+        model = CalibratedClassifier(SVC(), cv=KFold(3)).fit(X[order], y[order])
+    assert len([w for w in caught if "lack a class" in str(w.message)]) == 1
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
+@pytest.mark.parametrize("machine", [SVC(), GaussianNB()])
+def test_folds_with_one_class_only(machine, multiclass):
+    X, y = three_classes(60)
+    cv = [(np.flatnonzero(y == 0), np.flatnonzero(y != 0)), (np.flatnonzero(y != 0), np.flatnonzero(y == 0))]
+    with pytest.warns(UserWarning, match="lack a class"):
+        model = CalibratedClassifier(machine, cv=cv, multiclass=multiclass).fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+
+
+def test_too_few_rows_of_a_class():
+    X, y = two_classes(40)
+    y[:] = 0
+    y[:2] = 1
+    with pytest.warns(UserWarning, match="2 folds instead of 3"):
+        CalibratedClassifier(SVC()).fit(X, y)
+    y[1] = 0
+    for protocol in ("cv", "holdout", "ensemble"):
+        with pytest.warns(UserWarning, match="training scores"):
+            CalibratedClassifier(SVC(), protocol=protocol).fit(X, y)
+
+
+@pytest.mark.parametrize("loo", ["span", "drop_own", "exact"])
+def test_leave_one_out_of_an_svc(loo):
+    for data in (two_classes, three_classes):
+        X, y = data(60)
+        model = CalibratedClassifier(SVC(), protocol="loo", loo=loo).fit(X, y)
+        np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+        in_pipeline = CalibratedClassifier(make_pipeline(StandardScaler(), SVC()), protocol="loo", loo=loo)
+        assert in_pipeline.fit(X, y).predict_proba(X).shape == model.predict_proba(X).shape
+
+
+def test_exact_leave_one_out_is_n_trainings():
+    X, y = two_classes(40)
+    fast = CalibratedClassifier(SVC(gamma=0.3), protocol="loo", loo="exact").fit(X, y)
+    slow = CalibratedClassifier(SVC(gamma=0.3), cv=LeaveOneOut()).fit(X, y)
+    np.testing.assert_allclose(fast.predict_proba(X), slow.predict_proba(X), atol=1e-3)
+
+
+def test_svc_is_the_successor():
+    X, y = three_classes()
+    model = calibrant.svc(C=2, kernel="poly", degree=2, method="platt", cv=4, random_state=0)
+    assert isinstance(model, CalibratedClassifier)
+    assert model.estimator.get_params()["degree"] == 2
+    assert model.fit(X, y).predict_proba(X).shape == (180, 3)
+
+
+def test_beta_of_all_classes_at_once():
+    X, y = three_classes()
+    model = CalibratedClassifier(LogisticRegression(), method="beta", multiclass="matrix").fit(X, y)
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+
+
+def test_maps_are_records_that_can_be_stored(tmp_path):
+    X, y = three_classes()
+    model = CalibratedClassifier(SVC()).fit(X, y)
+    fitted = model.calibrated_[0][1]
+    calibrant.save(fitted, tmp_path / "classes.json")
+    assert calibrant.load(tmp_path / "classes.json") == fitted
+
+
+class Mute(ClassifierMixin, BaseEstimator):
+    """A machine that only predicts."""
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.classes_[0])
+
+
+@pytest.mark.parametrize(
+    ("model", "error", "message"),
+    [
+        (CalibratedClassifier(Mute()), ValueError, "needs an estimator with decision_function or predict_proba; Mute"),
+        (CalibratedClassifier(SVC(), kind="probability"), ValueError, "needs an estimator with predict_proba; SVC"),
+        (CalibratedClassifier(GaussianNB(), kind="margin"), ValueError, "needs an estimator with decision_function"),
+        (CalibratedClassifier(SVC(), protocol="prefit"), NotFittedError, "not fitted"),
+        (CalibratedClassifier(SVC(), protocol="cross"), ValueError, "protocol must be one of"),
+        (CalibratedClassifier(SVC(), kind="odds"), ValueError, "kind must be one of"),
+        (CalibratedClassifier(SVC(), multiclass="all"), ValueError, "multiclass must be one of"),
+        (CalibratedClassifier(SVC(), coupling="x"), ValueError, "coupling must be one of"),
+        (CalibratedClassifier(SVC(), protocol="loo", loo="x"), ValueError, "x"),
+        (CalibratedClassifier(SVC(), method="plat"), ValueError, "method must be one of"),
+        (CalibratedClassifier(SVC(), options={"k": 1}), ValueError, "method 'platt' has no option 'k'"),
+        (CalibratedClassifier(SVC(), cv=1), ValueError, "cv must be at least 2 folds; got 1"),
+        (CalibratedClassifier(SVC(), cv=KFold(500)), ValueError, "makes no folds of these 150 rows"),
+        (CalibratedClassifier(SVC(), cv=[]), ValueError, "at least one fold"),
+        (
+            CalibratedClassifier(SVC(), search={"C": [1]}, protocol="train"),
+            ValueError,
+            "search needs scores of unseen rows",
+        ),
+        (CalibratedClassifier(SVC(), search=[]), ValueError, "at least one candidate"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_named(model, error, message):
+    with pytest.raises(error, match=message):
+        model.fit(*two_classes())
+
+
+def test_bad_data_is_named():
+    X, y = two_classes()
+    with pytest.raises(ValueError, match="one class only"):
+        CalibratedClassifier(SVC()).fit(X, np.zeros(150))
+    with pytest.raises(ValueError, match="sample_weight must have one value"):
+        CalibratedClassifier(SVC()).fit(X, y, np.ones(3))
+    with pytest.raises(ValueError, match="at least one row"):
+        CalibratedClassifier(SVC()).fit(X[:0], y[:0])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        CalibratedClassifier(SVC()).fit(X[:5], y)
+    with pytest.raises(ValueError, match="classes the prefit estimator knows"):
+        CalibratedClassifier(SVC().fit(X, y), protocol="prefit").fit(X, y + 1)
+    with pytest.raises(NotFittedError):
+        CalibratedClassifier(SVC()).predict_proba(X)
+
+
+def test_bad_plans_for_several_classes_are_named():
+    X, y = three_classes()
+    fitted = GaussianNB().fit(X, y)
+    with pytest.raises(ValueError, match="multiclass='ovo' needs pairwise scores, and a prefit GaussianNB has none"):
+        CalibratedClassifier(fitted, protocol="prefit", multiclass="ovo").fit(X, y)
+    with pytest.raises(ValueError, match="multiclass='matrix' needs a method that maps all classes at once"):
+        CalibratedClassifier(LogisticRegression(), multiclass="matrix").fit(X, y)

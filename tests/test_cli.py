@@ -1,0 +1,618 @@
+"""The command line: what it writes, what it prints, and what it refuses."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import calibrant
+from calibrant import METHODS, cli, metrics
+from calibrant.store import to_dict
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("typer")
+parquet = pytest.importorskip("pyarrow.parquet")
+arrow_csv = pytest.importorskip("pyarrow.csv")
+from typer.testing import CliRunner, Result  # noqa: E402
+
+SCORES = [-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5]
+LABELS = [0, 0, 0, 1, 0, 1, 1, 1]
+
+
+def run(*arguments: object, columns: int = 80) -> Result:
+    return CliRunner().invoke(cli.application(), [str(a) for a in arguments], env={"COLUMNS": str(columns)})
+
+
+def done(*arguments: object) -> Result:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def refused(*arguments: object) -> str:
+    """Run a command that must refuse, and return its sentence."""
+    result = run(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("error: ")
+    return result.stderr
+
+
+def write(path: Path, **columns: object) -> Path:
+    table = pa.table(columns)
+    arrow_csv.write_csv(table, path) if path.suffix == ".csv" else parquet.write_table(table, path)
+    return path
+
+
+def read(path: Path) -> pa.Table:
+    return arrow_csv.read_csv(path) if path.suffix == ".csv" else parquet.read_table(path)
+
+
+@pytest.fixture(params=[".csv", ".parquet"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return write(tmp_path / f"scores{request.param}", f=SCORES, y=LABELS)
+
+
+@pytest.fixture
+def map_file(tmp_path: Path) -> Path:
+    path = tmp_path / "map.json"
+    calibrant.save(calibrant.maps.Sigmoid(a=-1.5, b=0.25), path)
+    return path
+
+
+class TestHelp:
+    def test_lists_every_command_with_its_own_help(self) -> None:
+        text = done("--help").stdout
+        for command in ("demo", "methods", "fit", "apply"):
+            assert command in text
+            assert "Usage" in done(command, "--help").stdout
+
+    def test_no_arguments_show_the_help(self) -> None:
+        assert "Usage" in run().output
+
+    def test_version(self) -> None:
+        assert done("--version").stdout == f"calibrant {calibrant.__version__}\n"
+
+
+class TestMethods:
+    @pytest.mark.parametrize("columns", [80, 120])
+    def test_shows_every_method_within_the_width(self, columns: int) -> None:
+        lines = run("methods", columns=columns).stdout.splitlines()
+        assert max(map(len, lines)) <= columns
+        shown = {line.split()[0] for line in lines if line.strip()}
+        assert set(METHODS) <= shown
+
+    def test_json_is_the_table(self) -> None:
+        rows = json.loads(done("methods", "--json").stdout)
+        assert [row["name"] for row in rows] == list(METHODS)
+        for row in rows:
+            method = METHODS[row["name"]]
+            assert (row["record"], row["domain"]) == (method.record.__name__, method.domain)
+            assert (row["monotone"], row["source"]) == (method.monotone, method.source)
+            assert list(row["options"]) == method.options()
+
+
+def refusal_of(method: str) -> str:
+    """Return why a method refuses these margins, empty if it does not."""
+    try:
+        calibrant.fit(method, SCORES, LABELS)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+class TestFit:
+    @pytest.mark.parametrize("method", METHODS)
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_writes_the_map_the_library_fits(self, method: str, table: Path, tmp_path: Path) -> None:
+        output = tmp_path / "map.json"
+        arguments = ("fit", table, "--score", "f", "--label", "y", "--method", method, "-o", output)
+        refusal = refusal_of(method)
+        if refusal:
+            assert refusal in refused(*arguments)
+            return
+        done(*arguments)
+        assert calibrant.load(output) == calibrant.fit(method, SCORES, LABELS)
+
+    @pytest.mark.parametrize(
+        ("labels", "positive"),
+        [
+            ([0, 1], 1),
+            ([-1, 1], 1),
+            ([1, 2], 2),
+            ([0.0, 1.0], 1.0),
+            ([False, True], True),
+            (["no", "yes"], "yes"),
+            (["07", "7"], "7"),
+        ],
+    )
+    @pytest.mark.parametrize("ending", [".csv", ".parquet"])
+    def test_labels_of_any_type(self, labels: list[object], positive: object, ending: str, tmp_path: Path) -> None:
+        if labels == ["07", "7"] and ending == ".csv":
+            pytest.skip("CSV does not say that a number is text")
+        table = write(tmp_path / f"t{ending}", f=SCORES, y=[labels[y] for y in LABELS])
+        summary = json.loads(
+            done("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json", "--json").stdout
+        )
+        assert summary["positive_label"] == positive
+        assert summary["map"] == to_dict(calibrant.fit("platt", SCORES, LABELS))
+
+    def test_labels_as_categories(self, tmp_path: Path) -> None:
+        labels = pa.array(["ab"[y] for y in LABELS]).dictionary_encode()
+        table = write(tmp_path / "t.parquet", f=SCORES, y=labels)
+        done("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json")
+        assert calibrant.load(tmp_path / "m.json") == calibrant.fit("platt", SCORES, LABELS)
+
+    @pytest.mark.parametrize(("labels", "positive"), [([0, 1], "0"), ([False, True], "false"), (["a", "b"], "a")])
+    def test_the_positive_label_may_be_said(self, labels: list[object], positive: str, tmp_path: Path) -> None:
+        table = write(tmp_path / "t.parquet", f=SCORES, y=[labels[y] for y in LABELS])
+        arguments = ("--score", "f", "--label", "y", "--pos-label", positive, "-o", tmp_path / "m.json", "--json")
+        summary = json.loads(done("fit", table, *arguments).stdout)
+        assert str(summary["positive_label"]).lower() == positive
+        assert summary["positives"] == LABELS.count(0)
+        assert "anti-correlated" in summary["warnings"][0]
+
+    def test_a_warning_goes_to_stderr(self, table: Path, tmp_path: Path) -> None:
+        result = done("fit", table, "--score", "f", "--label", "y", "--pos-label", "0", "-o", tmp_path / "m.json")
+        assert result.stderr.startswith("warning: scores are anti-correlated")
+
+    def test_prints_what_was_fitted(self, table: Path, tmp_path: Path) -> None:
+        result = done("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json")
+        mapping = calibrant.load(tmp_path / "m.json")
+        for words in (
+            "platt", "Sigmoid(", "rows", "positives", "on the fitting rows",
+            f"{metrics.log_loss(LABELS, mapping(SCORES)):.4f}", f"{metrics.brier(LABELS, mapping(SCORES)):.4f}",
+        ):  # fmt: skip
+            assert words in result.stdout
+        assert result.stderr == ""
+
+    def test_json_has_the_losses(self, table: Path, tmp_path: Path) -> None:
+        result = done("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json", "--json")
+        summary = json.loads(result.stdout)
+        p = calibrant.load(tmp_path / "m.json")(SCORES)
+        assert summary["rows"] == 8
+        assert summary["positives"] == 4
+        assert summary["on_fitting_rows"]["log_loss"] == pytest.approx(metrics.log_loss(LABELS, p), rel=1e-12)
+        assert summary["on_fitting_rows"]["brier"] == pytest.approx(metrics.brier(LABELS, p), rel=1e-12)
+
+    def test_an_infinite_loss_is_valid_json(self, tmp_path: Path) -> None:
+        table = write(tmp_path / "t.csv", f=[2.0, -2.0, 3.0], y=[0, 0, 1])
+        arguments = ("--score", "f", "--label", "y", "--method", "clip01", "-o", tmp_path / "m.json")
+        summary = json.loads(done("fit", table, *arguments, "--json").stdout, parse_constant=pytest.fail)
+        assert float(summary["on_fitting_rows"]["log_loss"]) == math.inf
+        assert "infinite on the fitting rows" in done("fit", table, *arguments).stdout
+
+    def test_weight_is_repetition(self, tmp_path: Path) -> None:
+        weights = [1, 2, 0, 3, 1, 1, 2, 1]
+        weighted = write(tmp_path / "w.parquet", f=SCORES, y=LABELS, w=weights)
+        repeated = write(tmp_path / "r.parquet", f=np.repeat(SCORES, weights), y=np.repeat(LABELS, weights))
+        one = done(
+            "fit", weighted, "--score", "f", "--label", "y", "--weight", "w", "-o", tmp_path / "1.json", "--json"
+        )
+        two = done("fit", repeated, "--score", "f", "--label", "y", "-o", tmp_path / "2.json", "--json")
+        first, second = json.loads(one.stdout), json.loads(two.stdout)
+        assert first["positives"] == second["positives"]
+        assert first["on_fitting_rows"] == pytest.approx(second["on_fitting_rows"], rel=1e-9)
+
+    def test_options_reach_the_method(self, table: Path, tmp_path: Path) -> None:
+        options = ("--method", "bins", "--option", "k=2", "--option", "smoothing=raw")
+        done("fit", table, "--score", "f", "--label", "y", *options, "-o", tmp_path / "m.json")
+        assert calibrant.load(tmp_path / "m.json") == calibrant.fit("bins", SCORES, LABELS, k=2, smoothing="raw")
+
+    def test_kind_reaches_the_method(self, tmp_path: Path) -> None:
+        p = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.9]
+        table = write(tmp_path / "t.csv", p=p, y=LABELS)
+        done("fit", table, "--score", "p", "--label", "y", "--kind", "probability", "-o", tmp_path / "m.json")
+        assert calibrant.load(tmp_path / "m.json") == calibrant.fit("platt", p, LABELS, kind="probability")
+
+    def test_soft_labels(self, tmp_path: Path) -> None:
+        labels = [0.1, 0.2, 0.1, 0.6, 0.4, 0.7, 0.9, 1.0]
+        table = write(tmp_path / "t.csv", f=SCORES, y=labels)
+        result = done("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json", "--json")
+        summary = json.loads(result.stdout)
+        mapping = calibrant.load(tmp_path / "m.json")
+        assert summary["positive_label"] is None
+        assert summary["on_fitting_rows"]["log_loss"] == pytest.approx(metrics.log_loss(labels, mapping(SCORES)))
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("3", 3),
+        ("-2", -2),
+        ("1e-7", 1e-7),
+        ("None", None),
+        ("none", None),
+        ("True", True),
+        ("false", False),
+        ("raw", "raw"),
+    ],
+)
+def test_values_of_options(text: str, value: object) -> None:
+    parsed = cli.parse_options([f"name={text}"])["name"]
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+class TestApply:
+    @pytest.mark.parametrize("target", [".csv", ".parquet"])
+    def test_adds_the_column(self, table: Path, target: str, map_file: Path, tmp_path: Path) -> None:
+        output = tmp_path / f"out{target}"
+        done("apply", map_file, table, "--score", "f", "-o", output)
+        result = read(output)
+        assert result.column_names == ["f", "y", "probability"]
+        assert result["f"].to_pylist() == SCORES
+        assert result["y"].to_pylist() == LABELS
+        assert result["probability"].to_pylist() == calibrant.load(map_file)(SCORES).tolist()
+
+    def test_parquet_keeps_types_and_metadata(self, map_file: Path, tmp_path: Path) -> None:
+        table = pa.table(
+            {
+                "f": pa.array([1, 2, None], pa.int8()),
+                "day": pa.array([0, 1, 2], pa.date32()),
+                "parts": pa.array([[1], [], None], pa.list_(pa.int64())),
+                "kind": pa.array(["a", "b", "a"]).dictionary_encode(),
+            }
+        ).replace_schema_metadata({"made": "here"})
+        parquet.write_table(table, tmp_path / "t.parquet")
+        done("apply", map_file, tmp_path / "t.parquet", "--score", "f", "-o", tmp_path / "o.parquet")
+        result = parquet.read_table(tmp_path / "o.parquet")
+        assert result.schema.metadata[b"made"] == b"here"
+        assert result.drop_columns("probability").equals(table)
+        assert result["probability"].null_count == 1
+
+    def test_csv_keeps_its_text(self, map_file: Path, tmp_path: Path) -> None:
+        rows = [
+            ["id", "f", "remark"],
+            ["007", "0.50", 'said "no", left'],
+            ["", "1e0", "two\nlines"],
+            ["0x1F", "+2", " space "],
+        ]
+        with (tmp_path / "t.csv").open("w", newline="") as file:
+            csv.writer(file).writerows(rows)
+        done("apply", map_file, tmp_path / "t.csv", "--score", "f", "-o", tmp_path / "o.csv")
+        with (tmp_path / "o.csv").open(newline="") as file:
+            result = list(csv.reader(file))
+        assert [row[:-1] for row in result] == rows
+        assert [float(row[-1]) for row in result[1:]] == calibrant.load(map_file)([0.5, 1.0, 2.0]).tolist()
+
+    @pytest.mark.parametrize("ending", [".csv", ".parquet"])
+    def test_missing_scores_have_missing_probabilities(self, ending: str, map_file: Path, tmp_path: Path) -> None:
+        table = write(tmp_path / f"t{ending}", f=[1.0, None, float("nan"), float("inf"), -float("inf")], y=[1] * 5)
+        summary = json.loads(done("apply", map_file, table, "--score", "f", "-o", tmp_path / "o.csv", "--json").stdout)
+        with (tmp_path / "o.csv").open(newline="") as file:
+            column = [row["probability"] for row in csv.DictReader(file)]
+        assert column[1:3] == ["", ""]
+        assert [float(text) for text in column[3:]] == [1.0, 0.0]
+        assert (summary["rows"], summary["missing"]) == (5, 2)
+
+    def test_replaces_a_column_only_when_told(self, table: Path, map_file: Path, tmp_path: Path) -> None:
+        output = tmp_path / "o.parquet"
+        message = refused("apply", map_file, table, "--score", "f", "--name", "y", "-o", output)
+        assert "already has a column 'y'" in message
+        done("apply", map_file, table, "--score", "f", "--name", "y", "--overwrite", "-o", output)
+        result = read(output)
+        assert result.column_names == ["f", "y"]
+        assert result["y"].to_pylist() == calibrant.load(map_file)(SCORES).tolist()
+
+    def test_a_lone_column_keeps_its_missing_rows(self, map_file: Path, tmp_path: Path) -> None:
+        table = write(tmp_path / "t.parquet", f=[1.0, None, 2.0])
+        done("apply", map_file, table, "--score", "f", "--name", "f", "--overwrite", "-o", tmp_path / "o.csv")
+        assert read(tmp_path / "o.csv")["f"].null_count == 1
+        assert read(tmp_path / "o.csv").num_rows == 3
+
+    def test_no_rows(self, map_file: Path, tmp_path: Path) -> None:
+        (tmp_path / "t.csv").write_text("f,y\n")
+        done("apply", map_file, tmp_path / "t.csv", "--score", "f", "-o", tmp_path / "o.csv")
+        assert (tmp_path / "o.csv").read_text() == "f,y,probability\n"
+
+    def test_many_batches(self, map_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        from calibrant import tables
+
+        monkeypatch.setattr(tables, "ROWS", 100)
+        scores = np.linspace(-3, 3, 1_001)
+        table = write(tmp_path / "t.parquet", f=scores, name=["x"] * 1_001)
+        assert "1,001 rows" in done("apply", map_file, table, "--score", "f", "-o", tmp_path / "o.parquet").stdout
+        result = read(tmp_path / "o.parquet")
+        assert result["probability"].to_pylist() == calibrant.load(map_file)(scores).tolist()
+
+    @settings(max_examples=25, deadline=None)
+    @given(
+        st.lists(
+            st.tuples(
+                st.floats(allow_nan=False, width=64), st.text(st.characters(codec="utf-8", exclude_characters="\0\r"))
+            ),
+            min_size=1,
+            max_size=8,
+        )
+    )
+    def test_every_score_and_text_survives(
+        self, tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[float, str]]
+    ) -> None:
+        folder = tmp_path_factory.mktemp("round")
+        mapping = calibrant.maps.Sigmoid(a=-1.5, b=0.25)
+        calibrant.save(mapping, folder / "map.json")
+        scores, texts = zip(*rows, strict=True)
+        write(folder / "t.parquet", f=scores, text=texts)
+        done("apply", folder / "map.json", folder / "t.parquet", "--score", "f", "-o", folder / "a.csv")
+        done("apply", folder / "map.json", folder / "a.csv", "--score", "f", "--name", "again", "-o", folder / "b.csv")
+        with (folder / "b.csv").open(newline="", encoding="utf-8") as file:
+            result = list(csv.DictReader(file))
+        expected = mapping(np.array(scores)).tolist()
+        assert [row["text"] for row in result] == list(texts)
+        assert [float(row["f"]) for row in result] == list(scores)
+        assert [float(row["probability"]) for row in result] == expected
+        assert [float(row["again"]) for row in result] == expected
+
+
+FIT = ("--score", "f", "--label", "y", "-o", "{folder}/m.json")
+GOOD = "f,y\n0.1,0\n0.2,1\n0.3,0\n0.4,1\n"
+
+# contents of t.csv, arguments of fit behind it, words of the sentence
+REFUSED_FITS = {
+    "missing column": (GOOD, (*FIT, "--score", "g"), "has no column 'g'; it has f, y"),
+    "missing label": (GOOD, (*FIT, "--label", "g"), "has no column 'g'; it has f, y"),
+    "missing weight": (GOOD, (*FIT, "--weight", "w"), "has no column 'w'; it has f, y"),
+    "column twice": ("f,f,y\n1,2,0\n", FIT, "has 2 columns 'f'"),
+    "text in scores": ("f,y\n0.1,0\nabc,1\n", FIT, "column 'f' must hold numbers; got 'abc' at position 1"),
+    "NaN scores": ("f,y\n0.1,0\n,1\nnan,0\n", FIT, "got 2 NaN or infinite value(s), the first at position 1"),
+    "three labels": ("f,y\n0.1,a\n0.2,b\n0.3,c\n", FIT, "column 'y' must hold two classes, or numbers in [0, 1]"),
+    "missing labels": ("f,y\n0.1,a\n0.2,\n0.3,b\n", FIT, "column 'y' must hold no missing label"),
+    "negative weight": ("f,y,w\n0.1,0,1\n0.2,1,-1\n", (*FIT, "--weight", "w"), "column 'w' must not be negative"),
+    "ragged": ("f,y\n0.1,0\n0.2\n", FIT, "is not a readable CSV file"),
+    "open quote": ('f,y\n0.1,a\n0.2,"b\n0.3,a\n', FIT, "a quote is not closed"),
+    "empty": ("", FIT, "is not a readable CSV file"),
+    "header only": ("f,y\n", FIT, "must hold at least one value"),
+    "unknown method": (GOOD, (*FIT, "--method", "plat"), f"--method must be one of {', '.join(METHODS)}; got 'plat'"),
+    "unknown option": (GOOD, (*FIT, "--option", "q=1"), "method 'platt' has no option 'q'"),
+    "option without value": (GOOD, (*FIT, "--option", "k"), "--option must be name=value"),
+    "option twice": (GOOD, (*FIT, "--method", "bins", "--option", "k=2", "--option", "k=3"), "each name once"),
+    "option of a wrong type": (GOOD, (*FIT, "--method", "bins", "--option", "k=x"), "k must be a whole number"),
+    "unknown kind": (GOOD, (*FIT, "--kind", "score"), "--kind must be one of margin, probability, logit; got 'score'"),
+    "not probabilities": ("f,y\n0.1,0\n2,1\n", (*FIT, "--kind", "probability"), "must lie in [0, 1]"),
+    "unknown positive": ("f,y\n0.1,a\n0.2,b\n", (*FIT, "--pos-label", "c"), "pos_label must be one of the labels"),
+    "output folder": (GOOD, (*FIT[:-1], "{folder}/none/m.json"), "--output must be in a folder that exists"),
+    "output is a folder": (GOOD, (*FIT[:-1], "{folder}"), "--output must be a file"),
+    "output is the input": (GOOD, (*FIT[:-1], "{folder}/t.csv"), "--output must not be an input"),
+}  # fmt: skip
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("case", REFUSED_FITS)
+    def test_fit(self, case: str, tmp_path: Path) -> None:
+        content, arguments, words = REFUSED_FITS[case]
+        (tmp_path / "t.csv").write_text(content)
+        before = listing(tmp_path)
+        message = refused("fit", tmp_path / "t.csv", *(a.format(folder=tmp_path) for a in arguments))
+        assert words in message
+        assert listing(tmp_path) == before
+
+    @pytest.mark.parametrize(
+        ("name", "words"),
+        [("t.csv", "does not exist"), ("t.parquet", "does not exist"), ("t.txt", "must end in .csv or .parquet")],
+    )
+    @pytest.mark.parametrize("command", [("fit", "--label", "y"), ("apply", "{map}")])
+    def test_no_table(self, name: str, words: str, command: tuple[str, ...], map_file: Path, tmp_path: Path) -> None:
+        first, *rest = (argument.format(map=map_file) for argument in command)
+        message = refused(first, *rest, tmp_path / name, "--score", "f", "-o", tmp_path / "o.csv")
+        assert words in message
+        assert listing(tmp_path).keys() == {"map.json"}
+
+    @pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+    def test_a_folder_is_no_table(self, name: str, tmp_path: Path) -> None:
+        (tmp_path / name).mkdir()
+        message = refused("fit", tmp_path / name, "--score", "f", "--label", "y", "-o", tmp_path / "m.json")
+        assert "is a directory" in message
+
+    @pytest.mark.parametrize("error", [TypeError, RuntimeError])
+    def test_a_fit_that_fails(
+        self, error: type[Exception], table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fails(*arguments: object, **options: object) -> None:
+            msg = "it did not\nconverge"
+            raise error(msg)
+
+        monkeypatch.setattr(cli, "fit_map", fails)
+        message = refused("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json")
+        assert message == "error: method 'platt' failed: it did not converge\n"
+
+    def test_text_that_is_not_utf_8(self, map_file: Path, tmp_path: Path) -> None:
+        (tmp_path / "t.csv").write_bytes("f,y\n0.1,é\n0.2,a\n".encode("latin-1"))
+        before = listing(tmp_path)
+        assert "UTF" in refused("fit", tmp_path / "t.csv", "--score", "f", "--label", "y", "-o", tmp_path / "m.json")
+        assert "UTF" in refused("apply", map_file, tmp_path / "t.csv", "--score", "f", "-o", tmp_path / "o.csv")
+        assert listing(tmp_path) == before
+
+    @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
+    def test_half_a_parquet_file(self, share: float, map_file: Path, tmp_path: Path) -> None:
+        whole = write(tmp_path / "whole.parquet", f=np.linspace(-1, 1, 500), y=[0, 1] * 250).read_bytes()
+        half = tmp_path / "half.parquet"
+        half.write_bytes(whole[: int(len(whole) * share)])
+        before = listing(tmp_path)
+        for arguments in (("fit", half, "--label", "y"), ("apply", map_file, half)):
+            words = refused(*arguments, "--score", "f", "-o", tmp_path / "o.parquet")
+            assert "half.parquet is not a readable Parquet file" in words
+        assert listing(tmp_path) == before
+
+    def test_a_parquet_file_broken_inside(self, map_file: Path, tmp_path: Path) -> None:
+        path = write(tmp_path / "t.parquet", f=np.linspace(-1, 1, 500), y=[0, 1] * 250)
+        content = bytearray(path.read_bytes())
+        content[4:400] = bytes(396)
+        path.write_bytes(content)
+        message = refused("apply", map_file, path, "--score", "f", "-o", tmp_path / "o.csv")
+        assert "t.parquet is not a readable Parquet file" in message
+        assert listing(tmp_path).keys() == {"map.json", "t.parquet"}
+
+    @pytest.mark.parametrize(
+        "values", [["0.1", "0.2"], ["a", "b"], [True, False], [[1.0], [2.0]]], ids=["digits", "text", "bool", "list"]
+    )
+    def test_a_parquet_column_that_is_not_numbers(self, values: list[object], map_file: Path, tmp_path: Path) -> None:
+        path = write(tmp_path / "t.parquet", f=values, y=[0, 1])
+        for arguments in (("fit", path, "--label", "y"), ("apply", map_file, path)):
+            message = refused(*arguments, "--score", "f", "-o", tmp_path / "o.parquet")
+            assert "column 'f' must hold numbers" in message
+            assert f"{values[0]!r} at position 0" in message
+
+    @pytest.mark.parametrize(
+        ("content", "words"),
+        [
+            ("", "not valid JSON"),
+            ('{"format": 1, "kind": "Sigmoid"', "not valid JSON"),
+            ('{"a": 1}', "it must be an object with a 'kind'"),
+            ('{"format": 1, "kind": "os.system", "a": 1}', "kind must be one of"),
+            ('{"format": 99, "kind": "Clip", "low": 0, "high": 1}', "format must be"),
+        ],
+    )
+    def test_a_file_that_is_no_map(self, content: str, words: str, table: Path, tmp_path: Path) -> None:
+        path = tmp_path / "no.json"
+        path.write_text(content)
+        message = refused("apply", path, table, "--score", "f", "-o", tmp_path / "o.csv")
+        assert f"{path} is not a calibrant map" in message
+        assert words in message
+
+    def test_no_map(self, table: Path, tmp_path: Path) -> None:
+        assert "does not exist" in refused(
+            "apply", tmp_path / "no.json", table, "--score", "f", "-o", tmp_path / "o.csv"
+        )
+
+    def test_output_of_apply(self, table: Path, map_file: Path, tmp_path: Path) -> None:
+        before = listing(tmp_path)
+        for output, words in (
+            (tmp_path / "none" / "o.csv", "must be in a folder that exists"),
+            (tmp_path / "o.xlsx", "must end in .csv or .parquet"),
+            (table, "must not be an input"),
+            (map_file, "must not be an input"),
+        ):
+            assert words in refused("apply", map_file, table, "--score", "f", "-o", output)
+        assert listing(tmp_path) == before
+
+    def test_a_link_to_the_input_is_the_input(self, table: Path, map_file: Path, tmp_path: Path) -> None:
+        link = tmp_path / f"link{table.suffix}"
+        try:
+            link.symlink_to(table)
+        except OSError:
+            pytest.skip("no symbolic links here")
+        assert "must not be an input" in refused("apply", map_file, table, "--score", "f", "-o", link)
+
+    def test_a_type_that_csv_cannot_hold(self, map_file: Path, tmp_path: Path) -> None:
+        table = write(tmp_path / "t.parquet", f=[1.0], parts=[[{"a": 1}]])
+        message = refused("apply", map_file, table, "--score", "f", "-o", tmp_path / "o.csv")
+        assert "cannot write" in message
+        assert listing(tmp_path).keys() == {"map.json", "t.parquet"}
+
+    def test_a_missing_option_is_typers_to_tell(self, table: Path) -> None:
+        result = run("fit", table)
+        assert result.exit_code == 2
+        assert "Missing option" in result.stderr
+
+
+class TestInterruption:
+    def test_leaves_nothing(self, table: Path, map_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def interrupted(score: object) -> None:
+            assert any(path.name.startswith(".o.csv.") for path in tmp_path.iterdir())
+            raise KeyboardInterrupt
+
+        before = listing(tmp_path)
+        monkeypatch.setattr(cli, "load_map", lambda path: interrupted)
+        result = run("apply", map_file, table, "--score", "f", "-o", tmp_path / "o.csv")
+        assert result.exit_code == 130
+        assert result.stderr == "interrupted: nothing was written\n"
+        assert listing(tmp_path) == before
+
+    def test_leaves_the_old_file(self, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def interrupted(*arguments: object, **options: object) -> None:
+            raise KeyboardInterrupt
+
+        (tmp_path / "m.json").write_text("old")
+        before = listing(tmp_path)
+        monkeypatch.setattr(cli, "fit_map", interrupted)
+        assert run("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json").exit_code == 130
+        assert listing(tmp_path) == before
+
+
+class TestExtras:
+    @pytest.mark.parametrize("package", ["typer", "rich"])
+    def test_without_the_packages_of_the_command_line(
+        self, package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(cli, "ABSENT", package)
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        assert stop.value.code == 2
+        text = capsys.readouterr().err
+        assert text == f'error: this command needs {package}, which is not installed: pip install "calibrant[cli]"\n'
+
+    @pytest.mark.parametrize(
+        ("package", "module", "extra", "arguments"),
+        [
+            ("pyarrow", "tables", "cli", ("fit", "t.csv", "--score", "f", "--label", "y", "-o", "{folder}/m.json")),
+            ("matplotlib", "plots", "plot", ("demo", "-o", "{folder}/d.png")),
+        ],
+    )
+    def test_without_a_package_of_one_command(
+        self, package: str, module: str, extra: str, arguments: tuple[str, ...], tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:  # fmt: skip
+        monkeypatch.delitem(sys.modules, f"calibrant.{module}", raising=False)
+        monkeypatch.delattr(calibrant, module, raising=False)
+        monkeypatch.setitem(sys.modules, package, None)
+        message = refused(*(argument.format(folder=tmp_path) for argument in arguments))
+        assert f'needs {package}, which is not installed: pip install "calibrant[{extra}]"' in message
+
+
+class TestProcess:
+    def test_from_scores_to_probabilities(self, tmp_path: Path) -> None:
+        table = write(tmp_path / "t.csv", f=SCORES, y=LABELS)
+        command = [sys.executable, "-c", "from calibrant.cli import main; main()"]
+        fitted = subprocess.run(
+            [*command, "fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json", "--json"],
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert json.loads(fitted.stdout)["map"] == to_dict(calibrant.fit("platt", SCORES, LABELS))
+        assert fitted.stderr == ""
+        wrong = subprocess.run(
+            [*command, "apply", tmp_path / "m.json", table, "--score", "g", "-o", tmp_path / "o.csv"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (wrong.returncode, wrong.stdout) == (2, "")
+        assert wrong.stderr.startswith("error: ")
+        assert "Traceback" not in wrong.stderr
+
+    def test_help_imports_nothing_heavy(self) -> None:
+        program = """
+import sys
+from calibrant.cli import main
+sys.argv = ["calibrant", "--help"]
+try:
+    main()
+except SystemExit:
+    print(*sys.modules, file=sys.stderr)
+"""
+        result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+        assert "Usage" in result.stdout
+        assert not {"pyarrow", "sklearn", "matplotlib", "pandas"} & set(result.stderr.split())
+
+
+def test_json_has_no_other_numbers_than_json_has(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.print_json({"a": float("inf"), "b": (float("nan"), 1.5, None, True), "c": np.float64(0.5), "d": Path("x")})
+    assert json.load(io.StringIO(capsys.readouterr().out)) == {
+        "a": "inf",
+        "b": [None, 1.5, None, True],
+        "c": 0.5,
+        "d": "x",
+    }

@@ -1,0 +1,54 @@
+"""House style that a linter does not know."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "calibrant"
+FILES = sorted(SOURCE.rglob("*.py"))
+MODULES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text()) for path in FILES}
+SHELLS = {"estimators.py", "calibrated.py", "protocols.py", "cli.py"}
+
+
+def body_lines(function):
+    statements = function.body[1:] if ast.get_docstring(function) else function.body
+    return statements[-1].end_lineno - statements[0].lineno + 1 if statements else 0
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_functions_are_short(module):
+    for node in ast.walk(MODULES[module]):
+        if isinstance(node, ast.FunctionDef):
+            assert body_lines(node) <= 50, f"{module}: {node.name} has {body_lines(node)} lines"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_no_inheritance_in_the_core(module):
+    allowed = {"Protocol", "NamedTuple"}
+    for node in ast.walk(MODULES[module]):
+        if isinstance(node, ast.ClassDef) and module not in SHELLS:
+            assert {ast.unparse(base) for base in node.bases} <= allowed, f"{module}: {node.name}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_public_names_are_strings_that_exist(module):
+    tree = MODULES[module]
+    names = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    names |= {
+        t.id for node in tree.body if isinstance(node, ast.Assign) for t in node.targets if isinstance(t, ast.Name)
+    }
+    names |= {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)}
+    names |= {
+        a.asname or a.name for n in ast.walk(tree) if isinstance(n, (ast.ImportFrom, ast.Import)) for a in n.names
+    }
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            exported = ast.literal_eval(node.value)
+            assert all(isinstance(name, str) for name in exported)
+            assert set(exported) <= names
+
+
+def test_docstrings_end_in_examples_that_run_somewhere():
+    with_examples = [name for name in MODULES if ">>>" in (SOURCE / name).read_text()]
+    assert len(with_examples) >= 6
