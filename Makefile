@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench svc-table clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
@@ -17,6 +17,9 @@ lint: .venv/ready
 
 bench: .venv/bench
 	$(BIN)/python -m bench
+
+svc-table: .venv/ready
+	$(BIN)/python -m bench.svc_table --write
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv

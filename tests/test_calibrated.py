@@ -445,6 +445,13 @@ def test_leave_one_out_of_an_svc(loo):
         assert in_pipeline.fit(X, y).predict_proba(X).shape == model.predict_proba(X).shape
 
 
+def test_leave_one_out_of_one_versus_rest_scores_is_n_trainings():
+    X, y = three_classes(30)
+    by_protocol = CalibratedClassifier(SVC(), protocol="loo", multiclass="ovr").fit(X, y)
+    by_splitter = CalibratedClassifier(SVC(), cv=LeaveOneOut(), multiclass="ovr").fit(X, y)
+    np.testing.assert_allclose(by_protocol.predict_proba(X), by_splitter.predict_proba(X))
+
+
 def test_exact_leave_one_out_is_n_trainings():
     X, y = two_classes(40)
     fast = CalibratedClassifier(SVC(gamma=0.3), protocol="loo", loo="exact").fit(X, y)
@@ -496,7 +503,7 @@ class Mute(ClassifierMixin, BaseEstimator):
         (CalibratedClassifier(SVC(), kind="odds"), ValueError, "kind must be one of"),
         (CalibratedClassifier(SVC(), multiclass="all"), ValueError, "multiclass must be one of"),
         (CalibratedClassifier(SVC(), coupling="x"), ValueError, "coupling must be one of"),
-        (CalibratedClassifier(SVC(), protocol="loo", loo="x"), ValueError, "x"),
+        (CalibratedClassifier(SVC(), protocol="loo", loo="x"), ValueError, "loo must be one of exact, drop_own, span"),
         (CalibratedClassifier(SVC(), method="plat"), ValueError, "method must be one of"),
         (CalibratedClassifier(SVC(), options={"k": 1}), ValueError, "method 'platt' has no option 'k'"),
         (CalibratedClassifier(SVC(), cv=1), ValueError, "cv must be at least 2 folds; got 1"),

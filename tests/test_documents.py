@@ -22,14 +22,23 @@ def test_the_readme_example_runs(tmp_path, monkeypatch, capsys):
     assert "EXP" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_the_code_on_every_page_runs(page):
+    names = {}
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, page.name, "exec"), names)
+
+
 def test_the_readme_is_one_screen():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 60
 
 
 def test_the_readme_names_make_targets_that_exist():
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for document in ("README.md", "CONTRIBUTING.md"):
-        assert set(re.findall(r"\bmake (\w+)", (ROOT / document).read_text())) <= targets | {"sure"}
+        assert set(re.findall(r"\bmake ([\w-]+)", (ROOT / document).read_text())) <= targets | {"sure"}
 
 
 def test_contributing_names_files_that_exist():

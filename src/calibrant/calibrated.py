@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.estimators import target
+from calibrant.kernels.leave_one_out import LEAVE_ONE_OUT
 from calibrant.maps import Map, check_method
 from calibrant.metrics import log_loss
 from calibrant.multiclass import COUPLINGS, SCHEMES, ClassSample, Plan, fit_classes, log_classes
@@ -219,6 +221,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
             ("protocol", self.protocol, PROTOCOLS),
             ("kind", self.kind, KINDS),
             ("coupling", self.coupling, COUPLINGS),
+            ("loo", self.loo, LEAVE_ONE_OUT),
         ):
             if value not in choices:
                 msg = f"{name} must be one of {', '.join(choices)}; got {value!r}"
@@ -357,35 +360,17 @@ def known_classes(estimator: Any, labels: NDArray[Any]) -> NDArray[Any]:
     return classes
 
 
-def svc(  # noqa: PLR0913
-    method: str | Callable[..., Map] = "platt",
-    *,
-    protocol: str = "cv",
-    cv: Any = 3,
-    multiclass: str = "auto",
-    consistent: bool = False,
-    options: Mapping[str, Any] | None = None,
-    n_jobs: int | None = None,
-    random_state: Any = None,
-    **parameters: Any,
-) -> CalibratedClassifier:
+def svc(method: str | Callable[..., Map] = "platt", **parameters: Any) -> CalibratedClassifier:
     """Return a support vector classifier with probabilities: what `SVC(probability=True)` was, and better calibrated.
 
-    `parameters` are those of scikit-learn's `SVC` (C, kernel, gamma, ...).
+    `parameters` are those of scikit-learn's `SVC` (C, kernel, gamma, ...) and of `CalibratedClassifier` (protocol, cv,
+    multiclass, consistent, options, ...); `random_state` is that of the folds.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> svc(C=10, gamma="auto").fit(X, y).predict_proba(X[:1]).shape
+    >>> svc(C=10, gamma="auto", cv=5).fit(X, y).predict_proba(X[:1]).shape
     (1, 3)
     """
-    return CalibratedClassifier(
-        SVC(**parameters),
-        method,
-        protocol=protocol,
-        cv=cv,
-        multiclass=multiclass,
-        consistent=consistent,
-        options=options,
-        n_jobs=n_jobs,
-        random_state=random_state,
-    )
+    own = set(signature(CalibratedClassifier).parameters) - {"estimator", "method"}
+    machine = SVC(**{name: value for name, value in parameters.items() if name not in own})
+    return CalibratedClassifier(machine, method, **{name: parameters[name] for name in own & parameters.keys()})

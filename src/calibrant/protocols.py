@@ -32,6 +32,7 @@ from sklearn.svm import SVC
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
+from calibrant.kernels.leave_one_out import svc_leave_one_out
 from calibrant.multiclass import SCHEMES, Scheme, pairs, votes
 
 __all__ = [
@@ -131,18 +132,17 @@ def by_ensemble(job: Job) -> list[Scored]:
 
 def by_loo(job: Job) -> list[Scored]:
     """Score each row by a machine trained on all others, in closed form where the machine is an SVC."""
-    from calibrant.kernels.leave_one_out import svc_leave_one_out
-
     last = job.estimator[-1] if isinstance(job.estimator, Pipeline) else job.estimator
-    if not isinstance(last, SVC):
+    in_closed_form = isinstance(last, SVC) and job.scheme in ("binary", "ovo") and job.kind != "probability"
+    if not in_closed_form:
         return pooled(job, list(LeaveOneOut().split(job.index)))
     machine = refit(job)
     inputs = machine[:-1].transform(job.X) if isinstance(machine, Pipeline) and len(machine) > 1 else job.X
     svc = machine[-1] if isinstance(machine, Pipeline) else machine
     weight = next((value for name, value in job.fit_params.items() if name.endswith("sample_weight")), None)
-    values = svc_leave_one_out(svc, inputs, job.y, how=job.loo, sample_weight=weight)
+    values = svc_leave_one_out(svc, inputs, job.y, job.loo, sample_weight=weight, n_jobs=job.n_jobs)
     scores = np.asarray(values, np.float64).reshape(len(job.y), -1)
-    return [Scored(machine, np.arange(len(job.y)), scores, "margin")]
+    return [Scored(machine, np.arange(len(job.y)), scores, "margin" if job.kind == "auto" else job.kind)]
 
 
 PROTOCOLS: dict[str, Callable[[Job], list[Scored]]] = {
