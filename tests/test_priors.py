@@ -80,13 +80,13 @@ def test_a_weak_remedy_is_maximum_likelihood(method):
 
 @pytest.mark.parametrize("method", PARAMETER)
 def test_separable_scores_have_a_finite_slope_that_grows_as_the_remedy_weakens(method):
-    values = [1e-3, 0.1, 1.0, 30.0, 1e6, 1e300]
-    values = values[::-1] if method == "platt_parzen" else values
+    values = [1e300, 1e6, 30.0, 1.0, 0.3, 0.1] if method == "platt_parzen" else [1e-300, 1e-3, 0.1, 1.0, 30.0, 1e6]
     slopes = [-calibrant.fit(method, *SEPARABLE, **{PARAMETER[method]: value}).a for value in values]
     assert np.isfinite(slopes).all()
     assert (np.diff(slopes) >= 0).all()
     assert slopes[-1] > 5
-    assert np.isfinite(calibrant.fit(method, *SEPARABLE).a)
+    for extreme in (None, 1e-300, 1e300):
+        assert np.isfinite(calibrant.fit(method, *SEPARABLE, **{PARAMETER[method]: extreme}).a)
 
 
 @pytest.mark.parametrize("method", PARAMETER)
@@ -141,6 +141,23 @@ def test_the_choice_is_that_of_cross_validation_by_hand(method, seed):
     expected = quiet_fit(method, scores, labels, **{PARAMETER[method]: best * deviation})
     found = quiet_fit(method, scores, labels)
     np.testing.assert_allclose([found.a, found.b], [expected.a, expected.b], rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", PARAMETER)
+def test_without_two_rows_of_each_class_the_parameter_is_one_deviation(method):
+    scores, labels = np.array([-1.0, 0.5, 0.2, 2.0]), [0, 0, 0, 1]
+    deviation = scores.std() if method == "platt_parzen" else 1 / scores.std()
+    given = calibrant.fit(method, scores, labels, **{PARAMETER[method]: deviation})
+    np.testing.assert_allclose(calibrant.fit(method, scores, labels)(scores), given(scores), rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", PARAMETER)
+def test_scores_far_from_zero_lose_no_digits(method):
+    scores, labels = noisy_scores(80, seed=7)
+    scores = np.round(scores * 2**20) / 2**20
+    near, far = (calibrant.fit(method, moved, labels) for moved in (scores, scores + 2.0**30))
+    np.testing.assert_allclose(far(scores + 2.0**30), near(scores), rtol=1e-6)
+    assert far.center == pytest.approx(2.0**30)
 
 
 def test_cells_do_not_show_in_the_noisy_fit():

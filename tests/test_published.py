@@ -123,6 +123,11 @@ def test_huge_scores_end_in_no_number_and_the_fit_says_so():
         assert fit_platt_newton(HUGE).a == 0
 
 
+def test_a_singular_system_is_damped_until_it_is_not():
+    run = levenberg_marquardt_run(sample([1.0, 1.0], [0, 1], [1e17, 2e17]))  # lambda = 1e-3 is lost beside the weights
+    assert run.map(1.0) == pytest.approx(2 / 3, rel=1e-12)
+
+
 def test_tiny_scores_fool_the_absolute_stopping_rule():
     data = sample(SMALL8.score * 1e-300, SMALL8.label)
     assert newton_run(data).converged

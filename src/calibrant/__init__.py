@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from calibrant import maps, metrics
+from calibrant import maps
 from calibrant.maps import METHODS, Map, fit_map
 from calibrant.samples import Sample, collapse, sample
 from calibrant.store import load, save
 
 if TYPE_CHECKING:
+    from calibrant import metrics as metrics
     from calibrant.calibrated import CalibratedClassifier as CalibratedClassifier
     from calibrant.calibrated import svc as svc
     from calibrant.estimators import Calibrator as Calibrator
@@ -44,10 +45,11 @@ __all__ = [
     "svc",
 ]
 
-# Public names that need a heavy package: imported when first asked for.
+# Public names that need a heavy package, or that not everybody needs: imported when first asked for.
 LAZY = {
     "CalibratedClassifier": "calibrant.calibrated",
     "Calibrator": "calibrant.estimators",
+    "metrics": "calibrant.metrics",
     "sql": "calibrant.to_sql",
     "svc": "calibrant.calibrated",
 }
@@ -83,9 +85,10 @@ def fit(
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs a heavy package on first use."""
+    """Import the rest on first use."""
     if name in LAZY:
-        value = getattr(import_module(LAZY[name]), name)
+        module = import_module(LAZY[name])
+        value = getattr(module, name, module)
         globals()[name] = value
         return value
     msg = f"module 'calibrant' has no attribute {name!r}"

@@ -9,10 +9,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from calibrant import multiclass
 from calibrant.maps import records
 from calibrant.maps.records import Map
 
@@ -20,10 +20,13 @@ __all__ = ["from_dict", "load", "save", "to_dict", "whole", "write_whole"]
 
 FORMAT = 1
 
-# What a file may name. A kind is never removed, so that old files load for ever.
-KINDS: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (
+
+@cache
+def kinds() -> dict[str, type]:
+    """Return what a file may name. A kind is never removed, so that old files load for ever."""
+    from calibrant import multiclass  # neither fitting nor applying a map needs it
+
+    known = (
         records.Sigmoid,
         records.QuadraticLogit,
         records.Clip,
@@ -39,7 +42,7 @@ KINDS: dict[str, type] = {
         multiclass.ClassMap,
         multiclass.MatrixMap,
     )
-}
+    return {kind.__name__: kind for kind in known}
 
 
 def save(mapping: Map, path: str | os.PathLike[str]) -> None:
@@ -104,7 +107,7 @@ def to_dict(mapping: Map) -> dict[str, Any]:
 
 def encode(value: Any) -> Any:
     """Return a record, tuple or number as JSON values; infinities as the strings "inf" and "-inf"."""
-    if is_dataclass(value) and type(value).__name__ in KINDS:
+    if is_dataclass(value) and type(value).__name__ in kinds():
         return {"kind": type(value).__name__} | {f.name: encode(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, tuple):
         return [encode(item) for item in value]
@@ -148,9 +151,9 @@ def decode(value: Any) -> Any:
 
 def decode_record(value: dict[str, Any]) -> Any:
     """Build a record after checking its kind, its fields and their types."""
-    kind = KINDS.get(value.get("kind", ""))
+    kind = kinds().get(value.get("kind", ""))
     if kind is None:
-        msg = f"kind must be one of {', '.join(KINDS)}; got {value.get('kind')!r}"
+        msg = f"kind must be one of {', '.join(kinds())}; got {value.get('kind')!r}"
         raise ValueError(msg)
     given = {name: decode(item) for name, item in value.items() if name != "kind"}
     expected = {f.name: str(f.type) for f in fields(kind)}

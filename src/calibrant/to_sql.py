@@ -134,15 +134,17 @@ def sql_smooth(function: Callable[[Floats], Floats], x: Node, low: float, high: 
 Piece = tuple[float, float, Floats]
 
 
-def interpolate(function: Callable[[Floats], Floats], low: float, high: float, depth: int = 24) -> list[Piece]:
+def interpolate(function: Callable[[Floats], Floats], low: float, high: float, before: float = np.inf) -> list[Piece]:
     """Return (start, end, coefficients in x - start) of intervals halved until Chebyshev interpolation is exact."""
     fitted = Chebyshev.interpolate(function, DEGREE, domain=[low, high])
     check = np.linspace(low, high, 4 * DEGREE + 3)
-    if depth == 0 or np.abs(fitted(check) - function(check)).max() <= ACCURACY:
+    error = float(np.abs(fitted(check) - function(check)).max())
+    middle = low + (high - low) / 2
+    noise = error <= 1e3 * ACCURACY and error > before / 2  # halving no longer helps: what is left is rounding
+    if error <= ACCURACY or noise or not low < middle < high:
         local = Chebyshev(fitted.coef, domain=[0.0, high - low])
         return [(low, high, np.asarray(local.convert(kind=Polynomial).coef, np.float64))]
-    middle = low + (high - low) / 2
-    return interpolate(function, low, middle, depth - 1) + interpolate(function, middle, high, depth - 1)
+    return interpolate(function, low, middle, error) + interpolate(function, middle, high, error)
 
 
 def horner(x: Node, start: float, coefficients: Floats) -> Node:

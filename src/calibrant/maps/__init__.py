@@ -94,9 +94,15 @@ METHODS: dict[str, Method] = {
     "platt": Method(fit_platt, Sigmoid, REAL, True, "Platt 1999; Lin, Lin & Weng 2007, hardened", "affine"),
     "platt_newton": Method(fit_platt_newton, Sigmoid, REAL, True, "Lin, Lin & Weng 2007, appendix, as printed"),
     "platt_lm": Method(fit_platt_lm, Sigmoid, REAL, True, "Platt 1999, appendix, as printed"),
-    "platt_gauss": Method(fit_platt_gauss, Sigmoid, REAL, True, "Platt 1999, sec. 2.2: Gaussian prior on the slope"),
-    "platt_laplace": Method(fit_platt_laplace, Sigmoid, REAL, True, "Platt 1999, sec. 2.2: Laplace prior on the slope"),
-    "platt_parzen": Method(fit_platt_parzen, Sigmoid, REAL, True, "Platt 1999, sec. 2.2: scores with Parzen noise"),
+    "platt_gauss": Method(
+        fit_platt_gauss, Sigmoid, REAL, True, "Platt 1999, sec. 2.2: Gaussian prior on the slope", "affine"
+    ),
+    "platt_laplace": Method(
+        fit_platt_laplace, Sigmoid, REAL, True, "Platt 1999, sec. 2.2: Laplace prior on the slope", "affine"
+    ),
+    "platt_parzen": Method(
+        fit_platt_parzen, Sigmoid, REAL, True, "Platt 1999, sec. 2.2: scores with Parzen noise", "affine"
+    ),
     "duin_tax": Method(fit_duin_tax, Sigmoid, REAL, True, "Duin & Tax 1998, sec. 2.2"),
     "gauss_tied": Method(
         fit_gauss_tied, Sigmoid, REAL, True, "Hastie & Tibshirani 1996, in Platt 1999, sec. 2.1", "scale"

@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 CELLS = 500
 BLOCK = 64  # rows of the matrix of distances at a time
-OCTAVES = 60  # how far below the range of the scores a width is looked for
+OCTAVES = 60  # gaps further below the range of the scores than this are no guide to a width
 STEPS_AN_OCTAVE = 8
 AS_GOOD = 1e-6  # nats a row
 TINY = float(np.finfo(np.float64).tiny)
@@ -52,8 +52,8 @@ def fit_parzen(data: Sample, *, width: float | None = None) -> Parzen:
 def likeliest_width(score: Floats, positive: Floats, negative: Floats) -> float:
     """Return the width of the best leave-one-out likelihood: the best octave, then the best eighth around it."""
     widest = float(score[-1] - score[0]) / 2
-    gap = float(np.median(np.diff(score)))
-    octaves = min(OCTAVES, int(np.log2(max(widest / gap, 1.0))) + 4)  # at an eighth of the gaps neighbours are apart
+    gap = max(float(np.median(np.diff(score))), widest / 2.0**OCTAVES)
+    octaves = max(int(np.log2(widest / gap)), 0) + 4  # down to an eighth of the gaps, where neighbours are far apart
     coarse = best_width(np.asarray(widest / 2.0 ** np.arange(octaves + 1)), score, positive, negative)
     steps = np.arange(STEPS_AN_OCTAVE - 1, -STEPS_AN_OCTAVE, -1) / STEPS_AN_OCTAVE
     fine = np.asarray(coarse * 2.0**steps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from calibrant.maps.logistic import Nodes, Summary, newton, summarise
 from calibrant.maps.records import Sigmoid
 from calibrant.samples import Sample, magnitude
 
-__all__ = ["fit_duin_tax", "fit_platt", "fit_softmax", "smoothed_targets"]
+__all__ = ["fit_duin_tax", "fit_platt", "fit_softmax", "line", "rising_root", "smoothed_targets"]
 
 Floats = NDArray[np.float64]
 
@@ -83,24 +84,30 @@ def require_overlap(data: Sample) -> None:
         raise ValueError(msg)
 
 
-def sigmoid(summary: Summary, theta: Floats, moment: Floats) -> Sigmoid:
-    """Return the map of p = expit(slope x + intercept), with its standard errors, in the caller's units."""
-    slope, intercept = (float(value) for value in theta)
-    error_slope, error_intercept, correlation = standard_errors(summary, theta, moment)
-    scale = summary.scale or 1.0
-    a = -slope / scale / summary.unit
-    away = summary.center / scale  # in standard deviations
-    b = -intercept + slope * away if slope else -intercept
-    error_a = error_slope / scale / summary.unit
-    if slope and abs(away) > 8.0:
-        errors = (error_a, error_intercept, correlation)
-        return Sigmoid(a, b, center=summary.center * summary.unit, level=-intercept, errors=errors)
+def line(summary: Summary, theta: Floats) -> Sigmoid:
+    """Return the sigmoid of logit slope x + intercept in the caller's units, about the mean of far-away scores."""
+    slope, intercept = float(theta[0]), float(theta[1])
     if not slope:
-        away = 0.0
+        return Sigmoid(a=0.0, b=-intercept)
+    away = summary.center / summary.scale  # in standard deviations
+    a, b = -slope / summary.scale / summary.unit, slope * away - intercept
+    if abs(away) <= 8.0:
+        return Sigmoid(a, b)
+    return Sigmoid(a, b, center=summary.center * summary.unit, level=-intercept)
+
+
+def sigmoid(summary: Summary, theta: Floats, moment: Floats) -> Sigmoid:
+    """Return the fitted line with the standard errors of its a and level."""
+    fitted = line(summary, theta)
+    error_slope, error_intercept, correlation = standard_errors(summary, theta, moment)
+    error_a = error_slope / (summary.scale or 1.0) / summary.unit
+    if fitted.center or not fitted.a:
+        return replace(fitted, errors=(error_a, error_intercept, correlation))
+    away = summary.center / summary.scale  # the level is that at 0, not at the mean
     covariance = correlation * error_slope * error_intercept - away * error_slope**2
     variance = error_intercept**2 - 2 * away * correlation * error_slope * error_intercept + (away * error_slope) ** 2
     error_b = float(np.sqrt(variance))
-    return Sigmoid(a, b, errors=(error_a, error_b, covariance / (error_slope * error_b) if error_slope else 0.0))
+    return replace(fitted, errors=(error_a, error_b, covariance / (error_slope * error_b)))
 
 
 def standard_errors(summary: Summary, theta: Floats, moment: Floats) -> tuple[float, float, float]:

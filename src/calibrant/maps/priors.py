@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from calibrant.maps.logistic import Nodes, Summary, newton, summarise_rows
 from calibrant.maps.margins import one_class
+from calibrant.maps.platt import line
 from calibrant.maps.records import Sigmoid
 from calibrant.samples import Sample, collapse, magnitude
 
@@ -26,9 +27,10 @@ Floats = NDArray[np.float64]
 
 FOLDS = 5
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-WIDTHS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
+WIDTHS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)
 USUAL = 1.0  # where a class has too few rows to choose by cross-validation
 LIMIT = 1e100  # a parameter beyond is as good as infinite, and its square still a number
+HARDLY_ANY = 1e12  # standard deviation of a prior that only shows where there is no finite optimum without it
 CHOICE_CELLS = 128
 NOISE_CELLS = 1_024
 HERMITE_NODES = 80
@@ -95,9 +97,9 @@ def fit_platt_parzen(data: Sample, *, width: float | None = None) -> Sigmoid:
 
     Minimises the expectation of -sum w (y log p + (1 - y) log(1 - p)) at f + width e, e standard normal, by
     Gauss-Hermite quadrature with 80 nodes, on at most 1,024 cells of scores. Without `width` it is the best of 3, 1,
-    0.3, 0.1, 0.03 and 0.01 standard deviations of the scores by the cross-validated likelihood of scores without
-    noise (on at most 128 cells; 1 where a class has less than two rows). Constant scores give the share of
-    positives; one class alone gives (N+ + 1)/(n + 2).
+    0.3, 0.1, 0.03, 0.01, 0.001, 1e-4 and 1e-5 standard deviations of the scores by the cross-validated likelihood of
+    scores without noise (on at most 128 cells; 1 where a class has less than two rows). Constant scores give the
+    share of positives; one class alone gives (N+ + 1)/(n + 2).
 
     >>> from calibrant.samples import sample
     >>> round(fit_platt_parzen(sample([-3, -2, -1, 1, 2, 3], [0, 0, 0, 1, 1, 1]), width=0.5).a, 6)
@@ -232,7 +234,7 @@ def noisy(counts: Counts, width: float, start: Floats) -> Floats:
     x = (counts.x[:, None] + width * node).ravel()
     spread = Counts(x, *((weight[:, None] * share).ravel() for weight in (counts.positive, counts.negative)))
     # The prior is for classes further apart than the noise reaches, where the slope would be infinite.
-    return weakened(lambda strength: likelihood(spread, np.diag([strength**-2, 0.0])), LIMIT, start)
+    return weakened(lambda strength: likelihood(spread, np.diag([strength**-2, 0.0])), HARDLY_ANY, start)
 
 
 def weakened(objective: Callable[[float], Nodes], strength: float, start: Floats, strong: float = 1.0) -> Floats:
@@ -264,15 +266,3 @@ def standard_normal_nodes() -> tuple[Floats, Floats]:
     """Return the nodes and weights of Gauss-Hermite quadrature for an expectation over a standard normal."""
     node, weight = np.polynomial.hermite.hermgauss(HERMITE_NODES)
     return np.sqrt(2.0) * node, weight / weight.sum()
-
-
-def line(summary: Summary, theta: Floats) -> Sigmoid:
-    """Return the sigmoid of logit slope x + intercept in the caller's units, about the mean of far-away scores."""
-    slope, intercept = float(theta[0]), float(theta[1])
-    if not slope:
-        return Sigmoid(a=0.0, b=-intercept)
-    away = summary.center / summary.scale
-    a, b = -slope / summary.scale / summary.unit, slope * away - intercept
-    if abs(away) <= 8.0:
-        return Sigmoid(a, b)
-    return Sigmoid(a, b, center=summary.center * summary.unit, level=-intercept)

@@ -103,10 +103,10 @@ def newton_run(data: Sample, *, sigma: str = "fixed") -> Run:
         raise ValueError(msg)
     rows = rows_of(data)
     ridge = REGULARISED if sigma == "fixed" or rows.score.min() == rows.score.max() else 0.0
-    a, b, backtracks, status = 0.0, rows.b, 0, "max_iterations"
+    a, b, iterations, backtracks, status = 0.0, rows.b, 0, 0, "max_iterations"
     with np.errstate(all="ignore"):
         value = objective(rows, a, b)
-        for iterations in range(MOST_ITERATIONS + 1):
+        while True:
             gradient, hessian = derivatives(rows, a, b, ridge)
             if np.abs(gradient).max() < SMALL_GRADIENT:
                 status = "converged"
@@ -119,6 +119,7 @@ def newton_run(data: Sample, *, sigma: str = "fixed") -> Run:
                 status = "line_search_failed"
                 break
             a, b, value = a + length * float(step[0]), b + length * float(step[1]), reached
+            iterations += 1
     return Run(Sigmoid(a, b), value, iterations, backtracks, 0, status)
 
 

@@ -488,7 +488,8 @@ class Parzen:
         """Return log(sum weight exp(-(u - c)^2)) about the nearest c, which may be far away."""
         apart = np.abs(u[:, None] - c)
         near = apart.min(axis=1, keepdims=True)
-        return np.asarray(np.log(np.exp((near - apart) * (near + apart)) @ weight) - near[:, 0] ** 2)
+        kernels = np.exp((near - apart) * (near + apart))
+        return np.asarray(np.log(np.einsum("ij,j->i", kernels, weight)) - near[:, 0] ** 2)
 
     def pieces(self) -> list[tuple[float, float, float]]:
         """Return (start, low, high) of intervals so short that no feature hides between the points of a table."""
@@ -498,8 +499,8 @@ class Parzen:
         found: list[tuple[float, float, float]] = []
         for first, group in zip(begin, np.split(np.asarray(self.centers), far + 1), strict=True):
             low, high = max(float(group[0]) - away, -edge), min(float(group[-1]) + away, edge)
-            parts = 1 + int((high / 2 - low / 2) / (2 * self.width))
-            ends = (np.linspace(low / 2, high / 2, parts + 1) * 2).tolist()
+            share = np.linspace(0.0, 1.0, 2 + int((high / 2 - low / 2) / (2 * self.width)))
+            ends = (low * (1.0 - share) + high * share).tolist()
             found += zip([first, *ends[1:-1]], ends[:-1], ends[1:], strict=True)
         return found
 
@@ -511,7 +512,10 @@ class Parzen:
         _, low, high = pieces[0]
         c = self.in_widths(np.asarray(self.centers), low)
         # Counted from the start of the piece: far from the origin a table could not have its digits.
-        u, last = self.in_widths(score, low), self.in_widths(high, low)
+        if self.width > 1e-30 and max(-low, high) < 1e30:
+            unit = self.width * float(np.sqrt(2.0))
+            return ops.smooth(lambda z: NUMPY.expit(self.log_odds(z / unit, c)), score - low, 0.0, high - low)
+        u, last = self.in_widths(score, low), self.in_widths(high, low)  # powers of the scores would leave all range
         return ops.smooth(lambda inside: NUMPY.expit(self.log_odds(inside, c)), u, 0.0, last)
 
 
