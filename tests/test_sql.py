@@ -12,7 +12,9 @@ from calibrant import METHODS
 from calibrant.maps import Clip, Linked, Sigmoid
 from tests.conftest import noisy_scores, quiet_fit
 
-SCORES = np.concatenate([np.linspace(-5, 5, 401), [0, 1, -1, 1e-300, 1e308, -1e308, 800, -800, np.inf, -np.inf]])
+SCORES = np.concatenate(
+    [np.linspace(-5, 5, 401), [0, 1, -1, 17, -17, 1e-300, 1e308, -1e308, 800, -800, np.inf, -np.inf]]
+)
 
 
 def in_duckdb(expression, scores):

@@ -40,7 +40,8 @@ def sql(mapping: Map, column: str, dialect: str = "duckdb") -> str:
     """Return a map as an SQL expression of a column: a probability, NULL for NULL and NaN for NaN.
 
     Dialects: duckdb, postgres, spark, sqlite. Formulas are carried over as they are. Incomplete beta functions and
-    kernel sums, which no engine has, become piecewise polynomials that are right to 1e-12.
+    kernel sums, which no engine has, become piecewise polynomials that are right to 1e-12. Postgres raises an error
+    where a product leaves the range of doubles, which takes scores beyond 1e150.
 
     >>> import calibrant
     >>> print(calibrant.sql(calibrant.maps.Sigmoid(-1.5, 0.25), "f", dialect="sqlite"))
