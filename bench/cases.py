@@ -139,11 +139,9 @@ def platt_predict(n: int) -> Contest:
 
 
 def isotonic(n: int) -> Contest:
-    from calibrant.maps.isotonic import fit_isotonic
-
     data = Data.draw(n)
     run = {
-        OURS: lambda: fit_isotonic(calibrant.sample(data.score, data.label)),
+        OURS: lambda: calibrant.fit("isotonic", data.score, data.label),
         SKLEARN: lambda: IsotonicRegression(out_of_bounds="clip").fit(data.score, data.label),
     }
 

@@ -54,9 +54,10 @@ class Ops:
 
 def expit(u: Floats) -> Floats:
     """Return exp(u)/(1 + exp(u)) = 1/(1 + exp(-u)) to full relative accuracy, also far below 0."""
-    e = np.exp(np.minimum(u, 700.0))  # beyond, exp would overflow and p is 1
+    e = np.asarray(np.minimum(u, 700.0))  # beyond, exp would overflow and p is 1
+    np.exp(e, out=e)
     e /= e + 1.0
-    return np.asarray(e)
+    return e
 
 
 def logit(p: Floats) -> Floats:

@@ -44,8 +44,8 @@ def fit_isotonic(data: Sample, *, between: str = "lines") -> Lines | Steps:
         msg = f"between must be one of {', '.join(BETWEEN)}; got {between!r}"
         raise ValueError(msg)
     data = moderate(data)
-    points = sorted_rows(data) if len(data) <= FEW else sifted_rows(data)
-    return BETWEEN[between](*blocks(*points))
+    rows = sorted_rows(data) if len(data) <= FEW else sifted_rows(data)
+    return BETWEEN[between](*blocks(*rows))
 
 
 def lines(first: Floats, last: Floats, value: Floats) -> Lines:
@@ -81,12 +81,11 @@ def blocks(score: Floats, positive: Floats, weight: Floats) -> tuple[Floats, Flo
     """
     start = np.arange(len(score))
     while True:
-        hits, total = np.add.reduceat(positive, start), np.add.reduceat(weight, start)
-        pooled = start[pool_adjacent_violators(hits, total)[0][:-1]]
-        pooled = pooled[~(np.isnan(score[pooled]) | np.isnan(score[pooled - 1]))]
+        pooled = pool_adjacent_violators(positive, weight)[0][:-1]
+        pooled = pooled[~(np.isnan(score[start[pooled]]) | np.isnan(score[start[pooled] - 1]))]
         if len(pooled) == len(start):
-            return score[start], score[np.append(start[1:], 0) - 1], hits / total
-        start = pooled
+            return score[start], score[np.append(start[1:], 0) - 1], positive / weight
+        start, positive, weight = start[pooled], np.add.reduceat(positive, pooled), np.add.reduceat(weight, pooled)
 
 
 def pool_adjacent_violators(positive: Floats, weight: Floats) -> tuple[Cells, Floats]:
@@ -99,14 +98,14 @@ def pool_adjacent_violators(positive: Floats, weight: Floats) -> tuple[Cells, Fl
 
 def sorted_rows(data: Sample) -> Points:
     """Return all rows in order of score, those of equal score pooled."""
-    score, label, weight = next(data.blocks(len(data)))
-    return distinct(*weighed(score, label, weight))
+    return distinct(*points(data, slice(None)))
 
 
-def weighed(score: Floats, label: Floats, weight: Floats | None) -> Points:
-    """Return rows as points."""
-    total = np.ones(len(score)) if weight is None else weight
-    return score, label * total, total
+def points(data: Sample, rows: Cells | slice) -> Points:
+    """Return some rows as points."""
+    score, label = (np.asarray(column[rows], np.float64) for column in (data.score, data.label))
+    weight = np.ones(len(score)) if data.weight is None else np.asarray(data.weight[rows], np.float64)
+    return score, label * weight, weight
 
 
 def distinct(score: Floats, positive: Floats, weight: Floats) -> Points:
@@ -118,7 +117,7 @@ def distinct(score: Floats, positive: Floats, weight: Floats) -> Points:
 
 
 def sifted_rows(data: Sample) -> Points:
-    """Return the rows that may bend the minorant, sorted, and between them cells of other rows, without a score.
+    """Return the rows that may bend the minorant, sorted, and between them the sums of the others, without a score.
 
     The minorant of these points is that of all rows, since what is left out is no vertex.
     """
@@ -129,11 +128,14 @@ def sifted_rows(data: Sample) -> Points:
     bends[filled] = may_bend(positive[filled], weight[filled])
     score, hits, total = distinct(*rows_in(data, grid, bends))
     cells = filled[~bends[filled]]
+    if len(cells) == 0:
+        return score, hits, total
     place = np.searchsorted(grid.cell(score), cells)
+    run = np.flatnonzero(np.append(True, place[1:] > place[:-1]))  # of cells between the same two rows
     return (
-        np.insert(score, place, np.nan),
-        np.insert(hits, place, positive[cells]),
-        np.insert(total, place, weight[cells]),
+        np.insert(score, place[run], np.nan),
+        np.insert(hits, place[run], np.add.reduceat(positive[cells], run)),
+        np.insert(total, place[run], np.add.reduceat(weight[cells], run)),
     )
 
 
@@ -154,11 +156,12 @@ class Grid:
     @classmethod
     def over(cls, data: Sample) -> Grid:
         """Lay the cells by a regular sample of the rows."""
-        unit = magnitude(data.score)
-        some = np.asarray(data.score[:: max(1, len(data) // 16_384)], np.float64) / unit
-        low, high = (float(end) for end in np.quantile(some, [0.001, 0.999]))
+        some = np.sort(np.asarray(data.score[:: max(1, len(data) // 16_384)], np.float64))
+        unit = magnitude(some)
+        some /= unit
+        low, high = float(some[len(some) // 1000]), float(some[-1 - len(some) // 1000])
         per_unit = min(COARSE * 2**HALVINGS / (high - low), LARGEST) if high > low else 1.0
-        share = np.bincount(positions(some, low, per_unit) >> HALVINGS, minlength=COARSE) / len(some)
+        share = np.bincount(positions(some, 1.0, low, per_unit) >> HALVINGS, minlength=COARSE) / len(some)
         wanted = share * min(len(data) / ROWS_A_CELL, MOST_CELLS)
         halvings = np.round(np.log2(np.clip(wanted, 1, 2**HALVINGS))).astype(np.intp)
         cells = 1 << halvings
@@ -167,17 +170,17 @@ class Grid:
 
     def cell(self, score: Floats) -> Cells:
         """Return the number of each score's cell."""
-        fine = positions(score / self.unit if self.unit != 1.0 else score, self.low, self.per_unit)
+        fine = positions(score, self.unit, self.low, self.per_unit)
         coarse = fine >> HALVINGS
         fine >>= self.shift.take(coarse)
         fine += self.offset.take(coarse)
         return fine
 
 
-def positions(score: Floats, low: float, per_unit: float) -> Cells:
-    """Return the fine cell of each score on an equally spaced grid."""
-    u = score - low
+def positions(score: Floats, unit: float, low: float, per_unit: float) -> Cells:
+    """Return the place of each score on an equally spaced grid, the ends for scores beyond."""
     with np.errstate(over="ignore"):
+        u = score / unit - low if unit != 1.0 else score - low
         u *= per_unit
     np.clip(u, 0, COARSE * 2**HALVINGS - 1, out=u)
     return u.astype(np.intp)
@@ -196,9 +199,10 @@ def tally(data: Sample, grid: Grid) -> tuple[Floats, Floats]:
 def rows_in(data: Sample, grid: Grid, wanted: NDArray[np.bool_]) -> Points:
     """Return the rows in the wanted cells."""
     parts = []
-    for score, label, weight in data.blocks(BLOCK):
+    for start in range(0, len(data), BLOCK):
+        score = np.asarray(data.score[start : start + BLOCK], np.float64)
         rows = np.flatnonzero(wanted[grid.cell(score)])
-        part = weighed(score[rows], label[rows], None if weight is None else weight[rows])
+        part = points(data, start + rows)
         parts.append(distinct(*part) if len(rows) > len(score) / 2 else part)  # so many are ties as a rule
     scores, positives, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
     return scores, positives, weights

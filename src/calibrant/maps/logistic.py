@@ -15,15 +15,14 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.samples import Sample, magnitude
+from calibrant.samples import BLOCK, Sample, magnitude
 
 __all__ = ["Nodes", "Rows", "Summary", "newton", "summarise"]
 
 Floats = NDArray[np.float64]
 
 FEW = 5_000  # up to this many rows Newton on the rows themselves is faster than a histogram
-CELLS = 2_048
-ROWS = 8_192  # a block: BLAS gives products of vectors beyond 10,000 to threads, which stall on a busy machine
+CELLS = 2_800
 SAFE_REACH = 0.5  # exp(1/2) < 2: a Newton step moving no logit by more than this always descends
 
 
@@ -62,8 +61,10 @@ class Nodes:
         """Return the gradient, the Hessian and sum w p (1 - p)."""
         u = theta @ self.design
         e = np.exp(-np.abs(u))
-        p = np.where(u >= 0, 1.0, e) / (1.0 + e)
-        spread = self.weight * (e / (1.0 + e) ** 2)
+        larger = 1.0 / (1.0 + e)  # of p and 1 - p
+        smaller = e * larger
+        p = np.where(u >= 0, larger, smaller)
+        spread = self.weight * larger * smaller
         gradient = self.design @ (self.weight * p) - self.moment + self._ridge(theta)
         hessian = (self.design * spread) @ self.design.T + self._ridge(np.eye(len(theta)))
         return gradient, hessian, float(spread.sum())
@@ -78,7 +79,11 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """F over all rows of a sample for theta = (slope, intercept) on x = (score - center)/scale, in blocks."""
+    """F over all rows of a sample for theta = (slope, intercept) on x = (score/unit - center)/scale, in blocks.
+
+    `nodes` stand for the rows. Products are summed by NumPy, pairwise: BLAS would start threads for blocks of this
+    length, and they stall on a busy machine.
+    """
 
     data: Sample
     center: float
@@ -86,6 +91,7 @@ class Rows:
     unit: float
     largest: float
     moment: Floats
+    nodes: Nodes
 
     def value(self, theta: Floats) -> float:
         """Return F(theta)."""
@@ -93,40 +99,66 @@ class Rows:
         for d, weight in self._blocks():
             u = d * (theta[0] / self.scale) + theta[1]
             softplus = np.maximum(u, 0.0) + np.log1p(np.exp(-np.abs(u)))
-            total += float(softplus.sum() if weight is None else weight @ softplus)
+            total += float(softplus.sum() if weight is None else (weight * softplus).sum())
         return total - float(self.moment @ theta)
 
     def derivatives(self, theta: Floats) -> tuple[Floats, Floats, float]:
-        """Return the gradient, the Hessian and sum w p (1 - p)."""
-        sums = np.zeros(5)
-        with np.errstate(over="ignore"):  # exp(-u) = inf gives p = 0
-            for d, weight in self._blocks():
-                p = d * (-theta[0] / self.scale)
-                p -= theta[1]
-                np.exp(p, out=p)
-                p += 1.0
-                np.reciprocal(p, out=p)
-                spread = 1.0 - p
-                if weight is not None:
-                    p *= weight
-                spread *= p
-                sums[:4] += (p @ d, p.sum(), spread @ d, spread.sum())
-                spread *= d
-                sums[4] += spread @ d
-        per = np.array([1.0 / self.scale, 1.0])
-        gradient = sums[:2] * per - self.moment
-        hessian = np.array([[sums[4], sums[2]], [sums[2], sums[3]]]) * np.outer(per, per)
-        return gradient, hessian, float(sums[3])
+        """Return the gradient, the Hessian and sum w p (1 - p).
+
+        At the optimum of the nodes, where the first step starts, the Hessian is that of the nodes: it is wrong by about
+        as much as the step is long, like any Hessian at the start of a step.
+        """
+        uphill, hessian, mass = self.nodes.derivatives(theta)
+        if (np.abs(uphill) > 1e-10 * np.sqrt(np.diag(hessian)) * np.sqrt(mass)).any():
+            hessian = self._hessian(theta)
+            mass = float(hessian[1, 1])
+        return self._gradient(theta), hessian, mass
 
     def reach(self, step: Floats) -> float:
         """Return a bound of max |step . (x, 1)|."""
         return float(abs(step[0]) * self.largest + abs(step[1]))
 
+    def _gradient(self, theta: Floats) -> Floats:
+        """Return sum w p (x, 1) - moment."""
+        sums = np.zeros(2)
+        for d, weight in self._blocks():
+            p = self._probability(d, theta)
+            if weight is not None:
+                p *= weight
+            sums[1] += p.sum()
+            p *= d
+            sums[0] += p.sum()
+        return np.asarray(sums / (self.scale, 1.0) - self.moment)
+
+    def _hessian(self, theta: Floats) -> Floats:
+        """Return sum w p (1 - p) (x, 1) (x, 1)'."""
+        sums = np.zeros(3)
+        for d, weight in self._blocks():
+            p = self._probability(d, theta)
+            spread = p * (1.0 - p)
+            if weight is not None:
+                spread *= weight
+            for power in range(3):
+                sums[power] += spread.sum()
+                spread *= d
+        zeroth, first, second = sums / (1.0, self.scale, self.scale**2)
+        return np.array([[second, first], [first, zeroth]])
+
+    def _probability(self, d: Floats, theta: Floats) -> Floats:
+        """Return 1/(1 + exp(-theta . (x, 1)))."""
+        p: Floats = d * (-theta[0] / self.scale)
+        p -= theta[1]
+        with np.errstate(over="ignore"):  # exp = inf gives p = 0
+            np.exp(p, out=p)
+        p += 1.0
+        np.reciprocal(p, out=p)
+        return p
+
     def _blocks(self) -> Iterator[tuple[Floats, Floats | None]]:
-        """Yield score - center = scale x and the weight."""
+        """Yield scale x and the weight."""
         score, weight = self.data.score, self.data.weight
-        for start in range(0, len(score), ROWS):
-            rows = slice(start, start + ROWS)
+        for start in range(0, len(score), BLOCK):
+            rows = slice(start, start + BLOCK)
             d = standardised(np.asarray(score[rows], np.float64), self.center, 1.0, self.unit)
             yield d, None if weight is None else np.asarray(weight[rows], np.float64)
 
@@ -213,20 +245,28 @@ class Summary:
     def rows(self, data: Sample, moment: Floats) -> Rows:
         """Return the objective over the rows this summary was made of."""
         largest = float(np.abs(self.x).max()) + 1.0
-        return Rows(data, self.center, self.scale, self.unit, largest, moment)
+        nodes = Nodes(self.design(), self.weight, moment)
+        return Rows(data, self.center, self.scale, self.unit, largest, moment, nodes)
 
 
 def summarise(data: Sample) -> Summary:
     """Return the nodes and moments of a sample: its rows, or the cells of a histogram where there are many."""
-    ends = np.array([data.score.min(), data.score.max()], np.float64)
-    unit = magnitude(ends)
     if len(data) <= FEW:
-        return summarise_rows(data, unit)
-    if ends[0] == ends[1]:
-        positive, negative = data.totals()
-        total = positive + negative
-        return summarise_rows(Sample(ends[:1], np.array([positive / total]), np.array([total])), unit)
-    return summarise_cells(data, unit, *grid(data, ends / unit, unit))
+        return summarise_rows(data, magnitude(data.score))
+    some = np.asarray(data.score[:: len(data) // FEW], np.float64)
+    for seen in (some, data.score):  # a few rows may all be equal, or miss a far outlier
+        lowest, highest = float(seen.min()), float(seen.max())
+        if lowest < highest:
+            summary = summarise_cells(data, *grid(some, lowest, highest))
+            if np.isfinite(summary.scale):
+                return summary
+    if lowest < highest:
+        msg = "the sums over the rows overflow; the scores or weights may be beyond double precision"
+        raise RuntimeError(msg)
+    positive, negative = data.totals()
+    total = positive + negative
+    one = Sample(some[:1], np.array([positive / total]), np.array([total]))
+    return summarise_rows(one, magnitude(some))
 
 
 def summarise_rows(data: Sample, unit: float) -> Summary:
@@ -247,63 +287,72 @@ def summarise_rows(data: Sample, unit: float) -> Summary:
 
 
 def summarise_cells(data: Sample, unit: float, low: float, width: float) -> Summary:
-    """Pool the rows into cells, each standing for two points mean +- deviation; rows off the grid stay rows."""
-    cells, positive, outside, outside_weight = histogram(data, low, width, unit)
-    total, first, _ = cells.sum(axis=1)
-    cells = cells[:, 1:-1]
-    mass, mean, square = cells[:, cells[0] > 0]
-    mean /= mass
-    deviation = np.sqrt(np.maximum(square / mass - mean**2, 0.0))
-    node = np.concatenate([mean - deviation, mean + deviation, outside])
-    weight = np.concatenate([mass / 2, mass / 2, outside_weight])
-    center = first / total
-    scale = float(np.sqrt(weight @ (node - center) ** 2 / total))
-    return Summary(
-        x=(node - center) / scale,
-        weight=weight,
-        center=float(low + center * width),
-        scale=scale * width,
-        unit=unit,
-        moments=np.array([0.0, total]),
-        positive=np.array([(positive[1] - center * positive[0]) / scale, positive[0]]),
-        exact=False,
-    )
+    """Pool the rows into cells, each standing for two points mean +- deviation; rows off the grid stay rows.
 
-
-def grid(data: Sample, ends: Floats, unit: float) -> tuple[float, float]:
-    """Return the start and width of the cells: the first and last for rows off the grid, and between them the grid.
-
-    It is twice as wide as the inner 99 % of the scores, and so wide that no row is 1e140 cells away.
+    The deviation is that of all rows from the means of their cells, which leaves the variance of the scores exact.
     """
-    some = np.asarray(data.score[:: max(1, len(data) // 8192)], np.float64) / unit
-    low, high = np.quantile(some, [0.005, 0.995])
+    with np.errstate(over="ignore", invalid="ignore"):  # a row too far away makes the scale infinite or NaN
+        mass, first, square, positive, outside, outside_weight = histogram(data, low, width, unit)
+        total, all_first = mass.sum(), first.sum()
+        center = float(low + all_first / total * width)
+        middle = (center - low) / width  # in cells, of the center as rounded
+        filled = np.flatnonzero(mass[1:-1]) + 1
+        mass, mean = mass[filled], first[filled] / mass[filled]
+        deviation = np.sqrt(max((square - mass @ mean**2) / mass.sum(), 0.0)) if len(mass) else 0.0
+        node = np.concatenate([mean - deviation, mean + deviation, outside]) - middle
+        weight = np.concatenate([mass / 2, mass / 2, outside_weight])
+        scale = float(np.sqrt(weight @ node**2 / total))
+        return Summary(
+            x=node / scale,
+            weight=weight,
+            center=center,
+            scale=scale * width,
+            unit=unit,
+            moments=np.array([(all_first - middle * total) / scale, total]),
+            positive=np.array([(positive[1] - middle * positive[0]) / scale, positive[0]]),
+            exact=False,
+        )
+
+
+def grid(some: Floats, lowest: float, highest: float) -> tuple[float, float, float]:
+    """Return the unit of the scores, and in it the start and width of the cells.
+
+    The first and the last cell take the rows off the grid. It is twice as wide as the inner 99 % of some rows, and so
+    wide that none of the scores is 1e140 cells away.
+    """
+    unit = magnitude(np.array([lowest, highest]))
+    low, high = np.sort(some / unit)[[len(some) // 200, -1 - len(some) // 200]]
     if low == high:
-        low, high = ends
-    width = max(2 * (high - low) / CELLS, (ends[1] - ends[0]) * 1e-140)
-    return float(low - (high - low) / 2 - width), float(width)
+        low, high = lowest / unit, highest / unit
+    width = max(2 * (high - low) / CELLS, (highest / unit - lowest / unit) * 1e-140)
+    return unit, float(low - (high - low) / 2 - width), float(width)
 
 
-def histogram(data: Sample, low: float, width: float, unit: float) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return sum w, w u and w u^2 in each cell, sum w y and w y u over all rows, and u and w of the rows off the grid.
+Histogram = tuple[Floats, Floats, float, Floats, Floats, Floats]
 
-    u is the position in cells from `low`.
+
+def histogram(data: Sample, low: float, width: float, unit: float) -> Histogram:
+    """Return sums over cells and rows, and the rows off the grid, for their positions u in cells from `low`.
+
+    sum w and sum w u in each cell, sum w u^2 on the grid, sum w y (1, u) over all rows; u and w off the grid.
     """
-    cells = np.zeros((3, CELLS + 2))
-    positive = np.zeros(2)
+    mass, first = np.zeros(CELLS + 2), np.zeros(CELLS + 2)
+    square, positive = 0.0, np.zeros(2)
     off = [(np.empty(0), np.empty(0))]
     for score, label, weight in data.blocks():
         u = standardised(score, low, width, unit)
-        cell = np.clip(u, 0, CELLS + 1).astype(np.intp)
+        inside = np.clip(u, 0.0, CELLS + 1.0)
+        cell = inside.astype(np.intp)
         count = np.bincount(cell, weight, CELLS + 2)
+        if weight is not None:
+            label = label * weight
+        positive += (label.sum(), (label * u).sum())
         if count[0] or count[-1]:
             rows = (cell == 0) | (cell == CELLS + 1)
             off.append((u[rows], np.ones(rows.sum()) if weight is None else weight[rows]))
-        hits = label if weight is None else label * weight
-        positive += (hits.sum(), np.einsum("i,i", hits, u))
-        wu = u if weight is None else u * weight
-        cells[0] += count
-        cells[1] += np.bincount(cell, wu, CELLS + 2)
-        u *= wu
-        cells[2] += np.bincount(cell, u, CELLS + 2)
+            inside[rows] = 0.0
+        mass += count
+        first += np.bincount(cell, u if weight is None else u * weight, CELLS + 2)
+        square += float(np.einsum("i,i", inside, inside if weight is None else inside * weight))
     outside, outside_weight = (np.concatenate(parts) for parts in zip(*off, strict=True))
-    return cells, positive, outside, outside_weight
+    return mass, first, square, positive, outside, outside_weight
