@@ -308,7 +308,7 @@ class TestBeta:
             fit_beta_matrix(given[:, 0], labels)
         with pytest.raises(ValueError, match="class numbers from 0 to 2"):
             fit_beta_matrix(given, labels + 1)
-        with pytest.raises(ValueError, match="labels must have one value a score"):
+        with pytest.raises(ValueError, match="labels must have one value a row"):
             fit_beta_matrix(given, labels[:-1])
         with pytest.raises(ValueError, match="3 classes takes their memberships as a matrix"):
             BetaClasses((BetaPiece(None),) * 3)(0.5)

@@ -11,7 +11,7 @@ import sklearn
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, load_iris, load_wine, make_classification
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import RandomForestClassifier, StackingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -28,6 +28,7 @@ from sklearn.model_selection import (
     TimeSeriesSplit,
     train_test_split,
 )
+from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -481,6 +482,111 @@ def test_maps_are_records_that_can_be_stored(tmp_path):
     assert calibrant.load(tmp_path / "classes.json") == fitted
 
 
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        OneVsRestClassifier(SVC()),
+        OneVsOneClassifier(SVC()),
+        StackingClassifier([("svc", SVC()), ("nb", GaussianNB())]),
+        CalibratedClassifier(SVC()),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_an_svc_inside_another_machine_does_not_make_it_pairwise(estimator):
+    X, y = three_classes(120)
+    model = CalibratedClassifier(estimator).fit(X, y)
+    assert model.calibrated_[0][1].scheme == "ovr"
+    assert model.disagreement_ < 0.3
+
+
+@pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
+@pytest.mark.parametrize("protocol", ["cv", "holdout", "ensemble", "train"])
+def test_precomputed_kernels(protocol, multiclass):
+    X, y = three_classes(90)
+    plain = CalibratedClassifier(SVC(kernel="linear"), protocol=protocol, multiclass=multiclass).fit(X, y)
+    by_matrix = CalibratedClassifier(SVC(kernel="precomputed"), protocol=protocol, multiclass=multiclass)
+    if protocol == "ensemble":  # its machines know other rows than they are asked about
+        with pytest.raises(ValueError, match=r"features|shape|precomputed"):
+            by_matrix.fit(X @ X.T, y).predict_proba(X @ X.T)
+        return
+    found = by_matrix.fit(X @ X.T, y).predict_proba(X @ X.T)
+    np.testing.assert_allclose(found, plain.predict_proba(X), atol=1e-3)
+
+
+def test_breaking_ties_is_left_to_the_machine():
+    X, y = three_classes()
+    model = calibrant.svc(break_ties=True).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X), SVC(break_ties=True).fit(X, y).predict(X))
+    assert model.estimator_.decision_function(X).shape == (180, 3)
+
+
+def test_what_svc_was_asked_for_is_what_it_is():
+    assert calibrant.svc(probability=True, C=2).estimator.C == 2
+
+
+def test_groups_stay_together_in_the_holdout():
+    X, y = two_classes(100)
+    groups = np.arange(100) // 10
+    seen = []
+
+    class Watched(LogisticRegression):
+        def fit(self, X, y, sample_weight=None):
+            seen.append(X[:, 0])
+            return super().fit(X, y, sample_weight)
+
+    CalibratedClassifier(Watched(), protocol="holdout").fit(X, y, groups=groups)
+    trained = np.isin(X[:, 0], seen[0])
+    assert 0 < trained.mean() < 1
+    assert all(len(set(trained[groups == g])) == 1 for g in range(10))
+    with pytest.raises(
+        ValueError, match="groups are used by the protocols cv, ensemble, holdout; got them for 'train'"
+    ):
+        CalibratedClassifier(SVC(), protocol="train").fit(X, y, groups=groups)
+
+
+def test_each_candidate_gets_its_weights():
+    X, y = two_classes(100)
+    machines = [SVC(), make_pipeline(StandardScaler(), SVC()), KNeighborsClassifier()]
+    with pytest.warns(UserWarning, match="KNeighborsClassifier takes no sample_weight"):
+        model = CalibratedClassifier(SVC(), search=machines).fit(X, y, sample_weight=np.ones(100))
+    assert len(model.search_results_) == 3
+
+
+def test_candidates_share_their_folds():
+    X, y = two_classes(100)
+    for keywords in ({"random_state": np.random.RandomState(0)}, {"cv": KFold(3).split(X)}):
+        model = CalibratedClassifier(SVC(), search=[SVC(), SVC()], **keywords).fit(X, y)
+        first, second = model.search_results_
+        assert first["log_loss"] == second["log_loss"]
+
+
+def test_a_class_without_weight_is_named():
+    X, y = three_classes(60)
+    with pytest.raises(ValueError, match=r"class .*2.* has none"):
+        CalibratedClassifier(SVC()).fit(X, y, sample_weight=np.where(y == 2, 0.0, 1.0))
+
+
+def test_tempering_does_no_harm_to_maps_that_return_zero():
+    X, y = load_wine(return_X_y=True)
+    A, B, a, b = train_test_split(X, y, test_size=0.5, random_state=0, stratify=y)
+    machine = make_pipeline(StandardScaler(), SVC())
+    brier = {
+        temper: metrics.brier(
+            b, CalibratedClassifier(machine, "isotonic", multiclass="ovr", temper=temper).fit(A, a).predict_proba(B)
+        )
+        for temper in (False, True)
+    }
+    assert brier[True] < 1.1 * brier[False]
+
+
+def test_masks_are_folds_too():
+    X, y = two_classes(60)
+    mask = np.arange(60) % 2 == 0
+    by_mask = CalibratedClassifier(SVC(), cv=[(mask, ~mask)]).fit(X, y)
+    by_number = CalibratedClassifier(SVC(), cv=[(np.flatnonzero(mask), np.flatnonzero(~mask))]).fit(X, y)
+    np.testing.assert_array_equal(by_mask.predict_proba(X), by_number.predict_proba(X))
+
+
 class Mute(ClassifierMixin, BaseEstimator):
     """A machine that only predicts."""
 
@@ -515,6 +621,13 @@ class Mute(ClassifierMixin, BaseEstimator):
             "search needs scores of unseen rows",
         ),
         (CalibratedClassifier(SVC(), search=[]), ValueError, "at least one candidate"),
+        (CalibratedClassifier(SVC(), search="C"), ValueError, "search must be a grid"),
+        (CalibratedClassifier(SVC(), search=[{"C": 1}]), ValueError, "search must be a classifier"),
+        (CalibratedClassifier(None), ValueError, "estimator must be a classifier"),
+        (CalibratedClassifier(SVC), ValueError, "estimator must be a classifier"),
+        (CalibratedClassifier(SVC(), protocol=["cv"]), ValueError, "protocol must be one of"),
+        (CalibratedClassifier(SVC(), method=["platt"]), ValueError, "method must be one of"),
+        (CalibratedClassifier(SVC(), options=["k"]), ValueError, "options must be a mapping"),
     ],
     ids=str,
 )

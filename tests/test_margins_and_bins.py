@@ -76,7 +76,14 @@ def test_fewer_distinct_scores_than_bins():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"k": 0}, "k must be"), ({"strategy": "x"}, "strategy must"), ({"smoothing": "x"}, "smoothing must")],
+    [
+        ({"smoothing": "prior", "strength": -1}, "strength must be a finite number"),
+        ({"strength": "x"}, "strength must be a finite number"),
+        ({"k": 10**8}, "k must be"),
+        ({"k": 0}, "k must be"),
+        ({"strategy": "x"}, "strategy must"),
+        ({"smoothing": "x"}, "smoothing must"),
+    ],
 )
 def test_bad_options(options, message):
     with pytest.raises(ValueError, match=message):

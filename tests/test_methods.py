@@ -75,14 +75,21 @@ def test_pooling_rows_of_equal_score_does_not_matter(name):
     np.testing.assert_allclose(fitted(GRID), same(GRID), **close_to(name))
 
 
-@pytest.mark.parametrize(("scale", "offset"), [(3.0, 0.0), (1e-3, 5.0), (7.0, -1e3), (1e-200, 0.0), (1e300, 0.0)])
-def test_scale_and_offset_change_nothing_where_promised(name, scale, offset):
-    promise = METHODS[name].invariant
-    if promise == "none" or (promise == "scale" and offset):
-        pytest.skip("no such promise")
+PROMISED = {
+    "none": [],
+    "scale": [(3.0, 0.0), (1e-200, 0.0), (1e300, 0.0)],
+    "affine": [(3.0, 0.0), (1e-3, 5.0), (7.0, -1e3), (1e-200, 0.0), (1e300, 0.0)],
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "scale", "offset"),
+    [(method, *change) for method, row in METHODS.items() for change in PROMISED[row.invariant]],
+)
+def test_scale_and_offset_change_nothing_where_promised(method, scale, offset):
     scores, labels = noisy_scores(120, seed=5)
-    fitted = quiet_fit(name, scores, labels)
-    moved = quiet_fit(name, scale * scores + offset, labels)
+    fitted = quiet_fit(method, scores, labels)
+    moved = quiet_fit(method, scale * scores + offset, labels)
     np.testing.assert_allclose(moved(scale * scores + offset), fitted(scores), atol=1e-8)
 
 
@@ -212,6 +219,31 @@ def test_any_finite_sample(some_name, rows):
         return
     p = fitted(scores)
     assert ((p >= 0) & (p <= 1)).all()
+
+
+def test_weights_may_sum_to_one(name):
+    scores, labels = noisy_scores(80, seed=13)
+    share = np.full(80, 1 / 80)
+    p = quiet_fit(name, scores, labels, sample_weight=share)(GRID)
+    assert ((p >= 0) & (p <= 1)).all()
+    if name in ("gauss", "gauss_tied", "isotonic"):
+        np.testing.assert_allclose(p, quiet_fit(name, scores, labels)(GRID), atol=1e-6)
+
+
+NUMBERS = {"width", "sd", "scale", "gamma", "strength", "penalty", "k", "terms"}
+
+
+@pytest.mark.parametrize(
+    ("method", "option"), [(method, option) for method, row in METHODS.items() for option in NUMBERS & {*row.options()}]
+)
+def test_options_that_are_no_numbers_are_named(method, option):
+    with pytest.raises(ValueError, match=f"{option} must be"):
+        calibrant.fit(method, *noisy_scores(30), **{option: "abc"})
+
+
+def test_complex_scores_are_refused(name):
+    with pytest.raises(ValueError, match="real numbers"):
+        quiet_fit(name, *noisy_scores(30))(np.array([1 + 5j]))
 
 
 def test_unknown_names_are_errors_that_help(name):

@@ -159,7 +159,7 @@ def test_wrong_records_are_refused():
 @pytest.mark.parametrize(("method", "name"), [("parzen", "width"), ("cosine", "gamma")])
 def test_wrong_options_are_named(method, name):
     for value in (0.0, -1.0, np.nan, np.inf):
-        with pytest.raises(ValueError, match=f"{name} must be a positive finite number; got"):
+        with pytest.raises(ValueError, match=f"{name} must be a finite number above 0; got"):
             calibrant.fit(method, [0.0, 1.0], [0, 1], **{name: value})
     with pytest.raises(ValueError, match=r"terms must be a whole number, at least 1; got 0\.5"):
         calibrant.fit("cosine", [0.0, 1.0], [0, 1], terms=0.5)

@@ -115,7 +115,7 @@ def test_falling_sigmoids_are_announced(method):
 @pytest.mark.parametrize("method", PARAMETER)
 @pytest.mark.parametrize("value", [0.0, -1.0, np.nan, np.inf])
 def test_wrong_parameters_are_named(method, value):
-    with pytest.raises(ValueError, match=f"{PARAMETER[method]} must be a positive finite number; got"):
+    with pytest.raises(ValueError, match=f"{PARAMETER[method]} must be a finite number above 0; got"):
         calibrant.fit(method, *SEPARABLE, **{PARAMETER[method]: value})
 
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,9 +19,14 @@ GOOD = ([0.1, 0.2, 0.3], [0, 1, 1])
     [
         (([0.1, np.nan, np.inf], [0, 1, 1]), r"scores must be finite; got 2 .* first at position 1 \(nan\)"),
         (([], []), "scores must hold at least one value"),
-        (([0.1, 0.2], [0, 1, 1]), "y must have one value a score; .* 3 for 2"),
+        (([0.1, 0.2], [0, 1, 1]), "y must have one value a row; .* 3 for 2"),
         (([[0.1, 0.2], [0.3, 0.4]], [0, 1]), r"scores must be one-dimensional; got an array of shape \(2, 2\)"),
         (([1 + 2j, 0], [0, 1]), "scores must be real numbers; .*complex"),
+        (([[1, 2], [3]], [0, 1]), "rows of different lengths"),
+        (([10**400, 1], [0, 1]), "scores must be real numbers"),
+        ((scipy.sparse.csr_array([[1.0], [0.0]]), [0, 1]), "scores must be a dense array"),
+        ((np.ma.masked_array([1.0, 2.0], [True, False]), [0, 1]), "scores must not be masked; got 1"),
+        (([0, 1], [0, 1j]), "y must hold labels, not complex numbers"),
         ((["a", "b"], [0, 1]), "scores must be real numbers"),
         ((np.array([0.1, None], object), [0, 1]), "scores must be real numbers; got None at position 1"),
         (([0, 1, 2], [0, 1, 2]), r"y must hold two classes, .* got 3 values: 0, 1, 2"),
@@ -30,7 +36,7 @@ GOOD = ([0.1, 0.2, 0.3], [0, 1, 1])
         (([0, 1], [0, np.nan]), "y must be finite"),
         (([0, 1], np.array(["a", None], object)), "no missing label"),
         (([0, 1], np.array(["a", 1], object)), "labels of one type"),
-        ((*GOOD, [1, 2]), "sample_weight must have one value a score; .* 2 for 3"),
+        ((*GOOD, [1, 2]), "sample_weight must have one value a row; .* 2 for 3"),
         ((*GOOD, [1, -1, 0]), r"sample_weight must not be negative; got 1, the first at position 1 \(-1.0\)"),
         ((*GOOD, [0, 0, 0]), "sample_weight must not all be zero"),
         ((*GOOD, [1, 1, np.nan]), "sample_weight must be finite"),

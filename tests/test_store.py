@@ -26,6 +26,10 @@ def test_a_file_of_format_one_loads_for_ever():
     assert from_dict(json.loads(text)) == Linked("logit", Sigmoid(-2.0, 0.25))
 
 
+def test_fields_added_later_may_be_missing():
+    assert from_dict({"format": 1, "kind": "Sigmoid", "a": -2.0, "b": 0.25}) == Sigmoid(-2.0, 0.25)
+
+
 def test_infinite_slopes_survive():
     steep = Sigmoid(float("-inf"), 0.0)
     assert from_dict(json.loads(json.dumps(to_dict(steep), allow_nan=False))) == steep
@@ -44,6 +48,7 @@ def test_infinite_slopes_survive():
         ({"a": True}, "Sigmoid.a must be float"),
         ({"errors": [1, 2]}, "Sigmoid.errors must hold 3 values; got 2"),
         ({"extra": 1}, "has the fields a, b"),
+        ({"kind": ["Sigmoid"]}, "kind must be one of"),
     ],
 )
 def test_corrupt_files_are_named(change, message):
@@ -61,6 +66,17 @@ def test_corrupt_files_are_named(change, message):
         (b'{"format": 1, "kind": "Steps", "edges": [2, 1], "values": [0, 1, 0]}', "strictly increase"),
         (b'{"format": 1, "kind": "Steps", "edges": [1], "values": [0]}', "one value more than edges"),
         (b'{"format": 1, "kind": "Lines", "x": [1], "y": []}', "as many y as x"),
+        (b'{"format": 1, "kind": "Lines", "x": [1], "y": ["inf"]}', "y must lie in"),
+        (b'{"format": 1, "kind": "Steps", "edges": [1], "values": [7, -3]}', "values must lie in"),
+        (b'{"format": 1, "kind": "Clip", "low": 0.9, "high": 0.1}', "low must not exceed high"),
+        (b'{"format": 1, "kind": "QuadraticLogit", "a": 1, "b": 1, "c": 1, "scale": 0}', "scale must be positive"),
+        (b'{"format": 1, "kind": "Clip", "low": 1' + b"0" * 400 + b', "high": 1}', "not a calibrant map"),
+        (b'{"format": 1, "kind": "ClassMap", "scheme": "bogus", "maps": []}', "known scheme"),
+        (b'{"format": 1, "kind": "ClassMap", "scheme": "ovo", "maps": []}', "a map a column"),
+        (
+            b'{"format": 1, "kind": "Linked", "link": "logit", "inner": {"kind": "BetaPiece", "transport": null}}',
+            "inner must be a map",
+        ),
         (b'{"format": 1, "kind": "Linked", "link": "odds", "inner": null}', "must be Any|link must be"),
     ],
 )

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
-from sklearn.utils import get_tags, indexable
+from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
@@ -29,9 +29,11 @@ from calibrant.protocols import (
     Scored,
     choose_scheme,
     collect,
+    folds,
     prepared,
     refit,
     score_columns,
+    seed,
     weight_parameter,
 )
 from calibrant.samples import weighed
@@ -42,6 +44,7 @@ Floats = NDArray[np.float64]
 
 KINDS = ("auto", "margin", "probability", "logit")
 UNSEEN = ("cv", "holdout", "loo")  # protocols whose scores can choose among machines
+GROUPED = ("cv", "ensemble", "holdout")  # protocols that split
 
 
 class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -90,7 +93,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     classes_ : the classes, sorted.
     estimator_ : the machine trained on all rows (the first of them for "ensemble").
     calibrated_ : list of (machine, map of its scores), one pair but for "ensemble".
-    disagreement_ : share of calibration rows on which the machine's own answer is not the most probable class.
+    disagreement_ : share of calibration rows on which the machine's own answer, as its scores say it, is not the most
+        probable class.
     consistency_cost_ : accuracy of the machine's own answers less that of the most probable class, on those rows.
     search_results_ : list of dicts, one a candidate, where `search` was given; `best_index_` the winner's.
 
@@ -147,8 +151,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         requests decide.
         """
         self._check()
-        job, weight = self._job(X, y, sample_weight, fit_params)
-        trials = [self._trial(candidate, weight) for candidate in self._candidates(job)]
+        job, weight = self._job(X, y, sample_weight, fit_params.get("groups"))
+        trials = [self._trial(candidate, weight) for candidate in self._candidates(job, weight, fit_params)]
         best = int(np.argmin([trial.log_loss for trial in trials])) if len(trials) > 1 else 0
         chosen = trials[best]
         self.classes_ = job.classes
@@ -187,7 +191,8 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
     def get_metadata_routing(self) -> MetadataRouter:
         """Say where weights, groups and other metadata go when routing is enabled."""
         router = MetadataRouter(owner=self).add_self_request(self)
-        router.add(estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
+        if self.protocol != "prefit":
+            router.add(estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
         if hasattr(self.cv, "split"):
             router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
         return router
@@ -213,8 +218,7 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         return np.asarray(self.estimator_.feature_names_in_)
 
     def _scores(self, machine: Any, X: Any) -> Floats:
-        scheme = SCHEMES[self.calibrated_[0][1].scheme]
-        return score_columns(machine, X, self.classes_, scheme, self.kind)[0]
+        return score_columns(machine, X, self.classes_, self.calibrated_[0][1].scheme, self.kind)[0]
 
     def _check(self) -> None:
         for name, value, choices in (
@@ -223,76 +227,91 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
             ("coupling", self.coupling, COUPLINGS),
             ("loo", self.loo, LEAVE_ONE_OUT),
         ):
-            if value not in choices:
+            if not isinstance(value, str) or value not in choices:
                 msg = f"{name} must be one of {', '.join(choices)}; got {value!r}"
                 raise ValueError(msg)
+        require_classifier("estimator", self.estimator)
         if self.search is not None and self.protocol not in UNSEEN:
             msg = f"search needs scores of unseen rows, protocol one of {', '.join(UNSEEN)}; got {self.protocol!r}"
             raise ValueError(msg)
         check_method(self.method, self.options or {})
 
     def _job(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, fit_params: dict[str, Any]
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: Any
     ) -> tuple[Job, NDArray[Any] | None]:
-        """Check the data, and say who gets which part of the metadata."""
+        """Check the data; who gets which part of the metadata is settled a candidate."""
         X, labels = indexable(X, target(y))
         if len(labels) == 0:
             msg = "X and y must hold at least one row; got 0 sample(s)"
             raise ValueError(msg)
-        prefit = self.protocol == "prefit"
-        classes = known_classes(self.estimator, labels) if prefit else np.unique(labels)
-        if len(classes) < 2:
-            msg = f"y must hold at least two classes; got one class only, {classes[0]!r}"
+        if groups is not None and self.protocol not in GROUPED:
+            msg = f"groups are used by the protocols {', '.join(GROUPED)}; got them for {self.protocol!r}"
             raise ValueError(msg)
+        prefit = self.protocol == "prefit"
         weight = None if sample_weight is None else weighed("sample_weight", sample_weight, labels)
-        scheme = choose_scheme(self.multiclass, self.estimator, len(classes))
-        to_estimator, to_splitter = self._metadata(weight, fit_params)
+        classes = known_classes(self.estimator, labels) if prefit else np.unique(labels)
+        require_classes(classes, labels if weight is None else labels[weight > 0], prefit=prefit)
         job = Job(
-            prepared(self.estimator, scheme, self.kind, fitted=prefit),
+            self.estimator,
             X,
             labels,
             np.searchsorted(classes, labels),
             classes,
-            scheme,
+            choose_scheme(self.multiclass, self.estimator, len(classes)),
             self.kind,
             cv=self.cv,
             loo=self.loo,
             random_state=self.random_state,
             n_jobs=self.n_jobs,
-            fit_params=to_estimator,
-            split_params=to_splitter,
         )
         return job, weight
 
-    def _metadata(self, weight: Any, fit_params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the parameters of the estimator's fit and of the splitter's split."""
+    def _metadata(
+        self, estimator: Any, weight: Any, fit_params: dict[str, Any]
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the parameters of an estimator's fit and of the splitter's split."""
         if sklearn.get_config()["enable_metadata_routing"]:
             routed = process_routing(self, "fit", sample_weight=weight, **fit_params)
-            return dict(routed.estimator.fit), dict(routed.get("splitter", {}).get("split", {}))
-        groups = fit_params.pop("groups", None)
-        name = weight_parameter(self.estimator)
-        if weight is not None and name is None:
-            warnings.warn(
-                f"{type(self.estimator).__name__} takes no sample_weight: only the map is weighted",
-                UserWarning,
-                stacklevel=4,
-            )
-        if weight is not None and name is not None:
-            fit_params = fit_params | {name: weight}
-        return fit_params, {} if groups is None else {"groups": groups}
+            to_estimator = routed.get("estimator", {}).get("fit", {})
+            return dict(to_estimator), dict(routed.get("splitter", {}).get("split", {}))
+        rest = {name: value for name, value in fit_params.items() if name != "groups"}
+        groups = {"groups": fit_params["groups"]} if fit_params.get("groups") is not None else {}
+        name = weight_parameter(estimator)
+        if weight is None or self.protocol == "prefit":
+            return rest, groups
+        if name is None:
+            message = f"{type(estimator).__name__} takes no sample_weight: only the map is weighted"
+            warnings.warn(message, UserWarning, stacklevel=5)
+            return rest, groups
+        return rest | {name: weight}, groups
 
-    def _candidates(self, job: Job) -> list[Job]:
-        """Return a job for each machine to choose from."""
+    def _candidates(self, job: Job, weight: Any, fit_params: dict[str, Any]) -> list[Job]:
+        """Return a job for each machine to choose from, all with the same folds."""
+        jobs = []
+        for each in self._machines():
+            to_estimator, to_splitter = self._metadata(each, weight, fit_params)
+            machine = prepared(each, job.scheme, self.kind, fitted=self.protocol == "prefit")
+            jobs.append(replace(job, estimator=machine, fit_params=to_estimator, split_params=to_splitter))
+        if len(jobs) > 1 and self.protocol == "cv":
+            same = folds(jobs[0])
+            jobs = [replace(each, cv=same) for each in jobs]
+        if len(jobs) > 1 and self.protocol == "holdout":
+            once = int(check_random_state(seed(job)).randint(2**31 - 1))
+            jobs = [replace(each, random_state=once) for each in jobs]
+        return jobs
+
+    def _machines(self) -> list[Any]:
+        """Return the estimator, or the candidates of the search."""
         if self.search is None:
-            return [job]
+            return [self.estimator]
         if isinstance(self.search, Mapping):
-            machines = [clone(self.estimator).set_params(**point) for point in ParameterGrid(self.search)]
-        else:
-            machines = list(self.search)
-        if not machines:
-            msg = "search must name at least one candidate; got none"
+            return [clone(self.estimator).set_params(**point) for point in ParameterGrid(self.search)]
+        if not isinstance(self.search, (list, tuple)) or not self.search:
+            msg = f"search must be a grid of parameters or a list of at least one candidate; got {self.search!r}"
             raise ValueError(msg)
-        return [replace(job, estimator=prepared(each, job.scheme, self.kind, fitted=False)) for each in machines]
+        for each in self.search:
+            require_classifier("search", each)
+        return list(self.search)
 
     def _trial(self, job: Job, weight: NDArray[Any] | None) -> Trial:
         """Score a machine by the protocol and fit its maps."""
@@ -344,6 +363,24 @@ def judged(job: Job, fits: list[tuple[Scored, Any]], weight: NDArray[Any] | None
     return Trial(job, fits, loss, share(probable == happened), share(own == happened), share(own != probable))
 
 
+def require_classifier(name: str, estimator: Any) -> None:
+    """Raise unless it is an estimator that can be fitted."""
+    if isinstance(estimator, type) or not hasattr(estimator, "fit"):
+        msg = f"{name} must be a classifier of scikit-learn's kind, an instance with a fit method; got {estimator!r}"
+        raise ValueError(msg)
+
+
+def require_classes(classes: NDArray[Any], weighted: NDArray[Any], *, prefit: bool) -> None:
+    """Raise unless there are two classes, and, where a machine is to be trained, rows of positive weight of each."""
+    if len(classes) < 2:
+        msg = f"y must hold at least two classes; got one class only, {classes[0]!r}"
+        raise ValueError(msg)
+    absent = np.setdiff1d(classes, weighted)
+    if len(absent) and not prefit:
+        msg = f"sample_weight must be positive for some rows of each class; class {absent[0]!r} has none"
+        raise ValueError(msg)
+
+
 def machine_of(job: Job, scored: Scored) -> Any:
     """Return the machine that made the scores, or one trained on all rows where many made them."""
     return refit(job) if scored.machine is None else scored.machine
@@ -371,6 +408,7 @@ def svc(method: str | Callable[..., Map] = "platt", **parameters: Any) -> Calibr
     >>> svc(C=10, gamma="auto", cv=5).fit(X, y).predict_proba(X[:1]).shape
     (1, 3)
     """
+    parameters.pop("probability", None)  # what this is for
     own = set(signature(CalibratedClassifier).parameters) - {"estimator", "method"}
     machine = SVC(**{name: value for name, value in parameters.items() if name not in own})
     return CalibratedClassifier(machine, method, **{name: parameters[name] for name in own & parameters.keys()})

@@ -23,6 +23,7 @@ import numpy as np
 import calibrant
 from calibrant.maps import METHODS, Map, check_method, fit_map, probabilities
 from calibrant.metrics import brier, log_loss
+from calibrant.multiclass import ClassMap, MatrixMap
 from calibrant.samples import KINDS, Sample, binary, finite, sample, weighed
 from calibrant.store import save, to_dict, write_whole
 
@@ -236,7 +237,8 @@ def apply(  # noqa: PLR0913, a command has as many parameters as options
 ) -> None:
     """Add a column of probabilities to a copy of a table.
 
-    All other columns stay as they are. A missing score has a missing probability,
+    All other columns stay as they are, but for types when CSV becomes Parquet, which
+    are read off the whole file. A missing score has a missing probability,
     an infinite one the map's limit.
 
     [bold]Example[/bold]
@@ -413,7 +415,11 @@ def load_map(path: Path) -> Map:
     if not path.is_file():
         msg = f"{path} does not exist or is not a file"
         raise ValueError(msg)
-    return calibrant.load(path)
+    mapping = calibrant.load(path)
+    if isinstance(mapping, (ClassMap, MatrixMap)):
+        msg = f"{path} is a map of several columns of scores; the command line applies maps of one"
+        raise ValueError(msg)
+    return mapping
 
 
 def require_one_of(name: str, value: str, known: Iterable[str]) -> None:

@@ -13,8 +13,8 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from calibrant.maps import Map, fit_map, log_probabilities, probabilities
-from calibrant.samples import sample, vector, within_unit
+from calibrant.maps import Map, check_method, fit_map, log_probabilities, probabilities
+from calibrant.samples import numbers, sample, vector, within_unit
 
 __all__ = ["Calibrator", "target"]
 
@@ -60,13 +60,15 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the map to scores and labels."""
+        checked = real(scores)
         self.classes_, label = encode_binary(y)
-        data = sample(real(scores), label, sample_weight, kind=self.kind)
+        data = sample(checked, label, sample_weight, kind=self.kind)
         if data.label.min() == data.label.max():
             only = self.classes_[int(data.label[0])]
             msg = f"y must hold two classes; the rows of positive weight hold one class only, {only!r}"
             raise ValueError(msg)
         self.n_features_in_ = 1
+        check_method(self.method, self.options or {})
         self.map_ = fit_map(self.method, data, self.kind, **(self.options or {}))
         return self
 
@@ -87,7 +89,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, scores: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)
-        checked = vector("scores", real(scores))
+        checked = real(scores)
         if self.kind == "probability":
             within_unit("scores", checked[~np.isnan(checked)])
         return checked
@@ -107,11 +109,11 @@ def real(scores: ArrayLike) -> NDArray[Any]:
     if issparse(scores):
         msg = "scores must be a dense column; sparse data is not supported, use .toarray()"
         raise TypeError(msg)
-    array = np.asarray(scores)
+    array = vector("scores", scores)
     if array.dtype.kind == "c":
         msg = f"scores must be real numbers. Complex data not supported, got dtype {array.dtype}"
         raise ValueError(msg)
-    return array if array.dtype.kind in "fiub" else array.astype(np.float64)
+    return array if array.dtype.kind in "fiub" else numbers("scores", array.astype(object))
 
 
 def encode_binary(y: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:

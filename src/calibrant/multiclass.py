@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from inspect import signature
 from itertools import combinations
 from typing import Any
 
@@ -238,8 +239,22 @@ class ClassMap:
     coupling: str = "wu_lin_weng"
     power: float = 1.0
 
+    def __post_init__(self) -> None:
+        """Check that the parts are of this kind."""
+        if self.scheme not in SCHEMES or self.coupling not in COUPLINGS or not self.power > 0:
+            given = f"{self.scheme!r}, {self.coupling!r}, {self.power}"
+            msg = f"a ClassMap has a known scheme, a known coupling and a positive power; got {given}"
+            raise ValueError(msg)
+        if not self.maps or not all(isinstance(each, Map) for each in self.maps):
+            msg = f"maps must hold a map a column of scores; got {self.maps!r}"
+            raise ValueError(msg)
+
     def __call__(self, scores: Any, ops: Ops = NUMPY) -> Floats:
         """Return one row of class probabilities a row of scores."""
+        if np.ndim(scores) != 2 or np.shape(scores)[1] != len(self.maps):
+            msg = f"scores must have {len(self.maps)} columns, one a binary problem; got shape {np.shape(scores)}"
+            raise ValueError(msg)
+        scores = np.asarray(scores)
         both = np.stack([probabilities(each, scores[:, column]) for column, each in enumerate(self.maps)], axis=1)
         combined = SCHEMES[self.scheme].combine(both[:, :, 0], both[:, :, 1], self.coupling)
         return (
@@ -298,6 +313,10 @@ def fit_matrix(plan: Plan, data: ClassSample) -> MatrixMap:
         able = ", ".join(name for name, each in METHODS.items() if each.matrix)
         msg = f"multiclass='matrix' needs a method that maps all classes at once, {able}; got {plan.method!r}"
         raise ValueError(msg)
+    unknown = sorted(set(plan.options) - set(signature(row.matrix).parameters))
+    if unknown:
+        msg = f"method {plan.method!r} has no option {unknown[0]!r} for all classes at once"
+        raise ValueError(msg)
     return MatrixMap(
         data.kind, row.matrix(memberships(data.scores, data.kind), data.index, data.weight, **plan.options)
     )
@@ -330,17 +349,22 @@ def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:
     >>> round(fit_power(np.array([[0.6, 0.4], [0.6, 0.4], [0.6, 0.4], [0.4, 0.6]]), np.array([0, 0, 0, 0])), 3)
     1.71
     """
-    n, k = p.shape
-    w = np.ones(n) if weight is None else weight
-    logs = np.log(np.maximum(p, 1e-15))
-    miss = 1.0 / ((w.sum() + 2.0) * (k - 1))
-    targets = np.full((n, k), miss)
-    targets[np.arange(n), index] = 1.0 - miss * (k - 1)
+    # No power moves a probability of 0: such classes take no part, nor do rows whose own class is one of them.
+    possible = p > 0
+    rows = possible[np.arange(len(p)), index] & (possible.sum(axis=1) > 1)
+    if not rows.any():
+        return 1.0
+    p, index, possible = p[rows], index[rows], possible[rows]
+    w = np.ones(len(p)) if weight is None else np.asarray(weight, np.float64)[rows]
+    logs = np.log(np.where(possible, p, 1.0))
+    miss = 1.0 / (w.sum() + 2.0)
+    targets = possible * (miss / (possible.sum(axis=1, keepdims=True) - 1))
+    targets[np.arange(len(p)), index] = 1.0 - miss
     wanted = float(w @ (targets * logs).sum(axis=1))
 
     def slope(power: float) -> float:
         """Return the derivative of the log-likelihood."""
-        tilted = np.exp(power * (logs - logs.max(axis=1, keepdims=True)))
+        tilted = possible * np.exp(power * (logs - np.where(possible, logs, -np.inf).max(axis=1, keepdims=True)))
         return wanted - float(w @ ((tilted * logs).sum(axis=1) / tilted.sum(axis=1)))
 
     return rising_root(slope, cap=1e6) or 1e-6

@@ -27,8 +27,9 @@ class Ops:
     """What an engine must offer to evaluate a formula.
 
     `logit(p)` is log(p/(1 - p)) with p kept 1e-15 off 0 and 1. `steps(x, edges, values)` is values[j] for
-    edges[j - 1] <= x < edges[j]. `smooth(function, x, low, high)` is function(clip(x, low, high)), for a smooth
-    function with values in [0, 1] that engines lack: they get polynomials instead.
+    edges[j - 1] <= x < edges[j]; `lines(x, corners, values)` joins the corners by straight lines. `smooth(function, x,
+    low, high)` is function(clip(x, low, high)), for a smooth function with values in [0, 1] that engines lack: they get
+    polynomials instead.
     """
 
     exp: Callable[[Any], Any]
@@ -39,6 +40,7 @@ class Ops:
     where: Callable[[Any, Any, Any], Any]
     clip: Callable[[Any, float, float], Any]
     steps: Callable[[Any, Sequence[float], Sequence[float]], Any]
+    lines: Callable[[Any, Sequence[float], Sequence[float]], Any]
     smooth: Callable[[Callable[[Floats], Floats], Any, float, float], Any]
 
     def times(self, factor: float, x: Any) -> Any:
@@ -72,6 +74,11 @@ def steps(x: Floats, edges: Sequence[float], values: Sequence[float]) -> Floats:
     return np.where(np.isnan(x), x, found)
 
 
+def lines(x: Floats, corners: Sequence[float], values: Sequence[float]) -> Floats:
+    """Return the piecewise linear function through the corners, constant outside."""
+    return np.where(np.isnan(x), x, np.interp(x, corners, values))
+
+
 def smooth(function: Callable[[Floats], Floats], x: Floats, low: float, high: float) -> Floats:
     """Return function(clip(x, low, high))."""
     return np.where(np.isnan(x), x, function(np.clip(np.nan_to_num(x), low, high)))
@@ -86,6 +93,7 @@ NUMPY = Ops(
     where=np.where,
     clip=np.clip,
     steps=steps,
+    lines=lines,
     smooth=smooth,
 )
 
@@ -97,7 +105,10 @@ def formula(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(self: Any, score: Any, ops: Ops = NUMPY) -> Any:
         if ops is not NUMPY:
             return method(self, score, ops)
-        scores = np.asarray(score)
+        scores = np.asarray(np.ma.filled(score, np.nan) if np.ma.is_masked(score) else score)
+        if scores.dtype.kind == "c":
+            msg = f"scores must be real numbers; got dtype {scores.dtype}"
+            raise ValueError(msg)
         if scores.dtype.kind not in "fiub":
             scores = scores.astype(np.float64)
         with np.errstate(all="ignore"):  # infinite scores and steep slopes overflow to the right limit

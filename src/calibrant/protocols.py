@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from copy import deepcopy
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,14 +26,20 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.model_selection import LeaveOneOut, StratifiedKFold, StratifiedShuffleSplit, check_cv
+from sklearn.model_selection import (
+    GroupShuffleSplit,
+    LeaveOneOut,
+    StratifiedKFold,
+    StratifiedShuffleSplit,
+    check_cv,
+)
 from sklearn.pipeline import Pipeline
-from sklearn.svm import SVC
-from sklearn.utils import _safe_indexing
+from sklearn.svm import SVC, NuSVC
+from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from calibrant.kernels.leave_one_out import svc_leave_one_out
-from calibrant.multiclass import SCHEMES, Scheme, pairs, votes
+from calibrant.multiclass import SCHEMES, pairs, votes
 
 __all__ = [
     "PROTOCOLS",
@@ -42,9 +48,11 @@ __all__ = [
     "Scored",
     "choose_scheme",
     "collect",
+    "folds",
     "prepared",
     "refit",
     "score_columns",
+    "seed",
     "weight_parameter",
 ]
 
@@ -52,7 +60,6 @@ Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 FIXED_SEED = 0  # without a random_state the folds are shuffled, but always in the same way
-SHAPE = "decision_function_shape"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +93,6 @@ class Scored:
 
 def collect(protocol: str, job: Job) -> list[Scored]:
     """Return the calibration scores of a protocol, pooled, or one set a machine."""
-    if protocol not in PROTOCOLS:
-        msg = f"protocol must be one of {', '.join(PROTOCOLS)}; got {protocol!r}"
-        raise ValueError(msg)
     return PROTOCOLS[protocol](job)
 
 
@@ -109,25 +113,33 @@ def by_prefit(job: Job) -> list[Scored]:
 
 def by_holdout(job: Job) -> list[Scored]:
     """Score 30 % of the rows by a machine trained on the rest."""
-    if smallest_class(job) < 2:
+    if single_row(job):
         return fall_back(job, "a class has a single row, so none can be held out")
-    split = StratifiedShuffleSplit(1, test_size=0.3, random_state=seed(job))
-    train_rows, test_rows = next(split.split(job.index, job.index))
-    return pooled(job, [(train_rows, test_rows)])
+    if job.split_params:
+        split = GroupShuffleSplit(1, test_size=0.3, random_state=seed(job))
+    else:
+        size = max(round(0.3 * len(job.y)), len(job.classes))  # a row of each class at least
+        split = StratifiedShuffleSplit(1, test_size=size, random_state=seed(job))
+    return pooled(job, [next(split.split(job.index, job.index, **job.split_params))])
 
 
 def by_cv(job: Job) -> list[Scored]:
     """Score each fold by a machine trained on the others, and pool."""
-    if isinstance(job.cv, (int, np.integer)) and smallest_class(job) < 2:
-        return fall_back(job, "a class has a single row, so no folds can be made")
-    return pooled(job, folds(job))
+    return fall_back(job, NO_FOLDS) if counted(job) and single_row(job) else pooled(job, folds(job))
 
 
 def by_ensemble(job: Job) -> list[Scored]:
     """Score each fold by a machine trained on the others, and keep the machines."""
-    if isinstance(job.cv, (int, np.integer)) and smallest_class(job) < 2:
-        return fall_back(job, "a class has a single row, so no folds can be made")
-    return run(job, folds(job))
+    if counted(job) and single_row(job):
+        return fall_back(job, NO_FOLDS)
+    parts = folds(job)
+    poor = sum(len(np.unique(job.index[test_rows])) < len(job.classes) for _, test_rows in parts)
+    if poor:
+        message = (
+            f"{poor} of {len(parts)} folds lack a class, so their maps know little of it; protocol='cv' pools them"
+        )
+        warnings.warn(message, UserWarning, stacklevel=4)
+    return run(job, parts)
 
 
 def by_loo(job: Job) -> list[Scored]:
@@ -155,6 +167,19 @@ PROTOCOLS: dict[str, Callable[[Job], list[Scored]]] = {
 }
 
 
+NO_FOLDS = "a class has a single row, so no folds can be made"
+
+
+def counted(job: Job) -> bool:
+    """Return whether folds are given by their number."""
+    return isinstance(job.cv, (int, np.integer)) and not isinstance(job.cv, bool)
+
+
+def single_row(job: Job) -> bool:
+    """Return whether a class has too few rows to be split."""
+    return smallest_class(job) < 2
+
+
 def smallest_class(job: Job) -> int:
     """Return the number of rows of the rarest class."""
     return int(np.bincount(job.index, minlength=len(job.classes)).min())
@@ -176,18 +201,24 @@ Fold = tuple[Index, Index]
 
 def folds(job: Job) -> list[Fold]:
     """Return the (training, test) rows of each fold."""
-    splitter = job.cv
-    if isinstance(job.cv, (int, np.integer)) and not isinstance(job.cv, bool):
-        splitter = stratified(job)
+    splitter = stratified(job) if counted(job) else job.cv
     try:
-        found = list(check_cv(splitter, job.y, classifier=True).split(job.X, job.y, **job.split_params))
-    except ValueError as error:
+        given = check_cv(splitter, job.y, classifier=True).split(job.X, job.y, **job.split_params)
+        found = [(row_numbers(train_rows), row_numbers(test_rows)) for train_rows, test_rows in given]
+    except (TypeError, ValueError) as error:
         msg = f"cv={job.cv!r} makes no folds of these {len(job.y)} rows: {error}"
         raise ValueError(msg) from error
+    found = [(train_rows, test_rows) for train_rows, test_rows in found if len(test_rows)]
     if not found:
         msg = f"cv must make at least one fold; got none from {job.cv!r}"
         raise ValueError(msg)
     return found
+
+
+def row_numbers(rows: Any) -> Index:
+    """Return the rows of a fold as numbers, also where they are given as a mask."""
+    numbers = np.asarray(rows)
+    return np.flatnonzero(numbers) if numbers.dtype == bool else numbers.astype(np.intp)
 
 
 def stratified(job: Job) -> StratifiedKFold:
@@ -238,7 +269,7 @@ def train_and_score(job: Job, train_rows: Index, test_rows: Index) -> Scored:
     """Train on some rows and score others; with one class in training every score says that class (as LIBSVM)."""
     present = np.unique(job.index[train_rows]).tolist()
     if len(present) > 1:
-        return scored(job, train(job, train_rows), test_rows)
+        return scored(job, train(job, train_rows), test_rows, train_rows)
     k = len(job.classes)
     scores = np.full((len(test_rows), 1), 1.0 if present[0] else -1.0)
     if k > 2:
@@ -250,7 +281,7 @@ def train_and_score(job: Job, train_rows: Index, test_rows: Index) -> Scored:
 def train(job: Job, rows: Index) -> Any:
     """Return the machine trained on some rows."""
     whole = len(rows) == len(job.y)
-    X, y = (job.X, job.y) if whole else (_safe_indexing(job.X, rows), job.y[rows])
+    X, y = (job.X, job.y) if whole else (part(job.estimator, job.X, rows, rows), job.y[rows])
     params = {name: part_of(value, rows, len(job.y)) for name, value in job.fit_params.items()}
     return clone(job.estimator).fit(X, y, **params)
 
@@ -262,15 +293,26 @@ def part_of(value: Any, rows: Index, n: int) -> Any:
     return _safe_indexing(value, rows)
 
 
-def scored(job: Job, machine: Any, rows: Index) -> Scored:
-    """Return the scores a machine gives some rows."""
-    X = job.X if len(rows) == len(job.y) else _safe_indexing(job.X, rows)
-    scores, kind = score_columns(machine, X, job.classes, SCHEMES[job.scheme], job.kind)
+def part(estimator: Any, X: Any, rows: Index, known: Index | None) -> Any:
+    """Return some rows of X, and of a matrix of kernels or distances the columns of the rows the machine knows."""
+    some = _safe_indexing(X, rows)
+    if known is not None and get_tags(estimator).input_tags.pairwise:
+        return _safe_indexing(some, known, axis=1)
+    return some
+
+
+def scored(job: Job, machine: Any, rows: Index, known: Index | None = None) -> Scored:
+    """Return the scores a machine, trained on the rows it knows, gives some rows."""
+    X = job.X if len(rows) == len(job.y) else part(job.estimator, job.X, rows, known)
+    scores, kind = score_columns(machine, X, job.classes, job.scheme, job.kind)
     return Scored(machine, rows, scores, kind)
 
 
-def score_columns(machine: Any, X: Any, classes: NDArray[Any], scheme: Scheme, kind: str) -> tuple[Floats, str]:
+def score_columns(machine: Any, X: Any, classes: NDArray[Any], scheme_name: str, kind: str) -> tuple[Floats, str]:
     """Return a machine's scores as one column a binary problem of the scheme, and their kind."""
+    scheme = SCHEMES[scheme_name]
+    if len(classes) > 2 and made_of_pairs(machine):
+        machine = shaped(machine, "ovo" if scheme_name == "ovo" else "ovr")
     values, kind = output(machine, X, kind)
     k, present = len(classes), np.searchsorted(classes, machine.classes_).tolist()
     if k == 2:
@@ -314,21 +356,29 @@ class OneVsOne(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: NDArray[Any], **fit_params: Any) -> OneVsOne:
         """Train a machine on the rows of each pair."""
         self.classes_ = np.unique(y)
-        self.machines_ = []
+        self.rows_, self.machines_ = [], []
         for i, j in pairs(len(self.classes_)):
             rows = np.flatnonzero((y == self.classes_[i]) | (y == self.classes_[j]))
             params = {name: part_of(value, rows, len(y)) for name, value in fit_params.items()}
-            self.machines_.append(clone(self.estimator).fit(_safe_indexing(X, rows), y[rows], **params))
+            self.rows_.append(rows)
+            self.machines_.append(clone(self.estimator).fit(part(self.estimator, X, rows, rows), y[rows], **params))
         return self
 
     def pairwise(self, X: Any) -> tuple[Floats, str]:
         """Return the score of the first class of each pair, and its kind."""
         columns = []
         kind = self.kind
-        for machine in self.machines_:
-            values, kind = output(machine, X, self.kind)
+        for machine, rows in zip(self.machines_, self.rows_, strict=True):
+            known = X if not get_tags(self.estimator).input_tags.pairwise else _safe_indexing(X, rows, axis=1)
+            values, kind = output(machine, known, self.kind)
             columns.append(values[:, 0] if values.ndim == 2 else -values)
         return np.column_stack(columns), kind
+
+    def __sklearn_tags__(self) -> Any:
+        """Take what the machines take."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the class that wins most pairs."""
@@ -336,11 +386,34 @@ class OneVsOne(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[votes(scores - (0.5 if kind == "probability" else 0.0), len(self.classes_))])
 
 
-def shape_parameters(estimator: Any) -> list[str]:
-    """Return the parameters that say whether a machine, or one inside it, gives pairwise decision values."""
-    if not hasattr(estimator, "get_params"):
-        return []
-    return [name for name in estimator.get_params() if name.split("__")[-1] == SHAPE]
+def is_search(estimator: Any) -> bool:
+    """Return whether an estimator is a parameter search: scikit-learn has no public class for them."""
+    return all(hasattr(estimator, name) for name in ("estimator", "refit", "error_score"))
+
+
+def made_of_pairs(estimator: Any) -> bool:
+    """Return whether a machine's own decision values are those of an SVC, itself or at the end of a pipeline or search.
+
+    An SVC elsewhere inside says nothing of them.
+    """
+    if isinstance(estimator, Pipeline):
+        return made_of_pairs(estimator.steps[-1][1])
+    if is_search(estimator):
+        return made_of_pairs(estimator.estimator)
+    return isinstance(estimator, (SVC, NuSVC))
+
+
+def shaped(machine: Any, shape: str) -> Any:
+    """Return a fitted machine whose SVC gives decision values a pair ("ovo") or a class ("ovr"); this one stays."""
+    copied = copy(machine)
+    if isinstance(machine, (SVC, NuSVC)):
+        copied.decision_function_shape, copied.break_ties = shape, False
+    elif isinstance(machine, Pipeline):
+        name, last = machine.steps[-1]
+        copied.steps = [*machine.steps[:-1], (name, shaped(last, shape))]
+    elif is_search(machine):
+        copied.best_estimator_ = shaped(machine.best_estimator_, shape)
+    return copied
 
 
 def choose_scheme(multiclass: str, estimator: Any, k: int) -> str:
@@ -353,18 +426,13 @@ def choose_scheme(multiclass: str, estimator: Any, k: int) -> str:
         return "binary"
     if multiclass != "auto":
         return multiclass
-    return "ovo" if shape_parameters(estimator) or isinstance(estimator, OneVsOne) else "ovr"
+    return "ovo" if made_of_pairs(estimator) or isinstance(estimator, OneVsOne) else "ovr"
 
 
 def prepared(estimator: Any, scheme: str, kind: str, *, fitted: bool) -> Any:
-    """Return the machine in the form that gives the scores of a scheme; the one given stays as it is."""
-    if scheme == "binary":
-        return estimator
-    shapes = shape_parameters(estimator) if kind != "probability" else []
-    if shapes:
-        copied = deepcopy(estimator) if fitted else clone(estimator)
-        return copied.set_params(**dict.fromkeys(shapes, "ovo" if scheme == "ovo" else "ovr"))
-    if scheme == "ovo" and not isinstance(estimator, OneVsOne):
+    """Return a machine that gives the scores of a scheme: the one given, or one a pair where pairs are wanted."""
+    pairs_at_hand = isinstance(estimator, OneVsOne) or (made_of_pairs(estimator) and kind != "probability")
+    if scheme == "ovo" and not pairs_at_hand:
         if fitted:
             msg = f"multiclass='ovo' needs pairwise scores, and a prefit {type(estimator).__name__} has none; use 'ovr'"
             raise ValueError(msg)
@@ -380,5 +448,6 @@ def weight_parameter(estimator: Any) -> str | None:
         name, last = estimator.steps[-1]
         inner = weight_parameter(last)
         return inner and f"{name}__{inner}"
-    inside = getattr(estimator, "estimator", None)
-    return weight_parameter(inside) if inside is not None else None
+    if isinstance(estimator, OneVsOne) or is_search(estimator):
+        return weight_parameter(estimator.estimator)
+    return None

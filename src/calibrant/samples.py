@@ -21,6 +21,8 @@ Floats = NDArray[np.float64]
 
 BLOCK = 16_384  # rows; a handful of float64 blocks of this length stay in the second-level cache
 
+ROUNDING = 1e-5  # how far from 1 a row of posteriors may sum: float32, many classes
+
 KINDS = ("margin", "probability", "logit")
 
 
@@ -98,7 +100,17 @@ def sample(
 
 def vector(name: str, values: ArrayLike) -> NDArray[Any]:
     """Return `values` as a one-dimensional array with at least one element."""
-    array = np.asarray(values)
+    if hasattr(values, "toarray"):
+        msg = f"{name} must be a dense array; got a sparse one of shape {np.shape(values)}"
+        raise ValueError(msg)
+    if np.ma.is_masked(values):
+        msg = f"{name} must not be masked; got {int(np.sum(np.ma.getmask(values)))} masked value(s)"
+        raise ValueError(msg)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        msg = f"{name} must be one-dimensional; got rows of different lengths"
+        raise ValueError(msg) from None
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -123,7 +135,7 @@ def finite(name: str, values: ArrayLike) -> NDArray[Any]:
         raise ValueError(msg)
     if array.dtype not in (np.float64, np.float32):
         array = array.astype(np.float64)
-    if not (np.isfinite(array.min()) and np.isfinite(array.max())):
+    if not np.isfinite(extremes(array)).all():
         wrong = np.flatnonzero(~np.isfinite(array))
         msg = (
             f"{name} must be finite; got {len(wrong)} NaN or infinite value(s), "
@@ -131,6 +143,12 @@ def finite(name: str, values: ArrayLike) -> NDArray[Any]:
         )
         raise ValueError(msg)
     return array
+
+
+def extremes(array: NDArray[Any]) -> tuple[Any, Any]:
+    """Return the smallest and the largest value in one pass over memory; NaN where there is one."""
+    blocks = [array[start : start + BLOCK] for start in range(0, len(array), BLOCK)]
+    return np.min([block.min() for block in blocks]), np.max([block.max() for block in blocks])
 
 
 def numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -141,14 +159,16 @@ def numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
             raise ValueError(msg)
     try:
         return array.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
         msg = f"{name} must be real numbers; argument must be a string or a number: {error}"
-        raise TypeError(msg) from None
+        raise kind(msg) from None
 
 
 def within_unit(name: str, array: NDArray[Any]) -> None:
     """Raise unless every value lies in [0, 1]."""
-    if array.min() < 0 or array.max() > 1:
+    low, high = extremes(array) if len(array) else (0, 1)
+    if low < 0 or high > 1:
         wrong = np.flatnonzero((array < 0) | (array > 1))
         msg = (
             f"{name} declared as probabilities must lie in [0, 1]; got {len(wrong)} outside, "
@@ -160,6 +180,9 @@ def within_unit(name: str, array: NDArray[Any]) -> None:
 def binary(name: str, values: ArrayLike, pos_label: Any = None) -> NDArray[Any]:
     """Return two-valued labels as {0, 1}, and floating labels in [0, 1] as they are."""
     array = vector(name, values)
+    if array.dtype.kind == "c":
+        msg = f"{name} must hold labels, not complex numbers; got dtype {array.dtype}"
+        raise ValueError(msg)
     if array.dtype.kind in "fiub" and pos_label is None:
         return numeric_labels(name, array)
     _, positive = two_classes(name, array, pos_label)
@@ -170,7 +193,7 @@ def numeric_labels(name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return numbers as labels without sorting them: the larger of two values is the positive one."""
     if array.dtype.kind == "f":
         array = finite(name, array)
-    low, high = array.min(), array.max()
+    low, high = extremes(array)
     if array.dtype.kind == "b" or (low >= 0 and high <= 1):
         return array
     if low == high:
@@ -206,11 +229,11 @@ def two_classes(name: str, array: NDArray[Any], pos_label: Any = None) -> tuple[
         raise too_many_labels(name, array)
     if pos_label is None:
         if len(values) < 2:
-            msg = f"{name} holds one class only, {values[0]!r}; say which class is positive by pos_label"
+            msg = f"{name} holds one class only, {str(values[0])!r}; say which class is positive by pos_label"
             raise ValueError(msg)
         return values[0], values[1]
     if len(values) == 2 and pos_label not in values:
-        msg = f"pos_label must be one of the labels {values[0]!r} and {values[1]!r}; got {pos_label!r}"
+        msg = f"pos_label must be one of the labels {str(values[0])!r} and {str(values[1])!r}; got {pos_label!r}"
         raise ValueError(msg)
     others = [value for value in values if value != pos_label]
     return (others[0] if others else None), pos_label
@@ -230,12 +253,57 @@ def weighed(name: str, values: ArrayLike, like: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
+def number(name: str, value: Any, *, low: float = 0.0, inclusive: bool = False) -> float:
+    """Return an option as a finite number above `low`, or not below it."""
+    try:
+        found = float(value)
+    except (TypeError, ValueError):
+        found = float("nan")
+    if isinstance(value, (str, bytes)) or not np.isfinite(found) or found < low or (found == low and not inclusive):
+        msg = f"{name} must be a finite number {'not below' if inclusive else 'above'} {low:g}; got {value!r}"
+        raise ValueError(msg)
+    return found
+
+
+def counts(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
+    """Return how many times each row counts."""
+    if sample_weight is None:
+        return np.ones(len(rows))
+    return np.asarray(weighed("sample_weight", sample_weight, rows), np.float64)
+
+
 def same_length(name: str, array: NDArray[Any], scores: NDArray[Any]) -> None:
     """Raise unless `array` has one value a score."""
     if len(array) != len(scores):
-        numbers = f"{len(array)} for {len(scores)} scores"
-        msg = f"{name} must have one value a score; got inconsistent numbers of samples, {numbers}"
+        numbers = f"{len(array)} for {len(scores)} rows"
+        msg = f"{name} must have one value a row; got inconsistent numbers of samples, {numbers}"
         raise ValueError(msg)
+
+
+def distributions(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return posteriors, one column a class, after checking that each row is a distribution up to rounding.
+
+    >>> distributions("P", [[0.2, 0.8], [0.5, 0.6]])
+    Traceback (most recent call last):
+    ValueError: P must hold rows of non-negative numbers that sum to 1; row 1 is [0.5, 0.6]
+    """
+    array = np.asarray(values)
+    if array.ndim != 2 or array.shape[1] < 2 or len(array) == 0:
+        msg = f"{name} must have one row an object and one column a class; got an array of shape {array.shape}"
+        raise ValueError(msg)
+    if array.dtype.kind not in "fiub":
+        msg = f"{name} must be real numbers; got dtype {array.dtype}"
+        raise ValueError(msg)
+    for start in range(0, len(array), BLOCK):
+        block = np.asarray(array[start : start + BLOCK], np.float64)
+        with np.errstate(all="ignore"):
+            off = np.abs(np.einsum("ij->i", block) - 1.0)
+        if not (block.min() >= 0 and off.max() <= ROUNDING):
+            row = int(np.flatnonzero(~((block >= 0).all(axis=1) & (off <= ROUNDING)))[0])
+            shown = ", ".join(f"{value:g}" for value in block[row, :5]) + (", ..." if block.shape[1] > 5 else "")
+            msg = f"{name} must hold rows of non-negative numbers that sum to 1; row {start + row} is [{shown}]"
+            raise ValueError(msg)
+    return array
 
 
 def collapse(data: Sample, cells: int | None = None) -> Sample:

@@ -8,7 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -95,7 +95,7 @@ def load(path: str | os.PathLike[str]) -> Map:
         raise ValueError(msg) from None
     try:
         return from_dict(document)
-    except ValueError as error:
+    except (ValueError, TypeError, OverflowError) as error:
         msg = f"{path} is not a calibrant map: {error}"
         raise ValueError(msg) from None
 
@@ -151,13 +151,15 @@ def decode(value: Any) -> Any:
 
 def decode_record(value: dict[str, Any]) -> Any:
     """Build a record after checking its kind, its fields and their types."""
-    kind = kinds().get(value.get("kind", ""))
+    named = value.get("kind")
+    kind = kinds().get(named) if isinstance(named, str) else None
     if kind is None:
         msg = f"kind must be one of {', '.join(kinds())}; got {value.get('kind')!r}"
         raise ValueError(msg)
     given = {name: decode(item) for name, item in value.items() if name != "kind"}
     expected = {f.name: str(f.type) for f in fields(kind)}
-    if given.keys() != expected.keys():
+    needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
+    if not needed <= given.keys() <= expected.keys():
         msg = f"{kind.__name__} has the fields {', '.join(expected)}; got {', '.join(given) or 'none'}"
         raise ValueError(msg)
     return kind(**{name: conform(f"{kind.__name__}.{name}", item, expected[name]) for name, item in given.items()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.polynomial import Chebyshev, Polynomial
 from numpy.typing import NDArray
 
 from calibrant.maps.records import Map
+from calibrant.multiclass import ClassMap, MatrixMap
 from calibrant.ops import EDGE, Ops
 
 try:
@@ -49,6 +51,14 @@ def sql(mapping: Map, column: str, dialect: str = "duckdb") -> str:
     """
     if dialect not in NAN:
         msg = f"dialect must be one of {', '.join(NAN)}; got {dialect!r}"
+        raise ValueError(msg)
+    if not isinstance(column, str) or not column:
+        msg = f"column must be the name of a column; got {column!r}"
+        raise ValueError(msg)
+    if isinstance(mapping, (ClassMap, MatrixMap)):
+        msg = (
+            "only maps of one column of scores compile to SQL; got one of several classes: compile its maps one by one"
+        )
         raise ValueError(msg)
     raw = exp.column(column, quoted=True)
     score = exp.cast(raw, "DOUBLE")
@@ -110,6 +120,16 @@ def sql_steps(x: Node, edges: Sequence[float], values: Sequence[float]) -> Node:
     return branch(x, list(edges), [exp.convert(float(value)) for value in values])
 
 
+def sql_lines(x: Node, corners: Sequence[float], values: Sequence[float]) -> Node:
+    """Return a piecewise linear function as a tree of comparisons with a line at each leaf."""
+    inside = []
+    for (left, low), (right, high) in pairwise(zip(corners, values, strict=True)):
+        slope = (high - low) / (right - left)
+        inside.append(exp.paren(x - left) * slope + low)
+    ends = [exp.convert(float(values[0])), *inside, exp.convert(float(values[-1]))]
+    return branch(x, list(corners), ends)
+
+
 def branch(x: Node, edges: list[float], leaves: list[Node]) -> Node:
     """Return leaves[j] for edges[j - 1] <= x < edges[j]."""
     if not edges:
@@ -166,5 +186,6 @@ SQL = Ops(
     where=lambda condition, yes, no: case((condition, yes), default=no),
     clip=sql_clip,
     steps=sql_steps,
+    lines=sql_lines,
     smooth=sql_smooth,
 )

@@ -133,11 +133,14 @@ METHODS: dict[str, Method] = {
 NEEDED_LINK = {("probability", REAL): "logit", ("logit", UNIT): "expit"}
 
 
-def check_method(method: str | Callable[..., Map], options: Mapping[str, Any]) -> None:
+def check_method(method: Any, options: Any) -> None:
     """Raise unless the method is in the table, or a function, and has the options."""
+    if not isinstance(options, Mapping):
+        msg = f"options must be a mapping from names to values; got {options!r}"
+        raise ValueError(msg)
     if callable(method):
         return
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         msg = f"method must be one of {', '.join(METHODS)}, or a function of a Sample; got {method!r}"
         raise ValueError(msg)
     known = METHODS[method].options()

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.maps.beta_distribution import FAR, Tails, beta_quantile, beta_tails
+from calibrant.maps.margins import one_row
 from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Steps, assigned_class, shares_of_rest
 from calibrant.ops import EDGE, NUMPY
 from calibrant.samples import Sample, collapse, same_length, squashed_cells, weighed
@@ -163,8 +164,7 @@ def moments(m: Floats, weight: Floats) -> tuple[float, float, float]:
     total = float(weight.sum())
     mean = float(weight @ inside / total)
     square = float(weight @ (inside - mean) ** 2)
-    distinct = len(m) if total >= len(m) else len(np.unique(m))
-    divisor = total - min(1.0, total / distinct)
+    divisor = total - one_row(Sample(m, m, weight))
     return total, mean, square / divisor if divisor > 0.0 else 0.0
 
 

@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.maps.records import Steps
-from calibrant.samples import Sample, collapse
+from calibrant.samples import Sample, collapse, number
 
 __all__ = ["fit_bins"]
 
 Floats = NDArray[np.float64]
+
+MOST_BINS = 100_000
 
 
 def fit_bins(
@@ -28,13 +30,14 @@ def fit_bins(
     >>> fit_bins(sample([1, 2, 3, 4], [0, 0, 0, 1]), k=2, smoothing="raw")
     Steps(edges=(2.5,), values=(0.0, 0.5))
     """
-    if not (isinstance(k, (int, np.integer)) and k >= 1):
-        msg = f"k must be a whole number of bins, at least 1; got {k!r}"
+    if not (isinstance(k, (int, np.integer)) and 1 <= k <= MOST_BINS):
+        msg = f"k must be a whole number of bins from 1 to {MOST_BINS}; got {k!r}"
         raise ValueError(msg)
     for name, value, table in (("strategy", strategy, EDGES), ("smoothing", smoothing, SHARES)):
-        if value not in table:
+        if not isinstance(value, str) or value not in table:
             msg = f"{name} must be one of {', '.join(table)}; got {value!r}"
             raise ValueError(msg)
+    strength = number("strength", strength, inclusive=smoothing != "prior")
     score, positive, negative = collapse(data).arrays()
     inner = np.unique(EDGES[strategy](score, positive + negative, int(k)))
     inner = inner[inner > score[0]]  # a score on an edge belongs to the right bin

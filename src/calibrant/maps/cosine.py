@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from calibrant.maps.priors import best, folds
 from calibrant.maps.records import Cosines
-from calibrant.samples import BLOCK, Sample, collapse
+from calibrant.samples import BLOCK, Sample, collapse, number
 
 __all__ = ["fit_cosine"]
 
@@ -33,9 +33,8 @@ def fit_cosine(data: Sample, *, terms: int = 6, gamma: float | None = None, clip
     if not (isinstance(terms, (int, np.integer)) and terms >= 1):
         msg = f"terms must be a whole number, at least 1; got {terms!r}"
         raise ValueError(msg)
-    if gamma is not None and not (gamma > 0 and np.isfinite(gamma)):
-        msg = f"gamma must be a positive finite number; got {gamma!r}"
-        raise ValueError(msg)
+    if gamma is not None:
+        gamma = number("gamma", gamma)
     rows = collapse(data)
     score, positive, negative = rows.arrays()
     low, high = float(score[0]), float(score[-1])

@@ -73,7 +73,7 @@ def fit_gauss_tied(data: Sample, *, center: str = "half") -> Sigmoid:
     unit, (n1, mean1, square1), (n0, mean0, square0) = class_moments(data)
     if min(n1, n0) == 0:
         return one_class(n1, n0)
-    freedom = n1 + n0 - 2.0
+    freedom = n1 + n0 - 2.0 * one_row(data)
     variance = floored((square1 + square0) / freedom if freedom > 0 else 0.0, data, unit)
     slope = (mean1 - mean0) / variance
     if center == "half":
@@ -95,8 +95,10 @@ def fit_gauss(data: Sample) -> QuadraticLogit:
     unit, (n1, mean1, square1), (n0, mean0, square0) = class_moments(data)
     if min(n1, n0) == 0:
         return QuadraticLogit(0.0, 0.0, one_class(n1, n0).b)
-    v1 = floored(square1 / (n1 - 1) if n1 > 1 else 0.0, data, unit)
-    v0 = floored(square0 / (n0 - 1) if n0 > 1 else 0.0, data, unit)
+    one = one_row(data)
+    v1, v0 = (
+        floored(square / (n - one) if n > one else 0.0, data, unit) for n, square in ((n1, square1), (n0, square0))
+    )
     center, scale = 0.0, 1.0
     middle, spread = (mean1 + mean0) / 2, float(np.sqrt(max(v1, v0)))
     if unit != 1.0 or abs(middle) > 8 * spread:
@@ -142,6 +144,14 @@ def floored(variance: float, data: Sample, unit: float) -> float:
         stacklevel=4,
     )
     return floor
+
+
+def one_row(data: Sample) -> float:
+    """Return what a row counts: 1, or the mean weight of a distinct score where that is less (weights of sum 1)."""
+    if data.weight is None:
+        return 1.0
+    total = float(np.sum(data.weight, dtype=np.float64))
+    return 1.0 if total >= len(data) else min(1.0, total / len(np.unique(data.score)))
 
 
 def one_class(positive: float, negative: float) -> Sigmoid:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.maps.records import Parzen
-from calibrant.samples import Sample, collapse, magnitude
+from calibrant.samples import Sample, collapse, magnitude, number
 
 __all__ = ["fit_parzen"]
 
@@ -33,9 +33,8 @@ def fit_parzen(data: Sample, *, width: float | None = None) -> Parzen:
     >>> fit_parzen(sample([0.0, 1.0, 2.0], [0, 0, 1]), width=0.5)([0.0, 1.5, 9.0]).round(3)
     array([0.   , 0.495, 1.   ])
     """
-    if width is not None and not (width > 0 and np.isfinite(width)):
-        msg = f"width must be a positive finite number; got {width!r}"
-        raise ValueError(msg)
+    if width is not None:
+        width = number("width", width)
     score, positive, negative = collapse(collapse(data), CELLS).arrays()
     n_positive, n_negative = float(positive.sum()), float(negative.sum())
     if min(n_positive, n_negative) <= 0.0:

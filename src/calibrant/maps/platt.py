@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from calibrant.maps.logistic import Nodes, Summary, newton, summarise
 from calibrant.maps.records import Sigmoid
-from calibrant.samples import Sample, magnitude
+from calibrant.samples import Sample, magnitude, number
 
 __all__ = ["fit_duin_tax", "fit_platt", "fit_softmax", "line", "rising_root", "smoothed_targets"]
 
@@ -45,7 +45,7 @@ def fit_platt(data: Sample, *, targets: str = "smoothed", force_increasing: bool
     >>> fit_platt(sample([-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5], [0, 0, 0, 1, 0, 1, 1, 1]))
     Sigmoid(a=-0.92840760102..., b=-0.00922262682...)
     """
-    if targets not in TARGETS:
+    if not isinstance(targets, str) or targets not in TARGETS:
         msg = f"targets must be one of {', '.join(TARGETS)}; got {targets!r}"
         raise ValueError(msg)
     summary = summarise(data)
@@ -58,7 +58,7 @@ def fit_platt(data: Sample, *, targets: str = "smoothed", force_increasing: bool
     flat = np.array([0.0, np.log(mean / (1.0 - mean))])
     if summary.scale == 0.0 or min(n_positive, n_negative) <= 0.0:
         return sigmoid(summary, flat, moment)
-    theta = newton(Nodes(summary.design(), summary.weight, moment), flat)
+    theta = newton(Nodes(summary.design(), summary.weight, moment), discriminant(summary, moment))
     if not summary.exact:
         theta = newton(summary.rows(data, moment), theta)
     if theta[0] < 0:
@@ -66,6 +66,16 @@ def fit_platt(data: Sample, *, targets: str = "smoothed", force_increasing: bool
             return sigmoid(summary, flat, moment)
         warnings.warn("scores are anti-correlated with the labels: the fitted sigmoid falls", UserWarning, stacklevel=3)
     return sigmoid(summary, theta, moment)
+
+
+def discriminant(summary: Summary, moment: Floats) -> Floats:
+    """Return slope and intercept of two Gaussians of one variance around the mean scores of the targets, a start."""
+    total = summary.moments[1]
+    ones, zeros = moment, summary.moments - moment
+    mean1, mean0 = ones[0] / ones[1], zeros[0] / zeros[1]
+    between = ones[1] * zeros[1] / total**2 * (mean1 - mean0) ** 2
+    slope = (mean1 - mean0) / max(1.0 - between, 0.1)
+    return np.array([slope, np.log(ones[1] / zeros[1]) - slope * (mean1 + mean0) / 2])
 
 
 def require_overlap(data: Sample) -> None:
@@ -140,6 +150,8 @@ def fit_duin_tax(data: Sample, *, penalty: float | None = 1e-7) -> Sigmoid:
     >>> round(-fit_duin_tax(sample([-2, -1, 1, 2, 0.5], [0, 0, 1, 1, 0]), penalty=None).a, 6)
     1.871838
     """
+    if penalty is not None:
+        penalty = number("penalty", penalty, inclusive=True)
     score, positive, negative = data.arrays()
     unit = magnitude(score)
     margin = np.concatenate([score, -score]) / unit

@@ -19,7 +19,7 @@ from calibrant.maps.logistic import Nodes, Summary, newton, summarise_rows
 from calibrant.maps.margins import one_class
 from calibrant.maps.platt import line
 from calibrant.maps.records import Sigmoid
-from calibrant.samples import Sample, collapse, magnitude
+from calibrant.samples import Sample, collapse, magnitude, number
 
 __all__ = ["best", "fit_platt_gauss", "fit_platt_laplace", "fit_platt_parzen", "folds"]
 
@@ -110,9 +110,8 @@ def fit_platt_parzen(data: Sample, *, width: float | None = None) -> Sigmoid:
 
 def regularised(data: Sample, remedy: Remedy, value: float | None) -> Sigmoid:
     """Fit with the parameter given, or chosen, on cells of scores first and then on the rows."""
-    if value is not None and not (value > 0 and np.isfinite(value)):
-        msg = f"{remedy.parameter} must be a positive finite number; got {value!r}"
-        raise ValueError(msg)
+    if value is not None:
+        value = number(remedy.parameter, value)
     rows = collapse(data)
     score, positive, negative = rows.arrays()
     n_positive, n_negative = float(positive.sum()), float(negative.sum())

@@ -136,6 +136,12 @@ class QuadraticLogit:
     center: float = 0.0
     scale: float = 1.0
 
+    def __post_init__(self) -> None:
+        """Check the scale."""
+        if not self.scale > 0:
+            msg = f"scale must be positive; got {self.scale}"
+            raise ValueError(msg)
+
     def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return log(p/(1 - p)) = -(a z^2 + b z + c)."""
         z = (score - self.center) / self.scale if (self.center, self.scale) != (0.0, 1.0) else score
@@ -161,6 +167,13 @@ class Clip:
     low: float = 0.0
     high: float = 1.0
 
+    def __post_init__(self) -> None:
+        """Check that the limits are probabilities in order."""
+        probabilities_only("low and high", (self.low, self.high))
+        if self.low > self.high:
+            msg = f"low must not exceed high; got {self.low} and {self.high}"
+            raise ValueError(msg)
+
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score)."""
@@ -173,6 +186,10 @@ class Ends:
 
     low: float
     high: float
+
+    def __post_init__(self) -> None:
+        """Check that both are probabilities."""
+        probabilities_only("low and high", (self.low, self.high))
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
@@ -191,6 +208,7 @@ class Steps:
     def __post_init__(self) -> None:
         """Check that there is one value a step."""
         rising("edges", self.edges)
+        probabilities_only("values", self.values)
         if len(self.values) != len(self.edges) + 1:
             msg = f"Steps needs one value more than edges; got {len(self.values)} values for {len(self.edges)} edges"
             raise ValueError(msg)
@@ -211,6 +229,7 @@ class Lines:
     def __post_init__(self) -> None:
         """Check that the corners are a function."""
         rising("x", self.x)
+        probabilities_only("y", self.y)
         if len(self.x) != len(self.y) or not self.x:
             msg = f"Lines needs as many y as x, at least one; got {len(self.x)} x and {len(self.y)} y"
             raise ValueError(msg)
@@ -218,17 +237,7 @@ class Lines:
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score)."""
-        if len(self.x) == 1:
-            return ops.steps(score, (), self.y)
-        if ops is NUMPY:
-            return np.where(np.isnan(score), score, np.interp(score, self.x, self.y))
-        x, y = np.asarray(self.x), np.asarray(self.y)
-        inside = ops.clip(score, self.x[0], self.x[-1])
-        start, edges = y[:-1].tolist(), self.x[1:-1]
-        slope = (np.diff(y) / np.diff(x)).tolist()
-        return ops.steps(inside, edges, start) + ops.steps(inside, edges, slope) * (
-            inside - ops.steps(inside, edges, self.x[:-1])
-        )
+        return ops.lines(score, self.x, self.y)
 
 
 @dataclass(frozen=True, slots=True)
@@ -540,13 +549,26 @@ class Linked:
         if self.link not in LINKS:
             msg = f"link must be one of {', '.join(LINKS)}; got {self.link!r}"
             raise ValueError(msg)
+        if not isinstance(self.inner, Map):
+            msg = f"inner must be a map; got {self.inner!r}"
+            raise ValueError(msg)
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score); by way of the logit where the map can, for a probability near 1 has lost digits."""
+        if self.link == "logit" and ops is NUMPY and ((score < 0) | (score > 1)).any():
+            msg = f"scores must be probabilities, in [0, 1]; got {score[(score < 0) | (score > 1)][0]}"
+            raise ValueError(msg)
         if self.link in LOGITS and hasattr(self.inner, "of_logit"):
             return self.inner.of_logit(score * LOGITS[self.link], ops)
         return self.inner(LINKS[self.link](score, ops), ops)
+
+
+def probabilities_only(name: str, values: tuple[float, ...]) -> None:
+    """Raise unless the values lie in [0, 1]."""
+    if not all(0.0 <= value <= 1.0 for value in values):
+        msg = f"{name} must lie in [0, 1]; got {next(value for value in values if not 0.0 <= value <= 1.0)}"
+        raise ValueError(msg)
 
 
 def rising(name: str, values: tuple[float, ...]) -> None:

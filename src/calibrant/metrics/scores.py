@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.samples import BLOCK, binary, finite, same_length, vector, weighed, within_unit
+from calibrant.samples import BLOCK, binary, distributions, finite, same_length, vector, weighed, within_unit
 
 __all__ = ["brier", "log_loss", "mcre"]
 
@@ -127,11 +127,17 @@ def weighted_sum(losses: Floats, weight: NDArray[Any] | None) -> float:
 
 def binary_losses(loss: Loss, y: ArrayLike, p: ArrayLike) -> Callable[[slice], Floats]:
     """Return a function from rows to their losses, after checking probabilities of the positive class."""
+    label, probability = labels_and_probabilities(y, p)
+    return lambda rows: loss.binary(floats(label[rows]), floats(probability[rows]))
+
+
+def labels_and_probabilities(y: ArrayLike, p: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return labels in [0, 1] and the probabilities of the positive class, checked."""
     probability = finite("p", p)
     within_unit("p", probability)
     label = binary("y", y)
     same_length("y", label, probability)
-    return lambda rows: loss.binary(floats(label[rows]), floats(probability[rows]))
+    return label, probability
 
 
 def class_losses(loss: Loss, y: ArrayLike, p: NDArray[Any], labels: ArrayLike | None) -> Callable[[slice], Floats]:
@@ -145,13 +151,15 @@ def floats(values: NDArray[Any]) -> Floats:
     return np.asarray(values, np.float64)
 
 
-def class_index(y: ArrayLike, p: NDArray[Any], labels: ArrayLike | None) -> NDArray[np.intp]:
+def class_index(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None) -> NDArray[np.intp]:
     """Return the column of each row's class, after checking that the rows of `p` are distributions."""
+    return class_columns(y, distributions("p", p), labels)
+
+
+def class_columns(y: ArrayLike, p: NDArray[Any], labels: ArrayLike | None) -> NDArray[np.intp]:
+    """Return the column of each row's class in checked posteriors."""
     observed = vector("y", y)
     same_length("y", observed, p)
-    if not (np.isfinite(p).all() and p.min() >= 0 and np.allclose(p.sum(axis=1), 1.0, atol=1e-6)):
-        msg = "p must hold rows of non-negative numbers that sum to 1"
-        raise ValueError(msg)
     classes = np.unique(observed) if labels is None else vector("labels", labels)
     if len(classes) != p.shape[1]:
         msg = f"p must have one column a class; got {p.shape[1]} columns for {len(classes)} classes: give labels"
