@@ -15,7 +15,9 @@ from pathlib import Path
 import threadpoolctl
 
 from bench.cases import CASES, OURS, Case
+from bench.klr_cases import KLR_CASES
 from bench.libsvm import sigmoid_newton
+from bench.posterior_cases import POSTERIOR_CASES
 
 QUICK = 50_000
 
@@ -137,7 +139,7 @@ def main() -> None:
         print("There is no C compiler (cc): the lines against LIBSVM's C are left out.")
     lines: list[Line] = []
     with threadpoolctl.threadpool_limits(chosen.threads):
-        for case in CASES:
+        for case in (*CASES, *POSTERIOR_CASES, *KLR_CASES):
             for size in sorted({min(size, QUICK) for size in case.sizes} if chosen.quick else case.sizes):
                 if chosen.only in case.name:
                     print(
@@ -145,7 +147,7 @@ def main() -> None:
                     )
                     lines += measure(case, size)
     print_table([cells(line) for line in lines])
-    print("Best of repeated runs in turn; ratio = the peer's cost over calibrant's.")
+    print("Best of repeated runs, in turns of 0.2 s or one run; ratio = the peer's cost over calibrant's.")
     if chosen.json:
         chosen.json.write_text(json.dumps({"environment": around, "lines": [asdict(line) for line in lines]}, indent=1))
 

@@ -8,7 +8,16 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "calibrant"
 FILES = sorted(SOURCE.rglob("*.py"))
 MODULES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text()) for path in FILES}
-SHELLS = {"estimators.py", "calibrated.py", "protocols.py", "cli.py"}
+SHELLS = {
+    "estimators.py",
+    "posteriors/estimators.py",
+    "posteriors/conditional.py",
+    "calibrated.py",
+    "klr.py",
+    "deciding.py",
+    "protocols.py",
+    "cli.py",
+}
 
 
 def body_lines(function):

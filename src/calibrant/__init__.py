@@ -20,10 +20,18 @@ from calibrant.samples import Sample, collapse, sample
 from calibrant.store import load, save
 
 if TYPE_CHECKING:
+    from calibrant import combining as combining
+    from calibrant import decisions as decisions
+    from calibrant import generators as generators
     from calibrant import metrics as metrics
+    from calibrant import posteriors as posteriors
     from calibrant.calibrated import CalibratedClassifier as CalibratedClassifier
     from calibrant.calibrated import svc as svc
+    from calibrant.deciding import CombiningClassifier as CombiningClassifier
+    from calibrant.deciding import DecidingClassifier as DecidingClassifier
     from calibrant.estimators import Calibrator as Calibrator
+    from calibrant.klr import KernelLogisticRegression as KernelLogisticRegression
+    from calibrant.klr import KernelLogisticRegressionCV as KernelLogisticRegressionCV
     from calibrant.to_sql import sql as sql
 
 __version__ = "0.1.0"
@@ -32,13 +40,21 @@ __all__ = [
     "METHODS",
     "CalibratedClassifier",
     "Calibrator",
+    "CombiningClassifier",
+    "DecidingClassifier",
+    "KernelLogisticRegression",
+    "KernelLogisticRegressionCV",
     "Map",
     "Sample",
     "collapse",
+    "combining",
+    "decisions",
     "fit",
+    "generators",
     "load",
     "maps",
     "metrics",
+    "posteriors",
     "sample",
     "save",
     "sql",
@@ -49,7 +65,15 @@ __all__ = [
 LAZY = {
     "CalibratedClassifier": "calibrant.calibrated",
     "Calibrator": "calibrant.estimators",
+    "KernelLogisticRegression": "calibrant.klr",
+    "KernelLogisticRegressionCV": "calibrant.klr",
+    "CombiningClassifier": "calibrant.deciding",
+    "DecidingClassifier": "calibrant.deciding",
+    "combining": "calibrant.combining",
+    "decisions": "calibrant.decisions",
+    "generators": "calibrant.generators",
     "metrics": "calibrant.metrics",
+    "posteriors": "calibrant.posteriors",
     "sql": "calibrant.to_sql",
     "svc": "calibrant.calibrated",
 }

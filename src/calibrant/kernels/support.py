@@ -9,14 +9,15 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.kernels.functions import KERNELS, Parameters, dense, resolved_gamma, take
 from calibrant.samples import vector, weighed
 
-__all__ = ["KERNELS", "Machine", "Pair", "Problem", "pairs", "read_svc"]
+__all__ = ["Machine", "Pair", "Problem", "pairs", "read_svc"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -228,64 +229,3 @@ def require_no_gaps(svc: Any, support: Indices) -> None:
     if not np.array_equal(support, svc.support_):
         msg = "sample_weight must not be zero where the kernel is precomputed or callable: SVC then confuses the rows"
         raise ValueError(msg)
-
-
-def resolved_gamma(gamma: Any, rows: Any) -> float:
-    """Return gamma as `SVC` has it: 1/(p var(X)) for "scale", 1/p for "auto", p the number of features."""
-    return float(GAMMAS[gamma](rows) if isinstance(gamma, str) else gamma)
-
-
-def scaled_gamma(rows: Any) -> float:
-    """Return 1/(p var(X)), and 1 for rows without variance."""
-    sparse = hasattr(rows, "multiply")
-    variance = float(rows.multiply(rows).mean() - rows.mean() ** 2 if sparse else rows.var())
-    return 1.0 / (rows.shape[1] * variance) if variance else 1.0
-
-
-GAMMAS: dict[str, Callable[[Any], float]] = {"scale": scaled_gamma, "auto": lambda rows: 1.0 / rows.shape[1]}
-
-
-class Parameters(NamedTuple):
-    """The numbers in a kernel's formula."""
-
-    gamma: float
-    coef0: float
-    degree: int
-
-
-def products(x: Any, z: Any) -> Floats:
-    """Return x.z for every two rows, dense or sparse."""
-    return dense(x @ z.T)
-
-
-def squared_distances(x: Any, z: Any) -> Floats:
-    """Return |x - z|^2 for every two rows, dense or sparse."""
-    return np.maximum(squared_norms(x)[:, None] + squared_norms(z) - 2.0 * products(x, z), 0.0)
-
-
-def squared_norms(x: Any) -> Floats:
-    """Return |x|^2 of every row."""
-    return np.asarray((x.multiply(x) if hasattr(x, "multiply") else x * x).sum(axis=1), np.float64).ravel()
-
-
-# K(x, z) as LIBSVM defines it, for every row of x and of z.
-KERNELS: dict[str, Callable[[Any, Any, Parameters], Floats]] = {
-    "linear": lambda x, z, _: products(x, z),
-    "poly": lambda x, z, by: (by.gamma * products(x, z) + by.coef0) ** by.degree,
-    "rbf": lambda x, z, by: np.exp(-by.gamma * squared_distances(x, z)),
-    "sigmoid": lambda x, z, by: np.tanh(by.gamma * products(x, z) + by.coef0),
-}
-
-
-def dense(matrix: Any) -> Floats:
-    """Return a matrix, sparse or not, as an array."""
-    return np.asarray(matrix.toarray() if hasattr(matrix, "toarray") else matrix, np.float64)
-
-
-def take(X: Any, rows: Indices) -> Any:
-    """Return some rows of an array, a sparse matrix, a data frame or a list."""
-    if hasattr(X, "iloc"):
-        return X.iloc[rows]
-    if not hasattr(X, "shape"):
-        return [X[row] for row in rows]
-    return (X.tocsr() if hasattr(X, "tocsr") else X)[rows]

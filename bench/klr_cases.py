@@ -1,0 +1,117 @@
+"""Kernel logistic regression next to scikit-learn's SVC on the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.datasets import load_svmlight_file, make_classification
+from sklearn.metrics import log_loss
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+import calibrant
+from bench.cases import OURS, Case, Contest, Cost
+
+PEER = "SVC"
+ONE_FIT = "one fit"
+ADULT = Path(__file__).parents[2] / "shared" / "data" / "adult_a9a_train.svm.gz"
+TEST = 2_000
+
+
+def overlapping(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of two classes of four clusters each in 20 dimensions, with a tenth of the labels wrong."""
+    return standardised(n, n_clusters_per_class=4, class_sep=1.0, flip_y=0.1)
+
+
+def separable(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of two classes of two clusters each in 20 dimensions, nearly separable."""
+    return standardised(n, n_clusters_per_class=2, class_sep=2.0, flip_y=0.0)
+
+
+def standardised(n: int, **options: Any) -> tuple[np.ndarray, np.ndarray]:
+    X, y = make_classification(n, n_features=20, n_informative=10, n_redundant=5, random_state=1, **options)
+    return StandardScaler().fit_transform(X), y
+
+
+def adult(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of Adult as Platt used them."""
+    X, y = load_svmlight_file(str(ADULT), n_features=123)
+    rows = np.random.default_rng(0).permutation(len(y))[:n]
+    return X[rows].toarray(), (y[rows] > 0).astype(int)
+
+
+def fit(draw: Callable[[int], tuple[np.ndarray, np.ndarray]], C: float, n: int) -> Contest:
+    X, y = draw(n)
+    run = {
+        OURS: lambda: calibrant.KernelLogisticRegression(C).fit(X, y),
+        PEER: lambda: SVC(C=C).fit(X, y),
+    }
+    return Contest(run, lambda model: getattr(model, "duality_gap_", np.nan))
+
+
+def predict(n: int) -> Contest:
+    X, y = overlapping(n + TEST)
+    machines = {OURS: calibrant.KernelLogisticRegression(10.0).fit(X[:n], y[:n]), PEER: SVC(C=10.0).fit(X[:n], y[:n])}
+    run = {name: partial(machine.decision_function, X[n:]) for name, machine in machines.items()}
+    return Contest(run, lambda f: float(np.mean((f > 0) == y[n:])))
+
+
+def choose(n: int) -> Contest:
+    """The cost of choosing C among 20 values, next to one fit at the chosen one."""
+    X, y = overlapping(n + TEST)
+    C = calibrant.KernelLogisticRegression("loo").fit(X[:n], y[:n]).C_
+    run = {
+        OURS: lambda: calibrant.KernelLogisticRegression("loo").fit(X[:n], y[:n]),
+        ONE_FIT: lambda: calibrant.KernelLogisticRegression(C).fit(X[:n], y[:n]),
+    }
+    return Contest(run, lambda model: float(log_loss(y[n:], model.predict_proba(X[n:]))))
+
+
+def below(ratio: float, *sizes: int, peer: str = PEER) -> dict[tuple[str, int], Cost]:
+    return {(peer, size): Cost(ratio) for size in sizes}
+
+
+OVERLAPPING = (2_000, 5_000, 10_000, 20_000)
+SEPARABLE = (2_000, 5_000, 10_000)
+
+KLR_CASES = (
+    Case(
+        "KLR fit, overlapping",
+        partial(fit, overlapping, 10.0),
+        OVERLAPPING,
+        checked="gap",
+        goals=below(0.25, *OVERLAPPING),
+    ),
+    Case(
+        "KLR fit, nearly separable",
+        partial(fit, separable, 10.0),
+        SEPARABLE,
+        checked="gap",
+        goals=below(1.5, *SEPARABLE),
+    ),
+    *(
+        [
+            Case(
+                "KLR fit, Adult",
+                partial(fit, adult, 1.0),
+                (4_000, 10_000),
+                checked="gap",
+                goals=below(0.25, 4_000, 10_000),
+            )
+        ]
+        if ADULT.exists()
+        else []
+    ),
+    Case("KLR predict", predict, (5_000,), checked="accuracy", goals=below(0.1, 5_000)),
+    Case(
+        "KLR, C by leave-one-out",
+        choose,
+        (2_000, 5_000),
+        checked="log loss",
+        goals=below(4, 2_000, 5_000, peer=ONE_FIT),
+    ),
+)

@@ -1,0 +1,49 @@
+"""How certain a decision value is: the Laplace approximation of the posterior of kernel logistic regression.
+
+1/2 |w|^2 + sum C s_i loss(f(x_i)) is C times minus the log posterior of a Gaussian process with covariance C K and rows
+of weight s_i. So f(x) has variance C (k(x,x) - |phi(x)|^2 + phi' H^-1 phi), phi(x) the coordinates of x in the factor
+and a 1 for the intercept, H = F W F' + penalty. It is exact where the factor is of full rank; below, what the factor
+does not see keeps its prior variance, so bands are too wide rather than too narrow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.kernels.losses import Loss
+from calibrant.kernels.matrices import Factor, threads
+from calibrant.kernels.solvers import Iterate, factored_hessian
+
+__all__ = ["Laplace", "laplace"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Laplace:
+    """The posterior in the factor's coordinates: `upper` is F at the pivots, `lower` the Cholesky factor of H, C."""
+
+    pivots: NDArray[np.intp]
+    upper: Floats
+    lower: NDArray[Any]
+    scale: float
+
+    def variance(self, kernel: Floats, diagonal: Floats) -> Floats:
+        """Return the variance of f at new rows, from their kernels with the pivots and with themselves."""
+        from scipy.linalg import solve_triangular
+
+        phi = solve_triangular(self.upper, kernel.T, trans=1, lower=False, check_finite=False)
+        unseen = np.maximum(diagonal - np.square(phi).sum(axis=0), 0.0)
+        root = solve_triangular(self.lower, np.vstack([phi, np.ones(len(kernel))]), lower=True, check_finite=False)
+        return np.asarray(self.scale * (unseen + np.square(root).sum(axis=0)), np.float64)
+
+
+def laplace(loss: Loss, factor: Factor, iterate: Iterate, scale: float) -> Laplace:
+    """Return the posterior at a solution."""
+    with threads() as each:
+        lower = factored_hessian(loss.curvature(iterate.f + iterate.b), factor.F, each)
+    return Laplace(factor.pivots, factor.F[: factor.rank, factor.pivots].astype(np.float64), lower, scale)

@@ -1,0 +1,315 @@
+"""The objective of kernel logistic regression, apart from any solver: 1/2 |w|^2 + sum_i C_i loss(f(x_i)), f = w + b.
+
+A loss knows its value, its residual (minus the gradient), its curvature and the best intercept. Solvers know
+nothing else about it. Two classes have one f, so arrays of shape (n,); k classes have k, shape (n, k).
+
+The dual point of any f is its residual a, and with the best intercept it is feasible: sum a = 0. Then the duality
+gap is 1/2 |w - sum_i a_i K(x_i, .)|^2 (Keerthi et al. 2005 for the dual; Fenchel's equality for the gap).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import entr, expit, log_expit, logsumexp
+
+from calibrant.kernels.functions import Each, blocks
+
+__all__ = ["Bernoulli", "Curvature", "Loss", "Multinomial", "duality_gap"]
+
+Floats = NDArray[np.float64]
+
+DENSITY = 8.0  # rows sampled for each unit of curvature
+FLAT = 1e-10  # least p(1 - p): a row that is certain keeps a trace of curvature, so that systems stay definite
+
+
+class Curvature(Protocol):
+    """The second derivative W of a loss, which is R R'."""
+
+    def root(self, v: Floats) -> Floats:
+        """Return R v."""
+        ...
+
+    def root_transposed(self, v: Floats) -> Floats:
+        """Return R' v."""
+        ...
+
+    def root_inverse(self, v: Floats) -> Floats:
+        """Return the u with R u = v and R'-part only."""
+        ...
+
+    def hessian(self, factor: NDArray[Any], each: Each) -> NDArray[Any]:
+        """Return F W F', F of shape (m, n)."""
+        ...
+
+    def sketch(self, diagonal: Floats) -> tuple[Any, Curvature]:
+        """Return rows and their curvature with about the same F W F', for rows of squared norms `diagonal`."""
+        ...
+
+
+class Loss(Protocol):
+    """What a solver has to know of a loss."""
+
+    @property
+    def weight(self) -> Floats:
+        """The C_i of the rows."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of f."""
+        ...
+
+    def value(self, f: Floats) -> float:
+        """Return sum C_i loss(f_i)."""
+        ...
+
+    def residual(self, f: Floats) -> Floats:
+        """Return C (t - p), minus the gradient: alpha_i y_i at the optimum."""
+        ...
+
+    def curvature(self, f: Floats) -> Curvature:
+        """Return the second derivative."""
+        ...
+
+    def intercept(self, f: Floats, start: Floats) -> Floats:
+        """Return the best intercept to add to f."""
+        ...
+
+    def divergence(self, beta: Floats, f: Floats) -> tuple[float, Floats]:
+        """Return sum C_i KL(p' | p) and beta' - beta, beta' = C (t - p') being the feasible dual point next to beta."""
+        ...
+
+    def rows(self, kept: Any, weight: float = 1.0) -> Loss:
+        """Return the loss of some of the rows, their weights multiplied."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Diagonal:
+    """The curvature of two classes, W = diag(C p (1 - p))."""
+
+    w: Floats
+
+    def root(self, v: Floats) -> Floats:
+        """Return W^(1/2) v."""
+        return np.sqrt(self.w) * v
+
+    root_transposed = root
+
+    def root_inverse(self, v: Floats) -> Floats:
+        """Return W^(-1/2) v."""
+        return v / np.sqrt(self.w)
+
+    def hessian(self, factor: NDArray[Any], each: Each) -> NDArray[Any]:
+        """Return F W F', block by block of the columns."""
+        root = np.sqrt(self.w).astype(factor.dtype)
+
+        def share(columns: list[slice]) -> NDArray[Any]:
+            total = np.zeros((len(factor), len(factor)), factor.dtype)
+            for rows in columns:
+                part = factor[:, rows] * root[rows]
+                total += part @ part.T
+            return total
+
+        columns = blocks(len(root), 1024)
+        return np.asarray(np.sum(each(share, [columns[0::2], columns[1::2]]), axis=0))
+
+    def sketch(self, diagonal: Floats) -> tuple[Any, Diagonal]:
+        """Return the rows that matter."""
+        kept, share = important(self.w * diagonal)
+        return kept, Diagonal(self.w[kept] / share)
+
+
+@dataclass(frozen=True, slots=True)
+class Bernoulli:
+    """Two classes: loss = log(1 + exp(f)) - t f with targets t in [0, 1] and weights C_i, p = expit(f)."""
+
+    target: Floats
+    weight: Floats
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of f."""
+        return self.target.shape
+
+    def value(self, f: Floats) -> float:
+        """Return sum C_i loss(f_i), as max(f, 0) - t f + log(1 + exp(-|f|))."""
+        return float(self.weight @ (np.maximum(f, 0.0) - self.target * f + np.log1p(np.exp(-np.abs(f)))))
+
+    def residual(self, f: Floats) -> Floats:
+        """Return C (t - p) = C (t expit(-f) - (1 - t) expit(f)), which does not cancel."""
+        return np.asarray(self.weight * (self.target * expit(-f) - (1.0 - self.target) * expit(f)))
+
+    def curvature(self, f: Floats) -> Diagonal:
+        """Return W."""
+        return Diagonal(self.weight * np.maximum(expit(f) * expit(-f), FLAT))
+
+    def intercept(self, f: Floats, start: Floats) -> Floats:
+        """Return b with sum C (t - p) = 0, by Newton's steps of at most 1 that a bracket keeps from cycling."""
+        b, low, high = float(start), -np.inf, np.inf
+        for _ in range(200):
+            slope = float(self.residual(f + b).sum())
+            low, high = (b, high) if slope > 0 else (low, b)
+            curve = float(self.weight @ (expit(f + b) * expit(-f - b)))
+            step = np.clip(slope / curve, -1.0, 1.0) if curve > abs(slope) * 1e-300 else np.sign(slope)
+            following = b + float(step)
+            if not low < following < high and np.isfinite(low + high):
+                following = 0.5 * (low + high)
+            if abs(following - b) <= 1e-13 * (1.0 + abs(b)):
+                break
+            b = following
+        return np.float64(b)  # type: ignore[return-value]
+
+    def divergence(self, beta: Floats, f: Floats) -> tuple[float, Floats]:
+        """Return sum C_i KL(p' | p) and the change that makes beta feasible: p' in [0, 1], sum beta' = 0."""
+        p = np.clip(self.target - beta / self.weight, 0.0, 1.0)
+        excess, room = float(self.weight @ (self.target - p)), float(self.weight @ (p * (1.0 - p)))
+        if abs(excess) > room:
+            return np.inf, np.zeros_like(beta)
+        p += (excess / room if room else 0.0) * p * (1.0 - p)
+        divergence = -entr(p) - entr(1.0 - p) - p * log_expit(f) - (1.0 - p) * log_expit(-f)
+        return float(self.weight @ divergence), self.weight * (self.target - p) - beta
+
+    def rows(self, kept: Any, weight: float = 1.0) -> Bernoulli:
+        """Return the loss of some of the rows."""
+        return Bernoulli(self.target[kept], self.weight[kept] * weight)
+
+
+@dataclass(frozen=True, slots=True)
+class Simplex:
+    """The curvature of k classes, W_i = C_i (diag(p) - p p') = R R', R = C^(1/2) diag(q) (I - q q'), q = p^(1/2)."""
+
+    p: Floats
+    weight: Floats
+
+    def root(self, v: Floats) -> Floats:
+        """Return R v."""
+        q = np.sqrt(self.p)
+        return np.asarray(np.sqrt(self.weight)[:, None] * q * (v - q * (q * v).sum(axis=1, keepdims=True)))
+
+    def root_transposed(self, v: Floats) -> Floats:
+        """Return R' v."""
+        q = np.sqrt(self.p)
+        u = np.sqrt(self.weight)[:, None] * q * v
+        return np.asarray(u - q * (q * u).sum(axis=1, keepdims=True))
+
+    def root_inverse(self, v: Floats) -> Floats:
+        """Return (I - q q') C^(-1/2) diag(1/q) v."""
+        q = np.sqrt(self.p)
+        u = v / (np.sqrt(self.weight)[:, None] * q)
+        return np.asarray(u - q * (q * u).sum(axis=1, keepdims=True))
+
+    def sketch(self, diagonal: Floats) -> tuple[Any, Simplex]:
+        """Return the rows that matter."""
+        kept, share = important(self.weight * (1.0 - np.square(self.p).sum(axis=1)) * diagonal)
+        return kept, Simplex(self.p[kept], self.weight[kept] / share)
+
+    def hessian(self, factor: NDArray[Any], each: Each) -> NDArray[Any]:
+        """Return the k x k blocks F W_ab F' as one matrix."""
+        m, k = len(factor), self.p.shape[1]
+        whole = np.empty((k, m, k, m), factor.dtype)
+
+        def fill(place: tuple[int, int]) -> None:
+            a, b = place
+            w = self.weight * self.p[:, a] * (float(a == b) - self.p[:, b])
+            block = (factor * w.astype(factor.dtype)) @ factor.T
+            whole[a, :, b], whole[b, :, a] = block, block.T
+
+        each(fill, combinations_with_replacement(range(k), 2))
+        return whole.reshape(k * m, k * m)
+
+
+@dataclass(frozen=True, slots=True)
+class Multinomial:
+    """More classes: loss = log sum_k exp(f_k) - sum_k t_k f_k, p = softmax(f); the intercepts sum to zero."""
+
+    target: Floats
+    weight: Floats
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of f."""
+        return self.target.shape
+
+    def value(self, f: Floats) -> float:
+        """Return sum C_i loss(f_i)."""
+        return float(self.weight @ (logsumexp(f, axis=1) - (self.target * f).sum(axis=1)))
+
+    def residual(self, f: Floats) -> Floats:
+        """Return C (t - p)."""
+        return self.weight[:, None] * (self.target - softmax(f))
+
+    def curvature(self, f: Floats) -> Simplex:
+        """Return W."""
+        p = np.maximum(softmax(f), FLAT)
+        return Simplex(p / p.sum(axis=1, keepdims=True), self.weight)
+
+    def intercept(self, f: Floats, start: Floats) -> Floats:
+        """Return b with sum_i C_i (t_i - p_i) = 0, by Newton's method with backtracking."""
+        b = np.array(start, np.float64)
+        value = self.value(f + b)
+        for _ in range(100):
+            p = softmax(f + b)
+            slope = (self.weight[:, None] * (self.target - p)).sum(axis=0)
+            curve = np.diag(self.weight @ p) - (p * self.weight[:, None]).T @ p
+            step = np.linalg.lstsq(curve + np.trace(curve) / len(b) ** 2, slope, rcond=None)[0]
+            step *= min(1.0, 3.0 / max(float(np.abs(step).max()), 1e-300))
+            following = self.value(f + b + step)
+            while following > value * (1.0 + 1e-14) and np.abs(step).max() > 1e-12:
+                step *= 0.5
+                following = self.value(f + b + step)
+            b, value = b + step, following
+            if np.abs(step).max() <= 1e-12 * (1.0 + np.abs(b).max()):
+                break
+        return np.asarray(b - b.mean())
+
+    def divergence(self, beta: Floats, f: Floats) -> tuple[float, Floats]:
+        """Return sum C_i KL(p' | p) and the change that makes beta feasible: p' distributions, sum_i beta'_i = 0."""
+        c = self.weight[:, None]
+        p = np.maximum(self.target - beta / c, 0.0)
+        p /= np.maximum(p.sum(axis=1, keepdims=True), 1e-300)
+        excess, curve = (c * (self.target - p)).sum(axis=0), np.diag(self.weight @ p) - (c * p).T @ p
+        shift = np.linalg.lstsq(curve, excess, rcond=None)[0]
+        if np.ptp(shift) > 1.0:
+            return np.inf, np.zeros_like(beta)
+        p += p * (shift - (p @ shift)[:, None])
+        divergence = -entr(p).sum(axis=1) - (p * log_softmax(f)).sum(axis=1)
+        return float(self.weight @ divergence), c * (self.target - p) - beta
+
+    def rows(self, kept: Any, weight: float = 1.0) -> Multinomial:
+        """Return the loss of some of the rows."""
+        return Multinomial(self.target[kept], self.weight[kept] * weight)
+
+
+def important(importance: Floats) -> tuple[Any, Floats]:
+    """Return a systematic sample of rows, each with probability min(1, DENSITY importance), and these probabilities.
+
+    Nearly separable classes leave few rows that matter. All rows are kept where the sample would hold half of them.
+    """
+    share = np.minimum(1.0, DENSITY * importance)
+    total = np.cumsum(share)
+    if 2.0 * total[-1] > len(share):
+        return slice(None), np.ones(len(share))
+    kept = np.flatnonzero(np.diff(np.floor(total + 0.5), prepend=0.0) > 0)
+    return kept, np.maximum(share[kept], 1e-12)
+
+
+def softmax(f: Floats) -> Floats:
+    """Return exp(f_k)/sum exp(f)."""
+    p = np.exp(f - f.max(axis=1, keepdims=True))
+    return np.asarray(p / p.sum(axis=1, keepdims=True))
+
+
+def log_softmax(f: Floats) -> Floats:
+    """Return f_k - log sum exp(f)."""
+    return np.asarray(f - logsumexp(f, axis=1, keepdims=True))
+
+
+def duality_gap(beta: Floats, f: Floats, a: Floats, product: Floats) -> float:
+    """Return 1/2 |w - w_a|^2 = 1/2 sum (beta - a) (f - K a), for f = K beta without intercept."""
+    return max(0.0, 0.5 * float(np.vdot(beta - a, f - product)))

@@ -1,0 +1,186 @@
+"""The two forms in which solvers meet a kernel matrix: as products K v, and as a factor of low rank."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.kernels.functions import Each, Gram, blocks, in_turn
+
+__all__ = ["Factor", "Products", "coefficients", "extended", "pivoted_cholesky", "threads"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+TILE = 512  # rows: a tile of single precision stays in the second-level cache while it is used twice
+COLUMNS = 2_048  # of a factor, worked on at a time
+SHARES = 4  # of the tiles, for threads
+TRIES = 4  # empty rounds after which the residual is rounding only
+FINE = {np.dtype(np.float32): (3e-6, 1e-5), np.dtype(np.float64): (1e-13, 1e-12)}  # share of the trace, of a pivot
+
+
+class Products:
+    """Products K v, from tiles of the upper triangle: kept where `memory` bytes hold them, else computed every time.
+
+    That is 2 n^2 bytes in single precision and 4 n^2 in double. Sums over tiles are in double precision.
+    """
+
+    __slots__ = ("count", "gram", "keep", "kept", "rows")
+
+    def __init__(self, gram: Gram, memory: float) -> None:
+        self.gram = gram
+        self.rows = blocks(gram.n, TILE)
+        self.keep = np.dtype(gram.dtype).itemsize * gram.n * (gram.n + TILE) / 2 <= memory
+        self.kept: dict[tuple[int, int], NDArray[Any]] = {}
+        self.count = 0
+
+    def __call__(self, v: Floats) -> Floats:
+        """Return K v, v of shape (n,) or (n, k)."""
+        self.count += 1
+        places, rounded = list(pairs(len(self.rows))), v.astype(self.gram.dtype)
+        parts = self.gram.each(lambda share: self.share(share, rounded), [places[i::SHARES] for i in range(SHARES)])
+        return np.asarray(np.sum(parts, axis=0))
+
+    def share(self, places: list[tuple[int, int]], v: NDArray[Any]) -> Floats:
+        """Return what some tiles contribute to K v."""
+        out = np.zeros(v.shape)
+        for i, j in places:
+            tile = self.tile(i, j)
+            out[self.rows[i]] += tile @ v[self.rows[j]]
+            if i != j:
+                out[self.rows[j]] += tile.T @ v[self.rows[i]]
+        return out
+
+    def tile(self, i: int, j: int) -> NDArray[Any]:
+        """Return a tile, computed or kept."""
+        tile = self.kept.get((i, j))
+        if tile is None:
+            tile = self.gram.block(self.rows[i], self.rows[j])
+            if self.keep:
+                self.kept[i, j] = tile
+        return tile
+
+
+@contextmanager
+def threads() -> Iterator[Each]:
+    """Give a way to share work among as many threads as BLAS would use, each of which uses BLAS alone."""
+    try:
+        from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # comes with scikit-learn
+    except ImportError:
+        yield in_turn
+        return
+    controller = ThreadpoolController()
+    libraries = [library for library in controller.info() if library["user_api"] == "blas"]
+    count = max([library["num_threads"] for library in libraries], default=1)
+    if count == 1:
+        yield in_turn
+        return
+    with controller.limit(limits=1, user_api="blas"), ThreadPoolExecutor(count) as pool:
+        yield lambda work, items: list(pool.map(work, items))
+
+
+def pairs(count: int) -> Iterator[tuple[int, int]]:
+    """Yield the places of the upper triangle."""
+    return ((i, j) for i in range(count) for j in range(i, count))
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """K = F'F + rest: `F` of shape (m + 1, n), its last row of ones the intercept, `pivots`, the rest's diagonal."""
+
+    F: NDArray[Any]
+    pivots: Indices
+    rest: Floats
+
+    @property
+    def rank(self) -> int:
+        """The number of pivots."""
+        return len(self.pivots)
+
+
+def pivoted_cholesky(gram: Gram, rank: int, rng: np.random.Generator, start: Factor | None = None) -> Factor:
+    """Return a factor of at most this rank by randomly pivoted Cholesky, many pivots at a time.
+
+    A pivot is drawn with probability proportional to the rest's diagonal (Chen, Epperly, Tropp & Webber 2024); blocks
+    of proposals are thinned by rejection, so that the pivots are those of one-at-a-time drawing (Epperly et al. 2024).
+    It ends early where the rest is rounding. Cost: n m^2 operations and n m kernels.
+    """
+    n, done = gram.n, 0 if start is None else start.rank
+    F = np.empty((rank + 1, n), gram.dtype)
+    pivots = np.empty(rank, np.intp)
+    rest = gram.diagonal.copy() if start is None else start.rest.copy()
+    if start is not None:
+        F[:done], pivots[:done] = start.F[:done], start.pivots
+    share, fine = FINE[np.dtype(gram.dtype)]
+    size, tries = int(np.clip(rank // 3, 16, 128)), 0
+    while done < rank and tries < TRIES and rest.sum() > share * gram.diagonal.sum():
+        drawn = proposals(rest, size, rng)
+        chosen, lower = thinned(gram, F[:done, drawn], drawn, rng, fine * gram.diagonal.max())
+        chosen, lower = chosen[: rank - done], lower[: rank - done, : rank - done]
+        tries = 0 if len(chosen) else tries + 1
+        if len(chosen):
+            new = slice(done, done + len(chosen))
+            append_rows(gram, F, new, drawn[chosen], lower, rest)
+            pivots[new], done = drawn[chosen], new.stop
+    F[done] = 1.0
+    return Factor(F[: done + 1], pivots[:done], rest)
+
+
+def proposals(rest: Floats, size: int, rng: np.random.Generator) -> Indices:
+    """Draw rows in proportion to the rest's diagonal."""
+    total = np.cumsum(rest)
+    return np.asarray(np.minimum(np.searchsorted(total, rng.random(size) * total[-1]), len(rest) - 1), np.intp)
+
+
+def thinned(
+    gram: Gram, known: NDArray[Any], drawn: Indices, rng: np.random.Generator, floor: float
+) -> tuple[Indices, Floats]:
+    """Return which proposals are accepted, each with probability (rest now)/(rest when drawn), and their factor."""
+    rest = gram.block(drawn, drawn).astype(np.float64) - known.T.astype(np.float64) @ known
+    before, uniform = np.diag(rest).copy(), rng.random(len(drawn))
+    lower, accepted = np.zeros_like(rest), []
+    for j in range(len(drawn)):
+        if rest[j, j] > floor and uniform[j] * before[j] < rest[j, j]:
+            lower[j:, j] = rest[j:, j] / np.sqrt(rest[j, j])
+            rest[j + 1 :, j + 1 :] -= np.outer(lower[j + 1 :, j], lower[j + 1 :, j])
+            accepted.append(j)
+    chosen = np.array(accepted, np.intp)
+    return chosen, lower[np.ix_(chosen, chosen)]
+
+
+def append_rows(gram: Gram, F: NDArray[Any], new: slice, pivots: Indices, lower: Floats, rest: Floats) -> None:
+    """Write the new rows of the factor, L^-1 (K_pivots - F_pivots' F), and take them off the rest."""
+    old, inverse = F[: new.start], np.linalg.inv(lower).astype(F.dtype)
+    at_pivots = np.ascontiguousarray(old[:, pivots].T)
+
+    def write(columns: slice) -> None:
+        kernel = gram.block(pivots, columns)
+        if new.start:
+            kernel = kernel - at_pivots @ old[:, columns]
+        F[new, columns] = inverse @ kernel
+        rest[columns] -= np.square(F[new, columns]).sum(axis=0)
+
+    gram.each(write, blocks(gram.n, COLUMNS))
+    np.maximum(rest, 0.0, out=rest)
+    rest[pivots] = 0.0
+
+
+def extended(gram: Gram, factor: Factor, rank: int, rng: np.random.Generator) -> Factor:
+    """Return a factor of higher rank that begins with the pivots there are."""
+    return pivoted_cholesky(gram, rank, rng, factor)
+
+
+def coefficients(gram: Gram, factor: Factor, z: Floats) -> Floats:
+    """Return beta, zero but at the pivots, with w = sum_j beta_j K(x_j, .), z being w's coordinates in the factor."""
+    from scipy.linalg import solve_triangular
+
+    beta = np.zeros((gram.n, *z.shape[1:]))
+    upper = factor.F[: factor.rank, factor.pivots].astype(np.float64)
+    beta[factor.pivots] = solve_triangular(upper, z, lower=False, check_finite=False)
+    return beta

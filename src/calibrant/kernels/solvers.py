@@ -1,0 +1,446 @@
+"""Solvers of 1/2 |w|^2 + loss(w + b): Newton's method in a factor of the kernel, then on the kernel itself.
+
+1. K = F'F + rest by randomly pivoted Cholesky; Newton's method on f = F'z + b costs n m^2 a step.
+2. One product with the exact K gives the duality gap of the exact problem.
+3. While the gap is too large: a Newton step on the exact problem, its system (I + R'KR) u = -R'(K a - f), W = RR', by
+   conjugate gradients preconditioned by the factor. An intercept without penalty is a prior of infinite variance, so
+   the preconditioner with the row of ones keeps u among the directions with sum beta = 0 by itself.
+
+Every solver is a generator of iterates: whoever consumes it decides when to stop, and can keep the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.kernels.functions import Each, Gram, in_turn
+from calibrant.kernels.losses import Curvature, Loss, duality_gap
+from calibrant.kernels.matrices import Factor, Products, coefficients, extended, pivoted_cholesky, threads
+
+__all__ = ["Iterate", "Options", "Solution", "factored_newton", "refined", "solve"]
+
+Floats = NDArray[np.float64]
+Solve = Callable[[Floats], Floats]
+
+SMALL = 500  # rows up to which the factor is of full rank
+WHOLE = 4_000  # unknowns up to which the Newton system of several classes is written out
+SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
+ROUNDING = 1e-12  # of the objective
+TIGHT = {1: 1e-15, 2: 1e-12}  # the relative gap that small problems of two classes, and of more, reach at no cost
+STEPS = 300  # of conjugate gradients for one Newton step, at most
+SLOW = 8  # steps of conjugate gradients after which the preconditioner is computed anew
+POOR = 25  # steps after which its rank is doubled
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a fit may cost.
+
+    `tol` is the gap to reach relative to the objective, `max_iter` the most Newton steps, `rank` that of the factor
+    (0 chooses), `exact=False` stops at the solution in the factor, `memory` the bytes for tiles of the kernel matrix.
+    """
+
+    tol: float = 1e-4
+    max_iter: int = 100
+    rank: int = 0
+    exact: bool = True
+    memory: float = 4e9
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Iterate:
+    """A point on the way: w = sum beta_i K(x_i, .), its values f at the rows, the intercept, the objective, the gap."""
+
+    beta: Floats
+    f: Floats
+    b: Floats
+    objective: float
+    gap: float
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """The best iterate, how many Newton steps were made, whether the gap is small enough, and the factor used."""
+
+    iterate: Iterate
+    steps: int
+    converged: bool
+    factor: Factor
+
+
+def chosen_rank(loss: Loss, options: Options) -> int:
+    """Return the rank of the factor: all n for small n, else 1.6 n^0.6 between 64 and 1200."""
+    n, k = loss.shape[0], loss.shape[1] if len(loss.shape) > 1 else 1
+    wanted = options.rank or (n if n <= SMALL else int(np.clip(1.6 * n**0.6, 64, 1200)))
+    return min(n, wanted, max(8, WHOLE // k) if k > 1 else n)
+
+
+@dataclass(frozen=True, slots=True)
+class LowRank:
+    """A point in the coordinates of a factor: the last of z is the intercept; f = F'z; and the Newton system there."""
+
+    z: Floats
+    f: Floats
+    objective: float
+    decrement: float
+    curvature: Curvature
+    solve: Solve
+
+
+def factored_newton(
+    loss: Loss, F: NDArray[Any], each: Each = in_turn, start: Floats | None = None
+) -> Iterator[LowRank]:
+    """Yield Newton's iterates on 1/2 |z|^2 + loss(F'z), the last coordinate without penalty."""
+    z = np.zeros((len(F), *loss.shape[1:])) if start is None else start
+    f = product(F.T, z)
+    z[-1] = z[-1] + loss.intercept(f, np.zeros(loss.shape[1:]))
+    f = product(F.T, z)
+    value = 0.5 * squared(z[:-1]) + loss.value(f)
+    while True:
+        curvature = loss.curvature(f)
+        system = newton_system(curvature, F, each)
+        gradient = -product(F, loss.residual(f))
+        gradient[:-1] += z[:-1]
+        step = -system(gradient)
+        along = product(F.T, step)
+        decrement = -float(np.vdot(gradient, step))
+        yield LowRank(z, f, value, max(decrement, 0.0), curvature, system)
+        size = 1.0
+        while True:
+            trial = z + size * step
+            following = 0.5 * squared(trial[:-1]) + loss.value(f + size * along)
+            if following <= value - SUFFICIENT * size * decrement + noise(F) * abs(value) or size < 1e-8:
+                break
+            size *= 0.5
+        z, f, value = trial, f + size * along, following
+
+
+def noise(F: NDArray[Any]) -> float:
+    """Return the relative rounding of an objective computed with F."""
+    return 1e-7 if F.dtype == np.float32 else 1e-14
+
+
+def product(matrix: NDArray[Any], v: Floats) -> Floats:
+    """Return matrix v in the matrix's precision, as double."""
+    return np.asarray(matrix @ v.astype(matrix.dtype), np.float64)
+
+
+def squared(v: Floats) -> float:
+    """Return |v|^2."""
+    return float(np.vdot(v, v))
+
+
+def newton_system(curvature: Curvature, F: NDArray[Any], each: Each) -> Solve:
+    """Return the solver of (F W F' + penalty) x = g for a direction or a preconditioner, which may be approximate.
+
+    Many rows are sampled by their importance.
+    """
+    if F.shape[1] > SMALL:
+        rows, curvature = curvature.sketch(np.einsum("ij,ij->j", F, F).astype(np.float64))
+        F = F[:, rows]
+    lower = factored_hessian(curvature, F, each)
+    return lambda g: solve_by(lower, g)
+
+
+def factored_hessian(curvature: Curvature, F: NDArray[Any], each: Each) -> NDArray[Any]:
+    """Return the Cholesky factor of F W F' + penalty, the penalty 1 but 0 for the intercept."""
+    hessian = curvature.hessian(F, each)
+    m, unknowns = len(F), len(hessian)
+    penalty = np.ones(m, F.dtype)
+    penalty[-1] = 0.0
+    hessian[np.diag_indices(unknowns)] += np.tile(penalty, unknowns // m)
+    if unknowns > m:  # the intercepts of all classes may move together: that direction costs nothing, so hold it
+        last = np.arange(m - 1, unknowns, m)
+        hessian[np.ix_(last, last)] += hessian[last, last].mean() + 1.0
+    return cholesky(hessian)
+
+
+def cholesky(matrix: NDArray[Any]) -> NDArray[Any]:
+    """Return the Cholesky factor, of the matrix with a larger diagonal where rounding made it indefinite."""
+    from scipy.linalg import lapack
+
+    potrf = lapack.spotrf if matrix.dtype == np.float32 else lapack.dpotrf
+    diagonal = np.diag(matrix).copy()
+    for jitter in (0.0, 1e-7, 1e-5, 1e-3, 1e-1):
+        lifted = matrix + np.diag(jitter * diagonal).astype(matrix.dtype) if jitter else matrix
+        lower, failed = potrf(lifted, lower=1, clean=0)
+        if not failed:
+            return np.asarray(lower)
+    msg = (
+        "the Newton system is not positive definite: the kernel is not positive semidefinite, or C is too large for it"
+    )
+    raise ValueError(msg)
+
+
+def solve_by(lower: NDArray[Any], g: Floats) -> Floats:
+    """Solve L L' x = g for coordinates (m,) or (m, k)."""
+    from scipy.linalg import lapack
+
+    potrs = lapack.spotrs if lower.dtype == np.float32 else lapack.dpotrs
+    x = potrs(lower, g.T.ravel().astype(lower.dtype), lower=1)[0]
+    return np.asarray(x.reshape(g.T.shape).T, np.float64)
+
+
+def settled(newton: Iterator[LowRank], tol: float, most: int) -> tuple[LowRank, int]:
+    """Return the first point whose Newton decrement is below tol times its objective, and the number of steps to it."""
+    for steps, point in enumerate(newton):
+        if point.decrement <= tol * point.objective or steps >= most:
+            break
+    return point, steps
+
+
+def polished(newton: Iterator[LowRank], point: LowRank) -> LowRank:
+    """Return the point two steps on: where Newton's method converges they take the residual down to rounding."""
+    for following in islice(newton, 2):
+        point = following if following.objective <= point.objective * (1.0 + ROUNDING) else point
+    return point
+
+
+def refined(
+    loss: Loss, K: Products, factor: Factor, now: Iterate, precondition: Solve, options: Options
+) -> Iterator[Iterate]:
+    """Yield iterates of Newton's method on the exact problem, preconditioned by the factor, from any w = K beta."""
+    whole, count, rng = False, 0, np.random.default_rng(options.seed + 1)
+    while True:
+        a = loss.residual(now.f + now.b)
+        now, start = certified(loss, K, now, a, options.tol) if whole else certified_by_residual(loss, K, now, a)
+        yield now
+        curvature = loss.curvature(now.f + now.b)
+        if (
+            count >= POOR
+            and options.rank == 0
+            and factor.rank < K.gram.n // 2
+            and factor.rest.sum() > 1e-6 * K.gram.diagonal.sum()
+        ):
+            factor = extended(K.gram, factor, min(K.gram.n, 2 * factor.rank), rng)
+            count = SLOW
+        if count >= SLOW or now.gap > 2e-2 * now.objective:
+            precondition = preconditioner(curvature, factor.F, newton_system(curvature, factor.F, K.gram.each))
+        gradients = conjugate_gradients(curvature, K, precondition, start)
+        x, Kx, count = newton_step(loss, gradients, now, options.tol)
+        now, reached = line_search(loss, now, x, Kx)
+        whole = whole or reached
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where conjugate gradients start: beta, K beta, and the terms of the residual R'(K beta - f) + R^+ (beta - a)."""
+
+    beta: Floats
+    product: Floats
+    before: Floats
+    after: Floats
+
+    def residual(self, curvature: Curvature) -> Floats:
+        """Return the residual of the Newton system in u."""
+        return curvature.root_transposed(self.before) + curvature.root_inverse(self.after)
+
+
+def certified_by_residual(loss: Loss, K: Products, now: Iterate, a: Floats) -> tuple[Iterate, Start]:
+    """Return the iterate with the gap to the dual point a, its residual, which costs a product."""
+    q = K(a)
+    gap = duality_gap(now.beta, now.f, a, q)
+    known = Iterate(now.beta, now.f, now.b, now.objective, gap)
+    return dual_or(loss, known, a, q), Start(a, q, q - now.f, np.zeros_like(a))
+
+
+def certified(loss: Loss, K: Products, now: Iterate, a: Floats, tol: float) -> tuple[Iterate, Start]:
+    """Return the iterate with the gap to itself as dual point, which costs a product only where it is not feasible."""
+    gap, change = loss.divergence(now.beta, now.f + now.b)
+    root = np.sqrt(K.gram.diagonal).reshape((-1,) + (1,) * (change.ndim - 1))
+    bound = 0.5 * float(np.square((np.abs(change) * root).sum(axis=0)).sum())
+    if bound > 0.1 * tol * now.objective:
+        bound = 0.5 * max(0.0, float(np.vdot(change, K(change))))
+    known = Iterate(now.beta, now.f, now.b, now.objective, max(gap, 0.0) + bound)
+    if K.gram.n <= SMALL:
+        by_residual, _ = certified_by_residual(loss, K, known, a)
+        known = by_residual if by_residual.gap <= known.gap else known
+    return known, Start(known.beta, known.f, np.zeros_like(a), known.beta - loss.residual(known.f + known.b))
+
+
+def lifted(loss: Loss, gram: Gram, factor: Factor, point: LowRank) -> Iterate:
+    """Return a point in the factor's coordinates as coefficients of kernels, f computed with the exact ones."""
+    beta = coefficients(gram, factor, point.z[:-1])
+    f = np.zeros(loss.shape)
+    at = beta[factor.pivots].astype(gram.dtype)
+    for start in range(0, gram.n, 2048):
+        rows = slice(start, start + 2048)
+        f[rows] = gram.block(rows, factor.pivots) @ at
+    return Iterate(beta, f, *with_intercept(loss, beta, f, point.z[-1]), np.inf)
+
+
+def with_intercept(loss: Loss, beta: Floats, f: Floats, start: Floats) -> tuple[Floats, float]:
+    """Return the best intercept and the objective with it."""
+    b = loss.intercept(f, start)
+    return b, 0.5 * float(np.vdot(beta, f)) + loss.value(f + b)
+
+
+def dual_or(loss: Loss, now: Iterate, a: Floats, q: Floats) -> Iterate:
+    """Return the dual point as an iterate where it is as good: it has alpha_i = C_i (1 - p_i) built in.
+
+    Its objective exceeds the dual one by the gap and by what it exceeds the objective of `now`.
+    """
+    b, objective = with_intercept(loss, a, q, now.b)
+    slack = 1e-9 * now.objective if len(a) <= SMALL else 0.0
+    if objective > now.objective + slack:
+        return now
+    return Iterate(a, q, b, objective, max(0.0, now.gap + objective - now.objective))
+
+
+def preconditioner(curvature: Curvature, F: NDArray[Any], system: Solve) -> Solve:
+    """Return r -> (I + R'F'FR)^-1 r = r - R'F' (F W F' + penalty)^-1 F R r."""
+
+    def apply(r: Floats) -> Floats:
+        return r - curvature.root_transposed(product(F.T, system(product(F, curvature.root(r)))))
+
+    return apply
+
+
+def newton_step(
+    loss: Loss, steps: Iterator[tuple[Floats, Floats, float]], now: Iterate, tol: float
+) -> tuple[Floats, Floats, int]:
+    """Return beta and K beta nearly at the minimum of the quadratic model at `now`, and the steps that took.
+
+    Half of the squared residual is the duality gap of the model: it says when to stop, unless the
+    objective is still larger than before.
+    """
+    enough, tightened = np.inf, 0
+    for count, (x, Kx, gap) in enumerate(steps):
+        if count == 0:
+            forcing = 0.1 * min(0.1, np.sqrt(gap / now.objective)) * min(gap, now.gap)
+            enough = max(0.2 * tol * now.objective, forcing)
+        elif gap <= enough or count >= STEPS:
+            if tightened == 3 or count >= STEPS or with_intercept(loss, x, Kx, now.b)[1] <= now.objective:
+                break
+            enough, tightened = 0.1 * min(enough, gap), tightened + 1
+    return x, Kx, count
+
+
+def conjugate_gradients(
+    curvature: Curvature, K: Products, precondition: Solve, start: Start
+) -> Iterator[tuple[Floats, Floats, float]]:
+    """Yield beta = a + R u, K beta and 1/2 |r|^2, r = (I + R'KR) u + R'(K a - f) up to intercepts.
+
+    The formula of Polak and Ribiere forgives a preconditioner in single precision.
+    """
+    x, Kx = start.beta, start.product
+    project = orthogonal_to(intercepts(curvature, x))
+    r = project(start.residual(curvature))
+    g = project(precondition(r))
+    d, rg = -g, float(np.vdot(r, g))
+    while True:
+        yield x, Kx, 0.5 * squared(r)
+        s = curvature.root(d)
+        Ks = K(s)
+        image = d + curvature.root_transposed(Ks)
+        curved = float(np.vdot(d, image))
+        if curved <= 0.0 or rg <= 0.0:
+            return
+        size = rg / curved
+        x, Kx = x + size * s, Kx + size * Ks
+        previous, r = r, project(r + size * image)
+        g = project(precondition(r))
+        following = float(np.vdot(r, g))
+        d = -g + max(0.0, (following - float(np.vdot(previous, g))) / rg) * d
+        rg = following
+
+
+def intercepts(curvature: Curvature, like: Floats) -> Floats:
+    """Return the columns R'1, one for each intercept, orthonormal."""
+    k = 1 if like.ndim == 1 else like.shape[1]
+    columns = np.empty((like.size, k))
+    for a in range(k):
+        one = np.ones(like.shape) if like.ndim == 1 else np.tile(np.arange(k) == a, (len(like), 1)).astype(np.float64)
+        columns[:, a] = curvature.root_transposed(one).ravel()
+    vectors, values, _ = np.linalg.svd(columns, full_matrices=False)
+    return np.asarray(vectors[:, values > 1e-8 * values[0]])
+
+
+def orthogonal_to(basis: Floats) -> Solve:
+    """Return the projection that takes the span of the basis away."""
+    return lambda r: r - (basis @ (basis.T @ r.ravel())).reshape(r.shape)
+
+
+def line_search(loss: Loss, now: Iterate, x: Floats, Kx: Floats) -> tuple[Iterate, bool]:
+    """Return the first point at 1, 1/2, 1/4, ... of the way to x whose objective is no larger, and whether it is x."""
+    size = 1.0
+    while size > 1e-6:
+        beta, f = now.beta + size * (x - now.beta), now.f + size * (Kx - now.f)
+        b, objective = with_intercept(loss, beta, f, now.b)
+        if objective <= now.objective * (1.0 + ROUNDING):
+            return Iterate(beta, f, b, objective, np.inf), size == 1.0
+        size *= 0.5
+    return now, False
+
+
+def coarse(loss: Loss, factor: Factor, each: Each) -> Floats | None:
+    """Return where to start Newton's method on many rows: its solution on every fourth row, four times as heavy."""
+    n = factor.F.shape[1]
+    stride = min(4, n // (4 * len(factor.F)))
+    if stride < 2 or n < 4_000:
+        return None
+    rows = slice(None, None, stride)
+    few = np.ascontiguousarray(factor.F[:, rows])
+    return settled(factored_newton(loss.rows(rows, float(stride)), few, each), 3e-2, 30)[0].z
+
+
+Report = Callable[[int, Iterate], None]
+
+
+def solve(
+    gram: Gram, loss: Loss, options: Options, *, start: Iterate | None = None, report: Report | None = None
+) -> Solution:
+    """Return the solution of relative gap `tol`, or the best one there is after `max_iter` steps or an interruption.
+
+    `start` is the solution of a similar problem on the same rows. Memory: 2 n^2 bytes for the kernel in single
+    precision (4 n^2 in double) where `memory` allows it, and 4 m n (8 m n) for the factor of rank m.
+    """
+    with threads() as each:
+        return solved(replace(gram, each=each), loss, options, start, report)
+
+
+def solved(gram: Gram, loss: Loss, options: Options, start: Iterate | None, report: Report | None) -> Solution:
+    """Solve with the threads there are."""
+    small = gram.n <= SMALL
+    tol = min(options.tol, TIGHT[len(loss.shape)]) if small else options.tol
+    factor = pivoted_cholesky(gram, chosen_rank(loss, options), np.random.default_rng(options.seed))
+    K = Products(gram, options.memory)
+    if start is None:
+        good = max(0.1 * tol, 1e-14) if small or not options.exact else max(tol, 1e-3)
+        newton = factored_newton(loss, factor.F, gram.each, coarse(loss, factor, gram.each))
+        point, steps = settled(newton, good, options.max_iter)
+        point = polished(newton, point) if small else point
+        now, precondition = lifted(loss, gram, factor, point), preconditioner(point.curvature, factor.F, point.solve)
+    else:
+        f, steps = K(start.beta), 0
+        now = Iterate(start.beta, f, *with_intercept(loss, start.beta, f, start.b), np.inf)
+        curvature = loss.curvature(now.f + now.b)
+        precondition = preconditioner(curvature, factor.F, newton_system(curvature, factor.F, gram.each))
+    iterates = refined(loss, K, factor, now, precondition, replace(options, tol=tol))
+    best, more = best_iterate(iterates, now, tol, options.max_iter - steps if options.exact else 1, report)
+    return Solution(best, steps + more, best.gap <= options.tol * best.objective, factor)
+
+
+def best_iterate(
+    iterates: Iterator[Iterate], best: Iterate, tol: float, most: int, report: Report | None
+) -> tuple[Iterate, int]:
+    """Return the best iterate when the gap is small, or nothing moves, or a key is pressed; and the number of steps."""
+    steps = 0
+    with suppress(KeyboardInterrupt):
+        for iterate in iterates:
+            if report:
+                report(steps, iterate)
+            stuck = iterate.objective >= best.objective and iterate.gap >= 0.5 * best.gap
+            best = iterate if iterate.objective <= best.objective * (1.0 + 1e-9) else best
+            if iterate.gap <= tol * iterate.objective or stuck or steps + 1 >= most:
+                break
+            steps += 1
+    return best, steps

@@ -1,0 +1,737 @@
+"""Kernel logistic regression as scikit-learn estimators over the core of `kernels`."""
+
+from __future__ import annotations
+
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from numbers import Real
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, log_expit, ndtri
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import check_cv
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from calibrant.estimators import target
+from calibrant.kernels.functions import (
+    GAMMAS,
+    KERNELS,
+    Gram,
+    Kernel,
+    Parameters,
+    blocks,
+    cross,
+    gram,
+    mean_square,
+    resolved_gamma,
+    take,
+)
+from calibrant.kernels.laplace import Laplace, laplace
+from calibrant.kernels.loo import Choice, choose
+from calibrant.kernels.losses import Bernoulli, Loss, Multinomial, log_softmax, softmax
+from calibrant.kernels.matrices import Factor, pivoted_cholesky, threads
+from calibrant.kernels.smo import solve_smo
+from calibrant.kernels.solvers import Iterate, Options, Report, chosen_rank, solve
+from calibrant.multiclass import couple
+
+__all__ = ["KernelLogisticRegression", "KernelLogisticRegressionCV"]
+
+Floats = NDArray[np.float64]
+
+SINGLE = 1_000  # rows from which single precision pays
+PRECISE = 1e-6  # relative gap below which single precision is not enough
+ROWS = 512  # new rows, and support rows, whose kernels are computed at a time
+C_GRID = tuple(float(C) for C in np.logspace(-3, 4, 20))
+GAMMA_GRID = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # times the one of "scale"
+SOLVERS = ("auto", "newton", "preconditioned", "low_rank", "smo")
+UNITS = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+
+
+class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Kernel logistic regression: probabilities from a kernel machine, with a certificate.
+
+    Minimises 1/2 |w|^2 + C sum_i s_i log(1 + exp(-y_i f(x_i))), f = w + b, the intercept b without penalty; with more
+    than two classes 1/2 sum_k |w_k|^2 + C sum_i s_i (log sum_k exp(f_k) - f_{y_i}). C means what it means in `SVC` and
+    `LogisticRegression`; it wants to be larger than for an SVM. All solvers minimise the same objective, and every fit
+    says how near to the minimum it is.
+
+    Parameters
+    ----------
+    C : float or "loo", default=1.0
+        Weight of a row's loss. "loo" chooses it by approximate leave-one-out on one factorisation.
+    kernel : {"linear", "rbf", "poly", "quadratic", "precomputed"} or callable, default="rbf"
+        "quadratic" is Platt's ((x.z)/c + 1)^2. A callable takes two sets of rows and returns their kernel matrix.
+    gamma : {"scale", "auto", "loo"} or float, default="scale"
+        Of "rbf" and "poly", as in `SVC`; "loo" chooses among multiples of "scale" for "rbf".
+    degree, coef0 : of "poly".
+    c : "auto" or float, default="auto"
+        Of "quadratic"; "auto" is the mean of x.x.
+    solver : {"auto", "newton", "preconditioned", "low_rank", "smo"}, default="auto"
+        "newton" takes a factor of full rank, "preconditioned" one of low rank and conjugate gradients on the exact
+        problem; "auto" is the first up to 500 rows. "low_rank" stops at the solution in the factor and reports its gap.
+        "smo" is the algorithm of Keerthi et al. (2005), for reproduction, two classes.
+    multi_class : {"softmax", "ovo"}, default="softmax"
+        One machine for all classes, or one for each pair, coupled (Wu, Lin & Weng 2004).
+    tol : float, default=1e-4
+        The duality gap to reach, relative to the objective.
+    max_iter : int, default=100
+        The most Newton steps (steps of pairs times 1000 for "smo").
+    rank : int, default=None
+        Rank of the factor of the kernel; None chooses about 1.6 n^0.6.
+    class_weight : dict or "balanced", default=None
+    memory : str or float, default="4GB"
+        How much of the kernel matrix to keep: 2 n^2 bytes in single precision, else it is computed anew when needed.
+    warm_start : bool, default=False
+        Start from the last solution when the number of rows is the same.
+    verbose : bool or int, default=0
+        Write every step to the standard error stream.
+    random_state : int, default=0
+        Seed of the random pivots; the solution depends on it only within `tol`.
+
+    Attributes
+    ----------
+    classes_, n_features_in_
+    C_, kernel_ : what was used, with all numbers.
+    dual_coef_ : (1, s) or (k, s), alpha_i y_i of the support rows; alpha_i = C_i (1 - p_i(y_i)) at the optimum.
+    support_ : the rows with coefficients; all of them, unless the solution in the factor was good enough.
+    intercept_ : (1,) or (k,)
+    objective_, duality_gap_ : the objective, and the duality gap relative to it: objective_ is above the
+        minimum by at most duality_gap_ * objective_.
+    n_iter_, converged_ : Newton steps, and whether the gap is at most `tol`.
+    loo_ : what "loo" found, a record of the path.
+
+    Examples
+    --------
+    >>> from calibrant import KernelLogisticRegression
+    >>> X, y = [[-2.0], [-1.0], [0.5], [1.0], [4.0]], ["no", "no", "yes", "no", "yes"]
+    >>> model = KernelLogisticRegression(kernel="linear").fit(X, y)
+    >>> model.predict_proba([[0.0], [3.0]]).round(3)
+    array([[0.697, 0.303],
+           [0.219, 0.781]])
+    >>> model.predict_proba([[0.0]], confidence=0.95).round(2)  # lower and upper end for each class
+    array([[[0.2 , 0.96],
+            [0.04, 0.8 ]]])
+    """
+
+    def __init__(
+        self,
+        C: float | str = 1.0,
+        *,
+        kernel: str | Callable[[Any, Any], Any] = "rbf",
+        gamma: float | str = "scale",
+        degree: float = 3,
+        coef0: float = 0.0,
+        c: float | str = "auto",
+        solver: str = "auto",
+        multi_class: str = "softmax",
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        rank: int | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
+        memory: float | str = "4GB",
+        warm_start: bool = False,
+        verbose: int = 0,
+        random_state: int = 0,
+    ) -> None:
+        self.C = C
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.c = c
+        self.solver = solver
+        self.multi_class = multi_class
+        self.tol = tol
+        self.max_iter = max_iter
+        self.rank = rank
+        self.class_weight = class_weight
+        self.memory = memory
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit to rows X, or to their kernel matrix where the kernel is precomputed, and classes y."""
+        require_options(self)
+        labels = target(y)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
+        require_as_many(X, labels)
+        self.classes_, codes = np.unique(labels, return_inverse=True)
+        copies, weight = row_weights(self, X, labels, codes, sample_weight)
+        rows = Rows(X, np.flatnonzero(weight), codes, weight, copies)
+        left = self.classes_[np.unique(rows.codes)].tolist()
+        if len(left) < max(2, len(self.classes_)):
+            msg = f"y must hold two classes or more, with rows of positive weight; got {len(left)} class(es): {left}"
+            raise ValueError(msg)
+        self._choose(rows)
+        self._solve(rows)
+        return self
+
+    def _choose(self, rows: Rows) -> None:
+        """Settle the kernel and C."""
+        precomputed = rows.kernel_matrix() if self.kernel == "precomputed" else None
+        if precomputed is not None:
+            require_kernel(precomputed)
+        self.kernel_ = resolved_kernel(self, rows)
+        self.C_: float = 1.0 if isinstance(self.C, str) else float(self.C)
+        if "loo" in (self.C, self.gamma):
+            self.loo_ = chosen(self, rows)
+            self.C_, gamma = self.loo_.best
+            self.kernel_ = Kernel(self.kernel_.name, self.kernel_.by._replace(gamma=gamma))
+            warn_if_poor(self.loo_)
+
+    def _solve(self, rows: Rows) -> None:
+        """Train the machines and keep what prediction needs."""
+        k, previous = len(self.classes_), getattr(self, "_last", None)
+        tasks = list(combinations(range(k), 2)) if self.multi_class == "ovo" and k > 2 else [tuple(range(k))]
+        trained = [
+            train(self, rows, task, previous[i] if previous and self.warm_start else None)
+            for i, task in enumerate(tasks)
+        ]
+        self._last = [machine.last for machine in trained] if self.warm_start else None
+        used = np.unique(np.concatenate([machine.needed() for machine in trained]))
+        self.machines_ = [machine.at(used) for machine in trained]
+        self.support_ = rows.kept[used]
+        self.support_vectors_ = None if self.kernel == "precomputed" else take(rows.X, used)
+        self.dual_coef_ = np.vstack([np.atleast_2d(machine.columns(len(used)).T) for machine in self.machines_])
+        self.intercept_ = np.concatenate([np.atleast_1d(machine.b) for machine in self.machines_])
+        self.objective_ = float(sum(machine.objective for machine in trained))
+        self.duality_gap_ = float(sum(machine.gap for machine in trained) / self.objective_)
+        self.n_iter_ = max(machine.steps for machine in trained)
+        self.converged_ = all(machine.converged for machine in trained)
+        if not self.converged_:
+            message = f"duality gap {self.duality_gap_:.2g} above tol={self.tol:g} after {self.n_iter_} steps"
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+
+    def _values(self, X: Any, *, bands: bool = False) -> list[tuple[Floats, Floats]]:
+        """Return the decision values of every machine, and their standard deviations if asked for."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        return [
+            machine.values(self.kernel_, self._columns(X), self.support_vectors_, bands=bands)
+            for machine in self.machines_
+        ]
+
+    def _columns(self, X: Any) -> Any:
+        """Return the new rows, or of their kernels those with the support rows."""
+        return X[:, self.support_] if self.kernel == "precomputed" else X
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return f for two classes, one column a class for more (log probabilities with "ovo")."""
+        values = self._values(X)
+        return values[0][0] if len(values) == 1 else np.log(self.predict_proba(X))
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return the logarithms of the probabilities, exact also where those round to 0 or 1."""
+        values = self._values(X)
+        if len(values) > 1:
+            return np.log(couple(*pairwise(values)))
+        f = values[0][0]
+        return np.column_stack([log_expit(-f), log_expit(f)]) if f.ndim == 1 else log_softmax(f)
+
+    def predict_proba(self, X: Any, confidence: float | None = None) -> Floats:
+        """Return the probabilities of the classes, or, of shape (n, 2, 2), the ends of their confidence bands.
+
+        A band holds the probability of class j with the given confidence between [:, j, 0] and [:, j, 1], by the
+        Laplace approximation of the posterior; for two classes.
+        """
+        if confidence is not None:
+            return self._bands(X, confidence)
+        values = self._values(X)
+        if len(values) > 1:
+            return couple(*pairwise(values))
+        f = values[0][0]
+        return np.column_stack([expit(-f), expit(f)]) if f.ndim == 1 else softmax(f)
+
+    def _bands(self, X: Any, confidence: float) -> Floats:
+        check_is_fitted(self)
+        if not 0.0 < confidence < 1.0:
+            msg = f"confidence must lie between 0 and 1; got {confidence!r}"
+            raise ValueError(msg)
+        if len(self.classes_) > 2 or self.kernel == "precomputed":
+            msg = "confidence needs two classes, and not a precomputed kernel, which lacks K(x, x) of new rows"
+            raise ValueError(msg)
+        f, deviation = self._values(X, bands=True)[0]
+        low, high = f - ndtri(0.5 + confidence / 2) * deviation, f + ndtri(0.5 + confidence / 2) * deviation
+        return np.stack(
+            [np.column_stack([expit(-high), expit(-low)]), np.column_stack([expit(low), expit(high)])], axis=1
+        )
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class of each row, of two the second at one half."""
+        values = self._values(X)
+        if len(values) == 1 and values[0][0].ndim == 1:
+            return np.asarray(self.classes_[(values[0][0] >= 0).astype(int)])
+        p = couple(*pairwise(values)) if len(values) > 1 else values[0][0]
+        return np.asarray(self.classes_[p.argmax(axis=1)])
+
+    def __sklearn_tags__(self) -> Any:
+        """Say what rows may be."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self.kernel != "precomputed"
+        tags.input_tags.pairwise = self.kernel == "precomputed"
+        return tags
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """All rows with their classes, weights (for C = 1) and repetitions, and the numbers `kept` of those that count."""
+
+    whole: Any
+    kept: NDArray[np.intp]
+    all_codes: NDArray[np.intp]
+    all_weights: Floats
+    all_copies: Floats
+
+    @property
+    def X(self) -> Any:
+        """The rows of positive weight."""
+        return self.whole if len(self.kept) == self.whole.shape[0] else take(self.whole, self.kept)
+
+    @property
+    def codes(self) -> NDArray[np.intp]:
+        """Their classes."""
+        return self.all_codes[self.kept]
+
+    @property
+    def weight(self) -> Floats:
+        """Their weights."""
+        return self.all_weights[self.kept]
+
+    @property
+    def copies(self) -> Floats:
+        """How often each counts."""
+        return self.all_copies[self.kept]
+
+    def kernel_matrix(self) -> Floats:
+        """Return X as the kernel matrix of the rows."""
+        n, columns = self.whole.shape
+        if n != columns:
+            msg = f"X must be a square kernel matrix with kernel='precomputed'; got shape {self.whole.shape}"
+            raise ValueError(msg)
+        return np.asarray(self.whole[np.ix_(self.kept, self.kept)])
+
+    def source(self, kernel: Kernel) -> Any:
+        """Return what the kernel is computed from."""
+        return self.kernel_matrix() if kernel.name == "precomputed" else self.X
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A machine on its `rows`, with what is known about it; `last` to start from again."""
+
+    rows: NDArray[np.intp]
+    last: Iterate
+    steps: int
+    converged: bool
+    posterior: Laplace | None
+
+    @property
+    def objective(self) -> float:
+        """The objective reached."""
+        return self.last.objective
+
+    @property
+    def gap(self) -> float:
+        """The duality gap."""
+        return self.last.gap
+
+    def used(self) -> NDArray[np.intp]:
+        """Return the places of the coefficients that are not zero."""
+        return np.flatnonzero(self.last.beta.reshape(len(self.rows), -1).any(axis=1))
+
+    def needed(self) -> NDArray[np.intp]:
+        """Return the rows that prediction needs."""
+        pivots = self.rows[:0] if self.posterior is None else self.rows[self.posterior.pivots]
+        return np.concatenate([self.rows[self.used()], pivots])
+
+    def at(self, support: NDArray[np.intp]) -> Machine:
+        """Return what prediction needs, rows by their place among the support."""
+        used, posterior = self.used(), self.posterior
+        if posterior is not None:
+            posterior = replace(posterior, pivots=np.searchsorted(support, self.rows[posterior.pivots]))
+        return Machine(
+            np.searchsorted(support, self.rows[used]), self.last.beta[used], np.asarray(self.last.b), posterior
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """f(x) = sum coefficient_i K(x_i, x) + b over some support rows."""
+
+    support: NDArray[np.intp]
+    coefficient: Floats
+    b: Floats
+    posterior: Laplace | None
+
+    def columns(self, size: int) -> Floats:
+        """Return the coefficients of all support rows."""
+        full = np.zeros((size, *self.coefficient.shape[1:]))
+        full[self.support] = self.coefficient
+        return full
+
+    def values(self, kernel: Kernel, X: Any, support: Any, *, bands: bool) -> tuple[Floats, Floats]:
+        """Return f at new rows, and its standard deviation if asked for."""
+        n = X.shape[0]
+        f, deviation = np.empty((n, *self.coefficient.shape[1:])), np.zeros(n)
+        dtype = np.float32 if len(self.support) > SINGLE and kernel.name == "rbf" else np.float64
+        block, every = between(kernel, X, support, self.support, dtype), slice(None)
+        coefficient = self.coefficient.astype(dtype)
+
+        def fill(rows: slice) -> None:
+            f[rows] = self.b
+            for columns in blocks(len(coefficient), ROWS):
+                f[rows] += block(rows, columns) @ coefficient[columns]
+
+        with threads() as each:
+            each(fill, blocks(n, ROWS))
+        if bands and self.posterior is not None:
+            block = between(kernel, X, support, self.posterior.pivots, np.float64)
+            own = gram(kernel, X).diagonal
+            for rows in blocks(n, ROWS):
+                deviation[rows] = np.sqrt(self.posterior.variance(block(rows, every), own[rows]))
+        return f, deviation
+
+
+def between(
+    kernel: Kernel, X: Any, support: Any, places: NDArray[np.intp], dtype: Any
+) -> Callable[[Any, Any], NDArray[Any]]:
+    """Return the kernels of new rows with some of the support rows."""
+    if kernel.name == "precomputed":
+        columns = np.asarray(X)[:, places]
+        return lambda i, j: columns[i, j]
+    return cross(kernel, X, take(support, places), dtype)
+
+
+def train(model: KernelLogisticRegression, rows: Rows, classes: tuple[int, ...], last: Iterate | None) -> Trained:
+    """Train one machine for some of the classes."""
+    mine = np.flatnonzero(np.isin(rows.codes, classes))
+    codes, weight = np.searchsorted(classes, rows.codes[mine]), model.C_ * rows.weight[mine]
+    loss: Loss = Bernoulli(codes.astype(np.float64), weight)
+    if len(classes) > 2:
+        loss = Multinomial(np.eye(len(classes))[codes], weight)
+    source = rows.source(model.kernel_)
+    part = source if len(mine) == len(rows.codes) else part_of(model.kernel_, source, mine)
+    matrix = gram(model.kernel_, part, single=len(mine) > SINGLE and model.tol >= PRECISE)
+    require_finite(matrix)
+    start = last if last is not None and last.beta.shape == loss.shape else None
+    if model.solver == "smo":
+        return by_smo(model, mine, matrix, loss)
+    solution = solve(matrix, loss, options(model, len(mine)), start=start, report=reporter(model))
+    posterior = None
+    if isinstance(loss, Bernoulli) and len(model.classes_) == 2 and model.kernel != "precomputed":
+        posterior = laplace(loss, solution.factor, solution.iterate, float(model.C_))
+    return Trained(mine, solution.iterate, solution.steps, solution.converged, posterior)
+
+
+def by_smo(model: KernelLogisticRegression, mine: NDArray[np.intp], matrix: Gram, loss: Loss) -> Trained:
+    """Train one machine by sequential minimal optimisation."""
+    if not isinstance(loss, Bernoulli):
+        msg = "solver='smo' is for two classes; use multi_class='ovo' for more"
+        raise ValueError(msg)
+    iterate, steps = solve_smo(matrix, loss, tol=min(1e-3, 10 * model.tol), max_iter=1_000 * model.max_iter)
+    return Trained(mine, iterate, steps, iterate.gap <= model.tol * iterate.objective, None)
+
+
+def part_of(kernel: Kernel, source: Any, rows: NDArray[np.intp]) -> Any:
+    """Return some rows, or of a kernel matrix their rows and columns."""
+    return source[np.ix_(rows, rows)] if kernel.name == "precomputed" else take(source, rows)
+
+
+def options(model: KernelLogisticRegression, n: int) -> Options:
+    """Return the solver's options."""
+    rank = n if model.solver == "newton" else model.rank or 0
+    seed = 0 if model.random_state is None else int(model.random_state)
+    return Options(model.tol, model.max_iter, rank, model.solver != "low_rank", bytes_of(model.memory), seed)
+
+
+def reporter(model: KernelLogisticRegression) -> Report | None:
+    """Return what writes a line for every step, if asked for."""
+    if not model.verbose:
+        return None
+
+    def report(step: int, iterate: Iterate) -> None:
+        gap = iterate.gap / iterate.objective
+        sys.stderr.write(f"kernel logistic regression: step {step}, objective {iterate.objective:.9g}, gap {gap:.2g}\n")
+
+    return report
+
+
+def pairwise(values: list[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+    """Return P(first | pair) and P(second | pair), a column a pair."""
+    f = np.column_stack([value for value, _ in values])
+    return expit(-f), expit(f)
+
+
+def chosen(model: KernelLogisticRegression, rows: Rows) -> Choice:
+    """Return the leave-one-out paths over C and gamma."""
+    grid = C_GRID if model.C == "loo" else (float(model.C),)
+    gammas: tuple[float, ...] = (model.kernel_.by.gamma,)
+    if model.gamma == "loo":
+        gammas = tuple(float(resolved_gamma("scale", rows.X, rows.copies) * multiple) for multiple in GAMMA_GRID)
+    return loo_choice(model, rows, grid, gammas)
+
+
+def loo_choice(
+    model: KernelLogisticRegression, rows: Rows, grid: tuple[float, ...], gammas: tuple[float, ...]
+) -> Choice:
+    """Return the leave-one-out paths over given values."""
+    k, n = len(model.classes_), len(rows.codes)
+    target = rows.codes.astype(np.float64) if k == 2 else np.eye(k)[rows.codes]
+
+    def factors() -> Iterator[tuple[float, Factor]]:
+        for gamma in gammas:
+            kernel = Kernel(model.kernel_.name, model.kernel_.by._replace(gamma=gamma))
+            matrix = gram(kernel, rows.source(kernel), single=n > SINGLE)
+            require_finite(matrix)
+            rank = chosen_rank(Bernoulli(rows.weight, rows.weight), options(model, n))
+            yield gamma, pivoted_cholesky(matrix, rank, np.random.default_rng(options(model, n).seed))
+
+    return choose(target, rows.weight, rows.copies, factors(), grid)
+
+
+def warn_if_poor(choice: Choice) -> None:
+    """Say where the approximation should not be trusted."""
+    if choice.poor > 0.05:
+        message = (
+            f"approximate leave-one-out is poor for {choice.poor:.0%} of the rows at the chosen C: "
+            "use KernelLogisticRegressionCV(cv=10) to be sure"
+        )
+        warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def resolved_kernel(model: KernelLogisticRegression, rows: Rows) -> Kernel:
+    """Return the kernel with its numbers."""
+    if callable(model.kernel) or model.kernel in ("precomputed", "linear"):
+        return Kernel(model.kernel)
+    if model.kernel == "quadratic":
+        c = mean_square(rows.X, rows.copies) if model.c == "auto" else float(model.c)
+        return Kernel("quadratic", Parameters(1.0 / c, 1.0, 2))
+    gamma = resolved_gamma("scale" if model.gamma == "loo" else model.gamma, rows.X, rows.copies)
+    return Kernel(model.kernel, Parameters(gamma, float(model.coef0), model.degree))
+
+
+def row_weights(
+    model: KernelLogisticRegression, X: Any, labels: NDArray[Any], codes: NDArray[np.intp], sample_weight: Any
+) -> tuple[Floats, Floats]:
+    """Return the rows' weights, and times those of their classes."""
+    weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+    if not weight.any():
+        msg = f"sample_weight must not all be zero; got {len(weight)} zeros"
+        raise ValueError(msg)
+    each = compute_class_weight(model.class_weight, classes=model.classes_, y=labels, sample_weight=weight)
+    return weight, np.asarray(weight * each[codes], np.float64)
+
+
+def require_as_many(X: Any, labels: NDArray[Any]) -> None:
+    """Raise unless there is one label a row."""
+    if X.shape[0] != len(labels):
+        msg = f"y must have one value a row; got inconsistent numbers of samples, {len(labels)} for {X.shape[0]} rows"
+        raise ValueError(msg)
+
+
+def require_finite(matrix: Gram) -> None:
+    """Raise where a kernel is not finite, or negative on the diagonal."""
+    wrong = np.flatnonzero(~(np.isfinite(matrix.diagonal) & (matrix.diagonal >= 0)))
+    if len(wrong):
+        found = f"K(x, x) = {matrix.diagonal[wrong[0]]} at row {wrong[0]}"
+        msg = f"the kernel must be positive semidefinite and finite; got {found} (rescale X, or take another kernel)"
+        raise ValueError(msg)
+
+
+def require_kernel(matrix: Floats) -> None:
+    """Raise unless a matrix is symmetric and, as far as its extreme eigenvalues say, positive semidefinite."""
+    largest = float(np.abs(matrix).max())
+    if float(np.abs(matrix - matrix.T).max()) > 1e-6 * largest:
+        i, j = np.unravel_index(np.abs(matrix - matrix.T).argmax(), matrix.shape)
+        msg = f"a precomputed kernel must be symmetric; got {matrix[i, j]} and {matrix[j, i]} at rows {i} and {j}"
+        raise ValueError(msg)
+    lowest = smallest_eigenvalue(matrix)
+    if lowest < -1e-6 * largest * max(1.0, np.sqrt(len(matrix))):
+        msg = f"a precomputed kernel must be positive semidefinite; got one with the eigenvalue {lowest:.3g}"
+        raise ValueError(msg)
+
+
+def smallest_eigenvalue(matrix: Floats) -> float:
+    """Return the smallest eigenvalue, for many rows as Lanczos' method sees it."""
+    if len(matrix) <= SINGLE:
+        return float(np.linalg.eigvalsh(matrix)[0])
+    from scipy.sparse.linalg import eigsh
+
+    return float(eigsh(matrix, k=1, which="SA", tol=1e-3, return_eigenvectors=False, v0=np.ones(len(matrix)))[0])
+
+
+def bytes_of(memory: float | str) -> float:
+    """Return a size such as "4GB" in bytes.
+
+    >>> bytes_of("1.5 GB")
+    1500000000.0
+    """
+    found = re.fullmatch(r"\s*([\d.eE+]+)\s*([kKMGT]?B?)\s*", str(memory))
+    if not found:
+        msg = f"memory must be a number of bytes or a size such as '4GB'; got {memory!r}"
+        raise ValueError(msg)
+    return float(found[1]) * UNITS[(found[2].upper().removesuffix("B") + "B")]
+
+
+def require_options(model: KernelLogisticRegression) -> None:
+    """Raise for options out of their range."""
+    names = ("precomputed", *(name for name in KERNELS if name != "sigmoid"))
+    if not callable(model.kernel):
+        require_one_of("kernel", model.kernel, names)
+    require_one_of("solver", model.solver, SOLVERS)
+    require_one_of("multi_class", model.multi_class, ("softmax", "ovo"))
+    require_positive("C", model.C, ("loo",))
+    require_positive("gamma", model.gamma, (*GAMMAS, "loo"))
+    require_positive("c", model.c, ("auto",))
+    require_positive("tol", model.tol)
+    require_positive("max_iter", model.max_iter)
+    require_positive("degree", model.degree)
+    if model.rank is not None:
+        require_positive("rank", model.rank)
+    if model.gamma == "loo" and model.kernel != "rbf":
+        msg = f"gamma='loo' is for kernel='rbf'; got kernel={model.kernel!r}"
+        raise ValueError(msg)
+    bytes_of(model.memory)
+
+
+def require_one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    """Raise unless a value is one of those allowed."""
+    if value not in allowed:
+        msg = f"{name} must be one of {', '.join(allowed)}; got {value!r}"
+        raise ValueError(msg)
+
+
+def require_positive(name: str, value: Any, words: tuple[str, ...] = ()) -> None:
+    """Raise unless a value is a positive finite number, or one of some words."""
+    number = isinstance(value, Real) and 0 < float(value) < np.inf
+    if not number and not (isinstance(value, str) and value in words):
+        choices = "".join(f" or {word!r}" for word in words)
+        msg = f"{name} must be a positive number{choices}; got {value!r}"
+        raise ValueError(msg)
+
+
+class KernelLogisticRegressionCV(KernelLogisticRegression):
+    """Kernel logistic regression with C, and gamma if asked for, chosen by approximate leave-one-out or by folds.
+
+    Parameters
+    ----------
+    Cs : int or list of float, default=20
+        The values of C to try; a number means so many between 1e-3 and 1e4.
+    gammas : list of float, default=None
+        The values of gamma to try; None keeps `gamma`.
+    cv : int or splitter, default=None
+        None is approximate leave-one-out, for the price of a few fits; else real folds by their mean log loss.
+
+    The other parameters and the attributes are those of `KernelLogisticRegression`, without C.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from calibrant import KernelLogisticRegressionCV
+    >>> X = np.linspace(-3, 3, 60)[:, None]
+    >>> model = KernelLogisticRegressionCV(Cs=[0.1, 1.0, 10.0]).fit(X, np.sin(2 * X[:, 0]) > 0.1)
+    >>> model.C_
+    10.0
+    """
+
+    C = "loo"
+
+    def __init__(
+        self,
+        Cs: int | Sequence[float] = 20,
+        *,
+        gammas: Sequence[float] | None = None,
+        cv: Any = None,
+        kernel: str | Callable[[Any, Any], Any] = "rbf",
+        gamma: float | str = "scale",
+        degree: float = 3,
+        coef0: float = 0.0,
+        c: float | str = "auto",
+        solver: str = "auto",
+        multi_class: str = "softmax",
+        tol: float = 1e-4,
+        max_iter: int = 100,
+        rank: int | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
+        memory: float | str = "4GB",
+        warm_start: bool = False,
+        verbose: int = 0,
+        random_state: int = 0,
+    ) -> None:
+        self.Cs = Cs
+        self.gammas = gammas
+        self.cv = cv
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.c = c
+        self.solver = solver
+        self.multi_class = multi_class
+        self.tol = tol
+        self.max_iter = max_iter
+        self.rank = rank
+        self.class_weight = class_weight
+        self.memory = memory
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def _choose(self, rows: Rows) -> None:
+        """Settle the kernel and C."""
+        if self.kernel == "precomputed":
+            require_kernel(rows.kernel_matrix())
+        self.kernel_ = resolved_kernel(self, rows)
+        grid = tuple(np.logspace(-3, 4, self.Cs).tolist()) if isinstance(self.Cs, int) else tuple(map(float, self.Cs))
+        gammas = (self.kernel_.by.gamma,) if self.gammas is None else tuple(map(float, self.gammas))
+        for C in grid:
+            require_positive("Cs", C)
+        if self.cv is None:
+            self.loo_ = loo_choice(self, rows, grid, gammas)
+            warn_if_poor(self.loo_)
+            self.C_, gamma = self.loo_.best
+        else:
+            self.C_, gamma = by_folds(self, rows, grid, gammas)
+        self.kernel_ = Kernel(self.kernel_.name, self.kernel_.by._replace(gamma=gamma))
+
+
+def by_folds(
+    model: KernelLogisticRegressionCV, rows: Rows, grid: tuple[float, ...], gammas: tuple[float, ...]
+) -> tuple[float, float]:
+    """Return the C and gamma of the smallest log loss over real folds, and keep the losses as `cv_losses_`."""
+    splits = check_cv(model.cv, rows.all_codes, classifier=True).split(rows.whole, rows.all_codes)
+    places = [tuple(np.searchsorted(rows.kept, np.intersect1d(side, rows.kept)) for side in split) for split in splits]
+    losses = np.zeros((len(gammas), len(grid)))
+    for (i, gamma), (j, C) in product(enumerate(gammas), enumerate(grid)):
+        for inside, outside in places:
+            kernel = Kernel(model.kernel_.name, model.kernel_.by._replace(gamma=gamma))
+            losses[i, j] += fold_loss(model, rows, kernel, C, (inside, outside))
+    model.cv_losses_ = losses / rows.weight.sum()
+    best = np.unravel_index(losses.argmin(), losses.shape)
+    return grid[best[1]], gammas[best[0]]
+
+
+def fold_loss(model: KernelLogisticRegressionCV, rows: Rows, kernel: Kernel, C: float, fold: tuple[Any, Any]) -> float:
+    """Return the weighted log loss of a fold by the machine of the others."""
+    inside, outside = fold
+    names = ("tol", "max_iter", "rank", "memory", "random_state", "multi_class", "solver")
+    options: dict[str, Any] = {name: getattr(model, name) for name in names}
+    source = rows.source(kernel)
+    fixed: dict[str, Any] = {"kernel": kernel.name, **kernel.by._asdict()}
+    if kernel.name == "quadratic":
+        fixed = {"kernel": "quadratic", "c": 1.0 / kernel.by.gamma}
+    machine = KernelLogisticRegression(C, **fixed, **options)
+    machine.fit(part_of(kernel, source, inside), rows.codes[inside], rows.weight[inside])
+    new = source[np.ix_(outside, inside)] if kernel.name == "precomputed" else take(source, outside)
+    logs = machine.predict_log_proba(new)
+    columns = np.searchsorted(machine.classes_, rows.codes[outside])
+    return -float(rows.weight[outside] @ logs[np.arange(len(outside)), columns])

@@ -1,0 +1,76 @@
+"""Posterior probabilities from counts in a cell and from distances."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.multiclass import normalise
+
+__all__ = ["FORMS", "cell_estimate", "distance_estimator"]
+
+Floats = NDArray[np.float64]
+
+
+def cell_estimate(counts: ArrayLike) -> Floats:
+    """Return P_i = (n_i + 1)/(N + c) from the objects of each of c classes in a cell (Duin & Tax 1998, eq. 2 and 4).
+
+    The cell is a leaf of a tree, or the k nearest neighbours. P is never 0 or 1, and of an empty cell uniform.
+
+    >>> cell_estimate([[3, 0], [0, 0]])
+    array([[0.8, 0.2],
+           [0.5, 0.5]])
+    """
+    n = non_negative("counts", counts)
+    return np.asarray((n + 1.0) / (n.sum(axis=-1, keepdims=True) + n.shape[-1]))
+
+
+def distance_estimator(distances: ArrayLike, *, power: float = 2.0, form: str = "paper") -> Floats:
+    """Return P_i = 1 - (c - 1) d_i/sum_j d_j from a distance to each of c classes (Duin & Tax 1998, eq. 5).
+
+    Parameters
+    ----------
+    distances : one column a class; for k neighbours those to the k_i-th nearest object of every class, k_i of the k
+        being of the majority class.
+    power : the d of the formula are distances raised to it: 2 is what the published experiment used, 1 what the text
+        says.
+    form : of more than two classes, "paper" makes far classes 0 where the formula is negative and normalises the
+        others, and "prtools" is (1 - d_i/sum_j d_j)/(c - 1). For two classes both are d_other/(d_1 + d_2).
+
+    >>> distance_estimator([[1.0, 3.0], [0.0, 0.0]], power=1)
+    array([[0.75, 0.25],
+           [0.5 , 0.5 ]])
+    """
+    if form not in FORMS:
+        msg = f"form must be one of {', '.join(FORMS)}; got {form!r}"
+        raise ValueError(msg)
+    if not (0 < power < np.inf):
+        msg = f"power must be a positive finite number; got {power!r}"
+        raise ValueError(msg)
+    d = non_negative("distances", distances)
+    largest = d.max(axis=-1, keepdims=True)
+    relative = np.divide(d, largest, out=np.ones_like(d), where=largest > 0) ** power
+    rows = (relative / relative.sum(axis=-1, keepdims=True)).reshape(-1, d.shape[-1])
+    return FORMS[form](rows).reshape(d.shape)
+
+
+# P of each class from its share of the distances, the shares of a row adding up to 1.
+FORMS: dict[str, Callable[[Floats], Floats]] = {
+    "paper": lambda share: normalise(np.maximum(1.0 - (share.shape[1] - 1) * share, 0.0)),
+    "prtools": lambda share: (1.0 - share) / (share.shape[1] - 1),
+}
+
+
+def non_negative(name: str, values: ArrayLike) -> Floats:
+    """Return finite numbers, none negative, in at least two columns."""
+    array = np.asarray(values, np.float64)
+    if array.ndim < 1 or array.shape[-1] < 2:
+        msg = f"{name} must have one column for each of at least two classes; got an array of shape {array.shape}"
+        raise ValueError(msg)
+    if array.size and not (array.min() >= 0 and np.isfinite(array.max())):
+        wrong = array[~(np.isfinite(array) & (array >= 0))]
+        msg = f"{name} must be finite and not negative; got {len(wrong)} others, the first {wrong[0]}"
+        raise ValueError(msg)
+    return array

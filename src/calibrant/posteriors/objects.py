@@ -1,0 +1,103 @@
+"""What the classifiers of Duin & Tax are trained on: objects with features and a class, through one door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calibrant.samples import vector, weighed
+
+__all__ = ["Objects", "Posterior", "in_blocks", "objects", "require_objects"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+CELLS = 2**18  # numbers of a matrix held at a time: two megabytes stay in the second-level cache
+
+
+class Posterior(Protocol):
+    """What a fit returns: objects in, one row of class probabilities an object out."""
+
+    def __call__(self, x: Floats) -> Floats:
+        """Return P(class | x), one column a class."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Checked objects: `x` one row an object, `label` the number of its class, `weight` how often it counts."""
+
+    x: Floats
+    label: Indices
+    classes: int
+    weight: Floats
+
+    @property
+    def sizes(self) -> Floats:
+        """The total weight of each class."""
+        return np.bincount(self.label, self.weight, self.classes).astype(np.float64)
+
+    def groups(self) -> list[tuple[Floats, Floats]]:
+        """Return the objects and weights of each class."""
+        members = [self.label == j for j in range(self.classes)]
+        return [(self.x[rows], self.weight[rows]) for rows in members]
+
+    def distinct(self) -> list[tuple[Floats, Floats]]:
+        """Return the different objects of each class with the total weight of their copies."""
+        found = []
+        for x, weight in self.groups():
+            rows, copies = np.unique(x, axis=0, return_inverse=True)
+            found.append((rows, np.bincount(copies.ravel(), weight, len(rows)).astype(np.float64)))
+        return found
+
+
+def objects(x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None) -> tuple[Objects, NDArray[Any]]:
+    """Check features, classes and weights; return the objects of positive weight and the sorted classes.
+
+    >>> data, classes = objects([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], ["no", "yes", "no"])
+    >>> data.label, classes
+    (array([0, 1, 0]), array(['no', 'yes'], dtype='<U3'))
+    """
+    features = np.asarray(x, np.float64)
+    labels = vector("y", y)
+    if features.ndim != 2 or not features.size:
+        msg = f"X must have one row an object and one column a feature; got an array of shape {features.shape}"
+        raise ValueError(msg)
+    if not np.isfinite(features).all():
+        row, column = np.argwhere(~np.isfinite(features))[0]
+        msg = f"X must be finite; got {features[row, column]} in row {row}, column {column}"
+        raise ValueError(msg)
+    if len(labels) != len(features):
+        msg = f"y must have one class an object; got {len(labels)} for {len(features)} rows of X"
+        raise ValueError(msg)
+    weights = np.ones(len(labels)) if weight is None else weighed("sample_weight", weight, labels).astype(np.float64)
+    counted = weights > 0
+    classes, label = np.unique(labels[counted], return_inverse=True)
+    if len(classes) < 2:
+        msg = f"y must hold at least two classes; got one class only, {classes[0]!r}"
+        raise ValueError(msg)
+    return Objects(features[counted], np.asarray(label, np.intp), len(classes), weights[counted]), classes
+
+
+def require_objects(data: Objects, needed: int) -> None:
+    """Raise where a class has fewer objects than an estimate needs."""
+    for j, size in enumerate(data.sizes):
+        if size < needed:
+            msg = f"X must hold at least {needed} objects of each class; got {size:g} of class number {j}"
+            raise ValueError(msg)
+
+
+def in_blocks(function: Callable[[Floats], Floats], x: Floats, columns: int) -> Floats:
+    """Return `function` of the rows of `x`, a block at a time where its matrices have `columns` columns.
+
+    >>> in_blocks(lambda rows: rows * 2, np.ones((3, 1)), columns=2**20).ravel()
+    array([2., 2., 2.])
+    """
+    size = max(1, CELLS // max(columns, 1))
+    if len(x) <= size:
+        return function(x)
+    return np.concatenate([function(x[start : start + size]) for start in range(0, len(x), size)])

@@ -1,0 +1,64 @@
+"""Trees stopped early: the splits that are no accident, and what the leaves then say.
+
+A tree is four arrays, as scikit-learn has them: the children of each node (-1 at a leaf) and the objects of each class
+in it. Splits are chosen greedily, so a full tree cut where a split is not significant is the tree whose growth
+stopped there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtrc, chdtri
+
+from calibrant.posteriors.estimates import cell_estimate
+
+__all__ = ["Leaves", "chi_square", "prune_early"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+COUNT = 0.001  # added to every count of a split table
+
+
+@dataclass(frozen=True, slots=True)
+class Leaves:
+    """The objects of each class in the leaf above each node of the full tree, and which nodes those leaves are."""
+
+    counts: Floats
+    leaf: Indices
+
+    def posterior(self, node: Indices) -> Floats:
+        """Return the cell estimate of the leaf a node of the full tree belongs to."""
+        return cell_estimate(self.counts[self.leaf[node]])
+
+
+def chi_square(first: Floats, second: Floats) -> Floats:
+    """Return sum (observed - expected)^2/expected over the table of two branches and c classes.
+
+    >>> chi_square(np.array([[10.0, 0.0]]), np.array([[0.0, 10.0]])).round(2)
+    array([20.])
+    """
+    table = np.stack([first, second], axis=-2) + COUNT
+    branch, column = table.sum(axis=-1, keepdims=True), table.sum(axis=-2, keepdims=True)
+    expected = branch * column / branch.sum(axis=-2, keepdims=True)
+    return np.asarray(((table - expected) ** 2 / expected).sum(axis=(-2, -1)))
+
+
+def prune_early(first: Indices, second: Indices, counts: Floats, threshold: float = 3.0) -> Leaves:
+    """Cut a tree at the topmost nodes whose split has chi-square <= `threshold`.
+
+    The threshold is that of two classes; for more, the one of the same significance with c - 1 degrees of freedom.
+    """
+    inner = np.flatnonzero(first >= 0)
+    classes = counts.shape[1]
+    limit = threshold if classes == 2 else float(chdtri(classes - 1, chdtrc(1, threshold)))
+    kept = np.zeros(len(first), bool)
+    kept[inner] = chi_square(counts[first[inner]], counts[second[inner]]) > limit
+    leaf = np.arange(len(first))
+    for node in inner:  # parents come before their children
+        if leaf[node] != node or not kept[node]:
+            leaf[first[node]] = leaf[second[node]] = leaf[node]
+    return Leaves(counts, leaf)

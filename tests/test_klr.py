@@ -1,0 +1,233 @@
+"""The core of kernel logistic regression: optimality, certificates, other people's numbers, leave-one-out."""
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.special import expit
+
+from calibrant.kernels.functions import Kernel, Parameters, gram
+from calibrant.kernels.laplace import laplace
+from calibrant.kernels.loo import leave_one_out, leave_one_out_path
+from calibrant.kernels.losses import Bernoulli, Multinomial, softmax
+from calibrant.kernels.matrices import Products, pivoted_cholesky
+from calibrant.kernels.smo import solve_smo
+from calibrant.kernels.solvers import Options, solve
+
+RBF = Kernel("rbf", Parameters(gamma=0.3))
+
+
+def overlapping(n=120, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    return X, (rng.random(n) < expit(2 * np.sin(2 * X[:, 0]) + X[:, 1])).astype(float)
+
+
+def three(n=90, seed=1):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 2))
+    return X, np.eye(3)[np.digitize(X[:, 0] + 0.5 * rng.normal(size=n), [-0.5, 0.5])]
+
+
+def vector_kernel(name):
+    return Kernel("linear") if name == "linear" else Kernel("rbf", Parameters(gamma=0.5))
+
+
+def test_vectors(vectors):
+    data = vectors["klr"]
+    X, y = np.array(data["X"]), np.array(data["y"])
+    for row in data["rows"]:
+        loss = Bernoulli((y + 1) / 2, np.full(len(y), row["C"]))
+        solution = solve(gram(vector_kernel(row["kernel"]), X), loss, Options())
+        best = solution.iterate
+        np.testing.assert_allclose(best.beta * y, row["alpha"], rtol=1e-7)
+        np.testing.assert_allclose(best.f + best.b, row["f"], rtol=1e-7)
+        np.testing.assert_allclose(-best.b, row["b"], rtol=1e-7)
+        assert best.objective == pytest.approx(row["primal"], rel=1e-9)
+        assert solution.converged
+
+
+def test_smo_vectors(vectors):
+    data = vectors["klr"]
+    X, y = np.array(data["X"]), np.array(data["y"])
+    for row in data["rows"]:
+        loss = Bernoulli((y + 1) / 2, np.full(len(y), row["C"]))
+        best, _ = solve_smo(gram(vector_kernel(row["kernel"]), X), loss, tol=1e-9)
+        np.testing.assert_allclose(best.beta * y, row["alpha"], rtol=1e-6)
+        assert best.gap < 1e-6
+
+
+def test_quadratic_kernel(vectors):
+    for c in (12, 14):
+        x = np.array([[np.sqrt(vectors["quadratic_kernel"]["dot"])]])
+        value = Kernel("quadratic", Parameters(1 / c, 1.0, 2)).between(x, x)[0, 0]
+        assert value == pytest.approx(vectors["quadratic_kernel"][f"c={c}"], rel=1e-12)
+
+
+@pytest.mark.parametrize("C", [1e-3, 1.0, 100.0, 1e5])
+@pytest.mark.parametrize("kernel", [RBF, Kernel("linear"), Kernel("poly", Parameters(0.5, 1.0, 2))])
+def test_the_solution_is_optimal(kernel, C):
+    X, t = overlapping()
+    weight = C * np.linspace(0.5, 2.0, len(t))
+    solution = solve(gram(kernel, X), Bernoulli(t, weight), Options())
+    best = solution.iterate
+    p = expit(best.f + best.b)
+    assert solution.converged
+    assert best.gap < 1e-6 * best.objective
+    np.testing.assert_allclose(best.beta, weight * (t - p), atol=1e-5 * C)
+    assert abs(best.beta.sum()) < 1e-7 * np.abs(best.beta).sum()
+
+
+@pytest.mark.parametrize("case", [overlapping, three])
+def test_no_other_solver_goes_lower(case):
+    X, t = case()
+    K = RBF.between(X, X)
+    loss = (Bernoulli if t.ndim == 1 else Multinomial)(t, np.full(len(t), 3.0))
+    root = np.linalg.cholesky(K + 1e-11 * np.eye(len(K)))
+    k = 1 if t.ndim == 1 else t.shape[1]
+
+    def objective(parameters):
+        z = parameters.reshape(len(K) + 1, k)
+        f = (root @ z[:-1] + z[-1]).reshape(t.shape)
+        a = loss.residual(f).reshape(len(K), k)
+        slope = np.vstack([z[:-1] - root.T @ a, -a.sum(axis=0)])
+        return 0.5 * (z[:-1] ** 2).sum() + loss.value(f), slope.ravel()
+
+    options = {"maxiter": 5000, "maxfun": 20000, "ftol": 1e-15, "gtol": 1e-8}
+    other = minimize(objective, np.zeros((len(K) + 1) * k), jac=True, method="L-BFGS-B", options=options)
+    best = solve(gram(RBF, X), loss, Options()).iterate
+    assert best.objective == pytest.approx(other.fun, rel=1e-8)
+    assert best.objective - best.gap <= other.fun * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_low_rank_preconditioning_reaches_the_exact_solution(single):
+    X, t = overlapping(900, seed=3)
+    loss = Bernoulli(t, np.full(len(t), 10.0))
+    exact = solve(gram(RBF, X), loss, Options(rank=900, tol=1e-12)).iterate
+    solution = solve(gram(RBF, X, single=single), loss, Options(rank=60, tol=1e-5))
+    assert solution.converged
+    assert solution.factor.rank == 60
+    assert solution.iterate.objective <= exact.objective * (1 + 1e-5)
+    np.testing.assert_allclose(expit(solution.iterate.f + solution.iterate.b), expit(exact.f + exact.b), atol=0.01)
+
+
+def test_the_gap_of_a_low_rank_solution_is_honest():
+    X, t = overlapping(900, seed=3)
+    loss = Bernoulli(t, np.full(len(t), 10.0))
+    minimum = solve(gram(RBF, X), loss, Options(tol=1e-9)).iterate.objective
+    for rank in (5, 30, 100):
+        solution = solve(gram(RBF, X), loss, Options(rank=rank, exact=False))
+        assert -1e-9 * minimum < solution.iterate.objective - minimum <= solution.iterate.gap * (1 + 1e-6)
+        assert solution.converged == (solution.iterate.gap <= 1e-4 * solution.iterate.objective)
+
+
+def test_nearly_separable_rows_converge():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 4))
+    t = (X[:, 0] + 0.3 * X[:, 1] > 0).astype(float)
+    for C in (10.0, 1e4):
+        assert solve(gram(RBF, X), Bernoulli(t, np.full(len(t), C)), Options(tol=1e-5)).converged
+
+
+def test_recomputed_tiles_give_the_same_products():
+    X, _ = overlapping(1100)
+    matrix = gram(RBF, X)
+    v = np.random.default_rng(0).normal(size=(1100, 2))
+    expected = RBF.between(X, X) @ v
+    for memory in (0.0, 1e9):
+        K = Products(matrix, memory)
+        for _ in range(2):
+            np.testing.assert_allclose(K(v), expected, atol=1e-9)
+
+
+def test_a_warm_start_needs_fewer_steps():
+    X, t = overlapping(800)
+    cold = solve(gram(RBF, X), Bernoulli(t, np.full(len(t), 10.0)), Options())
+    nearby = Bernoulli(t, np.full(len(t), 10.5))
+    warm = solve(gram(RBF, X), nearby, Options(), start=cold.iterate)
+    assert warm.converged
+    assert warm.steps < solve(gram(RBF, X), nearby, Options()).steps
+
+
+def test_duplicate_rows_and_weights_agree():
+    X, t = overlapping(60)
+    copies = np.random.default_rng(0).integers(1, 4, 60)
+    weighted = solve(gram(RBF, X), Bernoulli(t, 2.0 * copies), Options()).iterate
+    rows = np.repeat(np.arange(60), copies)
+    repeated = solve(gram(RBF, X[rows]), Bernoulli(t[rows], np.full(len(rows), 2.0)), Options()).iterate
+    assert weighted.objective == pytest.approx(repeated.objective, rel=1e-10)
+    np.testing.assert_allclose(repeated.f + repeated.b, (weighted.f + weighted.b)[rows], atol=1e-6)
+
+
+def test_an_interrupted_fit_keeps_the_best_solution():
+    X, t = overlapping(900)
+
+    def interrupt(step, iterate):
+        if step == 1:
+            raise KeyboardInterrupt
+
+    loss = Bernoulli(t, np.full(len(t), 100.0))
+    solution = solve(gram(RBF, X), loss, Options(rank=20, tol=1e-12), report=interrupt)
+    assert not solution.converged
+    assert np.isfinite(solution.iterate.beta).all()
+    assert solution.iterate.objective < loss.value(np.zeros(900))
+
+
+def test_pivoted_cholesky_ends_at_the_rank_of_the_kernel():
+    X, _ = overlapping(300)
+    factor = pivoted_cholesky(gram(Kernel("linear"), X), 100, np.random.default_rng(0))
+    assert factor.rank == 3
+    np.testing.assert_allclose(factor.F[:-1].T @ factor.F[:-1], X @ X.T, atol=1e-9)
+    assert (factor.F[-1] == 1).all()
+
+
+def test_approximate_leave_one_out_is_near_the_real_one():
+    X, t = overlapping(60, seed=5)
+    loss = Bernoulli(t, np.full(60, 5.0))
+    solution = solve(gram(RBF, X), loss, Options())
+    values, leverage = leave_one_out(loss, solution.factor.F, solution.iterate.f + solution.iterate.b)
+    real = []
+    for row in range(60):
+        others = np.delete(np.arange(60), row)
+        best = solve(gram(RBF, X[others]), loss.rows(others), Options()).iterate
+        real.append(float(RBF.between(X[[row]], X[others])[0] @ best.beta + best.b))
+    assert np.sqrt(np.mean((values - real) ** 2)) < 0.05 * np.std(real)
+    unit = Bernoulli(t, np.full(60, 1 / 60))
+    assert unit.value(values) == pytest.approx(unit.value(np.array(real)), rel=0.02)
+    assert (leverage >= 0).all()
+
+
+def test_the_path_is_the_leave_one_out_of_each_fit():
+    X, t = overlapping(80)
+    factor = pivoted_cholesky(gram(RBF, X), 80, np.random.default_rng(0))
+    path = leave_one_out_path(Bernoulli(t, np.ones(80)), factor, [0.3, 3.0])
+    for C, value in zip(path.C, path.loss, strict=True):
+        loss = Bernoulli(t, np.full(80, C))
+        best = solve(gram(RBF, X), loss, Options()).iterate
+        alone, _ = leave_one_out(loss, factor.F, best.f + best.b)
+        assert Bernoulli(t, np.full(80, 1 / 80)).value(alone) == pytest.approx(value, rel=5e-3)
+
+
+def test_laplace_is_the_gaussian_process_posterior():
+    X, t = overlapping(50)
+    C, new = 4.0, np.random.default_rng(9).normal(size=(7, 3))
+    loss = Bernoulli(t, np.full(50, C))
+    solution = solve(gram(RBF, X), loss, Options())
+    best = solution.iterate
+    posterior = laplace(loss, solution.factor, best, C)
+    found = posterior.variance(RBF.between(new, X[posterior.pivots]), np.ones(7))
+    p = expit(best.f + best.b)
+    wide = 1e7  # the intercept's prior variance, standing for an infinite one
+    K = C * RBF.between(X, X) + wide
+    cross = C * RBF.between(new, X) + wide
+    inside = cross @ np.linalg.solve(K + np.diag(1 / (p * (1 - p))), cross.T)
+    np.testing.assert_allclose(found, C + wide - np.diag(inside), rtol=1e-4)
+
+
+def test_multinomial_of_two_classes_is_bernoulli_with_twice_the_weight():
+    X, t = overlapping(70)
+    binary = solve(gram(RBF, X), Bernoulli(t, np.full(70, 2.0)), Options()).iterate
+    both = np.column_stack([1 - t, t])
+    # |w_0|^2 + |w_1|^2 at w_1 = -w_0 = w/2 is |w|^2/2: half the penalty, so half the weight gives the same machine
+    pair = solve(gram(RBF, X), Multinomial(both, np.full(70, 1.0)), Options()).iterate
+    np.testing.assert_allclose(softmax(pair.f + pair.b)[:, 1], expit(binary.f + binary.b), atol=1e-6)

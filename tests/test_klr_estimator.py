@@ -1,0 +1,236 @@
+"""KernelLogisticRegression as scikit-learn sees it."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.datasets import load_iris, make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from calibrant import KernelLogisticRegression, KernelLogisticRegressionCV
+from calibrant.klr import bytes_of
+
+
+@parametrize_with_checks([KernelLogisticRegression(), KernelLogisticRegressionCV(Cs=3)])
+def test_scikit_learn_checks(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+def data(n=150, seed=0):
+    return make_classification(n, n_features=5, n_informative=3, n_redundant=0, flip_y=0.15, random_state=seed)
+
+
+def rational(x, z):
+    x, z = np.asarray(x), np.asarray(z)
+    return 1.0 / (1.0 + ((x[:, None] - z[None]) ** 2).sum(axis=2))
+
+
+def test_the_linear_kernel_is_logistic_regression():
+    X, y = data()
+    ours = KernelLogisticRegression(0.7, kernel="linear").fit(X, y)
+    theirs = LogisticRegression(C=0.7, tol=1e-12, max_iter=10_000).fit(X, y)
+    np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(X), atol=1e-6)
+    np.testing.assert_allclose(ours.dual_coef_ @ X[ours.support_], theirs.coef_, atol=1e-6)
+    np.testing.assert_allclose(ours.intercept_, theirs.intercept_, atol=1e-6)
+
+
+def test_softmax_with_the_linear_kernel_is_multinomial_logistic_regression():
+    X, y = load_iris(return_X_y=True)
+    weight = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    ours = KernelLogisticRegression(2.0, kernel="linear", class_weight="balanced").fit(X, y, weight)
+    theirs = LogisticRegression(C=2.0, class_weight="balanced", tol=1e-10, max_iter=10_000).fit(X, y, weight)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-5)
+    assert ours.converged_
+
+
+@pytest.mark.parametrize("solver", ["newton", "preconditioned", "smo", "auto"])
+def test_solvers_agree_and_satisfy_the_optimality_condition(solver):
+    X, y = data()
+    model = KernelLogisticRegression(3.0, solver=solver, tol=1e-7, max_iter=200).fit(X, y)
+    best = KernelLogisticRegression(3.0).fit(X, y)
+    p = model.predict_proba(X)[:, 1]
+    assert model.converged_
+    assert model.duality_gap_ < 1e-6
+    assert model.objective_ == pytest.approx(best.objective_, rel=1e-6)
+    beta = np.zeros(len(y))
+    beta[model.support_] = model.dual_coef_[0]
+    np.testing.assert_allclose(beta, 3.0 * (y - p), atol=3e-3)
+    assert abs(beta.sum()) < 1e-6
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly", "quadratic"])
+def test_sparse_rows_are_dense_rows(kernel):
+    X, y = data()
+    X[np.abs(X) < 0.5] = 0.0
+    dense = KernelLogisticRegression(kernel=kernel).fit(X, y)
+    thin = KernelLogisticRegression(kernel=kernel).fit(sparse.csr_array(X), y)
+    np.testing.assert_allclose(thin.predict_proba(sparse.csr_array(X)), dense.predict_proba(X), atol=1e-6)
+
+
+def test_matrices_and_functions_are_kernels():
+    X, y = data()
+    K = rational(X, X)
+    by_function = KernelLogisticRegression(kernel=rational).fit(X[:100], y[:100])
+    by_matrix = KernelLogisticRegression(kernel="precomputed").fit(K[:100, :100], y[:100])
+    np.testing.assert_allclose(by_matrix.predict_proba(K[100:, :100]), by_function.predict_proba(X[100:]), atol=1e-7)
+
+
+def test_platts_c_is_the_mean_of_x_x():
+    X, y = data()
+    by_rule = KernelLogisticRegression(kernel="quadratic").fit(X, y)
+    by_hand = KernelLogisticRegression(kernel="poly", degree=2, gamma=1 / (X * X).sum(axis=1).mean(), coef0=1.0)
+    np.testing.assert_allclose(by_rule.predict_proba(X), by_hand.fit(X, y).predict_proba(X), atol=1e-8)
+
+
+def test_log_probabilities_do_not_cancel():
+    X = np.array([[-1.0], [1.0], [-2.0], [2.0]])
+    model = KernelLogisticRegression(1e3, kernel="linear").fit(X, [0, 1, 0, 1])
+    logs = model.predict_log_proba([[1000.0], [-1000.0]])
+    f = model.decision_function([[1000.0]])[0]
+    assert f > 800
+    assert logs[0, 0] == pytest.approx(-f)
+    assert np.exp(logs).sum(axis=1) == pytest.approx(1.0)
+
+
+def test_bands_hold_the_probability_and_widen_away_from_the_rows():
+    X, y = data()
+    model = KernelLogisticRegression(5.0).fit(X, y)
+    near, far = X[:20], X[:20] + 50.0
+    for rows in (near, far):
+        p, band = model.predict_proba(rows), model.predict_proba(rows, confidence=0.95)
+        assert band.shape == (20, 2, 2)
+        assert ((band[..., 0] <= p) & (p <= band[..., 1])).all()
+    width = [np.ptp(model.predict_proba(rows, confidence=0.95), axis=2).mean() for rows in (near, far)]
+    assert width[0] < width[1]
+    with pytest.raises(ValueError, match="confidence must lie between 0 and 1"):
+        model.predict_proba(near, confidence=2.0)
+
+
+def test_one_vs_one_couples_pairs():
+    X, y = load_iris(return_X_y=True)
+    model = KernelLogisticRegression(multi_class="ovo").fit(X, y)
+    softmax = KernelLogisticRegression().fit(X, y)
+    p = model.predict_proba(X)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert len(model.machines_) == 3
+    assert np.mean(model.predict(X) == softmax.predict(X)) > 0.95
+
+
+def test_warm_starts_reach_the_same_solution():
+    X, y = data(700)
+    model = KernelLogisticRegression(1.0, warm_start=True).fit(X, y)
+    model.set_params(C=1.2).fit(X, y)
+    cold = KernelLogisticRegression(1.2).fit(X, y)
+    assert model.converged_
+    assert model.objective_ == pytest.approx(cold.objective_, rel=2e-4)
+
+
+def test_leave_one_out_chooses_like_folds():
+    X, y = make_classification(140, n_features=4, n_redundant=0, flip_y=0.2, random_state=3)
+    Cs = [0.1, 1.0, 10.0, 100.0]
+    quick = KernelLogisticRegressionCV(Cs).fit(X, y)
+    slow = KernelLogisticRegressionCV(Cs, cv=5).fit(X, y)
+    losses = dict(zip(Cs, slow.cv_losses_[0], strict=True))
+    assert losses[quick.C_] <= 1.01 * losses[slow.C_]
+    np.testing.assert_allclose(quick.loo_.paths[0].loss[:3], slow.cv_losses_[0][:3], rtol=0.1)
+
+
+def test_c_and_gamma_by_leave_one_out():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, size=(250, 2))
+    y = (np.sin(4 * X[:, 0]) + 0.3 * rng.normal(size=250) > 0).astype(int)
+    model = KernelLogisticRegression("loo", gamma="loo").fit(X, y)
+    wide = KernelLogisticRegression("loo").fit(X, y)
+    assert model.kernel_.by.gamma > wide.kernel_.by.gamma
+    assert min(min(path.loss) for path in model.loo_.paths) <= min(wide.loo_.paths[0].loss) + 1e-12
+
+
+def test_precision_memory_and_verbosity_change_nothing_but_the_cost(capsys):
+    X, y = data(1200)
+    model = KernelLogisticRegression(10.0, verbose=1).fit(X, y)
+    assert "gap" in capsys.readouterr().err
+    small = KernelLogisticRegression(10.0, memory="1kB").fit(X, y)
+    precise = KernelLogisticRegression(10.0, tol=1e-8).fit(X, y)
+    assert small.objective_ == pytest.approx(model.objective_, rel=1e-4)
+    assert precise.objective_ <= model.objective_ * (1 + 1e-6)
+    assert precise.objective_ >= model.objective_ * (1 - model.duality_gap_) - 1e-3
+    np.testing.assert_allclose(precise.predict_proba(X), model.predict_proba(X), atol=0.02)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(X[:9]), model.predict_proba(X[:9]))
+
+
+def test_the_truth_about_convergence():
+    X, y = data(900)
+    with pytest.warns(ConvergenceWarning, match="duality gap"):
+        model = KernelLogisticRegression(100.0, solver="low_rank", rank=5).fit(X, y)
+    assert not model.converged_
+    assert model.duality_gap_ > model.tol
+    assert len(model.support_) == 5
+
+
+@pytest.mark.parametrize("C", [1e-8, 1e6, 1e10])
+def test_separable_rows_and_extreme_weights(C):
+    X = np.array([[-2.0], [-1.0], [-1.0], [1.0], [2.0], [2.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model = KernelLogisticRegression(C).fit(X, [0, 0, 0, 1, 1, 1])
+    assert np.isfinite(model.predict_proba(X)).all()
+    assert model.converged_ == (model.duality_gap_ <= model.tol)
+    assert model.converged_
+
+
+def test_constant_and_duplicate_rows():
+    model = KernelLogisticRegression().fit(np.ones((6, 2)), [0, 0, 1, 1, 1, 1])
+    np.testing.assert_allclose(model.predict_proba(np.ones((1, 2))), [[1 / 3, 2 / 3]], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"C": 0.0}, "C must be a positive number or 'loo'; got 0.0"),
+        ({"C": np.inf}, "C must be a positive number"),
+        ({"gamma": -1.0}, "gamma must be a positive number"),
+        ({"kernel": "cubic"}, "kernel must be one of"),
+        ({"solver": "magic"}, "solver must be one of"),
+        ({"memory": "much"}, "memory must be"),
+        ({"tol": 0}, "tol must be"),
+        ({"kernel": "linear", "gamma": "loo"}, "gamma='loo' is for kernel='rbf'"),
+    ],
+)
+def test_options_out_of_range(options, message):
+    X, y = data(20)
+    with pytest.raises(ValueError, match=message):
+        KernelLogisticRegression(**options).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "message"),
+    [
+        (np.array([[1.0, 0.5, 0.1], [0.4, 1.0, 0.0], [0.1, 0.0, 1.0]]), "symmetric"),
+        (np.array([[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]), "positive semidefinite"),
+        (np.ones((3, 2)), "square"),
+    ],
+)
+def test_matrices_that_are_no_kernels(matrix, message):
+    with pytest.raises(ValueError, match=message):
+        KernelLogisticRegression(kernel="precomputed").fit(matrix, [0, 1, 1])
+
+
+def test_rows_out_of_range_of_the_kernel():
+    with pytest.raises(ValueError, match="kernel must be positive semidefinite and finite"):
+        KernelLogisticRegression(kernel="linear").fit(np.array([[1e200], [-1e200], [3e200]]), [0, 1, 1])
+
+
+def test_one_class_is_an_error():
+    with pytest.raises(ValueError, match=r"1 class"):
+        KernelLogisticRegression().fit([[0.0], [1.0]], [1, 1])
+
+
+def test_sizes():
+    assert bytes_of("4GB") == bytes_of(4e9) == 4e9
+    assert bytes_of("2 M") == 2e6
