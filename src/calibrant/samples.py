@@ -191,6 +191,8 @@ def binary(name: str, values: ArrayLike, pos_label: Any = None) -> NDArray[Any]:
 
 def numeric_labels(name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return numbers as labels without sorting them: the larger of two values is the positive one."""
+    if array.dtype.kind in "iu" and np.bitwise_or.reduce(array) in (0, 1):  # in one pass: all are 0 or 1
+        return array
     if array.dtype.kind == "f":
         array = finite(name, array)
     low, high = extremes(array)

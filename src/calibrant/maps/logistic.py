@@ -81,8 +81,8 @@ class Nodes:
 class Rows:
     """F over all rows of a sample for theta = (slope, intercept) on x = (score/unit - center)/scale, in blocks.
 
-    `nodes` stand for the rows. Products are summed by NumPy, pairwise: BLAS would start threads for blocks of this
-    length, and they stall on a busy machine.
+    `nodes` stand for the rows. Products are summed by NumPy: BLAS would start threads for blocks of this length, and
+    they stall on a busy machine.
     """
 
     data: Sample
@@ -125,9 +125,7 @@ class Rows:
             p = self._probability(d, theta)
             if weight is not None:
                 p *= weight
-            sums[1] += p.sum()
-            p *= d
-            sums[0] += p.sum()
+            sums += np.einsum("i,i", p, d), p.sum()
         return np.asarray(sums / (self.scale, 1.0) - self.moment)
 
     def _hessian(self, theta: Floats) -> Floats:
@@ -346,7 +344,7 @@ def histogram(data: Sample, low: float, width: float, unit: float) -> Histogram:
         count = np.bincount(cell, weight, CELLS + 2)
         if weight is not None:
             label = label * weight
-        positive += (label.sum(), (label * u).sum())
+        positive += (label.sum(), np.einsum("i,i", label, u))
         if count[0] or count[-1]:
             rows = (cell == 0) | (cell == CELLS + 1)
             off.append((u[rows], np.ones(rows.sum()) if weight is None else weight[rows]))
