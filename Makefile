@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench svc-table clean
+.PHONY: demo test lint bench svc-table combining-table clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
@@ -18,8 +18,8 @@ lint: .venv/ready
 bench: .venv/bench
 	$(BIN)/python -m bench
 
-svc-table: .venv/ready
-	$(BIN)/python -m bench.svc_table --write
+svc-table combining-table: .venv/ready
+	$(BIN)/python -m bench.$(subst -,_,$@) --write
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv

@@ -5,11 +5,8 @@ Run `python -m bench.svc_table`; with `--write` it replaces the table in the pag
 
 from __future__ import annotations
 
-import re
-import sys
 import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 from sklearn.calibration import CalibratedClassifierCV
@@ -19,9 +16,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import calibrant
+from bench.pages import publish
 
-PAGE = Path(__file__).parents[1] / "docs" / "coming_from_svc.md"
-MARK = "<!-- table: python -m bench.svc_table -->"
 HALVINGS = 8
 
 DATA = {
@@ -90,11 +86,7 @@ def table():
 def main():
     """Print the table, or put it into the page."""
     warnings.simplefilter("ignore", FutureWarning)  # that SVC(probability=True) goes away is the point
-    found = table()
-    print(found)
-    if "--write" in sys.argv[1:]:
-        page = PAGE.read_text()
-        PAGE.write_text(re.sub(rf"{re.escape(MARK)}\n(\n?\|.*\n)*", f"{MARK}\n\n{found}\n", page))
+    publish(table(), "coming_from_svc.md", "bench.svc_table")
 
 
 if __name__ == "__main__":
