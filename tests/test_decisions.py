@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calibrant import decisions
-from calibrant.decisions import REJECT
+from calibrant.decisions import REJECT, bayes, chow_threshold, reject
 from calibrant.mixtures import fit_mixture
 
 
@@ -275,3 +275,21 @@ def test_mixture_gap_bounds_what_is_left():
 def test_bad_input_is_named(call, message):
     with pytest.raises(ValueError, match=message):
         call(posteriors(100))
+
+
+def test_an_error_target_is_met_up_to_rounding():
+    assert reject([[0.85, 0.15]] * 3, error=0.15).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda P: reject(P, threshold="a"), "threshold must lie in"),
+        (lambda P: reject(P, coverage="a"), "coverage must lie in"),
+        (lambda P: bayes(P, "x"), "costs must be a matrix of numbers"),
+        (lambda P: chow_threshold("a"), "costs must be finite"),
+    ],
+)
+def test_words_are_no_numbers(call, message):
+    with pytest.raises(ValueError, match=message):
+        call([[0.2, 0.8]])

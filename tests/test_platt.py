@@ -219,6 +219,15 @@ def test_duin_tax(vectors):
             assert -calibrant.fit("duin_tax", *data, penalty=None).a == pytest.approx(row["alpha"], rel=1e-10)
 
 
+@pytest.mark.parametrize("exponent", [-250, -39, 14, 35, 39, 120, 300])
+def test_duin_tax_at_any_scale_is_the_likelihoods_maximum(exponent):
+    scores, labels = noisy_scores(100, seed=14)
+    factor = 10.0**exponent
+    scaled = calibrant.fit("duin_tax", scores * factor, labels, penalty=None)
+    expected = calibrant.fit("duin_tax", scores, labels, penalty=None)
+    np.testing.assert_allclose(scaled(scores * factor), expected(scores), rtol=1e-9)
+
+
 def test_duin_tax_of_separable_scores_is_the_decision():
     fitted = calibrant.fit("duin_tax", [-2, -1, 1, 2], [0, 0, 1, 1], penalty=None)
     assert fitted.a == -np.inf

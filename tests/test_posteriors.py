@@ -4,12 +4,13 @@ import pickle
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import check_grad, minimize_scalar
 from scipy.spatial.distance import cdist
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_digits, load_iris
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier, RandomForestClassifier
 from sklearn.exceptions import NotFittedError
@@ -689,14 +690,64 @@ def test_a_tree_gets_the_cell_estimate_of_its_leaves():
 
 
 @pytest.mark.parametrize("forest", [RandomForestClassifier, ExtraTreesClassifier])
-def test_a_forest_gets_the_mean_of_its_trees(forest):
-    X, y = three_classes()
-    machine = forest(7, max_depth=3, random_state=0).fit(X, y)
-    expected = np.mean([confident(tree).predict_proba(X) for tree in machine.estimators_], axis=0)
-    P = confident(machine).predict_proba(X)
-    np.testing.assert_allclose(P, expected)
-    np.testing.assert_allclose(P.sum(axis=1), 1)
-    assert confident(machine, X, y).predict_proba(X).shape == (90, 3)
+def test_a_forest_gets_the_cell_estimate_of_its_mean_leaf(forest):
+    X, y = load_digits(return_X_y=True)
+    machine = forest(7, max_depth=6, random_state=0).fit(X[:600], y[:600])
+    sizes = np.mean([tree.tree_.n_node_samples[tree.apply(X)] for tree in machine.estimators_], axis=0)
+    if forest is RandomForestClassifier:  # of a bootstrap sample the rows count as often as they were drawn
+        sizes = np.mean([tree.tree_.weighted_n_node_samples[tree.apply(X)] for tree in machine.estimators_], axis=0)
+    found = confident(machine)
+    expected = (machine.predict_proba(X) * sizes[:, None] + 1) / (sizes[:, None] + 10)
+    np.testing.assert_allclose(found.predict_proba(X), expected, rtol=1e-9)
+    np.testing.assert_array_equal(found.predict(X), machine.predict(X))
+
+
+@pytest.mark.parametrize("weight", [1 / 150, 1e-6])
+def test_weights_below_one_are_shares(weight):
+    X, y = load_iris(return_X_y=True)
+    w = np.full(150, weight)
+    for model in (Tree(), GaussianBayes(), Parzen(), NearestMean()):
+        with_weights = clone(model).fit(X, y, sample_weight=w).predict_proba(X)
+        np.testing.assert_allclose(with_weights, clone(model).fit(X, y).predict_proba(X), atol=1e-6)
+    tree = DecisionTreeClassifier(max_depth=2, random_state=0)
+    plain, weighted = confident(clone(tree).fit(X, y)), confident(clone(tree).fit(X, y, sample_weight=w))
+    np.testing.assert_allclose(weighted.predict_proba(X), plain.predict_proba(X), atol=1e-9)
+
+
+@pytest.mark.parametrize(("scale", "offset"), [(1e39, 0), (1e-300, 0), (1e200, 0), (1, 1e9)])
+def test_trees_and_means_at_any_scale_and_offset(scale, offset):
+    X, y = load_iris(return_X_y=True)
+    moved = X * scale + offset
+    for model in (Tree(), NearestMean()):
+        expected = clone(model).fit(X, y).score(X, y)
+        assert clone(model).fit(moved, y).score(moved, y) == pytest.approx(expected, abs=0.03)
+
+
+def test_a_step_that_cannot_be_solved_is_rejected():
+    X, y = generators.crossing(20, random_state=0)
+    Network(random_state=25).fit(np.c_[X, 1 - X], y)
+
+
+def test_neighbours_of_data_frames_need_no_names():
+    X, y = load_iris(return_X_y=True)
+    frame = pd.DataFrame(X, columns=list("abcd"))
+    confident(KNeighborsClassifier(1).fit(frame, y)).predict_proba(frame)
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (KNearest(k=2.5), "k must be a whole number"),
+        (KNearest(k=3, power="a"), "power must be"),
+        (KNearest(k=3, form="x"), "form must be one of"),
+        (NearestNeighbour(power=-1), "power must be"),
+        (Tree(threshold="a"), "threshold must be"),
+    ],
+    ids=str,
+)
+def test_options_are_checked_at_the_door(model, message):
+    with pytest.raises(ValueError, match=message):
+        model.fit([[0.0], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
 
 
 def test_neighbours():
@@ -822,3 +873,8 @@ def test_the_wrapper_learns_and_cross_validates():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert ConfidentClassifier(RidgeClassifier()).fit(X, y, np.ones(len(y))).score(X, y) > 0.7
+
+
+def test_distances_that_underflow():
+    P = Parzen().fit([[0.0], [1e-200], [1e-190], [1.0], [1.5]], [0, 0, 0, 1, 1]).predict_proba([[0.1]])
+    assert P[0, 0] > 0.5

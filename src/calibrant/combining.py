@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,17 +70,20 @@ def combine(posteriors: Sequence[ArrayLike], rule: str | Callable[[Floats], Floa
     return out
 
 
-def rule_of(rule: str | Callable[[Floats], Floats], members: int) -> Callable[[Floats], Floats]:
+def rule_of(rule: Any, members: int) -> Callable[[Floats], Floats]:
     """Return the function of a rule's name, or a pool that has a weight for each member."""
     if isinstance(rule, str):
         if rule not in RULES:
             msg = f"rule must be one of {', '.join(RULES)}, or a pool; got {rule!r}"
             raise ValueError(msg)
         return RULES[rule].combine
+    if not callable(rule):
+        msg = f"rule must be one of {', '.join(RULES)}, or a pool; got {rule!r}"
+        raise ValueError(msg)
     if isinstance(rule, (LinearPool, LogPool)) and len(rule.weights) != members:
         msg = f"a pool must have one weight a member; got {len(rule.weights)} weights for {members} members"
         raise ValueError(msg)
-    return rule
+    return cast("Callable[[Floats], Floats]", rule)
 
 
 def checked_members(posteriors: Sequence[ArrayLike]) -> Members:

@@ -10,6 +10,7 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, SupportsFloat
 
 import numpy as np
@@ -74,7 +75,8 @@ def reject(
         raise ValueError(msg)
     posterior = distributions("P", P)
     confidence = np.asarray(posterior.max(axis=1), np.float64)
-    limit = LIMITS[asked[0]](confidence, float(given[asked[0]]))  # type: ignore[arg-type]
+    value = given[asked[0]]
+    limit = LIMITS[asked[0]](confidence, value.value if isinstance(value, Threshold) else value)  # type: ignore[arg-type]
     return np.where(confidence >= limit, posterior.argmax(axis=1), REJECT)
 
 
@@ -100,7 +102,7 @@ def limit_of_error(confidence: Floats, error: float) -> float:
     share("error", error, low=True)
     falling = np.sort(confidence)[::-1]
     doubt = np.cumsum(1.0 - falling) / np.arange(1, len(falling) + 1)
-    kept = int(np.count_nonzero(doubt <= error))
+    kept = int(np.count_nonzero(doubt <= error + 1e-12))  # 1 - 0.85 is 0.15, whatever the rounding
     return 0.0 if kept == len(falling) else just_above(float(falling[kept]))
 
 
@@ -112,12 +114,13 @@ LIMITS: dict[str, Callable[[Floats, float], float]] = {
 }
 
 
-def share(name: str, value: float, *, low: bool = False, high: bool = True) -> float:
+def share(name: str, value: Any, *, low: bool = False, high: bool = True) -> float:
     """Return a number between 0 and 1, with or without these, or raise."""
-    if not (0.0 < value < 1.0 or (low and value == 0) or (high and value == 1)):
-        msg = f"{name} must lie in {'[' if low else '('}0, 1{']' if high else ')'}; got {value}"
+    given = float(value) if isinstance(value, Real) else float("nan")
+    if not (0.0 < given < 1.0 or (low and given == 0) or (high and given == 1)):
+        msg = f"{name} must lie in {'[' if low else '('}0, 1{']' if high else ')'}; got {value!r}"
         raise ValueError(msg)
-    return value
+    return given
 
 
 def just_above(value: float) -> float:
@@ -125,7 +128,7 @@ def just_above(value: float) -> float:
     return float(np.nextafter(value, np.inf))
 
 
-def chow_threshold(cost: float, *, error: float = 1.0, right: float = 0.0) -> float:
+def chow_threshold(cost: Any, *, error: Any = 1.0, right: Any = 0.0) -> float:
     """Return the confidence below which rejecting is cheaper: (error - cost)/(error - right) (Chow 1970).
 
     `cost`, `error` and `right` are the costs of a rejection, of a wrong decision and of a right one. With c classes a
@@ -134,7 +137,8 @@ def chow_threshold(cost: float, *, error: float = 1.0, right: float = 0.0) -> fl
     >>> chow_threshold(0.25), chow_threshold(2.0, error=10.0)
     (0.75, 0.8)
     """
-    if not (np.isfinite([cost, error, right]).all() and right <= cost <= error and right < error):
+    numbers = all(isinstance(value, Real) and np.isfinite(float(value)) for value in (cost, error, right))
+    if not (numbers and right <= cost <= error and right < error):
         msg = f"costs must be finite with right <= cost <= error and right < error; got {right}, {cost}, {error}"
         raise ValueError(msg)
     return float((error - cost) / (error - right))
@@ -179,7 +183,11 @@ def bayes(P: ArrayLike, costs: ArrayLike) -> Index:
 
 def checked_costs(costs: ArrayLike, classes: int) -> Floats:
     """Return a finite matrix of one row a class and one column a decision."""
-    c = np.asarray(costs, np.float64)
+    try:
+        c = np.asarray(costs, np.float64)
+    except (TypeError, ValueError):
+        msg = f"costs must be a matrix of numbers; got {costs!r}"
+        raise ValueError(msg) from None
     if c.shape not in ((classes, classes), (classes, classes + 1)):
         msg = (
             f"costs must have a row for each of the {classes} classes and a column for each, "

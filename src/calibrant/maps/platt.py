@@ -188,5 +188,5 @@ def rising_root(slope: Callable[[float], float], cap: float) -> float:
             return cap
     low = high / 2.0
     while slope(low) <= 0.0:
-        low /= 2.0
-    return float(optimize.brentq(slope, low, high, xtol=1e-300, rtol=1e-15))
+        low, high = low / 2.0, low
+    return float(optimize.brentq(slope, low, high, xtol=1e-300, rtol=1e-15, maxiter=1_000))

@@ -15,7 +15,7 @@ from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors, RadiusNeig
 from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import get_tags
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
 
 from calibrant.estimators import target
 from calibrant.posteriors.discriminants import margins, sigmoid_posteriors, sigmoid_slope
@@ -59,9 +59,10 @@ def confident(  # noqa: PLR0913
 ) -> ConfidentClassifier:
     """Give a fitted classifier its classifier-conditional posteriors, without fitting it again (Duin & Tax 1998).
 
-    A tree gets (n_i + 1)/(N + c) from the objects in the leaf, a forest the mean of its trees', k nearest neighbours
-    (k_i + 1)/(k + c), or for k = 1 the distance estimate. Whatever else has a `decision_function`, linear machines
-    before all, gets the sigmoid of one parameter, which leaves every decision as it is.
+    A tree gets (n_i + 1)/(N + c) from the objects in the leaf, a forest the same from the mean shares and the mean size
+    of its leaves, k nearest neighbours (k_i + 1)/(k + c), or for k = 1 the distance estimate. Whatever else has a
+    `decision_function`, linear machines before all, gets the sigmoid of one parameter. All leave the decisions as they
+    are.
 
     Parameters
     ----------
@@ -205,6 +206,7 @@ def single_output(machine: Any) -> NDArray[Any]:
 def labelled(machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None) -> Rows:
     """Return rows with the numbers of their classes."""
     labels = target(y)
+    check_consistent_length(X, labels)
     classes = machine.classes_
     label = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     if not (classes[label] == labels).all():
@@ -217,15 +219,23 @@ def labelled(machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike
 
 @dataclass(frozen=True, slots=True)
 class LeafPosterior:
-    """The mean over trees of the cell estimates in the leaves."""
+    """The cell estimate in the leaf; of a forest that of the mean shares of its leaves, with their mean size.
+
+    The mean shares decide in the forest too, so every decision stays.
+    """
 
     machine: Any
-    posteriors: tuple[Floats, ...]  # of each node, a tree
+    counts: tuple[Floats, ...]  # of each node, a tree
 
     def __call__(self, X: Any) -> Floats:
         """Return P(class | x)."""
-        leaves = leaf_numbers(self.machine, X)
-        return np.asarray(np.mean([p[column] for p, column in zip(self.posteriors, leaves.T, strict=True)], axis=0))
+        found = [count[leaf] for count, leaf in zip(self.counts, leaf_numbers(self.machine, X).T, strict=True)]
+        sizes = [count.sum(axis=1, keepdims=True) for count in found]
+        shares = [
+            np.divide(count, size, out=np.full_like(count, 1.0 / count.shape[1]), where=size > 0)
+            for count, size in zip(found, sizes, strict=True)
+        ]
+        return cell_estimate(np.mean(shares, axis=0) * np.mean(sizes, axis=0))
 
 
 def leaf_numbers(machine: Any, X: Any) -> Indices:
@@ -241,7 +251,7 @@ def read_trees(machine: Any, rows: Rows | None, _: Options) -> FromRows:
     if rows is not None:
         leaves = leaf_numbers(machine, rows.X)
         counts = [counted(column, rows, shape.shape) for column, shape in zip(leaves.T, counts, strict=True)]
-    return LeafPosterior(machine, tuple(cell_estimate(count) for count in counts))
+    return LeafPosterior(machine, tuple(counts))
 
 
 def counted(leaves: Indices, rows: Rows, shape: tuple[int, ...]) -> Floats:
@@ -274,8 +284,13 @@ class DistancePosterior:
         """Return P(class | x)."""
         X = before(self.machine, X)
         k = final(self.machine).n_neighbors
-        nearest = [search.kneighbors(X, min(k, search.n_samples_fit_))[0] for search in self.searches]
+        nearest = [search.kneighbors(plain(X), min(k, search.n_samples_fit_))[0] for search in self.searches]
         return vote_posteriors(nearest, neighbour_counts(self.machine, X), self.power, self.form)
+
+
+def plain(X: Any) -> Any:
+    """Return rows without the names of their columns, which the searches among classes do not know."""
+    return X if hasattr(X, "toarray") else np.asarray(X)
 
 
 def neighbour_counts(machine: Any, X: Any) -> Floats:

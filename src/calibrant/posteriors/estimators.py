@@ -25,7 +25,7 @@ from calibrant.posteriors.networks import fit_network
 from calibrant.posteriors.objects import Objects, objects
 from calibrant.posteriors.trees import prune_early
 from calibrant.posteriors.windows import fit_windows
-from calibrant.samples import magnitude
+from calibrant.samples import magnitude, number
 
 __all__ = [
     "Fisher",
@@ -279,7 +279,7 @@ class Tree(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     Attributes
     ----------
-    tree_ : the full tree, grown by scikit-learn, of which features are compared in single precision.
+    tree_ : the full tree, grown by scikit-learn on features scaled to [-1, 1], which it compares in single precision.
     model_ : which of its nodes are leaves, and the objects in them: P = (n_i + 1)/(N + c).
     """
 
@@ -288,27 +288,33 @@ class Tree(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Grow the tree and cut it."""
-        if not 0 <= self.threshold < np.inf:
-            msg = f"threshold must be a finite number, not negative; got {self.threshold!r}"
-            raise ValueError(msg)
+        number("threshold", self.threshold, inclusive=True)
         data = training_objects(self, X, y, sample_weight)
+        self.unit_ = magnitude(data.x)
+        x = data.x / self.unit_
+        self.center_, half = (x.max(axis=0) + x.min(axis=0)) / 2, (x.max(axis=0) - x.min(axis=0)) / 2
+        self.scale_ = np.where(half > 0, half, 1.0)
         # Features of equal gain are tried in random order: the seed makes it the same order every time.
         grown = DecisionTreeClassifier(criterion="entropy", random_state=0)
-        self.tree_ = grown.fit(data.x, data.label, sample_weight=data.weight)
+        self.tree_ = grown.fit(self._unit_cube(x), data.label, sample_weight=data.weight)
         nodes = self.tree_.tree_
         self.model_ = prune_early(nodes.children_left, nodes.children_right, node_counts(nodes), self.threshold)
         return self
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the posterior of each class."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
-        return self.model_.posterior(self.tree_.apply(X))
+        x = new_objects(self, X)
+        return self.model_.posterior(self.tree_.apply(self._unit_cube(x)))
+
+    def _unit_cube(self, x: Floats) -> Floats:
+        """Return objects with the training data in [-1, 1], for scikit-learn compares in single precision."""
+        return np.asarray(np.clip((x - self.center_) / self.scale_, -2.0, 2.0))
 
 
 def node_counts(nodes: Any) -> Floats:
     """Return the objects of each class in each node of a scikit-learn tree, which stores their shares."""
-    return np.asarray(nodes.value[:, 0, :] * nodes.weighted_n_node_samples[:, None])
+    mean_weight = nodes.weighted_n_node_samples[0] / nodes.n_node_samples[0]  # below 1 the weights are shares
+    return np.asarray(nodes.value[:, 0, :] * (nodes.weighted_n_node_samples / min(1.0, mean_weight))[:, None])
 
 
 class Network(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]

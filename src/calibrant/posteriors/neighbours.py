@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from calibrant.posteriors.estimates import FORMS, cell_estimate, distance_estimator
 from calibrant.posteriors.objects import CELLS, Objects, in_blocks
+from calibrant.samples import number
 
 __all__ = ["ESTIMATES", "Neighbours", "choose_k", "fit_neighbours", "leave_one_out_right", "vote_posteriors", "votes"]
 
@@ -64,13 +65,25 @@ def fit_neighbours(
     if estimate not in ESTIMATES:
         msg = f"estimate must be one of {', '.join(ESTIMATES)}; got {estimate!r}"
         raise ValueError(msg)
+    require_distances(**keywords)
     n = len(data.label)
+    if k is not None and (isinstance(k, bool) or not isinstance(k, (int, np.integer))):
+        msg = f"k must be a whole number of neighbours; got {k!r}"
+        raise ValueError(msg)
     if k is None:
         k = choose_k(data, n - 1 if largest_k is None else largest_k)
     if not 1 <= k <= n:
         msg = f"k must lie between 1 and the number of objects, {n}; got {k}"
         raise ValueError(msg)
     return Neighbours(tuple(rows for rows, _ in data.groups()), int(k), estimate, **keywords)  # type: ignore[arg-type]
+
+
+def require_distances(power: object = 2.0, form: object = "paper") -> None:
+    """Raise unless the options of the distance estimator are right, also where it will not be used."""
+    number("power", power)
+    if not isinstance(form, str) or form not in FORMS:
+        msg = f"form must be one of {', '.join(FORMS)}; got {form!r}"
+        raise ValueError(msg)
 
 
 def choose_k(data: Objects, largest: int) -> int:

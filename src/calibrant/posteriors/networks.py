@@ -159,6 +159,14 @@ def gradient_descent(problem: Problem, theta: Floats, *, epochs: int | None = No
     return best
 
 
+def damped_step(theta: Floats, square: Floats, product: Floats, mu: float) -> Floats:
+    """Return theta - (J'J + mu I)^-1 J'r, and theta itself where mu is too small to make that solvable."""
+    try:
+        return np.asarray(theta - np.linalg.solve(square + mu * np.eye(len(theta)), product))
+    except np.linalg.LinAlgError:
+        return theta
+
+
 def levenberg_marquardt(
     problem: Problem, theta: Floats, *, epochs: int | None = None, lm_fail: str | None = None
 ) -> Floats:
@@ -172,7 +180,7 @@ def levenberg_marquardt(
         if np.linalg.norm(product) < TINY_GRADIENT:
             break
         while mu <= 1e10:
-            new = theta - np.linalg.solve(square + mu * np.eye(len(theta)), product)
+            new = damped_step(theta, square, product, mu)
             new_error = problem.error(new)
             if new_error < error:
                 break

@@ -76,9 +76,11 @@ def objects(x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None) -> tupl
         raise ValueError(msg)
     weights = np.ones(len(labels)) if weight is None else weighed("sample_weight", weight, labels).astype(np.float64)
     counted = weights > 0
+    # A weight counts objects; weights of a smaller mean than 1, as those that sum to 1, are taken as shares of them.
+    weights = weights / min(1.0, float(weights[counted].mean()))
     classes, label = np.unique(labels[counted], return_inverse=True)
     if len(classes) < 2:
-        msg = f"y must hold at least two classes; got one class only, {classes[0]!r}"
+        msg = f"y must hold at least two classes; got one class only, {str(classes[0])!r}"
         raise ValueError(msg)
     return Objects(features[counted], np.asarray(label, np.intp), len(classes), weights[counted]), classes
 

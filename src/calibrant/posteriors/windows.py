@@ -20,6 +20,7 @@ Group = tuple[Floats, Floats]  # different objects of a class, and their weights
 KEPT = 2**22  # distances kept between passes; more are computed anew in each
 SCANNED = range(32, 512)  # objects of a class from which the neighbourhood of the best width is found
 STEP = 0.25  # of log h in that search
+NARROWEST = 1e-8  # widths to try, as a share of the widest
 EXACT = 1e-5  # the last step of log h: Newton's next would be about its square
 SELF = 1e300  # the squared distance of an object to itself when it is left out
 
@@ -184,6 +185,7 @@ def likeliest_width(groups: Sequence[Group]) -> float:
     steps = [-(-len(rows) // int(np.clip(KEPT // len(rows), SCANNED.start, SCANNED.stop))) for rows, _ in groups]
     some = [block for group, step in zip(groups, steps, strict=True) for block in left_out_blocks(group, step)]
     low, high = width_limits(some)
+    low = max(low, NARROWEST * high)  # squares of tiny distances may underflow to 0
     widths = np.exp(np.linspace(np.log(low), np.log(high), 2 + int(np.log(high / low) / STEP)))
     width = climb(float(widths[np.argmax(scan(widths, some))]), some)
     if max(steps) == 1:
