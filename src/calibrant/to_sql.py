@@ -180,7 +180,7 @@ def horner(x: Node, start: float, coefficients: Floats) -> Node:
 SQL = Ops(
     exp=lambda x: exp.Exp(this=node(x)),
     logit=sql_logit,
-    cos=lambda x: exp.Cos(this=node(x)),
+    cos=lambda x: exp.func("COS", node(x)),
     sign=sql_sign,
     expit=sql_expit,
     where=lambda condition, yes, no: case((condition, yes), default=no),
