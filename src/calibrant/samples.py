@@ -19,7 +19,7 @@ __all__ = ["Sample", "collapse", "sample"]
 
 Floats = NDArray[np.float64]
 
-BLOCK = 16_384  # rows; a handful of float64 blocks of this length stay in the second-level cache
+BLOCK = 32_768  # rows; a handful of float64 blocks of this length stay in the second-level cache
 
 ROUNDING = 1e-5  # how far from 1 a row of posteriors may sum: float32, many classes
 
