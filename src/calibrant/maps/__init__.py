@@ -5,19 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from calibrant.maps.beta import fit_beta, fit_beta2, fit_beta_matrix
-from calibrant.maps.bins import fit_bins
-from calibrant.maps.cosine import fit_cosine
-from calibrant.maps.isotonic import fit_isotonic
-from calibrant.maps.margins import fit_clip01, fit_gauss, fit_gauss_tied, fit_pp, fit_printed01
-from calibrant.maps.parzen import fit_parzen
 from calibrant.maps.platt import fit_duin_tax, fit_platt, fit_softmax
-from calibrant.maps.priors import fit_platt_gauss, fit_platt_laplace, fit_platt_parzen
-from calibrant.maps.published import fit_platt_lm, fit_platt_newton
 from calibrant.maps.records import (
     LINKS,
     BetaCdf,
@@ -89,43 +82,103 @@ class Method:
         return [p.name for p in inspect.signature(self.fit).parameters.values() if p.kind is p.KEYWORD_ONLY]
 
 
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A function of a module of this package that is imported when it is first needed."""
+
+    module: str
+    name: str
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Call the function."""
+        return self.function(*arguments, **options)
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The function itself."""
+        found: Callable[..., Any] = getattr(import_module(f"calibrant.maps.{self.module}"), self.name)
+        return found
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What `inspect.signature` shows."""
+        return inspect.signature(self.function)
+
+
 METHODS: dict[str, Method] = {
     "softmax": Method(fit_softmax, Sigmoid, REAL, True, "Rüping 2004, sec. 4"),
     "platt": Method(fit_platt, Sigmoid, REAL, True, "Platt 1999; Lin, Lin & Weng 2007, hardened", "affine"),
-    "platt_newton": Method(fit_platt_newton, Sigmoid, REAL, True, "Lin, Lin & Weng 2007, appendix, as printed"),
-    "platt_lm": Method(fit_platt_lm, Sigmoid, REAL, True, "Platt 1999, appendix, as printed"),
+    "platt_newton": Method(
+        Later("published", "fit_platt_newton"), Sigmoid, REAL, True, "Lin, Lin & Weng 2007, appendix, as printed"
+    ),
+    "platt_lm": Method(Later("published", "fit_platt_lm"), Sigmoid, REAL, True, "Platt 1999, appendix, as printed"),
     "platt_gauss": Method(
-        fit_platt_gauss, Sigmoid, REAL, True, "Platt 1999, sec. 2.2: Gaussian prior on the slope", "affine"
+        Later("priors", "fit_platt_gauss"),
+        Sigmoid,
+        REAL,
+        True,
+        "Platt 1999, sec. 2.2: Gaussian prior on the slope",
+        "affine",
     ),
     "platt_laplace": Method(
-        fit_platt_laplace, Sigmoid, REAL, True, "Platt 1999, sec. 2.2: Laplace prior on the slope", "affine"
+        Later("priors", "fit_platt_laplace"),
+        Sigmoid,
+        REAL,
+        True,
+        "Platt 1999, sec. 2.2: Laplace prior on the slope",
+        "affine",
     ),
     "platt_parzen": Method(
-        fit_platt_parzen, Sigmoid, REAL, True, "Platt 1999, sec. 2.2: scores with Parzen noise", "affine"
+        Later("priors", "fit_platt_parzen"),
+        Sigmoid,
+        REAL,
+        True,
+        "Platt 1999, sec. 2.2: scores with Parzen noise",
+        "affine",
     ),
     "duin_tax": Method(fit_duin_tax, Sigmoid, REAL, True, "Duin & Tax 1998, sec. 2.2"),
     "gauss_tied": Method(
-        fit_gauss_tied, Sigmoid, REAL, True, "Hastie & Tibshirani 1996, in Platt 1999, sec. 2.1", "scale"
+        Later("margins", "fit_gauss_tied"),
+        Sigmoid,
+        REAL,
+        True,
+        "Hastie & Tibshirani 1996, in Platt 1999, sec. 2.1",
+        "scale",
     ),
-    "gauss": Method(fit_gauss, QuadraticLogit, REAL, False, "Platt 1999, sec. 2.1", "affine"),
-    "bins": Method(fit_bins, Steps, ANY, False, "Drish 2001; Zadrozny & Elkan 2001; Rüping 2004, sec. 4", "affine"),
-    "isotonic": Method(fit_isotonic, Lines, ANY, True, "Ayer et al. 1955; Zadrozny & Elkan 2002", "affine"),
+    "gauss": Method(Later("margins", "fit_gauss"), QuadraticLogit, REAL, False, "Platt 1999, sec. 2.1", "affine"),
+    "bins": Method(
+        Later("bins", "fit_bins"), Steps, ANY, False, "Drish 2001; Zadrozny & Elkan 2001; Rüping 2004, sec. 4", "affine"
+    ),
+    "isotonic": Method(
+        Later("isotonic", "fit_isotonic"), Lines, ANY, True, "Ayer et al. 1955; Zadrozny & Elkan 2002", "affine"
+    ),
     "beta": Method(
-        fit_beta,
+        Later("beta", "fit_beta"),
         BetaClasses,
         UNIT,
         False,
         "Garczarek 2002, as in klaR; Rüping 2004, sec. 4",
         squash="softmax",
-        matrix=fit_beta_matrix,
+        matrix=Later("beta", "fit_beta_matrix"),
     ),
-    "beta2": Method(fit_beta2, BetaCdf, UNIT, True, "Rüping 2004, sec. 4, Beta-2 (reconstructed)", squash="softmax"),
-    "clip01": Method(fit_clip01, Clip, REAL, True, "Rüping 2004, sec. 4, SVM-01"),
-    "pp": Method(fit_pp, Clip, REAL, True, "Rüping 2004, sec. 4, SVM-PP"),
-    "printed01": Method(fit_printed01, Ends, REAL, False, "Rüping 2004, sec. 4, sigma_01 as printed"),
-    "parzen": Method(fit_parzen, Parzen, REAL, False, "Parzen 1962; in Platt 1999, sec. 2.2", "affine"),
+    "beta2": Method(
+        Later("beta", "fit_beta2"), BetaCdf, UNIT, True, "Rüping 2004, sec. 4, Beta-2 (reconstructed)", squash="softmax"
+    ),
+    "clip01": Method(Later("margins", "fit_clip01"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-01"),
+    "pp": Method(Later("margins", "fit_pp"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-PP"),
+    "printed01": Method(
+        Later("margins", "fit_printed01"), Ends, REAL, False, "Rüping 2004, sec. 4, sigma_01 as printed"
+    ),
+    "parzen": Method(
+        Later("parzen", "fit_parzen"), Parzen, REAL, False, "Parzen 1962; in Platt 1999, sec. 2.2", "affine"
+    ),
     "cosine": Method(
-        fit_cosine, Cosines, REAL, False, "Vapnik 1998, sec. 11.11, in Platt 1999 (reconstructed)", "affine"
+        Later("cosine", "fit_cosine"),
+        Cosines,
+        REAL,
+        False,
+        "Vapnik 1998, sec. 11.11, in Platt 1999 (reconstructed)",
+        "affine",
     ),
 }
 
