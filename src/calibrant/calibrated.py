@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state, get_tags, indexable
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.estimators import target
+from calibrant.estimators import FeaturesMixin, target
 from calibrant.kernels.leave_one_out import LEAVE_ONE_OUT
 from calibrant.maps import Map, check_method
 from calibrant.metrics import log_loss
@@ -47,7 +47,7 @@ UNSEEN = ("cv", "holdout", "loo")  # protocols whose scores can choose among mac
 GROUPED = ("cv", "ensemble", "holdout")  # protocols that split
 
 
-class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Any classifier with calibrated probabilities: scores it has not been trained on, a map, a refit.
 
     Parameters
@@ -206,16 +206,6 @@ class CalibratedClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator): 
         tags.input_tags.pairwise = inner.input_tags.pairwise
         tags.classifier_tags.multi_class = inner.classifier_tags is None or inner.classifier_tags.multi_class
         return tags
-
-    @property
-    def n_features_in_(self) -> int:
-        """The number of columns the machine was trained on."""
-        return int(self.estimator_.n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> NDArray[Any]:
-        """The names of the columns the machine was trained on, where they had names."""
-        return np.asarray(self.estimator_.feature_names_in_)
 
     def _scores(self, machine: Any, X: Any) -> Floats:
         return score_columns(machine, X, self.classes_, self.calibrated_[0][1].scheme, self.kind)[0]

@@ -28,7 +28,7 @@ from calibrant.decisions import (
     threshold_for_coverage,
     threshold_for_error,
 )
-from calibrant.estimators import target
+from calibrant.estimators import FeaturesMixin, target
 from calibrant.maps import Map, check_method
 from calibrant.multiclass import normalise
 from calibrant.protocols import FIXED_SEED, Job, choose_scheme, collect, folds, refit, weight_parameter
@@ -42,7 +42,7 @@ Rows = NDArray[np.intp]
 RULES_OF_DECISION = ("costs", "threshold", "cost", "coverage", "error")
 
 
-class DecidingClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """A probabilistic classifier that decides by cost, and may refuse to decide.
 
     Say at most one of `costs`, `threshold`, `cost`, `coverage` and `error`; without any the most probable class wins.
@@ -170,16 +170,6 @@ class DecidingClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         tags = super().__sklearn_tags__()
         return like(tags, [self.estimator])
 
-    @property
-    def n_features_in_(self) -> int:
-        """The number of columns the machine was trained on."""
-        return int(self.estimator_.n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> NDArray[Any]:
-        """The names of the columns the machine was trained on, where they had names."""
-        return np.asarray(self.estimator_.feature_names_in_)
-
     def _parts(self, labels: NDArray[Any], weight: Any, *, promised: bool) -> tuple[Rows, Rows]:
         """Return the rows to train on and those to choose the threshold on."""
         every = np.arange(len(labels))
@@ -220,7 +210,7 @@ class DecidingClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  #
         )
 
 
-class CombiningClassifier(ClassifierMixin, MetaEstimatorMixin, _BaseComposition):  # type: ignore[misc]
+class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _BaseComposition):  # type: ignore[misc]
     """Several classifiers as one, whose posterior is made of theirs and can be calibrated itself.
 
     Parameters
@@ -330,16 +320,6 @@ class CombiningClassifier(ClassifierMixin, MetaEstimatorMixin, _BaseComposition)
         """Take what all members take."""
         tags = super().__sklearn_tags__()
         return like(tags, self._members())
-
-    @property
-    def n_features_in_(self) -> int:
-        """The number of columns the members were trained on."""
-        return int(self.members_[0].n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> NDArray[Any]:
-        """The names of the columns the members were trained on, where they had names."""
-        return np.asarray(self.members_[0].feature_names_in_)
 
     def _members(self) -> list[Any]:
         """Return the members without their names."""

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from calibrant.maps import Map, check_method, fit_map, log_probabilities, probabilities
 from calibrant.samples import numbers, sample, vector, within_unit
 
-__all__ = ["Calibrator", "target"]
+__all__ = ["Calibrator", "FeaturesMixin", "target"]
 
 
 class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -102,6 +102,28 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.allow_nan = False
         tags.classifier_tags.multi_class = False
         return tags
+
+
+class FeaturesMixin:
+    """The columns of an estimator around a fitted `estimator_`, or around the first of several `members_`."""
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of columns the machine was trained on."""
+        return int(self._trained.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The names of the columns the machine was trained on, where they had names."""
+        return np.asarray(self._trained.feature_names_in_)
+
+    @property
+    def _trained(self) -> Any:
+        own = vars(self)
+        if "estimator_" not in own and "members_" not in own:
+            msg = f"{type(self).__name__} is not fitted yet"
+            raise AttributeError(msg)
+        return own["estimator_"] if "estimator_" in own else own["members_"][0]
 
 
 def real(scores: ArrayLike) -> NDArray[Any]:

@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
 
-from calibrant.estimators import target
+from calibrant.estimators import FeaturesMixin, target
 from calibrant.posteriors.discriminants import margins, sigmoid_posteriors, sigmoid_slope
 from calibrant.posteriors.estimates import cell_estimate
 from calibrant.posteriors.estimators import node_counts
@@ -87,7 +87,7 @@ def confident(  # noqa: PLR0913
     return wrapped._attach(estimator, X, y, sample_weight)
 
 
-class ConfidentClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier with its classifier-conditional posteriors, estimated from the rows it is trained on.
 
     See `confident`, which does the same for a fitted classifier.
@@ -146,16 +146,6 @@ class ConfidentClassifier(ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  
         """Return the most probable class."""
         winner = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[winner])
-
-    @property
-    def n_features_in_(self) -> int:
-        """The number of columns the classifier was trained on."""
-        return int(self.estimator_.n_features_in_)
-
-    @property
-    def feature_names_in_(self) -> NDArray[Any]:
-        """The names of the columns the classifier was trained on, where they had names."""
-        return np.asarray(self.estimator_.feature_names_in_)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Say whether there are posteriors."""
