@@ -363,11 +363,11 @@ def require_classifier(name: str, estimator: Any) -> None:
 def require_classes(classes: NDArray[Any], weighted: NDArray[Any], *, prefit: bool) -> None:
     """Raise unless there are two classes, and, where a machine is to be trained, rows of positive weight of each."""
     if len(classes) < 2:
-        msg = f"y must hold at least two classes; got one class only, {classes[0]!r}"
+        msg = f"y must hold at least two classes; got one class only, {classes.tolist()[0]!r}"
         raise ValueError(msg)
     absent = np.setdiff1d(classes, weighted)
     if len(absent) and not prefit:
-        msg = f"sample_weight must be positive for some rows of each class; class {absent[0]!r} has none"
+        msg = f"sample_weight must be positive for some rows of each class; class {absent.tolist()[0]!r} has none"
         raise ValueError(msg)
 
 
@@ -382,7 +382,7 @@ def known_classes(estimator: Any, labels: NDArray[Any]) -> NDArray[Any]:
     classes = np.asarray(estimator.classes_)
     strange = np.setdiff1d(labels, classes)
     if len(strange):
-        msg = f"y must hold classes the prefit estimator knows, {list(classes)[:5]}; got {strange[0]!r}"
+        msg = f"y must hold classes the prefit estimator knows, {classes.tolist()[:5]}; got {strange.tolist()[0]!r}"
         raise ValueError(msg)
     return classes
 

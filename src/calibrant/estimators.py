@@ -64,7 +64,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, label = encode_binary(y)
         data = sample(checked, label, sample_weight, kind=self.kind)
         if data.label.min() == data.label.max():
-            only = self.classes_[int(data.label[0])]
+            only = self.classes_.tolist()[int(data.label[0])]
             msg = f"y must hold two classes; the rows of positive weight hold one class only, {only!r}"
             raise ValueError(msg)
         self.n_features_in_ = 1
@@ -149,7 +149,7 @@ def encode_binary(y: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.bool_]]
         )
         raise ValueError(msg)
     if len(classes) < 2:
-        msg = f"y must hold two classes; got one class only, {classes[0]!r}"
+        msg = f"y must hold two classes; got one class only, {classes.tolist()[0]!r}"
         raise ValueError(msg)
     return classes, labels == classes[1]
 

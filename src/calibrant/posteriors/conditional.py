@@ -113,7 +113,7 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
         """Fit the classifier, and its posteriors on the same rows."""
         labels = target(y)
         if len(labels) and (labels == labels[0]).all():
-            msg = f"y must hold at least two classes; got one class only, {labels[0]!r}"
+            msg = f"y must hold at least two classes; got one class only, {labels.tolist()[0]!r}"
             raise ValueError(msg)
         machine = clone(self.estimator)
         if sample_weight is None:
