@@ -392,7 +392,7 @@ def common_classes(fitted: list[Any], labels: NDArray[Any]) -> NDArray[Any]:
     classes = known_classes(fitted[0], labels) if fitted else np.unique(labels)
     for member in fitted[1:]:
         if not np.array_equal(known_classes(member, labels), classes):
-            msg = f"members must know the same classes; got {list(classes)[:5]} and {list(member.classes_)[:5]}"
+            msg = f"members must know the same classes; got {classes.tolist()[:5]} and {list(member.classes_.tolist())[:5]}"
             raise ValueError(msg)
     return at_least_two(classes)
 
@@ -400,7 +400,7 @@ def common_classes(fitted: list[Any], labels: NDArray[Any]) -> NDArray[Any]:
 def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
     """Return the classes, or raise if there is but one."""
     if len(classes) < 2:
-        msg = f"y must hold at least two classes; got one class only, {classes[0]!r}"
+        msg = f"y must hold at least two classes; got one class only, {classes.tolist()[0]!r}"
         raise ValueError(msg)
     return classes
 
@@ -432,10 +432,10 @@ def label_beside(classes: NDArray[Any], label: Any) -> Any:
     if label is None:
         label = "reject" if strings else min(-1, int(np.floor(classes[0])) - 1)
     if strings != isinstance(label, str):
-        msg = f"reject_label must be of the kind of the classes, {list(classes)[:5]}; got {label!r}"
+        msg = f"reject_label must be of the kind of the classes, {classes.tolist()[:5]}; got {label!r}"
         raise ValueError(msg)
     if label in classes:
-        msg = f"reject_label must be none of the classes {list(classes)[:5]}; got {label!r}"
+        msg = f"reject_label must be none of the classes {classes.tolist()[:5]}; got {label!r}"
         raise ValueError(msg)
     return label
 
