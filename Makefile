@@ -15,7 +15,7 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: .venv/bench
+bench: .venv/ready
 	$(BIN)/python -m bench
 
 svc-table combining-table: .venv/ready
@@ -25,10 +25,6 @@ svc-table combining-table: .venv/ready
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
-	touch $@
-
-.venv/bench: .venv/ready
-	$(BIN)/python -m pip install --quiet --group bench
 	touch $@
 
 clean:
