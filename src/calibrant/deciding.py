@@ -392,7 +392,7 @@ def common_classes(fitted: list[Any], labels: NDArray[Any]) -> NDArray[Any]:
     classes = known_classes(fitted[0], labels) if fitted else np.unique(labels)
     for member in fitted[1:]:
         if not np.array_equal(known_classes(member, labels), classes):
-            msg = f"members must know the same classes; got {classes.tolist()[:5]} and {list(member.classes_.tolist())[:5]}"
+            msg = f"members must know the same classes; got {classes.tolist()[:5]} and {member.classes_.tolist()[:5]}"
             raise ValueError(msg)
     return at_least_two(classes)
 
