@@ -36,7 +36,7 @@ from calibrant.protocols import (
     seed,
     weight_parameter,
 )
-from calibrant.samples import weighed
+from calibrant.samples import at_least_two, weighed
 
 __all__ = ["CalibratedClassifier", "svc"]
 
@@ -362,10 +362,7 @@ def require_classifier(name: str, estimator: Any) -> None:
 
 def require_classes(classes: NDArray[Any], weighted: NDArray[Any], *, prefit: bool) -> None:
     """Raise unless there are two classes, and, where a machine is to be trained, rows of positive weight of each."""
-    if len(classes) < 2:
-        msg = f"y must hold at least two classes; got one class only, {classes.tolist()[0]!r}"
-        raise ValueError(msg)
-    absent = np.setdiff1d(classes, weighted)
+    absent = np.setdiff1d(at_least_two(classes), weighted)
     if len(absent) and not prefit:
         msg = f"sample_weight must be positive for some rows of each class; class {absent.tolist()[0]!r} has none"
         raise ValueError(msg)

@@ -32,7 +32,7 @@ from calibrant.estimators import FeaturesMixin, target
 from calibrant.maps import Map, check_method
 from calibrant.multiclass import normalise
 from calibrant.protocols import FIXED_SEED, Job, choose_scheme, collect, folds, refit, weight_parameter
-from calibrant.samples import weighed
+from calibrant.samples import at_least_two, weighed
 
 __all__ = ["CombiningClassifier", "DecidingClassifier"]
 
@@ -395,14 +395,6 @@ def common_classes(fitted: list[Any], labels: NDArray[Any]) -> NDArray[Any]:
             msg = f"members must know the same classes; got {classes.tolist()[:5]} and {member.classes_.tolist()[:5]}"
             raise ValueError(msg)
     return at_least_two(classes)
-
-
-def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
-    """Return the classes, or raise if there is but one."""
-    if len(classes) < 2:
-        msg = f"y must hold at least two classes; got one class only, {classes.tolist()[0]!r}"
-        raise ValueError(msg)
-    return classes
 
 
 def posteriors_of(machine: Any, X: Any) -> Any:

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import product
 from numbers import Real
 from typing import Any, Self
 
@@ -40,7 +40,7 @@ from calibrant.kernels.losses import Bernoulli, Loss, Multinomial, log_softmax, 
 from calibrant.kernels.matrices import Factor, pivoted_cholesky, threads
 from calibrant.kernels.smo import solve_smo
 from calibrant.kernels.solvers import Iterate, Options, Report, chosen_rank, solve
-from calibrant.multiclass import couple
+from calibrant.multiclass import couple, pairs
 
 __all__ = ["KernelLogisticRegression", "KernelLogisticRegressionCV"]
 
@@ -191,7 +191,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     def _solve(self, rows: Rows) -> None:
         """Train the machines and keep what prediction needs."""
         k, previous = len(self.classes_), getattr(self, "_last", None)
-        tasks = list(combinations(range(k), 2)) if self.multi_class == "ovo" and k > 2 else [tuple(range(k))]
+        tasks: Sequence[tuple[int, ...]] = pairs(k) if self.multi_class == "ovo" and k > 2 else [tuple(range(k))]
         trained = [
             train(self, rows, task, previous[i] if previous and self.warm_start else None)
             for i, task in enumerate(tasks)

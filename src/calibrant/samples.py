@@ -241,6 +241,14 @@ def two_classes(name: str, array: NDArray[Any], pos_label: Any = None) -> tuple[
     return (others[0] if others else None), pos_label
 
 
+def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
+    """Return the classes, or raise if there is but one."""
+    if len(classes) < 2:
+        msg = f"y must hold at least two classes; got one class only, {classes.tolist()[0]!r}"
+        raise ValueError(msg)
+    return classes
+
+
 def weighed(name: str, values: ArrayLike, like: NDArray[Any]) -> NDArray[Any]:
     """Return finite weights, none negative and not all zero."""
     array = finite(name, values)

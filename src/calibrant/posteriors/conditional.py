@@ -22,7 +22,7 @@ from calibrant.posteriors.discriminants import margins, sigmoid_posteriors, sigm
 from calibrant.posteriors.estimates import cell_estimate
 from calibrant.posteriors.estimators import node_counts
 from calibrant.posteriors.neighbours import ESTIMATES, vote_posteriors
-from calibrant.samples import weighed
+from calibrant.samples import at_least_two, weighed
 
 __all__ = ["ConfidentClassifier", "confident"]
 
@@ -112,9 +112,8 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the classifier, and its posteriors on the same rows."""
         labels = target(y)
-        if len(labels) and (labels == labels[0]).all():
-            msg = f"y must hold at least two classes; got one class only, {labels.tolist()[0]!r}"
-            raise ValueError(msg)
+        if len(labels):
+            at_least_two(np.unique(labels))
         machine = clone(self.estimator)
         if sample_weight is None:
             machine.fit(X, labels)

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.samples import vector, weighed
+from calibrant.samples import at_least_two, vector, weighed
 
 __all__ = ["Objects", "Posterior", "in_blocks", "objects", "require_objects"]
 
@@ -79,9 +79,7 @@ def objects(x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None) -> tupl
     # A weight counts objects; weights of a smaller mean than 1, as those that sum to 1, are taken as shares of them.
     weights = weights / min(1.0, float(weights[counted].mean()))
     classes, label = np.unique(labels[counted], return_inverse=True)
-    if len(classes) < 2:
-        msg = f"y must hold at least two classes; got one class only, {str(classes[0])!r}"
-        raise ValueError(msg)
+    at_least_two(classes)
     return Objects(features[counted], np.asarray(label, np.intp), len(classes), weights[counted]), classes
 
 
