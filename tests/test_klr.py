@@ -1,5 +1,7 @@
 """The core of kernel logistic regression: optimality, certificates, other people's numbers, leave-one-out."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import minimize
@@ -161,16 +163,53 @@ def test_duplicate_rows_and_weights_agree():
 
 def test_an_interrupted_fit_keeps_the_best_solution():
     X, t = overlapping(900)
+    seen = []
 
-    def interrupt(step, iterate):
-        if step == 1:
+    def interrupt(solution):
+        seen.append(solution)
+        if len(seen) == 2:
             raise KeyboardInterrupt
 
     loss = Bernoulli(t, np.full(len(t), 100.0))
     solution = solve(gram(RBF, X), loss, Options(rank=20, tol=1e-12), report=interrupt)
+    assert solution is seen[-1]
     assert not solution.converged
     assert np.isfinite(solution.iterate.beta).all()
     assert solution.iterate.objective < loss.value(np.zeros(900))
+
+
+def test_a_fit_interrupted_before_its_first_step_predicts_the_shares_of_the_classes():
+    X, t = overlapping(900)
+    calls = []
+
+    def kernel(i, j, out=None):
+        calls.append(None)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return whole.block(i, j)
+
+    whole = gram(RBF, X)
+    solution = solve(replace(whole, block=kernel), Bernoulli(t, np.full(len(t), 10.0)), Options())
+    assert not solution.converged
+    assert solution.factor is None
+    assert solution.iterate.gap == np.inf
+    np.testing.assert_allclose(expit(solution.iterate.f + solution.iterate.b), t.mean())
+    assert len(calls) == 5
+
+
+def test_the_envelope_is_the_least_loss_over_a_rows_own_share():
+    rng = np.random.default_rng(0)
+    loss = Bernoulli(rng.integers(0, 2, 40).astype(float), rng.uniform(0.01, 1e4, 40))
+    rest, u = rng.uniform(1e-6, 2.0, 40), rng.normal(0, 5, 40)
+    near = loss.enveloped(rest)
+    f = near.nearest(u)
+    np.testing.assert_allclose(f, u + rest * loss.residual(f), rtol=1e-6, atol=1e-6)
+    for row in range(40):
+        one, grid = loss.rows([row]), f[row] + np.linspace(-3, 3, 201)
+        best = min(one.value(np.array([g])) + (g - u[row]) ** 2 / (2 * rest[row]) for g in grid)
+        assert near.rows([row]).value(u[[row]]) <= best * (1 + 1e-9)
+    slope = (near.value(u + 1e-6) - near.value(u - 1e-6)) / 2e-6
+    assert slope == pytest.approx(-near.residual(u).sum(), rel=1e-5)
 
 
 def test_pivoted_cholesky_ends_at_the_rank_of_the_kernel():

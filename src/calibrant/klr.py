@@ -39,7 +39,7 @@ from calibrant.kernels.loo import Choice, choose
 from calibrant.kernels.losses import Bernoulli, Loss, Multinomial, log_softmax, softmax
 from calibrant.kernels.matrices import Factor, pivoted_cholesky, threads
 from calibrant.kernels.smo import solve_smo
-from calibrant.kernels.solvers import Iterate, Options, Report, chosen_rank, solve
+from calibrant.kernels.solvers import Iterate, Options, Report, Solution, chosen_rank, solve
 from calibrant.multiclass import couple, pairs
 
 __all__ = ["KernelLogisticRegression", "KernelLogisticRegressionCV"]
@@ -427,7 +427,7 @@ def train(model: KernelLogisticRegression, rows: Rows, classes: tuple[int, ...],
         return by_smo(model, mine, matrix, loss)
     solution = solve(matrix, loss, options(model, len(mine)), start=start, report=reporter(model))
     posterior = None
-    if isinstance(loss, Bernoulli) and len(model.classes_) == 2 and model.kernel != "precomputed":
+    if isinstance(loss, Bernoulli) and len(model.classes_) == 2 and model.kernel != "precomputed" and solution.factor:
         posterior = laplace(loss, solution.factor, solution.iterate, float(model.C_))
     return Trained(mine, solution.iterate, solution.steps, solution.converged, posterior)
 
@@ -458,7 +458,8 @@ def reporter(model: KernelLogisticRegression) -> Report | None:
     if not model.verbose:
         return None
 
-    def report(step: int, iterate: Iterate) -> None:
+    def report(solution: Solution) -> None:
+        step, iterate = solution.steps, solution.iterate
         gap = iterate.gap / iterate.objective
         sys.stderr.write(f"kernel logistic regression: step {step}, objective {iterate.objective:.9g}, gap {gap:.2g}\n")
 

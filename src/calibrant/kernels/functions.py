@@ -163,12 +163,13 @@ def in_turn(work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
 class Gram:
     """The kernel matrix of n rows, of which `block` computes any part: it takes slices or numbers of rows.
 
-    `each` is how work on its parts is done: in turn, or by threads.
+    A third argument of `block` is an array that it may return the part in. `each` is how work on the parts is done: in
+    turn, or by threads.
     """
 
     n: int
     diagonal: Floats
-    block: Callable[[Any, Any], Matrix]
+    block: Callable[..., Matrix]
     dtype: Any
     each: Each = in_turn
 
@@ -190,19 +191,21 @@ def harmless(kernel: Kernel, X: Any) -> bool:
     return float(kernel.by.gamma * squared_norms(X - center(X) if not hasattr(X, "multiply") else X).max()) < FAR
 
 
-def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> Callable[[Any, Any], Matrix]:
+def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> Callable[..., Matrix]:
     """Return K(x_i, z_j) as a function of slices or numbers of rows i and j; for "precomputed" x is the matrix."""
     if callable(kernel.name):
         function = kernel.name
-        return lambda i, j: dense(function(take(x, i), take(z, j)))
+        return lambda i, j, _=None: dense(function(take(x, i), take(z, j)))
     if kernel.name == "precomputed":
         matrix = np.asarray(x)
-        return lambda i, j: matrix[i, j] if isinstance(i, slice) or isinstance(j, slice) else matrix[np.ix_(i, j)]
+        return lambda i, j, _=None: matrix[i, j] if slice in (type(i), type(j)) else matrix[np.ix_(i, j)]
     formula, by = KERNELS[kernel.name], kernel.by
     origin = center(z)
     left = formula.images(x, by, origin)[0].astype(dtype)
     right = left_of(formula.images(z, by, origin)[1], dtype)
-    return lambda i, j: formula.finish(left[i] @ right(j), by)
+    if hasattr(left, "multiply"):
+        return lambda i, j, _=None: formula.finish(left[i] @ right(j), by)
+    return lambda i, j, out=None: formula.finish(np.matmul(left[i], right(j), out=out), by)
 
 
 def left_of(right: Any, dtype: Any) -> Callable[[Any], Matrix]:

@@ -70,11 +70,11 @@ def leave_one_out_path(
     for C in sorted(grid):
         at = Bernoulli(loss.target, C * loss.weight)
         point: LowRank
-        point, _ = settled(factored_newton(at, factor.F, each, start), 1e-4, 30)
+        point, _ = settled(factored_newton(at, factor.F, each, start), 1e-2, 30)
         values, leverage = leave_one_out(at, factor.F, point.f, copies, each)
         losses.append(Bernoulli(loss.target, loss.weight).value(values) / total)
         poor.append(float(loss.weight @ (leverage > POOR) / total))
-        start = point.z.copy()
+        start = point.z
     return Path(tuple(sorted(grid)), tuple(losses), tuple(poor))
 
 

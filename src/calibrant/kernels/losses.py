@@ -19,11 +19,12 @@ from scipy.special import entr, expit, log_expit, logsumexp
 
 from calibrant.kernels.functions import Each, blocks
 
-__all__ = ["Bernoulli", "Curvature", "Loss", "Multinomial", "duality_gap"]
+__all__ = ["Bernoulli", "Curvature", "Enveloped", "Loss", "Multinomial", "duality_gap"]
 
 Floats = NDArray[np.float64]
 
 DENSITY = 8.0  # rows sampled for each unit of curvature
+ENVELOPE = 50  # Newton steps or halvings for the f of a row
 FLAT = 1e-10  # least p(1 - p): a row that is certain keeps a trace of curvature, so that systems stay definite
 
 
@@ -48,6 +49,10 @@ class Curvature(Protocol):
 
     def sketch(self, diagonal: Floats) -> tuple[Any, Curvature]:
         """Return rows and their curvature with about the same F W F', for rows of squared norms `diagonal`."""
+        ...
+
+    def damped(self, rest: Floats) -> tuple[Curvature, Floats]:
+        """Return the curvature W/E and E = 1 + W rest, or W and 1 where that is no such curvature."""
         ...
 
 
@@ -88,6 +93,14 @@ class Loss(Protocol):
         """Return the loss of some of the rows, their weights multiplied."""
         ...
 
+    def enveloped(self, rest: Floats) -> Loss:
+        """Return the loss of f without its share from the rest of the kernel's diagonal, or the loss itself."""
+        ...
+
+    def nearest(self, f: Floats) -> Floats:
+        """Return f with that share."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Diagonal:
@@ -124,6 +137,11 @@ class Diagonal:
         kept, share = important(self.w * diagonal)
         return kept, Diagonal(self.w[kept] / share)
 
+    def damped(self, rest: Floats) -> tuple[Diagonal, Floats]:
+        """Return W/E and E."""
+        damping = 1.0 + self.w * rest
+        return Diagonal(self.w / damping), damping
+
 
 @dataclass(frozen=True, slots=True)
 class Bernoulli:
@@ -150,20 +168,8 @@ class Bernoulli:
         return Diagonal(self.weight * np.maximum(expit(f) * expit(-f), FLAT))
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
-        """Return b with sum C (t - p) = 0, by Newton's steps of at most 1 that a bracket keeps from cycling."""
-        b, low, high = float(start), -np.inf, np.inf
-        for _ in range(200):
-            slope = float(self.residual(f + b).sum())
-            low, high = (b, high) if slope > 0 else (low, b)
-            curve = float(self.weight @ (expit(f + b) * expit(-f - b)))
-            step = np.clip(slope / curve, -1.0, 1.0) if curve > abs(slope) * 1e-300 else np.sign(slope)
-            following = b + float(step)
-            if not low < following < high and np.isfinite(low + high):
-                following = 0.5 * (low + high)
-            if abs(following - b) <= 1e-13 * (1.0 + abs(b)):
-                break
-            b = following
-        return np.float64(b)  # type: ignore[return-value]
+        """Return b with sum C (t - p) = 0."""
+        return balancing(self.enveloped(np.zeros(len(f))), f, start)
 
     def divergence(self, beta: Floats, f: Floats) -> tuple[float, Floats]:
         """Return sum C_i KL(p' | p) and the change that makes beta feasible: p' in [0, 1], sum beta' = 0."""
@@ -178,6 +184,83 @@ class Bernoulli:
     def rows(self, kept: Any, weight: float = 1.0) -> Bernoulli:
         """Return the loss of some of the rows."""
         return Bernoulli(self.target[kept], self.weight[kept] * weight)
+
+    def enveloped(self, rest: Floats) -> Enveloped:
+        """Return the loss of f without its share from the rest of the kernel's diagonal."""
+        return Enveloped(self, rest)
+
+    def nearest(self, f: Floats) -> Floats:
+        """Return f."""
+        return f
+
+
+@dataclass(frozen=True, slots=True)
+class Enveloped:
+    """Two classes with the kernel F'F + diag(rest): of f = F'z + b + rest a a row itself adds the last, a = C (t - p).
+
+    As a function of u = F'z + b alone the loss is its Moreau envelope, min_f loss(f) + (f - u)^2/(2 rest).
+    """
+
+    of: Bernoulli
+    rest: Floats
+
+    @property
+    def weight(self) -> Floats:
+        """The C_i of the rows."""
+        return self.of.weight
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of u."""
+        return self.of.shape
+
+    def nearest(self, u: Floats) -> Floats:
+        """Return f = u + rest C (t - p(f)), by Newton's steps inside a bracket."""
+        if not self.rest.any():
+            return u
+        reach = self.rest * self.weight
+        low, high = u - reach * (1.0 - self.of.target), u + reach * self.of.target
+        f = np.clip(u + self.rest * self.of.residual(u) / (1.0 + 0.25 * reach), low, high)
+        for _ in range(ENVELOPE):
+            p = expit(f)
+            excess = f - u - reach * (self.of.target - p)
+            low, high = np.where(excess > 0, low, f), np.where(excess > 0, f, high)
+            following = f - excess / (1.0 + reach * p * (1.0 - p))
+            outside = (following < low) | (following > high)
+            following = np.where(outside, 0.5 * (low + high), following)
+            moved, f = float(np.abs(following - f).max(initial=0.0)), following
+            if moved <= 1e-9 * (1.0 + float(np.abs(f).max(initial=0.0))):
+                break
+        return f
+
+    def value(self, f: Floats) -> float:
+        """Return sum C_i loss(f_i) + rest_i a_i^2/2."""
+        near = self.nearest(f)
+        return self.of.value(near) + 0.5 * float(self.rest @ np.square(self.of.residual(near)))
+
+    def residual(self, f: Floats) -> Floats:
+        """Return C (t - p) at the row's own f."""
+        return self.of.residual(self.nearest(f))
+
+    def curvature(self, f: Floats) -> Diagonal:
+        """Return W/(1 + W rest)."""
+        return self.of.curvature(self.nearest(f)).damped(self.rest)[0]
+
+    def intercept(self, f: Floats, start: Floats) -> Floats:
+        """Return b with sum C (t - p) = 0."""
+        return balancing(self, f, start)
+
+    def divergence(self, beta: Floats, f: Floats) -> tuple[float, Floats]:
+        """Return that of the loss itself."""
+        return self.of.divergence(beta, f)
+
+    def rows(self, kept: Any, weight: float = 1.0) -> Enveloped:
+        """Return the loss of some of the rows; one that stands for several has its share of the rest."""
+        return Enveloped(self.of.rows(kept, weight), self.rest[kept] / weight)
+
+    def enveloped(self, rest: Floats) -> Enveloped:
+        """Return the loss with more of a rest."""
+        return Enveloped(self.of, self.rest + rest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +291,10 @@ class Simplex:
         """Return the rows that matter."""
         kept, share = important(self.weight * (1.0 - np.square(self.p).sum(axis=1)) * diagonal)
         return kept, Simplex(self.p[kept], self.weight[kept] / share)
+
+    def damped(self, rest: Floats) -> tuple[Simplex, Floats]:
+        """Return W and 1."""
+        return self, np.ones((len(rest), 1))
 
     def hessian(self, factor: NDArray[Any], each: Each) -> NDArray[Any]:
         """Return the k x k blocks F W_ab F' as one matrix."""
@@ -284,6 +371,31 @@ class Multinomial:
     def rows(self, kept: Any, weight: float = 1.0) -> Multinomial:
         """Return the loss of some of the rows."""
         return Multinomial(self.target[kept], self.weight[kept] * weight)
+
+    def enveloped(self, rest: Floats) -> Multinomial:  # noqa: ARG002
+        """Return the loss itself: the rest is left to the exact problem."""
+        return self
+
+    def nearest(self, f: Floats) -> Floats:
+        """Return f."""
+        return f
+
+
+def balancing(loss: Enveloped, f: Floats, start: Floats) -> Floats:
+    """Return b with sum residual(f + b) = 0, by Newton's steps of at most 1 that a bracket keeps from cycling."""
+    b, low, high = float(start), -np.inf, np.inf
+    for _ in range(200):
+        near = loss.nearest(f + b)
+        slope = float(loss.of.residual(near).sum())
+        low, high = (b, high) if slope > 0 else (low, b)
+        curve = float(loss.of.curvature(near).damped(loss.rest)[0].w.sum())
+        following = b + float(np.clip(slope / curve, -1.0, 1.0))
+        if not low < following < high and np.isfinite(low + high):
+            following = 0.5 * (low + high)
+        if abs(following - b) <= 1e-13 * (1.0 + abs(b)):
+            break
+        b = following
+    return np.float64(b)  # type: ignore[return-value]
 
 
 def important(importance: Floats) -> tuple[Any, Floats]:

@@ -20,50 +20,57 @@ Indices = NDArray[np.intp]
 
 TILE = 512  # rows: a tile of single precision stays in the second-level cache while it is used twice
 COLUMNS = 2_048  # of a factor, worked on at a time
+PACK = 64  # tiles in one array
 SHARES = 4  # of the tiles, for threads
 TRIES = 4  # empty rounds after which the residual is rounding only
 FINE = {np.dtype(np.float32): (3e-6, 1e-5), np.dtype(np.float64): (1e-13, 1e-12)}  # share of the trace, of a pivot
 
 
 class Products:
-    """Products K v, from tiles of the upper triangle: kept where `memory` bytes hold them, else computed every time.
+    """Products K v, from tiles of the upper triangle: as many as `memory` bytes hold are kept, the others made anew.
 
-    That is 2 n^2 bytes in single precision and 4 n^2 in double. Sums over tiles are in double precision.
+    All of them are 2 n^2 bytes in single precision and 4 n^2 in double. Sums over tiles are in double precision.
     """
 
-    __slots__ = ("count", "gram", "keep", "kept", "rows")
+    __slots__ = ("gram", "kept", "known", "places", "rows")
 
     def __init__(self, gram: Gram, memory: float) -> None:
         self.gram = gram
         self.rows = blocks(gram.n, TILE)
-        self.keep = np.dtype(gram.dtype).itemsize * gram.n * (gram.n + TILE) / 2 <= memory
-        self.kept: dict[tuple[int, int], NDArray[Any]] = {}
-        self.count = 0
+        self.places = list(pairs(len(self.rows)))
+        room = int(memory // (np.dtype(gram.dtype).itemsize * TILE * TILE))
+        self.known = np.zeros(min(room, len(self.places)), bool)
+        # Many tiles in one array: the system hands out large arrays in large pages, which saves a third of the time.
+        packs = blocks(len(self.known), PACK)
+        self.kept = [np.empty((pack.stop - pack.start, TILE, TILE), gram.dtype) for pack in packs]
 
     def __call__(self, v: Floats) -> Floats:
         """Return K v, v of shape (n,) or (n, k)."""
-        self.count += 1
-        places, rounded = list(pairs(len(self.rows))), v.astype(self.gram.dtype)
-        parts = self.gram.each(lambda share: self.share(share, rounded), [places[i::SHARES] for i in range(SHARES)])
-        return np.asarray(np.sum(parts, axis=0))
+        rounded = v.astype(self.gram.dtype)
+        shares = [range(i, len(self.places), SHARES) for i in range(SHARES)]
+        return np.asarray(np.sum(self.gram.each(lambda share: self.share(share, rounded), shares), axis=0))
 
-    def share(self, places: list[tuple[int, int]], v: NDArray[Any]) -> Floats:
+    def share(self, numbers: range, v: NDArray[Any]) -> Floats:
         """Return what some tiles contribute to K v."""
         out = np.zeros(v.shape)
-        for i, j in places:
-            tile = self.tile(i, j)
-            out[self.rows[i]] += tile @ v[self.rows[j]]
+        for number in numbers:
+            i, j = (self.rows[place] for place in self.places[number])
+            tile = self.tile(number, i, j)
+            out[i] += tile @ v[j]
             if i != j:
-                out[self.rows[j]] += tile.T @ v[self.rows[i]]
+                out[j] += tile.T @ v[i]
         return out
 
-    def tile(self, i: int, j: int) -> NDArray[Any]:
+    def tile(self, number: int, i: slice, j: slice) -> NDArray[Any]:
         """Return a tile, computed or kept."""
-        tile = self.kept.get((i, j))
-        if tile is None:
-            tile = self.gram.block(self.rows[i], self.rows[j])
-            if self.keep:
-                self.kept[i, j] = tile
+        if number >= len(self.known):
+            return self.gram.block(i, j)
+        tile = self.kept[number // PACK][number % PACK, : i.stop - i.start, : j.stop - j.start]
+        if not self.known[number]:
+            computed = self.gram.block(i, j, tile)
+            if computed is not tile:
+                tile[...] = computed
+            self.known[number] = True
         return tile
 
 

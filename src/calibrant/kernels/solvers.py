@@ -1,12 +1,13 @@
 """Solvers of 1/2 |w|^2 + loss(w + b): Newton's method in a factor of the kernel, then on the kernel itself.
 
-1. K = F'F + rest by randomly pivoted Cholesky; Newton's method on f = F'z + b costs n m^2 a step.
-2. One product with the exact K gives the duality gap of the exact problem.
-3. While the gap is too large: a Newton step on the exact problem, its system (I + R'KR) u = -R'(K a - f), W = RR', by
-   conjugate gradients preconditioned by the factor. An intercept without penalty is a prior of infinite variance, so
-   the preconditioner with the row of ones keeps u among the directions with sum beta = 0 by itself.
+1. K = F'F + rest by randomly pivoted Cholesky; Newton's method on f = F'z + b costs n m^2 a step. The diagonal D of the
+   rest is not lost: F'F + D costs no more, because a row's own share of f is its own affair (`Enveloped`).
+2. From there Newton steps on the exact problem, their systems (I + R'KR) u = -R'(K a - f), W = RR', by conjugate
+   gradients preconditioned by F'F + D. An intercept without penalty is a prior of infinite variance, so the
+   preconditioner with the row of ones keeps u among the directions with sum beta = 0 by itself.
+3. The dual point next to every iterate gives the duality gap of the exact problem, mostly without another product.
 
-Every solver is a generator of iterates: whoever consumes it decides when to stop, and can keep the last one.
+Every solver is a generator: whoever consumes it decides when to stop, and keeps the last result.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 ROUNDING = 1e-12  # of the objective
 TIGHT = {1: 1e-15, 2: 1e-12}  # the relative gap that small problems of two classes, and of more, reach at no cost
 STEPS = 300  # of conjugate gradients for one Newton step, at most
+NEARLY = 0.1  # share of the objective that the last step in the factor may have brought: it brought the most of that
+FORCING = 0.03  # share of the gap that conjugate gradients may leave of it in the quadratic model
+STALE = 1e-4  # relative gap above which every Newton step has a preconditioner of its own
 SLOW = 8  # steps of conjugate gradients after which the preconditioner is computed anew
 POOR = 25  # steps after which its rank is doubled
 
@@ -68,12 +72,12 @@ class Iterate:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The best iterate, how many Newton steps were made, whether the gap is small enough, and the factor used."""
+    """The best iterate, the number of Newton steps, whether its gap is small enough, the factor if there is one."""
 
     iterate: Iterate
     steps: int
     converged: bool
-    factor: Factor
+    factor: Factor | None
 
 
 def chosen_rank(loss: Loss, options: Options) -> int:
@@ -85,13 +89,16 @@ def chosen_rank(loss: Loss, options: Options) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LowRank:
-    """A point in the coordinates of a factor: the last of z is the intercept; f = F'z; and the Newton system there."""
+    """A point in the coordinates of a factor: the last of z is the intercept; f = F'z.
+
+    `decrement` is what the step to it was to bring, `before` its f before that step, `solve` the Newton system there.
+    """
 
     z: Floats
     f: Floats
     objective: float
     decrement: float
-    curvature: Curvature
+    before: Floats
     solve: Solve
 
 
@@ -99,28 +106,28 @@ def factored_newton(
     loss: Loss, F: NDArray[Any], each: Each = in_turn, start: Floats | None = None
 ) -> Iterator[LowRank]:
     """Yield Newton's iterates on 1/2 |z|^2 + loss(F'z), the last coordinate without penalty."""
-    z = np.zeros((len(F), *loss.shape[1:])) if start is None else start
+    z = np.zeros((len(F), *loss.shape[1:])) if start is None else start.copy()
     f = product(F.T, z)
-    z[-1] = z[-1] + loss.intercept(f, np.zeros(loss.shape[1:]))
-    f = product(F.T, z)
+    shift = loss.intercept(f, np.zeros(loss.shape[1:]))
+    z[-1] += shift
+    f += shift
     value = 0.5 * squared(z[:-1]) + loss.value(f)
     while True:
-        curvature = loss.curvature(f)
-        system = newton_system(curvature, F, each)
+        system = newton_system(loss.curvature(f), F, each)
         gradient = -product(F, loss.residual(f))
         gradient[:-1] += z[:-1]
         step = -system(gradient)
         along = product(F.T, step)
         decrement = -float(np.vdot(gradient, step))
-        yield LowRank(z, f, value, max(decrement, 0.0), curvature, system)
-        size = 1.0
+        size, before = 1.0, f
         while True:
-            trial = z + size * step
-            following = 0.5 * squared(trial[:-1]) + loss.value(f + size * along)
+            trial, f = z + size * step, before + size * along
+            following = 0.5 * squared(trial[:-1]) + loss.value(f)
             if following <= value - SUFFICIENT * size * decrement + noise(F) * abs(value) or size < 1e-8:
                 break
             size *= 0.5
-        z, f, value = trial, f + size * along, following
+        z, value = trial, following
+        yield LowRank(z, f, value, max(decrement, 0.0), before, system)
 
 
 def noise(F: NDArray[Any]) -> float:
@@ -190,8 +197,8 @@ def solve_by(lower: NDArray[Any], g: Floats) -> Floats:
 
 
 def settled(newton: Iterator[LowRank], tol: float, most: int) -> tuple[LowRank, int]:
-    """Return the first point whose Newton decrement is below tol times its objective, and the number of steps to it."""
-    for steps, point in enumerate(newton):
+    """Return the first point whose step brought at most tol times its objective, and the number of steps to it."""
+    for steps, point in enumerate(newton, 1):
         if point.decrement <= tol * point.objective or steps >= most:
             break
     return point, steps
@@ -204,30 +211,61 @@ def polished(newton: Iterator[LowRank], point: LowRank) -> LowRank:
     return point
 
 
-def refined(
-    loss: Loss, K: Products, factor: Factor, now: Iterate, precondition: Solve, options: Options
-) -> Iterator[Iterate]:
+@dataclass(frozen=True, slots=True)
+class Near:
+    """The solution with the kernel F'F + D: its values f, its dual point, and the preconditioner of its system."""
+
+    f: Floats
+    dual: Floats
+    precondition: Solve
+
+
+def near_solution(loss: Loss, gram: Gram, factor: Factor, most: int) -> tuple[Near, int]:
+    """Return where the exact problem's solution nearly is, and the number of Newton steps to it."""
+    inner = loss.enveloped(factor.rest)
+    point, steps = settled(factored_newton(inner, factor.F, gram.each, coarse(loss, gram, factor)), NEARLY, most)
+    u = point.f + inner.intercept(point.f, np.zeros(loss.shape[1:]))
+    curvature = loss.curvature(inner.nearest(point.before))
+    return Near(inner.nearest(u), inner.residual(u), preconditioner(curvature, factor, point.solve)), steps
+
+
+def entered(loss: Loss, K: Products, near: Near, tol: float) -> Iterate:
+    """Return the exact problem's Newton iterate from a loss expanded at values that need not be those of any w."""
+    q, curvature = K(near.dual), loss.curvature(near.f)
+    now = Iterate(near.dual, q, *with_intercept(loss, near.dual, q, np.zeros(loss.shape[1:])), np.inf)
+    start = Start(near.dual, q, q - near.f, np.zeros_like(q))
+    x, Kx, _ = newton_step(loss, conjugate_gradients(curvature, K, near.precondition, start), now, tol)
+    return line_search(loss, now, x, Kx)[0]
+
+
+def refined(loss: Loss, K: Products, factor: Factor, now: Iterate, options: Options) -> Iterator[Iterate]:
     """Yield iterates of Newton's method on the exact problem, preconditioned by the factor, from any w = K beta."""
-    whole, count, rng = False, 0, np.random.default_rng(options.seed + 1)
+    dual, count, rng = bool(now.beta.any(axis=-1).all()), 0, np.random.default_rng(options.seed + 1)
+    precondition: Solve | None = None
     while True:
         a = loss.residual(now.f + now.b)
-        now, start = certified(loss, K, now, a, options.tol) if whole else certified_by_residual(loss, K, now, a)
+        now, start = certified(loss, K, now, a, options.tol) if dual else certified_by_residual(loss, K, now, a)
         yield now
         curvature = loss.curvature(now.f + now.b)
-        if (
-            count >= POOR
-            and options.rank == 0
-            and factor.rank < K.gram.n // 2
-            and factor.rest.sum() > 1e-6 * K.gram.diagonal.sum()
-        ):
+        if count >= POOR and options.rank == 0 and worth_extending(K.gram, factor):
             factor = extended(K.gram, factor, min(K.gram.n, 2 * factor.rank), rng)
-            count = SLOW
-        if count >= SLOW or now.gap > 2e-2 * now.objective:
-            precondition = preconditioner(curvature, factor.F, newton_system(curvature, factor.F, K.gram.each))
+        if precondition is None or count >= SLOW or now.gap > STALE * now.objective:
+            system = newton_system(curvature.damped(factor.rest)[0], factor.F, K.gram.each)
+            precondition = preconditioner(curvature, factor, system)
         gradients = conjugate_gradients(curvature, K, precondition, start)
         x, Kx, count = newton_step(loss, gradients, now, options.tol)
         now, reached = line_search(loss, now, x, Kx)
-        whole = whole or reached
+        dual = dual or reached
+
+
+def worth_extending(gram: Gram, factor: Factor) -> bool:
+    """Return whether a factor of twice the rank would see more of the kernel."""
+    return factor.rank < gram.n // 2 and not complete(gram, factor)
+
+
+def complete(gram: Gram, factor: Factor) -> bool:
+    """Return whether the factor leaves next to nothing of the kernel."""
+    return float(factor.rest.sum()) <= 1e-6 * float(gram.diagonal.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +295,7 @@ def certified(loss: Loss, K: Products, now: Iterate, a: Floats, tol: float) -> t
     gap, change = loss.divergence(now.beta, now.f + now.b)
     root = np.sqrt(K.gram.diagonal).reshape((-1,) + (1,) * (change.ndim - 1))
     bound = 0.5 * float(np.square((np.abs(change) * root).sum(axis=0)).sum())
-    if bound > 0.1 * tol * now.objective:
+    if bound > 0.1 * tol * now.objective and gap <= tol * now.objective:
         bound = 0.5 * max(0.0, float(np.vdot(change, K(change))))
     known = Iterate(now.beta, now.f, now.b, now.objective, max(gap, 0.0) + bound)
     if K.gram.n <= SMALL:
@@ -295,11 +333,13 @@ def dual_or(loss: Loss, now: Iterate, a: Floats, q: Floats) -> Iterate:
     return Iterate(a, q, b, objective, max(0.0, now.gap + objective - now.objective))
 
 
-def preconditioner(curvature: Curvature, F: NDArray[Any], system: Solve) -> Solve:
-    """Return r -> (I + R'F'FR)^-1 r = r - R'F' (F W F' + penalty)^-1 F R r."""
+def preconditioner(curvature: Curvature, factor: Factor, system: Solve) -> Solve:
+    """Return r -> (E + R'F'FR)^-1 r = s - E^-1 R'F' (F W E^-1 F' + penalty)^-1 F R s, s = E^-1 r, E = I + R'DR."""
+    F, damping = factor.F, curvature.damped(factor.rest)[1]
 
     def apply(r: Floats) -> Floats:
-        return r - curvature.root_transposed(product(F.T, system(product(F, curvature.root(r)))))
+        s = r / damping
+        return s - curvature.root_transposed(product(F.T, system(product(F, curvature.root(s))))) / damping
 
     return apply
 
@@ -315,7 +355,7 @@ def newton_step(
     enough, tightened = np.inf, 0
     for count, (x, Kx, gap) in enumerate(steps):
         if count == 0:
-            forcing = 0.1 * min(0.1, np.sqrt(gap / now.objective)) * min(gap, now.gap)
+            forcing = FORCING * min(0.1, np.sqrt(gap / now.objective)) * min(gap, now.gap)
             enough = max(0.2 * tol * now.objective, forcing)
         elif gap <= enough or count >= STEPS:
             if tightened == 3 or count >= STEPS or with_intercept(loss, x, Kx, now.b)[1] <= now.objective:
@@ -381,18 +421,23 @@ def line_search(loss: Loss, now: Iterate, x: Floats, Kx: Floats) -> tuple[Iterat
     return now, False
 
 
-def coarse(loss: Loss, factor: Factor, each: Each) -> Floats | None:
-    """Return where to start Newton's method on many rows: its solution on every fourth row, four times as heavy."""
-    n = factor.F.shape[1]
-    stride = min(4, n // (4 * len(factor.F)))
-    if stride < 2 or n < 4_000:
+def coarse(loss: Loss, gram: Gram, factor: Factor) -> Floats | None:
+    """Return where to start Newton's method: its solution in a third of the factor, on every fourth row if many."""
+    rank = factor.rank // 3
+    if rank < 16:
         return None
+    stride = int(np.clip(gram.n // (8 * rank), 1, 4))
     rows = slice(None, None, stride)
-    few = np.ascontiguousarray(factor.F[:, rows])
-    return settled(factored_newton(loss.rows(rows, float(stride)), few, each), 3e-2, 30)[0].z
+    few = np.vstack([factor.F[:rank, rows], factor.F[-1:, rows]])
+    rest = np.maximum(gram.diagonal[rows] - np.square(few[:-1]).sum(axis=0, dtype=np.float64), 0.0)
+    inner = loss.rows(rows, float(stride)).enveloped(rest / stride)
+    z = settled(factored_newton(inner, few, gram.each), 2 * NEARLY, 30)[0].z
+    start = np.zeros((len(factor.F), *loss.shape[1:]))
+    start[:rank], start[-1] = z[:-1], z[-1]
+    return start
 
 
-Report = Callable[[int, Iterate], None]
+Report = Callable[[Solution], None]
 
 
 def solve(
@@ -403,44 +448,48 @@ def solve(
     `start` is the solution of a similar problem on the same rows. Memory: 2 n^2 bytes for the kernel in single
     precision (4 n^2 in double) where `memory` allows it, and 4 m n (8 m n) for the factor of rank m.
     """
-    with threads() as each:
-        return solved(replace(gram, each=each), loss, options, start, report)
+    solution = Solution(constant(loss), 0, False, None)
+    with threads() as each, suppress(KeyboardInterrupt):
+        for better in solutions(replace(gram, each=each), loss, options, start):
+            solution = better
+            if report:
+                report(solution)
+    return solution
 
 
-def solved(gram: Gram, loss: Loss, options: Options, start: Iterate | None, report: Report | None) -> Solution:
-    """Solve with the threads there are."""
-    small = gram.n <= SMALL
-    tol = min(options.tol, TIGHT[len(loss.shape)]) if small else options.tol
+def constant(loss: Loss) -> Iterate:
+    """Return w = 0 with the best intercept."""
+    nothing = np.zeros(loss.shape)
+    return Iterate(nothing, nothing, *with_intercept(loss, nothing, nothing, np.zeros(loss.shape[1:])), np.inf)
+
+
+def solutions(gram: Gram, loss: Loss, options: Options, start: Iterate | None) -> Iterator[Solution]:
+    """Yield better and better solutions until the gap is small or nothing moves."""
+    tol = min(options.tol, TIGHT[len(loss.shape)]) if gram.n <= SMALL else options.tol
     factor = pivoted_cholesky(gram, chosen_rank(loss, options), np.random.default_rng(options.seed))
     K = Products(gram, options.memory)
-    if start is None:
-        good = max(0.1 * tol, 1e-14) if small or not options.exact else max(tol, 1e-3)
-        newton = factored_newton(loss, factor.F, gram.each, coarse(loss, factor, gram.each))
-        point, steps = settled(newton, good, options.max_iter)
-        point = polished(newton, point) if small else point
-        now, precondition = lifted(loss, gram, factor, point), preconditioner(point.curvature, factor.F, point.solve)
-    else:
-        f, steps = K(start.beta), 0
-        now = Iterate(start.beta, f, *with_intercept(loss, start.beta, f, start.b), np.inf)
-        curvature = loss.curvature(now.f + now.b)
-        precondition = preconditioner(curvature, factor.F, newton_system(curvature, factor.F, gram.each))
-    iterates = refined(loss, K, factor, now, precondition, replace(options, tol=tol))
-    best, more = best_iterate(iterates, now, tol, options.max_iter - steps if options.exact else 1, report)
-    return Solution(best, steps + more, best.gap <= options.tol * best.objective, factor)
+    best, steps = first_iterate(loss, K, factor, start, replace(options, tol=tol))
+    yield Solution(best, steps, False, factor)
+    for iterate in refined(loss, K, factor, best, replace(options, tol=tol)):
+        stuck = iterate.objective >= best.objective and iterate.gap >= 0.5 * best.gap
+        best = iterate if iterate.objective <= best.objective * (1.0 + 1e-9) else best
+        yield Solution(best, steps, best.gap <= options.tol * best.objective, factor)
+        if iterate.gap <= tol * iterate.objective or stuck or not options.exact or steps >= options.max_iter:
+            return
+        steps += 1
 
 
-def best_iterate(
-    iterates: Iterator[Iterate], best: Iterate, tol: float, most: int, report: Report | None
+def first_iterate(
+    loss: Loss, K: Products, factor: Factor, start: Iterate | None, options: Options
 ) -> tuple[Iterate, int]:
-    """Return the best iterate when the gap is small, or nothing moves, or a key is pressed; and the number of steps."""
-    steps = 0
-    with suppress(KeyboardInterrupt):
-        for iterate in iterates:
-            if report:
-                report(steps, iterate)
-            stuck = iterate.objective >= best.objective and iterate.gap >= 0.5 * best.gap
-            best = iterate if iterate.objective <= best.objective * (1.0 + 1e-9) else best
-            if iterate.gap <= tol * iterate.objective or stuck or steps + 1 >= most:
-                break
-            steps += 1
-    return best, steps
+    """Return where the exact problem's iterates start from, and the Newton steps to it."""
+    if start is not None:
+        f = K(start.beta)
+        return Iterate(start.beta, f, *with_intercept(loss, start.beta, f, start.b), np.inf), 0
+    if options.exact and not complete(K.gram, factor):
+        near, steps = near_solution(loss, K.gram, factor, options.max_iter)
+        return entered(loss, K, near, options.tol), steps
+    small = K.gram.n <= SMALL
+    newton = factored_newton(loss, factor.F, K.gram.each, None if small else coarse(loss, K.gram, factor))
+    point, steps = settled(newton, max(0.1 * options.tol, 1e-14), options.max_iter)
+    return lifted(loss, K.gram, factor, polished(newton, point) if small else point), steps
