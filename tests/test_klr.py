@@ -136,7 +136,7 @@ def test_recomputed_tiles_give_the_same_products():
     matrix = gram(RBF, X)
     v = np.random.default_rng(0).normal(size=(1100, 2))
     expected = RBF.between(X, X) @ v
-    for memory in (0.0, 1e9):
+    for memory in (0.0, 5e6, 1e9):
         K = Products(matrix, memory)
         for _ in range(2):
             np.testing.assert_allclose(K(v), expected, atol=1e-9)
@@ -253,14 +253,28 @@ def test_laplace_is_the_gaussian_process_posterior():
     loss = Bernoulli(t, np.full(50, C))
     solution = solve(gram(RBF, X), loss, Options())
     best = solution.iterate
-    posterior = laplace(loss, solution.factor, best, C)
-    found = posterior.variance(RBF.between(new, X[posterior.pivots]), np.ones(7))
+    posterior = laplace(loss, solution.factor, best.f + best.b, C)
+    found = posterior.covariance(RBF.between(new, X[posterior.pivots]), np.ones(7))[:, 0, 0]
     p = expit(best.f + best.b)
     wide = 1e7  # the intercept's prior variance, standing for an infinite one
     K = C * RBF.between(X, X) + wide
     cross = C * RBF.between(new, X) + wide
     inside = cross @ np.linalg.solve(K + np.diag(1 / (p * (1 - p))), cross.T)
     np.testing.assert_allclose(found, C + wide - np.diag(inside), rtol=1e-4)
+
+
+def test_laplace_of_two_classes_is_the_same_by_softmax():
+    X, t = overlapping(50)
+    C, new = 4.0, np.random.default_rng(9).normal(size=(7, 3))
+    kernel = RBF.between
+    found = []
+    for loss in (Multinomial(np.eye(2)[t.astype(int)], np.full(50, C)), Bernoulli(t, np.full(50, 2 * C))):
+        solution = solve(gram(RBF, X), loss, Options())
+        posterior = laplace(loss, solution.factor, solution.iterate.f + solution.iterate.b, float(loss.weight[0]))
+        found.append(posterior.covariance(kernel(new, X[posterior.pivots]), np.ones(7)))
+    softmax_of_two, one = found
+    difference = softmax_of_two[:, 0, 0] + softmax_of_two[:, 1, 1] - 2 * softmax_of_two[:, 0, 1]
+    np.testing.assert_allclose(difference, one[:, 0, 0], rtol=1e-6)
 
 
 def test_multinomial_of_two_classes_is_bernoulli_with_twice_the_weight():

@@ -112,6 +112,24 @@ def test_bands_hold_the_probability_and_widen_away_from_the_rows():
         model.predict_proba(near, confidence=2.0)
 
 
+def test_bands_of_several_classes_hold_the_probabilities():
+    X, y = load_iris(return_X_y=True)
+    model = KernelLogisticRegression(5.0).fit(X, y)
+    p, band = model.predict_proba(X), model.predict_proba(X, confidence=0.9)
+    assert band.shape == (150, 3, 2)
+    assert ((band[..., 0] <= p) & (p <= band[..., 1])).all()
+    assert (model.predict_proba(X, confidence=0.5)[..., 1] < band[..., 1]).all()
+    with pytest.raises(ValueError, match="one machine for all classes"):
+        KernelLogisticRegression(multi_class="ovo").fit(X, y).predict_proba(X, confidence=0.9)
+
+
+def test_bands_need_a_kernel_of_new_rows():
+    X, y = data()
+    model = KernelLogisticRegression(kernel="precomputed").fit(X @ X.T, y)
+    with pytest.raises(ValueError, match="precomputed"):
+        model.predict_proba(X @ X.T, confidence=0.9)
+
+
 def test_one_vs_one_couples_pairs():
     X, y = load_iris(return_X_y=True)
     model = KernelLogisticRegression(multi_class="ovo").fit(X, y)

@@ -6,6 +6,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import product
 from numbers import Real
@@ -92,7 +93,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     warm_start : bool, default=False
         Start from the last solution when the number of rows is the same.
     verbose : bool or int, default=0
-        Write every step to the standard error stream.
+        Show the way on the standard error stream: a bar in a terminal, else a line a step.
     random_state : int, default=0
         Seed of the random pivots; the solution depends on it only within `tol`.
 
@@ -197,10 +198,12 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
             for i, task in enumerate(tasks)
         ]
         self._last = [machine.last for machine in trained] if self.warm_start else None
-        used = np.unique(np.concatenate([machine.needed() for machine in trained]))
+        self._posterior: Posterior | Laplace | None = posterior(self, rows, trained)
+        used = np.unique(np.concatenate([machine.rows[machine.used()] for machine in trained]))
         self.machines_ = [machine.at(used) for machine in trained]
         self.support_ = rows.kept[used]
-        self.support_vectors_ = None if self.kernel == "precomputed" else take(rows.X, used)
+        every = len(used) == len(rows.kept)
+        self.support_vectors_ = None if self.kernel == "precomputed" else rows.X if every else take(rows.X, used)
         self.dual_coef_ = np.vstack([np.atleast_2d(machine.columns(len(used)).T) for machine in self.machines_])
         self.intercept_ = np.concatenate([np.atleast_1d(machine.b) for machine in self.machines_])
         self.objective_ = float(sum(machine.objective for machine in trained))
@@ -211,14 +214,11 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
             message = f"duality gap {self.duality_gap_:.2g} above tol={self.tol:g} after {self.n_iter_} steps"
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
-    def _values(self, X: Any, *, bands: bool = False) -> list[tuple[Floats, Floats]]:
-        """Return the decision values of every machine, and their standard deviations if asked for."""
+    def _values(self, X: Any) -> list[Floats]:
+        """Return the decision values of every machine."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return [
-            machine.values(self.kernel_, self._columns(X), self.support_vectors_, bands=bands)
-            for machine in self.machines_
-        ]
+        return [machine.values(self.kernel_, self._columns(X), self.support_vectors_) for machine in self.machines_]
 
     def _columns(self, X: Any) -> Any:
         """Return the new rows, or of their kernels those with the support rows."""
@@ -227,28 +227,28 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     def decision_function(self, X: Any) -> Floats:
         """Return f for two classes, one column a class for more (log probabilities with "ovo")."""
         values = self._values(X)
-        return values[0][0] if len(values) == 1 else np.log(self.predict_proba(X))
+        return values[0] if len(values) == 1 else np.log(self.predict_proba(X))
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithms of the probabilities, exact also where those round to 0 or 1."""
         values = self._values(X)
         if len(values) > 1:
             return np.log(couple(*pairwise(values)))
-        f = values[0][0]
+        f = values[0]
         return np.column_stack([log_expit(-f), log_expit(f)]) if f.ndim == 1 else log_softmax(f)
 
     def predict_proba(self, X: Any, confidence: float | None = None) -> Floats:
-        """Return the probabilities of the classes, or, of shape (n, 2, 2), the ends of their confidence bands.
+        """Return the probabilities of the classes, or, of shape (n, k, 2), the ends of their confidence bands.
 
         A band holds the probability of class j with the given confidence between [:, j, 0] and [:, j, 1], by the
-        Laplace approximation of the posterior; for two classes.
+        Laplace approximation of the posterior: logit p_j is nearly Gaussian. Not with a precomputed kernel, nor "ovo".
         """
         if confidence is not None:
             return self._bands(X, confidence)
         values = self._values(X)
         if len(values) > 1:
             return couple(*pairwise(values))
-        f = values[0][0]
+        f = values[0]
         return np.column_stack([expit(-f), expit(f)]) if f.ndim == 1 else softmax(f)
 
     def _bands(self, X: Any, confidence: float) -> Floats:
@@ -256,21 +256,27 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         if not 0.0 < confidence < 1.0:
             msg = f"confidence must lie between 0 and 1; got {confidence!r}"
             raise ValueError(msg)
-        if len(self.classes_) > 2 or self.kernel == "precomputed":
-            msg = "confidence needs two classes, and not a precomputed kernel, which lacks K(x, x) of new rows"
+        if self._posterior is None:
+            msg = (
+                "confidence needs K(x, x) of new rows and one machine for all classes; "
+                "got a precomputed kernel, multi_class='ovo' with more than two classes, or solver='smo'"
+            )
             raise ValueError(msg)
-        f, deviation = self._values(X, bands=True)[0]
-        low, high = f - ndtri(0.5 + confidence / 2) * deviation, f + ndtri(0.5 + confidence / 2) * deviation
-        return np.stack(
-            [np.column_stack([expit(-high), expit(-low)]), np.column_stack([expit(low), expit(high)])], axis=1
-        )
+        if isinstance(self._posterior, Posterior):
+            self._posterior = self._posterior.laplace(self.kernel_)
+        f = self._values(X)[0]
+        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
+        reach = ndtri(0.5 + confidence / 2) * logit_deviations(f, covariances(self._posterior, self.kernel_, X))
+        logs = log_softmax(np.column_stack([np.zeros_like(f), f]) if f.ndim == 1 else f)
+        logit = logs - np.log(-np.expm1(np.minimum(logs, -1e-300)))
+        return np.stack([expit(logit - reach), expit(logit + reach)], axis=2)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row, of two the second at one half."""
         values = self._values(X)
-        if len(values) == 1 and values[0][0].ndim == 1:
-            return np.asarray(self.classes_[(values[0][0] >= 0).astype(int)])
-        p = couple(*pairwise(values)) if len(values) > 1 else values[0][0]
+        if len(values) == 1 and values[0].ndim == 1:
+            return np.asarray(self.classes_[(values[0] >= 0).astype(int)])
+        p = couple(*pairwise(values)) if len(values) > 1 else values[0]
         return np.asarray(self.classes_[p.argmax(axis=1)])
 
     def __sklearn_tags__(self) -> Any:
@@ -332,7 +338,6 @@ class Trained:
     last: Iterate
     steps: int
     converged: bool
-    posterior: Laplace | None
 
     @property
     def objective(self) -> float:
@@ -348,19 +353,10 @@ class Trained:
         """Return the places of the coefficients that are not zero."""
         return np.flatnonzero(self.last.beta.reshape(len(self.rows), -1).any(axis=1))
 
-    def needed(self) -> NDArray[np.intp]:
-        """Return the rows that prediction needs."""
-        pivots = self.rows[:0] if self.posterior is None else self.rows[self.posterior.pivots]
-        return np.concatenate([self.rows[self.used()], pivots])
-
     def at(self, support: NDArray[np.intp]) -> Machine:
         """Return what prediction needs, rows by their place among the support."""
-        used, posterior = self.used(), self.posterior
-        if posterior is not None:
-            posterior = replace(posterior, pivots=np.searchsorted(support, self.rows[posterior.pivots]))
-        return Machine(
-            np.searchsorted(support, self.rows[used]), self.last.beta[used], np.asarray(self.last.b), posterior
-        )
+        used = self.used()
+        return Machine(np.searchsorted(support, self.rows[used]), self.last.beta[used], np.asarray(self.last.b))
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +366,6 @@ class Machine:
     support: NDArray[np.intp]
     coefficient: Floats
     b: Floats
-    posterior: Laplace | None
 
     def columns(self, size: int) -> Floats:
         """Return the coefficients of all support rows."""
@@ -378,13 +373,11 @@ class Machine:
         full[self.support] = self.coefficient
         return full
 
-    def values(self, kernel: Kernel, X: Any, support: Any, *, bands: bool) -> tuple[Floats, Floats]:
-        """Return f at new rows, and its standard deviation if asked for."""
-        n = X.shape[0]
-        f, deviation = np.empty((n, *self.coefficient.shape[1:])), np.zeros(n)
+    def values(self, kernel: Kernel, X: Any, support: Any) -> Floats:
+        """Return f at new rows."""
+        f = np.empty((X.shape[0], *self.coefficient.shape[1:]))
         dtype = np.float32 if len(self.support) > SINGLE and kernel.name == "rbf" else np.float64
-        block, every = between(kernel, X, support, self.support, dtype), slice(None)
-        coefficient = self.coefficient.astype(dtype)
+        block, coefficient = between(kernel, X, support, self.support, dtype), self.coefficient.astype(dtype)
 
         def fill(rows: slice) -> None:
             f[rows] = self.b
@@ -392,13 +385,54 @@ class Machine:
                 f[rows] += block(rows, columns) @ coefficient[columns]
 
         with threads() as each:
-            each(fill, blocks(n, ROWS))
-        if bands and self.posterior is not None:
-            block = between(kernel, X, support, self.posterior.pivots, np.float64)
-            own = gram(kernel, X).diagonal
-            for rows in blocks(n, ROWS):
-                deviation[rows] = np.sqrt(self.posterior.variance(block(rows, every), own[rows]))
-        return f, deviation
+            each(fill, blocks(len(f), ROWS))
+        return f
+
+
+@dataclass(frozen=True, slots=True)
+class Posterior:
+    """What the posterior of a machine for all classes is computed from when bands are asked for: rows and values."""
+
+    X: Any
+    loss: Loss
+    f: Floats
+    options: Options
+    scale: float
+
+    def laplace(self, kernel: Kernel) -> Laplace:
+        """Return the Laplace approximation, its pivots as rows."""
+        factor = pivoted_cholesky(
+            gram(kernel, self.X, single=len(self.f) > SINGLE),
+            chosen_rank(self.loss, self.options),
+            np.random.default_rng(self.options.seed),
+        )
+        found = laplace(self.loss, factor, self.f, self.scale)
+        return replace(found, pivots=take(self.X, found.pivots))
+
+
+def posterior(model: KernelLogisticRegression, rows: Rows, trained: list[Trained]) -> Posterior | None:
+    """Return what bands are computed from, if there can be any."""
+    if len(trained) > 1 or model.kernel == "precomputed" or model.solver == "smo":
+        return None
+    last = trained[0].last
+    loss = loss_of(rows.codes, model.C_ * rows.weight, len(model.classes_))
+    return Posterior(rows.X, loss, last.f + last.b, options(model, len(rows.kept)), float(model.C_))
+
+
+def covariances(found: Laplace, kernel: Kernel, X: Any) -> Floats:
+    """Return the posterior covariances (n, k, k) of f at new rows."""
+    block, own, every = cross(kernel, X, found.pivots), gram(kernel, X).diagonal, slice(None)
+    return np.concatenate([found.covariance(block(rows, every), own[rows]) for rows in blocks(X.shape[0], ROWS)])
+
+
+def logit_deviations(f: Floats, covariance: Floats) -> Floats:
+    """Return the standard deviations of logit p_j = f_j - log sum_{l != j} exp(f_l), to first order in f."""
+    if f.ndim == 1:
+        return np.sqrt(covariance[:, :1, 0])
+    p = softmax(f)
+    others = p[:, None, :] / np.maximum(1.0 - p, 1e-300)[:, :, None]
+    slopes = np.where(np.eye(p.shape[1], dtype=bool), 1.0, -others)
+    return np.asarray(np.sqrt(np.einsum("nja,nab,njb->nj", slopes, covariance, slopes)))
 
 
 def between(
@@ -414,10 +448,7 @@ def between(
 def train(model: KernelLogisticRegression, rows: Rows, classes: tuple[int, ...], last: Iterate | None) -> Trained:
     """Train one machine for some of the classes."""
     mine = np.flatnonzero(np.isin(rows.codes, classes))
-    codes, weight = np.searchsorted(classes, rows.codes[mine]), model.C_ * rows.weight[mine]
-    loss: Loss = Bernoulli(codes.astype(np.float64), weight)
-    if len(classes) > 2:
-        loss = Multinomial(np.eye(len(classes))[codes], weight)
+    loss = loss_of(np.searchsorted(classes, rows.codes[mine]), model.C_ * rows.weight[mine], len(classes))
     source = rows.source(model.kernel_)
     part = source if len(mine) == len(rows.codes) else part_of(model.kernel_, source, mine)
     matrix = gram(model.kernel_, part, single=len(mine) > SINGLE and model.tol >= PRECISE)
@@ -425,11 +456,16 @@ def train(model: KernelLogisticRegression, rows: Rows, classes: tuple[int, ...],
     start = last if last is not None and last.beta.shape == loss.shape else None
     if model.solver == "smo":
         return by_smo(model, mine, matrix, loss)
-    solution = solve(matrix, loss, options(model, len(mine)), start=start, report=reporter(model))
-    posterior = None
-    if isinstance(loss, Bernoulli) and len(model.classes_) == 2 and model.kernel != "precomputed" and solution.factor:
-        posterior = laplace(loss, solution.factor, solution.iterate, float(model.C_))
-    return Trained(mine, solution.iterate, solution.steps, solution.converged, posterior)
+    with reporter(model) as report:
+        solution = solve(matrix, loss, options(model, len(mine)), start=start, report=report)
+    return Trained(mine, solution.iterate, solution.steps, solution.converged)
+
+
+def loss_of(codes: NDArray[np.intp], weight: Floats, classes: int) -> Loss:
+    """Return the loss of rows of so many classes."""
+    if classes == 2:
+        return Bernoulli(codes.astype(np.float64), weight)
+    return Multinomial(np.eye(classes)[codes], weight)
 
 
 def by_smo(model: KernelLogisticRegression, mine: NDArray[np.intp], matrix: Gram, loss: Loss) -> Trained:
@@ -438,7 +474,7 @@ def by_smo(model: KernelLogisticRegression, mine: NDArray[np.intp], matrix: Gram
         msg = "solver='smo' is for two classes; use multi_class='ovo' for more"
         raise ValueError(msg)
     iterate, steps = solve_smo(matrix, loss, tol=min(1e-3, 10 * model.tol), max_iter=1_000 * model.max_iter)
-    return Trained(mine, iterate, steps, iterate.gap <= model.tol * iterate.objective, None)
+    return Trained(mine, iterate, steps, iterate.gap <= model.tol * iterate.objective)
 
 
 def part_of(kernel: Kernel, source: Any, rows: NDArray[np.intp]) -> Any:
@@ -453,22 +489,51 @@ def options(model: KernelLogisticRegression, n: int) -> Options:
     return Options(model.tol, model.max_iter, rank, model.solver != "low_rank", bytes_of(model.memory), seed)
 
 
-def reporter(model: KernelLogisticRegression) -> Report | None:
-    """Return what writes a line for every step, if asked for."""
+@contextmanager
+def reporter(model: KernelLogisticRegression) -> Iterator[Report | None]:
+    """Give what shows the way of a fit: a bar in a terminal, lines elsewhere, nothing unless asked for."""
     if not model.verbose:
-        return None
+        yield None
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    except ImportError:
+        yield written
+        return
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield written
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("kernel logistic regression: factor", total=1.0)
 
-    def report(solution: Solution) -> None:
-        step, iterate = solution.steps, solution.iterate
-        gap = iterate.gap / iterate.objective
-        sys.stderr.write(f"kernel logistic regression: step {step}, objective {iterate.objective:.9g}, gap {gap:.2g}\n")
+        def drawn(solution: Solution) -> None:
+            gap = solution.iterate.gap / solution.iterate.objective
+            # From a gap of 1 to the one wanted, in digits: Newton's method gains about as many with every step.
+            done = float(np.clip(np.log(gap) / np.log(model.tol), 0.02, 1.0)) if np.isfinite(gap) and gap > 0 else 0.02
+            progress.update(task, completed=done, description=f"kernel logistic regression: gap {gap:.1e}")
 
-    return report
+        yield drawn
 
 
-def pairwise(values: list[tuple[Floats, Floats]]) -> tuple[Floats, Floats]:
+def written(solution: Solution) -> None:
+    """Write a line for a step."""
+    step, iterate = solution.steps, solution.iterate
+    gap = iterate.gap / iterate.objective
+    sys.stderr.write(f"kernel logistic regression: step {step}, objective {iterate.objective:.9g}, gap {gap:.2g}\n")
+
+
+def pairwise(values: list[Floats]) -> tuple[Floats, Floats]:
     """Return P(first | pair) and P(second | pair), a column a pair."""
-    f = np.column_stack([value for value, _ in values])
+    f = np.column_stack(values)
     return expit(-f), expit(f)
 
 
