@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.special import expit
 from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -252,3 +253,13 @@ def test_one_class_is_an_error():
 def test_sizes():
     assert bytes_of("4GB") == bytes_of(4e9) == 4e9
     assert bytes_of("2 M") == 2e6
+
+
+def test_real_folds_where_leave_one_out_is_too_rough():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 1))
+    y = rng.random(60) < expit(2 * X[:, 0])
+    with pytest.warns(UserWarning, match="so C was chosen by 10-fold cross-validation"):
+        model = KernelLogisticRegressionCV(Cs=[1e6, 1e7], gamma=300.0, tol=1e-3).fit(X, y)
+    assert model.cv_losses_.shape == (1, 2)
+    assert model.C_ == [1e6, 1e7][int(model.cv_losses_.argmin())]

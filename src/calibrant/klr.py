@@ -50,6 +50,8 @@ Floats = NDArray[np.float64]
 SINGLE = 1_000  # rows from which single precision pays
 PRECISE = 1e-6  # relative gap below which single precision is not enough
 ROWS = 512  # new rows, and support rows, whose kernels are computed at a time
+ROUGH = 0.05  # share of the rows of too large a leverage from which leave-one-out is not trusted
+FOLDS = 10  # of real cross-validation in its place
 C_GRID = tuple(float(C) for C in np.logspace(-3, 4, 20))
 GAMMA_GRID = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # times the one of "scale"
 SOLVERS = ("auto", "newton", "preconditioned", "low_rank", "smo")
@@ -67,7 +69,8 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     Parameters
     ----------
     C : float or "loo", default=1.0
-        Weight of a row's loss. "loo" chooses it by approximate leave-one-out on one factorisation.
+        Weight of a row's loss. "loo" chooses it by approximate leave-one-out on one factorisation, and, where that
+        is too rough, says so and takes 10 real folds.
     kernel : {"linear", "rbf", "poly", "quadratic", "precomputed"} or callable, default="rbf"
         "quadratic" is Platt's ((x.z)/c + 1)^2. A callable takes two sets of rows and returns their kernel matrix.
     gamma : {"scale", "auto", "loo"} or float, default="scale"
@@ -107,7 +110,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     objective_, duality_gap_ : the objective, and the duality gap relative to it: objective_ is above the
         minimum by at most duality_gap_ * objective_.
     n_iter_, converged_ : Newton steps, and whether the gap is at most `tol`.
-    loo_ : what "loo" found, a record of the path.
+    loo_ : what "loo" found, a record of the path; cv_losses_ : the mean log losses where real folds were taken.
 
     Examples
     --------
@@ -185,9 +188,8 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         self.C_: float = 1.0 if isinstance(self.C, str) else float(self.C)
         if "loo" in (self.C, self.gamma):
             self.loo_ = chosen(self, rows)
-            self.C_, gamma = self.loo_.best
+            self.C_, gamma = trusted(self, rows, self.loo_)
             self.kernel_ = Kernel(self.kernel_.name, self.kernel_.by._replace(gamma=gamma))
-            warn_if_poor(self.loo_)
 
     def _solve(self, rows: Rows) -> None:
         """Train the machines and keep what prediction needs."""
@@ -566,11 +568,8 @@ def loo_choice(
 
 def warn_if_poor(choice: Choice) -> None:
     """Say where the approximation should not be trusted."""
-    if choice.poor > 0.05:
-        message = (
-            f"approximate leave-one-out is poor for {choice.poor:.0%} of the rows at the chosen C: "
-            "use KernelLogisticRegressionCV(cv=10) to be sure"
-        )
+    if choice.poor > ROUGH:
+        message = f"approximate leave-one-out is poor for {choice.poor:.0%} of the rows at C={choice.best[0]:.3g}"
         warnings.warn(message, UserWarning, stacklevel=4)
 
 
@@ -763,18 +762,31 @@ class KernelLogisticRegressionCV(KernelLogisticRegression):
             require_positive("Cs", C)
         if self.cv is None:
             self.loo_ = loo_choice(self, rows, grid, gammas)
-            warn_if_poor(self.loo_)
-            self.C_, gamma = self.loo_.best
+            self.C_, gamma = trusted(self, rows, self.loo_)
         else:
-            self.C_, gamma = by_folds(self, rows, grid, gammas)
+            self.C_, gamma = by_folds(self, rows, grid, gammas, self.cv)
         self.kernel_ = Kernel(self.kernel_.name, self.kernel_.by._replace(gamma=gamma))
 
 
+def trusted(model: KernelLogisticRegression, rows: Rows, choice: Choice) -> tuple[float, float]:
+    """Return the C and gamma chosen, by real folds where leave-one-out is too rough an approximation."""
+    folds = min(FOLDS, int(np.bincount(rows.codes).min()))
+    if choice.poor <= ROUGH or folds < 2:
+        warn_if_poor(choice)
+        return choice.best
+    message = (
+        f"approximate leave-one-out is poor for {choice.poor:.0%} of the rows at C={choice.best[0]:.3g}, "
+        f"so C was chosen by {folds}-fold cross-validation; its losses are in cv_losses_"
+    )
+    warnings.warn(message, UserWarning, stacklevel=5)
+    return by_folds(model, rows, choice.paths[0].C, choice.gammas, folds)
+
+
 def by_folds(
-    model: KernelLogisticRegressionCV, rows: Rows, grid: tuple[float, ...], gammas: tuple[float, ...]
+    model: KernelLogisticRegression, rows: Rows, grid: tuple[float, ...], gammas: tuple[float, ...], cv: Any
 ) -> tuple[float, float]:
     """Return the C and gamma of the smallest log loss over real folds, and keep the losses as `cv_losses_`."""
-    splits = check_cv(model.cv, rows.all_codes, classifier=True).split(rows.whole, rows.all_codes)
+    splits = check_cv(cv, rows.all_codes, classifier=True).split(rows.whole, rows.all_codes)
     places = [tuple(np.searchsorted(rows.kept, np.intersect1d(side, rows.kept)) for side in split) for split in splits]
     losses = np.zeros((len(gammas), len(grid)))
     for (i, gamma), (j, C) in product(enumerate(gammas), enumerate(grid)):
@@ -786,7 +798,7 @@ def by_folds(
     return grid[best[1]], gammas[best[0]]
 
 
-def fold_loss(model: KernelLogisticRegressionCV, rows: Rows, kernel: Kernel, C: float, fold: tuple[Any, Any]) -> float:
+def fold_loss(model: KernelLogisticRegression, rows: Rows, kernel: Kernel, C: float, fold: tuple[Any, Any]) -> float:
     """Return the weighted log loss of a fold by the machine of the others."""
     inside, outside = fold
     names = ("tol", "max_iter", "rank", "memory", "random_state", "multi_class", "solver")

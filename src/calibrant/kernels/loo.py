@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.kernels.functions import Each, in_turn
+from calibrant.kernels.functions import Each, blocks, in_turn
 from calibrant.kernels.losses import Bernoulli
-from calibrant.kernels.matrices import Factor, threads
-from calibrant.kernels.solvers import LowRank, factored_hessian, factored_newton, settled
+from calibrant.kernels.matrices import COLUMNS, Factor, threads
+from calibrant.kernels.solvers import NEARLY, LowRank, factored_hessian, factored_newton, product, settled, solve_by
 
 __all__ = ["Choice", "Path", "choose", "leave_one_out", "leave_one_out_path"]
 
@@ -50,15 +50,35 @@ def leave_one_out(
 
     `copies` are the rows' numbers of repetitions, of which one is left out.
     """
-    from scipy.linalg import solve_triangular
-
     curvature = loss.curvature(f)
-    lower = factored_hessian(curvature, F, each)
-    inverse = solve_triangular(lower, np.eye(len(F), dtype=F.dtype), lower=True, check_finite=False)
-    v = np.square(inverse @ F).sum(axis=0, dtype=np.float64)
+    return left_out(loss, f, curvature.w, variances(factored_hessian(curvature, F, each), F, each), copies)
+
+
+def left_out(loss: Bernoulli, f: Floats, w: Floats, v: Floats, copies: Floats | None) -> tuple[Floats, Floats]:
+    """Return f_i - a_i v_i/(1 - W_i v_i) and W_i v_i, for one of each row's copies."""
     one = 1.0 if copies is None else 1.0 / np.maximum(copies, 1.0)
-    leverage = np.minimum(one * curvature.w * v, 1.0 - 1e-6)
+    leverage = np.minimum(one * w * v, 1.0 - 1e-6)
     return f - one * loss.residual(f) * v / (1.0 - leverage), leverage
+
+
+def variances(lower: NDArray[Any], F: NDArray[Any], each: Each) -> Floats:
+    """Return the diagonal of F' (L L')^-1 F."""
+    from scipy.linalg import lapack
+
+    invert = lapack.strtri if lower.dtype == np.float32 else lapack.dtrtri
+    inverse = np.tril(invert(lower, lower=1)[0])
+    parts = each(
+        lambda rows: np.square(inverse @ F[:, rows]).sum(axis=0, dtype=np.float64), blocks(F.shape[1], COLUMNS)
+    )
+    return np.concatenate(parts)
+
+
+def one_step(loss: Bernoulli, F: NDArray[Any], point: LowRank, lower: NDArray[Any]) -> tuple[Floats, Floats]:
+    """Return z and f a Newton step on, by a Hessian that is there for other reasons."""
+    gradient = -product(F, loss.residual(point.f))
+    gradient[:-1] += point.z[:-1]
+    step = -solve_by(lower, gradient)
+    return point.z + step, point.f + product(F.T, step)
 
 
 def leave_one_out_path(
@@ -68,13 +88,14 @@ def leave_one_out_path(
     start: Floats | None = None
     losses, poor, total = [], [], loss.weight.sum()
     for C in sorted(grid):
-        at = Bernoulli(loss.target, C * loss.weight)
-        point: LowRank
-        point, _ = settled(factored_newton(at, factor.F, each, start), 1e-2, 30)
-        values, leverage = leave_one_out(at, factor.F, point.f, copies, each)
-        losses.append(Bernoulli(loss.target, loss.weight).value(values) / total)
+        at = loss.rows(slice(None), C)
+        point, _ = settled(factored_newton(at, factor.F, each, start), NEARLY, 30)
+        curvature = at.curvature(point.f)
+        lower = factored_hessian(curvature, factor.F, each)
+        start, f = one_step(at, factor.F, point, lower)
+        values, leverage = left_out(at, f, curvature.w, variances(lower, factor.F, each), copies)
+        losses.append(loss.value(values) / total)
         poor.append(float(loss.weight @ (leverage > POOR) / total))
-        start = point.z
     return Path(tuple(sorted(grid)), tuple(losses), tuple(poor))
 
 
