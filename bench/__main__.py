@@ -15,6 +15,7 @@ from pathlib import Path
 import threadpoolctl
 
 from bench.cases import CASES, OURS, Case
+from bench.evidence_cases import EVIDENCE_CASES
 from bench.klr_cases import KLR_CASES
 from bench.libsvm import sigmoid_newton
 from bench.posterior_cases import POSTERIOR_CASES
@@ -124,7 +125,8 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Time calibrant next to its peers.")
     parser.add_argument("--quick", action="store_true", help=f"at most {QUICK:,} rows; ratios to reach do not apply")
     parser.add_argument("--only", default="", metavar="WORD", help="only the cases whose name holds this word")
-    parser.add_argument("--threads", type=int, default=1, help="threads of BLAS, for all (default %(default)s)")
+    cores = os.cpu_count() or 1
+    parser.add_argument("--threads", type=int, default=cores, help="threads of BLAS, for all (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to FILE")
     return parser.parse_args()
 
@@ -139,7 +141,7 @@ def main() -> None:
         print("There is no C compiler (cc): the lines against LIBSVM's C are left out.")
     lines: list[Line] = []
     with threadpoolctl.threadpool_limits(chosen.threads):
-        for case in (*CASES, *POSTERIOR_CASES, *KLR_CASES):
+        for case in (*CASES, *EVIDENCE_CASES, *POSTERIOR_CASES, *KLR_CASES):
             for size in sorted({min(size, QUICK) for size in case.sizes} if chosen.quick else case.sizes):
                 if chosen.only in case.name:
                     print(

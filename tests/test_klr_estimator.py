@@ -255,6 +255,19 @@ def test_sizes():
     assert bytes_of("2 M") == 2e6
 
 
+@pytest.mark.parametrize("kernel", ["linear", "poly", "quadratic"])
+@pytest.mark.parametrize("n", [400, 800, 1500])
+def test_kernels_of_low_rank_are_certified(kernel, n):
+    X, y = make_classification(n, n_features=6, flip_y=0.2, random_state=0)
+    model = KernelLogisticRegression(0.7, kernel=kernel, degree=2).fit(X, y)
+    assert model.converged_
+    assert model.duality_gap_ <= 1e-4
+    if kernel == "linear":
+        other = LogisticRegression(C=0.7, tol=1e-8, max_iter=1000).fit(X, y)
+        np.testing.assert_allclose(model.predict_proba(X), other.predict_proba(X), atol=2e-3)
+        assert model.n_iter_ < 15
+
+
 def test_real_folds_where_leave_one_out_is_too_rough():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 1))
@@ -262,4 +275,4 @@ def test_real_folds_where_leave_one_out_is_too_rough():
     with pytest.warns(UserWarning, match="so C was chosen by 10-fold cross-validation"):
         model = KernelLogisticRegressionCV(Cs=[1e6, 1e7], gamma=300.0, tol=1e-3).fit(X, y)
     assert model.cv_losses_.shape == (1, 2)
-    assert model.C_ == [1e6, 1e7][int(model.cv_losses_.argmin())]
+    assert [1e6, 1e7][int(model.cv_losses_.argmin())] == model.C_

@@ -21,15 +21,24 @@ from calibrant.store import load, save
 
 if TYPE_CHECKING:
     from calibrant import combining as combining
+    from calibrant import curves as curves
+    from calibrant import datasets as datasets
     from calibrant import decisions as decisions
+    from calibrant import experiments as experiments
     from calibrant import generators as generators
+    from calibrant import inference as inference
     from calibrant import metrics as metrics
+    from calibrant import plots as plots
     from calibrant import posteriors as posteriors
     from calibrant.calibrated import CalibratedClassifier as CalibratedClassifier
     from calibrant.calibrated import svc as svc
+    from calibrant.comparing import compare as compare
+    from calibrant.comparing import compare_scores as compare_scores
     from calibrant.deciding import CombiningClassifier as CombiningClassifier
     from calibrant.deciding import DecidingClassifier as DecidingClassifier
     from calibrant.estimators import Calibrator as Calibrator
+    from calibrant.import_vectors import ImportVectorMachine as ImportVectorMachine
+    from calibrant.kernels.machine_methods import MACHINE_METHODS as MACHINE_METHODS
     from calibrant.klr import KernelLogisticRegression as KernelLogisticRegression
     from calibrant.klr import KernelLogisticRegressionCV as KernelLogisticRegressionCV
     from calibrant.to_sql import sql as sql
@@ -37,23 +46,32 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "MACHINE_METHODS",
     "METHODS",
     "CalibratedClassifier",
     "Calibrator",
     "CombiningClassifier",
     "DecidingClassifier",
+    "ImportVectorMachine",
     "KernelLogisticRegression",
     "KernelLogisticRegressionCV",
     "Map",
     "Sample",
     "collapse",
     "combining",
+    "compare",
+    "compare_scores",
+    "curves",
+    "datasets",
     "decisions",
+    "experiments",
     "fit",
     "generators",
+    "inference",
     "load",
     "maps",
     "metrics",
+    "plots",
     "posteriors",
     "sample",
     "save",
@@ -63,16 +81,25 @@ __all__ = [
 
 # Public names that need a heavy package, or that not everybody needs: imported when first asked for.
 LAZY = {
+    "MACHINE_METHODS": "calibrant.kernels.machine_methods",
     "CalibratedClassifier": "calibrant.calibrated",
     "Calibrator": "calibrant.estimators",
+    "ImportVectorMachine": "calibrant.import_vectors",
     "KernelLogisticRegression": "calibrant.klr",
     "KernelLogisticRegressionCV": "calibrant.klr",
     "CombiningClassifier": "calibrant.deciding",
     "DecidingClassifier": "calibrant.deciding",
     "combining": "calibrant.combining",
+    "compare": "calibrant.comparing",
+    "compare_scores": "calibrant.comparing",
+    "curves": "calibrant.curves",
+    "datasets": "calibrant.datasets",
     "decisions": "calibrant.decisions",
+    "experiments": "calibrant.experiments",
     "generators": "calibrant.generators",
+    "inference": "calibrant.inference",
     "metrics": "calibrant.metrics",
+    "plots": "calibrant.plots",
     "posteriors": "calibrant.posteriors",
     "sql": "calibrant.to_sql",
     "svc": "calibrant.calibrated",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from inspect import signature
 from typing import Any, Self
 
@@ -20,20 +21,34 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.estimators import FeaturesMixin, target
 from calibrant.kernels.leave_one_out import LEAVE_ONE_OUT
+from calibrant.kernels.machine_methods import check_machine_options, machine_method
 from calibrant.maps import Map, check_method
 from calibrant.metrics import log_loss
-from calibrant.multiclass import COUPLINGS, SCHEMES, ClassSample, Plan, fit_classes, log_classes
+from calibrant.multiclass import (
+    COUPLINGS,
+    SCHEMES,
+    ClassSample,
+    MachineSample,
+    Plan,
+    fit_classes,
+    fit_machine,
+    log_classes,
+)
 from calibrant.protocols import (
     PROTOCOLS,
     Job,
+    KernelMachine,
     Scored,
     choose_scheme,
     collect,
     folds,
+    kernel_machine,
+    part,
     prepared,
     refit,
     score_columns,
     seed,
+    seen,
     weight_parameter,
 )
 from calibrant.samples import at_least_two, weighed
@@ -54,7 +69,9 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
     ----------
     estimator : a classifier with `decision_function` or `predict_proba`; pipelines and searches too.
     method : str or callable, default="platt"
-        How scores become probabilities: a name of `calibrant.METHODS`, or a function from a `Sample` to a map.
+        How scores become probabilities: a name of `calibrant.METHODS`, or a function from a `Sample` to a map. Two more
+        methods look at the support vectors of an `SVC` beside its scores, "moderated" (Kwok 1999) and "local_cosine"
+        (Vapnik 1998), both reconstructions: the names of `calibrant.MACHINE_METHODS`.
     protocol : {"cv", "holdout", "loo", "ensemble", "train", "prefit"}, default="cv"
         Where the calibration scores come from; see `calibrant.protocols` for what each costs.
     cv : int or splitter, default=3
@@ -156,8 +173,8 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         best = int(np.argmin([trial.log_loss for trial in trials])) if len(trials) > 1 else 0
         chosen = trials[best]
         self.classes_ = job.classes
-        self.calibrated_ = [(machine_of(chosen.job, scored), fitted) for scored, fitted in chosen.fits]
-        self.estimator_ = self.calibrated_[0][0]
+        self.calibrated_ = [(machine_of(chosen.job, scored), fitted) for scored, fitted, _ in chosen.fits]
+        self.estimator_ = own(self.calibrated_[0][0])
         self.disagreement_ = chosen.disagreement
         self.consistency_cost_ = chosen.own_accuracy - chosen.accuracy
         if self.search is not None:
@@ -207,7 +224,10 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         tags.classifier_tags.multi_class = inner.classifier_tags is None or inner.classifier_tags.multi_class
         return tags
 
-    def _scores(self, machine: Any, X: Any) -> Floats:
+    def _scores(self, machine: Any, X: Any) -> Any:
+        """Return what the machine's map takes: its scores, or its view of the rows."""
+        if isinstance(machine, KernelMachine):
+            return machine.view(X)
         return score_columns(machine, X, self.classes_, self.calibrated_[0][1].scheme, self.kind)[0]
 
     def _check(self) -> None:
@@ -224,7 +244,11 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         if self.search is not None and self.protocol not in UNSEEN:
             msg = f"search needs scores of unseen rows, protocol one of {', '.join(UNSEEN)}; got {self.protocol!r}"
             raise ValueError(msg)
-        check_method(self.method, self.options or {})
+        if machine_method(self.method):
+            check_machine_options(str(self.method), self.options or {})
+            require_margins(self.method, self.protocol, self.kind)
+        else:
+            check_method(self.method, self.options or {})
 
     def _job(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: Any
@@ -253,8 +277,21 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             loo=self.loo,
             random_state=self.random_state,
             n_jobs=self.n_jobs,
+            look=self._look(),
         )
         return job, weight
+
+    def _look(self) -> Any:
+        """Return what the method asks the machine about each row, or None."""
+        row = machine_method(self.method)
+        return row and row.look and partial(row.look, **(self.options or {}))
+
+    def _prepared(self, estimator: Any, scheme: str) -> Any:
+        """Return a machine that gives what the method takes."""
+        fitted = self.protocol == "prefit"
+        if machine_method(self.method):
+            return kernel_machine(estimator, str(self.method), scheme, fitted=fitted)
+        return prepared(estimator, scheme, self.kind, fitted=fitted)
 
     def _metadata(
         self, estimator: Any, weight: Any, fit_params: dict[str, Any]
@@ -280,7 +317,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         jobs = []
         for each in self._machines():
             to_estimator, to_splitter = self._metadata(each, weight, fit_params)
-            machine = prepared(each, job.scheme, self.kind, fitted=self.protocol == "prefit")
+            machine = self._prepared(each, job.scheme)
             jobs.append(replace(job, estimator=machine, fit_params=to_estimator, split_params=to_splitter))
         if len(jobs) > 1 and self.protocol == "cv":
             same = folds(jobs[0])
@@ -306,12 +343,40 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
     def _trial(self, job: Job, weight: NDArray[Any] | None) -> Trial:
         """Score a machine by the protocol and fit its maps."""
         plan = Plan(self.method, self.options or {}, self.coupling, self.temper)
+        fit = fit_view if machine_method(self.method) else fit_scores
         fits = []
         for scored in collect(self.protocol, job):
             part = None if weight is None else weight[scored.rows]
             data = ClassSample(scored.scores, job.index[scored.rows], len(job.classes), scored.kind, part)
-            fits.append((scored, fit_classes(plan, job.scheme, data)))
+            fits.append(fit(plan, job, scored, data))
         return judged(job, fits, weight)
+
+
+Fit = tuple[Scored, Any, Floats]  # scores, their map, and the probabilities it gives their rows
+
+
+def fit_scores(plan: Plan, job: Job, scored: Scored, data: ClassSample) -> Fit:
+    """Fit a map of scores."""
+    fitted = fit_classes(plan, job.scheme, data)
+    return scored, fitted, fitted(scored.scores)
+
+
+def fit_view(plan: Plan, job: Job, scored: Scored, data: ClassSample) -> Fit:
+    """Fit a map of what the final machine sees in the calibration rows, which needs that machine now."""
+    machine = machine_of(job, scored)
+    if len(machine.classes_) < len(job.classes):
+        msg = (
+            f"cv must leave rows of every class to train on for method {plan.method!r}; "
+            f"got a fold with {len(machine.classes_)} of {len(job.classes)} classes"
+        )
+        raise ValueError(msg)
+    numbers = scored.rows if machine.rows_ == len(job.y) else None
+    if numbers is None and get_tags(job.estimator).input_tags.pairwise:
+        msg = f"protocol must be 'cv', 'holdout' or 'train' for method {plan.method!r} of a precomputed kernel"
+        raise ValueError(msg)
+    view = machine.view(part(job.estimator, job.X, scored.rows, None))
+    known = MachineSample(machine.geometries_, view, numbers, seen(scored), data)
+    return replace(scored, machine=machine), *fit_machine(plan, job.scheme, known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +384,7 @@ class Trial:
     """A machine's calibration: its scores and maps, and what they say of the calibration rows themselves."""
 
     job: Job
-    fits: list[tuple[Scored, Any]]
+    fits: list[Fit]
     log_loss: float
     accuracy: float
     own_accuracy: float
@@ -335,13 +400,13 @@ class Trial:
         }
 
 
-def judged(job: Job, fits: list[tuple[Scored, Any]], weight: NDArray[Any] | None) -> Trial:
+def judged(job: Job, fits: list[Fit], weight: NDArray[Any] | None) -> Trial:
     """Compare the probabilities of the calibration rows, and the answers of the machines, with what happened."""
-    P = np.concatenate([fitted(scored.scores) for scored, fitted in fits])
-    rows = np.concatenate([scored.rows for scored, _ in fits])
+    P = np.concatenate([probability for _, _, probability in fits])
+    rows = np.concatenate([scored.rows for scored, _, _ in fits])
     scheme, k = SCHEMES[job.scheme], len(job.classes)
     own = np.concatenate(
-        [scheme.decide(scored.scores, k, 0.5 if scored.kind == "probability" else 0.0) for scored, _ in fits]
+        [scheme.decide(scored.scores, k, 0.5 if scored.kind == "probability" else 0.0) for scored, _, _ in fits]
     )
     happened, probable = job.index[rows], P.argmax(axis=1)
     part = None if weight is None else weight[rows]
@@ -358,6 +423,21 @@ def require_classifier(name: str, estimator: Any) -> None:
     if isinstance(estimator, type) or not hasattr(estimator, "fit"):
         msg = f"{name} must be a classifier of scikit-learn's kind, an instance with a fit method; got {estimator!r}"
         raise ValueError(msg)
+
+
+def require_margins(method: Any, protocol: str, kind: str) -> None:
+    """Raise where a method that looks at the machine would find no margins of unseen rows, or no machine."""
+    if protocol == "loo":
+        msg = f"protocol must not be 'loo' for method {method!r}, which needs a machine for each row; use 'cv'"
+        raise ValueError(msg)
+    if kind not in ("auto", "margin"):
+        msg = f"kind must be 'auto' or 'margin' for method {method!r}, which takes decision values; got {kind!r}"
+        raise ValueError(msg)
+
+
+def own(machine: Any) -> Any:
+    """Return the machine as it was given, trained."""
+    return machine.trained_ if isinstance(machine, KernelMachine) else machine
 
 
 def require_classes(classes: NDArray[Any], weighted: NDArray[Any], *, prefit: bool) -> None:

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from calibrant.kernels.machine_methods import MACHINE_METHODS
+from calibrant.kernels.support import Calibration, Geometry
 from calibrant.maps import METHODS, Map, Steps, fit_map, log_probabilities, probabilities
 from calibrant.maps.platt import rising_root
 from calibrant.ops import NUMPY, Ops
@@ -26,11 +28,15 @@ __all__ = [
     "SCHEMES",
     "ClassMap",
     "ClassSample",
+    "MachineMap",
+    "MachineSample",
     "MatrixMap",
     "Plan",
     "Scheme",
+    "View",
     "couple",
     "fit_classes",
+    "fit_machine",
     "log_classes",
     "normalise",
     "pairs",
@@ -256,10 +262,40 @@ class ClassMap:
             raise ValueError(msg)
         scores = np.asarray(scores)
         both = np.stack([probabilities(each, scores[:, column]) for column, each in enumerate(self.maps)], axis=1)
-        combined = SCHEMES[self.scheme].combine(both[:, :, 0], both[:, :, 1], self.coupling)
-        return (
-            combined if self.power == 1.0 else normalise((combined / combined.max(axis=1, keepdims=True)) ** self.power)
-        )
+        return tempered(SCHEMES[self.scheme].combine(both[:, :, 0], both[:, :, 1], self.coupling), self.power)
+
+
+def tempered(p: Floats, power: float) -> Floats:
+    """Return p^power, normalised."""
+    return p if power == 1.0 else normalise((p / p.max(axis=1, keepdims=True)) ** power)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a machine says of rows: the `inputs` of its kernel, and a column of decision values a binary problem."""
+
+    inputs: Any
+    decision: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class MachineMap:
+    """Rows as a machine views them to class probabilities: a record of `MACHINE_METHODS` a binary problem, combined."""
+
+    scheme: str
+    maps: tuple[Any, ...]
+    coupling: str = "wu_lin_weng"
+    power: float = 1.0
+
+    def __call__(self, view: View) -> Floats:
+        """Return one row of class probabilities a row."""
+        columns = [each(view.inputs, view.decision[:, column]) for column, each in enumerate(self.maps)]
+        return self.combined(columns)
+
+    def combined(self, columns: list[Floats]) -> Floats:
+        """Return class probabilities from the (1 - p, p) of each binary problem."""
+        both = np.stack(columns, axis=1)
+        return tempered(SCHEMES[self.scheme].combine(both[:, :, 0], both[:, :, 1], self.coupling), self.power)
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,6 +373,47 @@ def fit_columns(plan: Plan, scheme: str, data: ClassSample) -> ClassMap:
     if scheme == "binary" or not plan.temper:
         return fitted
     return replace(fitted, power=fit_power(fitted(scores), index, weight))
+
+
+@dataclass(frozen=True, slots=True)
+class MachineSample:
+    """Calibration rows of a kernel machine: its geometries and its view of them, beside the scores of unseen rows.
+
+    `numbers` are the rows' numbers among those the machine was trained on, None where it was trained on others; `looks`
+    has a column a binary problem of what the machines behind the scores saw.
+    """
+
+    geometries: tuple[Geometry, ...]
+    view: View
+    numbers: Index | None
+    looks: Floats
+    data: ClassSample
+
+
+def fit_machine(plan: Plan, scheme: str, known: MachineSample) -> tuple[MachineMap, Floats]:
+    """Fit a record a binary problem of a machine; return their map, and the probabilities of the rows as if new."""
+    data, fit = known.data, MACHINE_METHODS[plan.method].fit
+    copies = np.ones(len(data.index)) if data.weight is None else np.asarray(data.weight, np.float64)
+    maps, columns = [], []
+    for column, (rows, positive) in enumerate(SCHEMES[scheme].tasks(data.index, data.classes)):
+        one = Calibration(
+            geometry=known.geometries[column],
+            inputs=known.view.inputs,
+            numbers=known.numbers,
+            decision=known.view.decision[:, column],
+            score=data.scores[:, column],
+            look=known.looks[:, column],
+            label=positive.astype(np.float64),
+            weight=np.where(rows, copies, 0.0),
+        )
+        maps.append(fit(one, **plan.options))
+        columns.append(maps[-1].unseen(one))
+    fitted = MachineMap(scheme, tuple(maps), plan.coupling)
+    unseen = fitted.combined(columns)
+    if scheme == "binary" or not plan.temper:
+        return fitted, unseen
+    fitted = replace(fitted, power=fit_power(unseen, data.index, data.weight))
+    return fitted, fitted.combined(columns)
 
 
 def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:

@@ -39,20 +39,25 @@ from sklearn.utils import _safe_indexing, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from calibrant.kernels.leave_one_out import svc_leave_one_out
-from calibrant.multiclass import SCHEMES, pairs, votes
+from calibrant.kernels.support import Geometry, geometries, kernel_inputs, pairwise_decisions
+from calibrant.multiclass import SCHEMES, View, pairs, votes
 
 __all__ = [
     "PROTOCOLS",
     "Job",
+    "KernelMachine",
     "OneVsOne",
     "Scored",
     "choose_scheme",
     "collect",
     "folds",
+    "kernel_machine",
+    "part",
     "prepared",
     "refit",
     "score_columns",
     "seed",
+    "seen",
     "weight_parameter",
 ]
 
@@ -79,16 +84,21 @@ class Job:
     n_jobs: int | None = None
     fit_params: Mapping[str, Any] = field(default_factory=dict)
     split_params: Mapping[str, Any] = field(default_factory=dict)
+    look: Callable[[Geometry, Any], Floats] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """Scores of some rows, one column a binary problem; `machine` made them, or None where many did."""
+    """Scores of some rows, one column a binary problem; `machine` made them, or None where many did.
+
+    `looks` has a column a binary problem too, of what else the machine saw in the rows where the job asks for a look.
+    """
 
     machine: Any
     rows: Index
     scores: Floats
     kind: str
+    looks: Floats | None = None
 
 
 def collect(protocol: str, job: Job) -> list[Scored]:
@@ -236,13 +246,24 @@ def stratified(job: Job) -> StratifiedKFold:
 def pooled(job: Job, parts: Sequence[Fold]) -> list[Scored]:
     """Return one score a row over all folds: the mean where a row was scored repeatedly, none where never."""
     found = run(job, parts)
-    total = np.zeros((len(job.y), found[0].scores.shape[1]))
-    times = np.zeros(len(job.y))
-    for part in found:
-        np.add.at(total, part.rows, part.scores)
-        np.add.at(times, part.rows, 1.0)
+    times = np.bincount(np.concatenate([part.rows for part in found]), minlength=len(job.y))
     rows = np.flatnonzero(times)
-    return [Scored(None, rows, total[rows] / times[rows, None], found[0].kind)]
+    columns = SCHEMES[job.scheme].columns(len(job.classes))
+
+    def mean(values: Sequence[tuple[Index, Floats]]) -> Floats:
+        """Return the mean of what was said of each row."""
+        total = np.zeros((len(job.y), columns))
+        for part_rows, part_values in values:
+            np.add.at(total, part_rows, part_values)
+        return np.asarray(total[rows] / times[rows, None])
+
+    looks = None if job.look is None else mean([(part.rows, seen(part)) for part in found])
+    return [Scored(None, rows, mean([(part.rows, part.scores) for part in found]), found[0].kind, looks)]
+
+
+def seen(part: Scored) -> Floats:
+    """Return what a machine saw in rows beside their scores, zeros where there was none to look."""
+    return np.zeros_like(part.scores) if part.looks is None else part.looks
 
 
 def run(job: Job, parts: Sequence[Fold]) -> list[Scored]:
@@ -305,7 +326,17 @@ def scored(job: Job, machine: Any, rows: Index, known: Index | None = None) -> S
     """Return the scores a machine, trained on the rows it knows, gives some rows."""
     X = job.X if len(rows) == len(job.y) else part(job.estimator, job.X, rows, known)
     scores, kind = score_columns(machine, X, job.classes, job.scheme, job.kind)
-    return Scored(machine, rows, scores, kind)
+    return Scored(machine, rows, scores, kind, None if job.look is None else look_columns(job, machine, X))
+
+
+def look_columns(job: Job, machine: KernelMachine, X: Any) -> Floats:
+    """Return what a machine sees in rows, one column a pair of classes, zeros for pairs it does not know."""
+    view, present = machine.view(X), np.searchsorted(job.classes, machine.classes_).tolist()
+    every = pairs(len(job.classes))
+    columns = np.zeros((len(view.decision), len(every)))
+    for (a, b), geometry in zip(pairs(len(present)), machine.geometries_, strict=True):
+        columns[:, every.index((present[a], present[b]))] = job.look(geometry, view.inputs)  # type: ignore[misc]
+    return columns
 
 
 def score_columns(machine: Any, X: Any, classes: NDArray[Any], scheme_name: str, kind: str) -> tuple[Floats, str]:
@@ -333,7 +364,7 @@ def score_columns(machine: Any, X: Any, classes: NDArray[Any], scheme_name: str,
 
 def output(machine: Any, X: Any, kind: str) -> tuple[Floats, str]:
     """Return decision values where there are any, else probabilities, and which they are."""
-    if isinstance(machine, OneVsOne):
+    if isinstance(machine, (OneVsOne, KernelMachine)):
         return machine.pairwise(X)
     if kind != "probability" and hasattr(machine, "decision_function"):
         return np.asarray(machine.decision_function(X), np.float64), "margin" if kind == "auto" else kind
@@ -384,6 +415,77 @@ class OneVsOne(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the class that wins most pairs."""
         scores, kind = self.pairwise(X)
         return np.asarray(self.classes_[votes(scores - (0.5 if kind == "probability" else 0.0), len(self.classes_))])
+
+
+class KernelMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """An SVC, itself or at the end of a pipeline or search, that remembers its geometry when it is trained."""
+
+    def __init__(self, estimator: Any) -> None:
+        self.estimator = estimator
+
+    def fit(self, X: Any, y: NDArray[Any], **fit_params: Any) -> KernelMachine:
+        """Train the machine and read its geometry."""
+        weight = next((value for name, value in fit_params.items() if name.endswith("sample_weight")), None)
+        self.trained_ = clone(self.estimator).fit(X, y, **fit_params)
+        return self._read(dismantled(self.trained_, X)[1], weight, len(y))
+
+    def take(self, trained: Any) -> KernelMachine:
+        """Read the geometry of a machine that was trained elsewhere."""
+        self.trained_ = trained
+        return self._read(None, None, 0)
+
+    def _read(self, inputs: Any, weight: Any, rows: int) -> KernelMachine:
+        self.geometries_ = geometries(dismantled(self.trained_)[0], inputs, weight)
+        self.classes_ = self.trained_.classes_
+        self.rows_ = rows
+        return self
+
+    def view(self, X: Any) -> View:
+        """Return rows as the kernel takes them, and their decision values a pair of classes."""
+        svc, inputs = dismantled(self.trained_, X)
+        return View(kernel_inputs(svc.kernel, inputs), pairwise_decisions(svc, inputs))
+
+    def pairwise(self, X: Any) -> tuple[Floats, str]:
+        """Return the decision values of each pair; of two classes one vector, positive for the second."""
+        decision = self.view(X).decision
+        return (decision if len(self.classes_) > 2 else decision[:, 0]), "margin"
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the machine's own answer."""
+        return np.asarray(self.trained_.predict(X))
+
+    def __sklearn_tags__(self) -> Any:
+        """Take what the machine takes."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
+
+
+def dismantled(machine: Any, X: Any = None) -> tuple[Any, Any]:
+    """Return the SVC at the end of a fitted pipeline or search, and rows as they reach it."""
+    if isinstance(machine, Pipeline):
+        inputs = X if X is None or len(machine) == 1 else machine[:-1].transform(X)
+        return dismantled(machine[-1], inputs)
+    return dismantled(machine.best_estimator_, X) if is_search(machine) else (machine, X)
+
+
+def kernel_machine(estimator: Any, method: str, scheme: str, *, fitted: bool) -> KernelMachine:
+    """Return a machine that remembers its geometry, for a method that looks at it."""
+    last = estimator
+    while isinstance(last, Pipeline) or is_search(last):
+        last = last.steps[-1][1] if isinstance(last, Pipeline) else last.estimator
+    if not isinstance(last, SVC):
+        msg = (
+            f"estimator must be an SVC, or a pipeline or search that ends in one, for method {method!r}, which looks "
+            f"at its support vectors; got {type(last).__name__}"
+        )
+        raise ValueError(msg)
+    if scheme not in ("binary", "ovo"):
+        msg = (
+            f"multiclass must be 'ovo' for method {method!r}, as an SVC is a machine a pair of classes; got {scheme!r}"
+        )
+        raise ValueError(msg)
+    return KernelMachine(estimator).take(estimator) if fitted else KernelMachine(estimator)
 
 
 def is_search(estimator: Any) -> bool:

@@ -240,7 +240,9 @@ def entered(loss: Loss, K: Products, near: Near, tol: float) -> Iterate:
 
 def refined(loss: Loss, K: Products, factor: Factor, now: Iterate, options: Options) -> Iterator[Iterate]:
     """Yield iterates of Newton's method on the exact problem, preconditioned by the factor, from any w = K beta."""
-    dual, count, rng = bool(now.beta.any(axis=-1).all()), 0, np.random.default_rng(options.seed + 1)
+    # The coefficients of w in a factor are far from a dual point, those of a Newton iterate near one.
+    dual = bool(now.beta.reshape(K.gram.n, -1).any(axis=1).all())
+    count, rng = 0, np.random.default_rng(options.seed + 1)
     precondition: Solve | None = None
     while True:
         a = loss.residual(now.f + now.b)

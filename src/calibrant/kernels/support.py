@@ -14,10 +14,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.kernels.functions import KERNELS, Parameters, dense, resolved_gamma, take
+from calibrant.kernels.functions import (
+    KERNELS,
+    Kernel,
+    Parameters,
+    blocks,
+    center,
+    cross,
+    dense,
+    gram,
+    resolved_gamma,
+    take,
+)
 from calibrant.samples import vector, weighed
 
-__all__ = ["Machine", "Pair", "Problem", "pairs", "read_svc"]
+__all__ = [
+    "Calibration",
+    "Geometry",
+    "Machine",
+    "Pair",
+    "Problem",
+    "geometries",
+    "kernel_inputs",
+    "kernels_with",
+    "kernels_with_themselves",
+    "pairs",
+    "pairwise_decisions",
+    "read_svc",
+    "svc_class",
+]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -107,12 +132,11 @@ def pairs(problem: Problem) -> Iterator[Pair]:
     For a < b, row b - 1 of `dual_coef_` has the support vectors of a against b, and row a those of b against a.
     """
     svc, label, support = problem.svc, problem.label, problem.support
-    coefficients = dense(svc.dual_coef_)
     # scikit-learn turns LIBSVM's sign, positive for the first class, where there are two classes only.
     sign = 1.0 if len(svc.classes_) == 2 else -1.0
     for column, (a, b) in enumerate(combinations(range(len(svc.classes_)), 2)):
         rows = np.flatnonzero(((label == a) | (label == b)) & (problem.bound > 0))
-        coefficient = np.select([label[support] == a, label[support] == b], [coefficients[b - 1], coefficients[a]])
+        coefficient = coefficients(svc, label[support], a, b)
         used = coefficient != 0  # a support vector need not be one against every class
         yield Pair(
             problem=problem,
@@ -126,13 +150,19 @@ def pairs(problem: Problem) -> Iterator[Pair]:
         )
 
 
+def coefficients(svc: Any, label: Indices, a: int, b: int) -> Floats:
+    """Return alpha_i y_i of every support vector in the machine of classes a < b, zero where it is none of its own."""
+    dual = dense(svc.dual_coef_)
+    return np.select([label == a, label == b], [dual[b - 1], dual[a]])
+
+
 def read_svc(svc: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Problem:
     """Check that a fitted `SVC` belongs to these rows and return both as a problem."""
     svc_class(svc)
     if not hasattr(svc, "dual_coef_"):
         msg = "svc must be fitted before rows can be left out; got one without dual_coef_"
         raise ValueError(msg)
-    n = X.shape[0] if hasattr(X, "shape") else len(X)
+    n = len_of(X)
     if n != svc.shape_fit_[0]:
         msg = f"X must hold the rows the SVC was fitted on; got {n} rows where it was fitted on {svc.shape_fit_[0]}"
         raise ValueError(msg)
@@ -229,3 +259,189 @@ def require_no_gaps(svc: Any, support: Indices) -> None:
     if not np.array_equal(support, svc.support_):
         msg = "sample_weight must not be zero where the kernel is precomputed or callable: SVC then confuses the rows"
         raise ValueError(msg)
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """A two-class machine in the space of its kernel: what its decision values alone do not say.
+
+    `margin` are the free support vectors M, those on the margin (their numbers among the machine's rows where the
+    kernel is precomputed), `gram` is K_MM, `squared_norm` is |w|^2 = sum_ij alpha_i y_i alpha_j y_j K_ij, and
+    `diagonal` is K(x, x) where the kernel is precomputed and that is the same for all rows.
+    """
+
+    kernel: Kernel
+    margin: Any
+    gram: Floats
+    squared_norm: float
+    diagonal: float | None = None
+
+    def with_themselves(self, x: Any) -> Floats:
+        """Return K(x, x) of each row, for which the matrix of a precomputed kernel has no place."""
+        if self.kernel.name != "precomputed":
+            return kernels_with_themselves(self.kernel, x)
+        if self.diagonal is None:
+            msg = (
+                "X must have one value on its diagonal where the kernel is precomputed, as new rows have none; got more"
+            )
+            raise ValueError(msg)
+        return np.full(len(x), self.diagonal)
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Rows that calibrate a two-class machine.
+
+    `geometry` is the machine's; `inputs` are the rows as its kernel takes them; `numbers` are theirs among the rows it
+    was trained on, None where it was trained on others; `decision` is what it says of them; `score` is what machines
+    say that have not been trained on them, and `look` what else those saw; `label` is 1 for the class of positive
+    decision values; `weight` is 0 for rows that take no part.
+    """
+
+    geometry: Geometry
+    inputs: Any
+    numbers: Indices | None
+    decision: Floats
+    score: Floats
+    look: Floats
+    label: Floats
+    weight: Floats
+
+
+def kernels_with(kernel: Kernel, x: Any, rows: Any) -> Floats:
+    """Return K(x, row); of a precomputed kernel x is the matrix, and rows are the numbers of its columns.
+
+    >>> kernels_with(Kernel("precomputed"), np.eye(3)[:2], np.array([0, 2]))
+    array([[1., 0.],
+           [0., 0.]])
+    """
+    columns = rows if kernel.name == "precomputed" else slice(None)
+    inputs = x if callable(kernel.name) else like(rows, x)
+    return np.asarray(cross(kernel, inputs, rows)(slice(None), columns), np.float64)
+
+
+def kernel_inputs(kernel: Any, x: Any) -> Any:
+    """Return rows as a kernel takes them: a function takes what it is given, any other a matrix of numbers."""
+    return x if callable(kernel) else like(x, x)
+
+
+def like(rows: Any, x: Any) -> Any:
+    """Return x as a matrix that is sparse where the rows are, as `SVC` takes it."""
+    if not hasattr(rows, "tocsr"):
+        return x.tocsr() if hasattr(x, "tocsr") else np.asarray(x, np.float64)
+    return x.tocsr() if hasattr(x, "tocsr") else type(rows)(np.asarray(x, np.float64))
+
+
+def kernels_with_themselves(kernel: Kernel, x: Any) -> Floats:
+    """Return K(x, x) of each row.
+
+    >>> kernels_with_themselves(Kernel("poly", Parameters(coef0=1.0, degree=2)), np.array([[0.0, 1.0], [1.0, 1.0]]))
+    array([4., 9.])
+    """
+    if callable(kernel.name):
+        return gram(kernel, x).diagonal
+    formula = KERNELS[kernel.name]
+    rows = kernel_inputs(kernel.name, x)
+    left, right = formula.images(rows, kernel.by, center(rows))
+    products = left.multiply(right) if hasattr(left, "multiply") else left * right
+    return np.asarray(formula.finish(np.asarray(products.sum(axis=1), np.float64).ravel(), kernel.by))
+
+
+def geometries(svc: Any, X: Any = None, sample_weight: ArrayLike | None = None) -> tuple[Geometry, ...]:
+    """Return the geometry of each pair's machine of a fitted `SVC`, in the order of `pairs`.
+
+    X are the rows it was fitted on, needed for kernels that are precomputed or functions: of those it does not keep its
+    support vectors. `sample_weight` is that of the fit.
+
+    >>> from sklearn.svm import SVC
+    >>> (geometry,) = geometries(SVC(kernel="linear").fit([[-2.0], [-1.0], [1.0], [4.0]], [0, 0, 1, 1]))
+    >>> geometry.margin, round(geometry.squared_norm, 6)  # the width of the margin is 2/|w| = 2
+    (array([[-1.],
+           [ 1.]]), 1.0)
+    """
+    svc_class(svc)
+    dual = read_dual(svc, X, sample_weight)
+    kernel = Kernel(svc.kernel, Parameters(svc._gamma, svc.coef0, svc.degree))
+    constant = constant_diagonal(X) if svc.kernel == "precomputed" else None
+    found = []
+    for a, b in combinations(range(len(svc.classes_)), 2):
+        coefficient = coefficients(svc, dual.label, a, b)
+        used = np.flatnonzero(coefficient)
+        margin = dual.vectors.some(used[below_bound(coefficient[used], dual.bound[used])])
+        matrix = kernels_with(kernel, margin.inputs, margin.rows)
+        norm = squared_norm(kernel, dual.vectors.some(used), coefficient[used])
+        found.append(Geometry(kernel, margin.rows, matrix, norm, constant))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Vectors:
+    """Support vectors: as `inputs` of the kernel, and as `rows` it is taken with; these differ for matrices only."""
+
+    inputs: Any
+    rows: Any
+
+    def some(self, numbers: Indices) -> Vectors:
+        """Return some of them."""
+        return Vectors(take(self.inputs, numbers), take(self.rows, numbers))
+
+
+@dataclass(frozen=True, slots=True)
+class Dual:
+    """The support vectors of all pairs' machines, sorted by class, with the number of their class and their C_i."""
+
+    vectors: Vectors
+    label: Indices
+    bound: Floats
+
+
+def read_dual(svc: Any, X: Any, sample_weight: ArrayLike | None) -> Dual:
+    """Return the support vectors of a fitted `SVC`; without X, which brings the weights, all rows weigh 1."""
+    label = np.repeat(np.arange(len(svc.classes_)), svc.n_support_)
+    bound = svc.C * np.asarray(svc.class_weight_)[label]
+    support = np.asarray(svc.support_, np.intp)
+    if X is not None and sample_weight is not None:
+        weight = weighed("sample_weight", sample_weight, np.empty(len_of(X)))
+        support = support_rows(svc, weight)
+        bound = bound * weight[support]
+    if X is None and (np.abs(dense(svc.dual_coef_)) > bound * (1.0 + AT_BOUND)).any():
+        msg = "an SVC fitted with sample_weight must be fitted here, as it does not keep its weights; got it fitted"
+        raise ValueError(msg)
+    require_bounds(svc, bound)
+    return Dual(support_vectors(svc, X, support), label, bound)
+
+
+def support_vectors(svc: Any, X: Any, support: Indices) -> Vectors:
+    """Return the support vectors, from the machine itself where it keeps them."""
+    if not callable(svc.kernel) and svc.kernel != "precomputed":
+        return Vectors(svc.support_vectors_, svc.support_vectors_)
+    if X is None:
+        kind = "a function" if callable(svc.kernel) else "precomputed"
+        msg = (
+            f"an SVC whose kernel is {kind} must be fitted here, as it does not keep its support vectors; got it fitted"
+        )
+        raise ValueError(msg)
+    require_no_gaps(svc, support)
+    inputs = take(kernel_inputs(svc.kernel, X), support)
+    return Vectors(inputs, inputs if callable(svc.kernel) else support)
+
+
+def constant_diagonal(matrix: Any) -> float | None:
+    """Return the K(x, x) that all rows share, or None."""
+    diagonal = np.diag(np.asarray(matrix, np.float64))
+    return float(diagonal[0]) if np.ptp(diagonal) <= 1e-9 * np.abs(diagonal).max() else None
+
+
+def squared_norm(kernel: Kernel, vectors: Vectors, coefficient: Floats) -> float:
+    """Return |w|^2 = sum_ij coefficient_i coefficient_j K_ij."""
+    return float(
+        sum(
+            coefficient[some] @ (kernels_with(kernel, take(vectors.inputs, some), vectors.rows) @ coefficient)
+            for some in blocks(len(coefficient), BLOCK)
+        )
+    )
+
+
+def len_of(X: Any) -> int:
+    """Return the number of rows."""
+    return int(X.shape[0]) if hasattr(X, "shape") else len(X)

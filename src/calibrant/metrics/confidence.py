@@ -12,15 +12,26 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.metrics.scores import class_index, floats, labels_and_probabilities, squared_error
+from calibrant.metrics.scores import (
+    binary_labels,
+    class_index,
+    floats,
+    labels_and_probabilities,
+    one_column_a_class,
+    squared_error,
+)
 from calibrant.samples import counts, finite, same_length, weighed
 
 __all__ = [
     "ErrorRejectCurve",
+    "accuracy",
     "accuracy_at_coverage",
+    "accuracy_at_threshold",
     "confidence_error",
+    "confidences",
     "error_rate",
     "error_reject_curve",
+    "errors",
     "normalized_confidence_error",
     "normalized_confidence_error_of_runs",
 ]
@@ -38,6 +49,48 @@ def error_rate(
     """
     right, _ = confidences(y, P, labels)
     return mean(1.0 - right, sample_weight)
+
+
+def accuracy(
+    y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
+) -> float:
+    """Return mean(C), the share of right decisions at p = 1/2, or for the most probable class.
+
+    >>> accuracy([0, 0, 1, 1], [0.1, 0.6, 0.3, 0.7])
+    0.5
+    """
+    right, _ = confidences(y, P, labels)
+    return mean(right, sample_weight)
+
+
+def errors(
+    y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
+) -> float:
+    """Return sum(1 - C), the number of wrong decisions, or their weight.
+
+    >>> errors([0, 0, 1, 1], [0.1, 0.6, 0.3, 0.7])
+    2.0
+    """
+    right, _ = confidences(y, P, labels)
+    return float((1.0 - right) @ counts(sample_weight, right))
+
+
+def accuracy_at_threshold(
+    y: ArrayLike,
+    score: ArrayLike,
+    threshold: float = 0.0,
+    *,
+    sample_weight: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+) -> float:
+    """Return the share of rows with [score >= threshold] = y, for decision values of two classes.
+
+    >>> accuracy_at_threshold([-1, 1, 1, 1], [-2.0, -0.5, 0.0, 3.0])
+    0.75
+    """
+    scores, label = finite("score", score), floats(binary_labels(y, labels))
+    same_length("y", label, scores)
+    return mean(np.where(scores >= finite("threshold", [threshold]), label, 1.0 - label), sample_weight)
 
 
 def confidence_error(
@@ -166,11 +219,11 @@ def accuracy_at_coverage(
 
 def confidences(y: ArrayLike, P: ArrayLike, labels: ArrayLike | None = None) -> tuple[Floats, Floats]:
     """Return C, whether each decision is right (its share for a label between 0 and 1), and the confidence p."""
-    if np.ndim(P) == 2 and np.shape(P)[1] > 1:
+    if one_column_a_class(P):
         index, posterior = class_index(y, P, labels), np.asarray(P)
         decided = posterior.argmax(axis=1)
         return floats(decided == index), floats(posterior[np.arange(len(decided)), decided])
-    label, p = (floats(values) for values in labels_and_probabilities(y, P))
+    label, p = (floats(values) for values in labels_and_probabilities(y, P, labels))
     second = p > 0.5
     return np.where(second, label, 1.0 - label), np.where(second, p, 1.0 - p)
 

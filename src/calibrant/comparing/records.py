@@ -1,0 +1,219 @@
+"""What a comparison found, as records and as tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.metrics import METRICS
+from calibrant.store import write_whole
+
+__all__ = ["Cell", "Choice", "Comparison", "Predictions", "strict", "unique"]
+
+Floats = NDArray[np.float64]
+Index = NDArray[np.intp]
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one method did on one fold: a value a metric, NaN with a note where there is none.
+
+    `seconds` are those of fitting and applying the map, `training_seconds` those of the machines whose scores all
+    methods share.
+    """
+
+    dataset: str
+    machine: str
+    method: str
+    fold: int
+    values: Mapping[str, float]
+    seconds: float
+    training_seconds: float
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The hyper-parameters of a machine on a data set, for all folds (None) or one; accuracy by cross-validation."""
+
+    dataset: str
+    machine: str
+    trained: str
+    fold: int | None
+    parameters: Mapping[str, Any]
+    accuracy: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Predictions:
+    """Probabilities of rows that took no part in training, one column a class, fold after fold."""
+
+    rows: Index
+    fold: Index
+    y: NDArray[Any]
+    p: Floats
+    classes: NDArray[Any]
+    weight: Floats | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """What a comparison found; the tables are data frames of pandas.
+
+    `cells` holds every number; `choices` the hyper-parameters; `predictions` (data set, machine, method) -> the
+    probabilities out of fold, unless not kept; `settings` what was asked for; `computed` how many cells were not read
+    from the folder.
+    """
+
+    cells: tuple[Cell, ...]
+    choices: tuple[Choice, ...]
+    predictions: Mapping[tuple[str, str, str], Predictions]
+    settings: Mapping[str, Any]
+    computed: int
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The names of the metrics."""
+        return tuple(self.settings["metrics"])
+
+    @property
+    def scores(self) -> Any:
+        """One row a cell, one column a metric."""
+        rows = [{**asdict(cell), **cell.values} for cell in self.cells]
+        columns = ["dataset", "machine", "method", "fold", *self.metrics, "seconds", "training_seconds", "note"]
+        return pandas().DataFrame(rows)[columns]
+
+    @property
+    def means(self) -> Any:
+        """The mean over folds, one row a (metric, machine, data set), one column a method; infinity stays infinite."""
+        return self._frames(lambda metric, machine: self._frame("dataset", self._means(metric, machine), machine))
+
+    @property
+    def ranks(self) -> Any:
+        """Average ranks over data sets, 1 the best: ties get the smallest rank (as in Rüping 2004) or the average one.
+
+        One row a (metric, machine, method). A method that failed comes last.
+        """
+        from calibrant.inference import ranks
+
+        def frame(metric: str, machine: str) -> Any:
+            values = signed(metric, np.array(list(self._means(metric, machine).values())))
+            found = {ties: ranks(values, ties=ties) for ties in ("min", "average")}
+            return pandas().DataFrame(found, index=pandas().Index(self.methods(machine), name="method"))
+
+        return self._frames(frame)
+
+    @property
+    def rejections(self) -> dict[str, Any]:
+        """For each metric a table: on how many data sets the row is significantly worse than the column.
+
+        By a one-sided paired t-test over folds at 0.05 (Rüping 2004), one block of rows a machine. The folds share
+        training rows, so the test rejects too often (Nadeau & Bengio 2003). A method that failed on a fold is
+        infinitely bad there.
+        """
+        from calibrant.inference import rejections
+
+        def frame(metric: str, machine: str) -> Any:
+            errors = [signed(metric, each) for each in self.errors(metric, machine).values()]
+            total = sum(rejections(each[None]) for each in errors)  # the number of folds may differ
+            return self._frame("method", dict(zip(self.methods(machine), np.asarray(total), strict=True)), machine)
+
+        found = self._frames(frame)
+        return {metric: found.loc[metric] for metric in self.metrics}
+
+    @property
+    def machines(self) -> list[str]:
+        """The names of the machines."""
+        return unique(cell.machine for cell in self.cells)
+
+    def methods(self, machine: str) -> list[str]:
+        """Return the names of the methods tried on a machine."""
+        return unique(cell.method for cell in self.cells if cell.machine == machine)
+
+    def errors(self, metric: str, machine: str) -> dict[str, Floats]:
+        """Return for each data set the metric's values, one row a method, one column a fold."""
+        found: dict[str, dict[str, list[float]]] = {}
+        for cell in self.cells:
+            if cell.machine == machine:
+                found.setdefault(cell.dataset, {}).setdefault(cell.method, []).append(cell.values[metric])
+        return {name: np.array([by[method] for method in self.methods(machine)]) for name, by in found.items()}
+
+    def _means(self, metric: str, machine: str) -> dict[str, Floats]:
+        return {name: values.mean(axis=1) for name, values in self.errors(metric, machine).items()}
+
+    def _frame(self, name: str, rows: Mapping[str, Floats], machine: str) -> Any:
+        """Return rows as a table with one column a method."""
+        index = pandas().Index(list(rows), name=name)
+        return pandas().DataFrame(list(rows.values()), index=index, columns=self.methods(machine))
+
+    def _frames(self, frame: Callable[[str, str], Any]) -> Any:
+        """Return the tables of all metrics and machines as one."""
+        found = {(metric, machine): frame(metric, machine) for metric in self.metrics for machine in self.machines}
+        return pandas().concat(found, names=["metric", "machine"])
+
+    @property
+    def parameters(self) -> Any:
+        """The hyper-parameters chosen, one row a (data set, machine trained), and a fold where they differ by fold."""
+        columns = ["dataset", "machine", "trained", "fold", "accuracy"]
+        rows = [{**{name: getattr(each, name) for name in columns}, **each.parameters} for each in self.choices]
+        return pandas().DataFrame(rows, columns=None if rows else columns)
+
+    def to_json(self, path: str | PathLike[str] | None = None) -> str:
+        """Return settings, hyper-parameters and cells as JSON, and write them to a file if asked."""
+        document = {
+            "format": FORMAT,
+            "settings": self.settings,
+            "parameters": [asdict(each) for each in self.choices],
+            "cells": [asdict(cell) for cell in self.cells],
+        }
+        text = json.dumps(strict(document), allow_nan=False, indent=1) + "\n"
+        if path is not None:
+            write_whole(Path(path), text.encode())
+        return text
+
+    def report(self, path: str | PathLike[str]) -> None:
+        """Write the comparison as a page of HTML."""
+        import_module("calibrant.report").write_report(self, path)
+
+
+def unique(values: Iterable[Any]) -> list[Any]:
+    """Return values without repetition, in order."""
+    return list(dict.fromkeys(values))
+
+
+def signed(metric: str, values: Floats) -> Floats:
+    """Return a metric so that smaller is better, and what is missing as the worst."""
+    oriented = -values if METRICS[metric].better == "larger" else values
+    return np.where(np.isnan(oriented), np.inf, oriented)
+
+
+def pandas() -> Any:
+    """Return the package of data frames."""
+    try:
+        return import_module("pandas")
+    except ModuleNotFoundError:
+        msg = 'the tables of a comparison need pandas: pip install "calibrant[report]"; cells and to_json do not'
+        raise ModuleNotFoundError(msg, name="pandas") from None
+
+
+def strict(value: Any) -> Any:
+    """Return a value in the words of JSON: arrays as lists, numbers that are not finite as strings."""
+    if isinstance(value, Mapping):
+        return {str(name): strict(each) for name, each in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return strict(value.tolist())
+    if isinstance(value, list | tuple):
+        return [strict(each) for each in value]
+    if isinstance(value, float) and not np.isfinite(value):
+        return str(value)
+    return value if isinstance(value, str | int | float | None) else repr(value)

@@ -1,0 +1,121 @@
+"""Tests and intervals: is the difference real, are the probabilities calibrated, how sure is the metric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from calibrant.inference.calibration import (
+    Corp,
+    HosmerLemeshow,
+    Spiegelhalter,
+    corp,
+    hosmer_lemeshow,
+    spiegelhalter,
+)
+from calibrant.inference.paired import (
+    McNemar,
+    PairedT,
+    Wilcoxon,
+    corrected_t,
+    mcnemar,
+    mcnemar_from_counts,
+    paired_t,
+    wilcoxon,
+)
+from calibrant.inference.ranking import Friedman, critical_difference, friedman, ranks, rejections, underline
+from calibrant.inference.resampling import Interval, bootstrap, bootstrap_difference
+
+__all__ = [
+    "TESTS",
+    "Corp",
+    "Friedman",
+    "HosmerLemeshow",
+    "Interval",
+    "McNemar",
+    "PairedT",
+    "Spiegelhalter",
+    "Test",
+    "Wilcoxon",
+    "bootstrap",
+    "bootstrap_difference",
+    "corp",
+    "corrected_t",
+    "critical_difference",
+    "friedman",
+    "hosmer_lemeshow",
+    "mcnemar",
+    "mcnemar_from_counts",
+    "paired_t",
+    "ranks",
+    "rejections",
+    "spiegelhalter",
+    "underline",
+    "wilcoxon",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Test:
+    """A test: the function, the question it answers, what holds under the null, and where it comes from.
+
+    The function returns a frozen record with at least a `statistic` and a `pvalue`.
+    """
+
+    function: Callable[..., Any]
+    question: str
+    null: str
+    source: str
+
+
+TESTS: dict[str, Test] = {
+    "paired_t": Test(
+        paired_t,
+        "Do two methods have different mean errors over folds?",
+        "the differences of folds are independent and normal with mean 0",
+        "Rüping 2004, sec. 4; Student 1908",
+    ),
+    "corrected_t": Test(
+        corrected_t,
+        "Do two methods have different mean errors over folds whose training sets overlap?",
+        "the differences of folds have mean 0 and correlation test/(train + test)",
+        "Nadeau & Bengio 2003, sec. 5",
+    ),
+    "mcnemar": Test(
+        mcnemar,
+        "Are two methods wrong differently often on the same rows?",
+        "a row that one method alone has wrong is as likely either's",
+        "McNemar 1947; Platt 2000, sec. 3",
+    ),
+    "wilcoxon": Test(
+        wilcoxon,
+        "Are the losses of one method larger on the same rows, or its errors on the same data sets?",
+        "the differences are symmetric about 0",
+        "Wilcoxon 1945; Platt 2000, sec. 3",
+    ),
+    "friedman": Test(
+        friedman,
+        "Do at least three methods differ over data sets, and which?",
+        "on every data set all rankings of the methods are equally likely",
+        "Friedman 1937; Nemenyi 1963; Demšar 2006, sec. 3.2",
+    ),
+    "spiegelhalter": Test(
+        spiegelhalter,
+        "Is the score what the forecast itself expects?",
+        "every outcome has the probability that the forecast says",
+        "Spiegelhalter 1986",
+    ),
+    "hosmer_lemeshow": Test(
+        hosmer_lemeshow,
+        "Are there as many positives as the forecast expects, in groups of similar probabilities?",
+        "every outcome has the probability that the forecast says",
+        "Hosmer & Lemeshow 1980",
+    ),
+    "corp": Test(
+        corp,
+        "Would monotone recalibration gain more than it does by chance?",
+        "every outcome has the probability that the forecast says",
+        "Dimitriadis, Gneiting & Jordan 2021",
+    ),
+}

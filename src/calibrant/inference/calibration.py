@@ -1,0 +1,296 @@
+"""Are the probabilities calibrated? Tests of a forecast against what happened.
+
+`y` holds two classes and `p` the probability of the positive one, the larger. Weight k is k rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from calibrant.inference.paired import ROWS_A_CELL, count_of_rows, whole_weights
+from calibrant.maps.isotonic import pool_adjacent_violators
+from calibrant.metrics.scores import class_index, labels_and_probabilities
+
+__all__ = ["Corp", "HosmerLemeshow", "Spiegelhalter", "corp", "hosmer_lemeshow", "spiegelhalter"]
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Spiegelhalter:
+    """Spiegelhalter's test: the statistic z is standard normal for a calibrated forecast.
+
+    The `score` came out above its expectation under the forecast (z > 0: the probabilities are too extreme, or off to
+    one side) or below it (z < 0: not extreme enough).
+    """
+
+    statistic: float
+    pvalue: float
+    direction: str
+    score: float
+    expected: float
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class HosmerLemeshow:
+    """The Hosmer-Lemeshow test: the statistic is chi-square for a calibrated forecast.
+
+    Each group of rows of similar p has `count` rows, of which `observed` are positive and `expected` should be.
+    """
+
+    statistic: float
+    pvalue: float
+    direction: str
+    degrees_of_freedom: int
+    count: Floats
+    observed: Floats
+    expected: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Corp:
+    """The test by the CORP miscalibration: the statistic is that of the forecast, `expected` its mean if calibrated."""
+
+    statistic: float
+    pvalue: float
+    direction: str
+    expected: float
+    draws: int
+    rows: int
+
+
+# The loss of each outcome: one row a forecast, one column a class.
+LOSSES: dict[str, Callable[[Floats], Floats]] = {
+    "brier": lambda P: (P * P).sum(axis=1, keepdims=True) + 1.0 - 2.0 * P,
+    "log_loss": lambda P: -np.log(P),
+}
+
+
+def spiegelhalter(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    score: str = "brier",
+) -> Spiegelhalter:
+    """Test calibration by the score: is it what the forecast itself expects? (Spiegelhalter 1986).
+
+    z = sum (loss - E loss)/sqrt(sum Var loss), expectation and variance under the forecast; for two classes and the
+    Brier score z = sum (y - p)(1 - 2p)/sqrt(sum (1 - 2p)^2 p (1 - p)). `p` may have one column a class. Deviations that
+    leave the score in place are not seen, and none at all where every p is 1/2: the p-value is then 1.
+
+    >>> test = spiegelhalter([0, 0, 1, 1, 0, 1, 0, 1, 1, 0], [0.1, 0.9, 0.8, 0.2, 0.1, 0.9, 0.8, 0.9, 0.1, 0.9])
+    >>> round(test.statistic, 2), round(test.pvalue, 4), test.direction
+    (3.53, 0.0004, 'score above expectation: too extreme')
+    """
+    check_score(score)
+    P, index = outcomes(y, p, labels)
+    rows = whole_weights(sample_weight, index)
+    kept = rows > 0
+    loss, expected, variance = expectations(P[kept], index[kept], score)
+    n = float(rows.sum())
+    total, foreseen = (float(rows[kept] @ losses) for losses in (loss, expected))
+    z = standardised(total - foreseen, float(rows[kept] @ variance), n)
+    pvalue = min(1.0, 2.0 * float(special.ndtr(-abs(z))))
+    one_column = score == "brier" and np.ndim(p) < 2  # (y - p)^2 is half of the sum over two classes
+    unit = 2.0 * n if one_column else n
+    return Spiegelhalter(z, pvalue, EXTREMES[int(np.sign(z))], total / unit, foreseen / unit, int(n))
+
+
+def expectations(P: Floats, index: NDArray[np.intp], score: str) -> tuple[Floats, Floats, Floats]:
+    """Return each row's loss, with its expectation and variance under the forecast."""
+    with np.errstate(divide="ignore"):
+        loss = LOSSES[score](P)
+    likely = np.where(P > 0, loss, 0.0)  # what cannot happen adds nothing, however large its loss
+    expected = (P * likely).sum(axis=1)
+    variance = (P * (likely - expected[:, None]) ** 2).sum(axis=1)
+    return loss[np.arange(len(P)), index], expected, variance
+
+
+EXTREMES = {
+    1: "score above expectation: too extreme",
+    0: "score as expected",
+    -1: "score below expectation: not extreme enough",
+}
+
+
+def standardised(excess: float, variance: float, rows: float) -> float:
+    """Return excess/sd; without variance 0 if there is no excess but rounding, else infinite."""
+    rounding = 1e-12 * rows
+    if variance <= rounding**2:
+        return 0.0 if abs(excess) <= rounding else float(np.sign(excess) * np.inf)
+    return excess / float(np.sqrt(variance))
+
+
+def outcomes(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None) -> tuple[Floats, NDArray[np.intp]]:
+    """Return probabilities, one column a class, and the column of each row's class."""
+    if np.ndim(p) == 2 and np.shape(p)[1] > 1:
+        return np.asarray(p, np.float64), class_index(y, p, labels)
+    label, probability = hard_labels(y, p)
+    return np.column_stack([1.0 - probability, probability]), label.astype(np.intp)
+
+
+def hosmer_lemeshow(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+    groups: int = 10,
+    fitted_parameters: int = 0,
+) -> HosmerLemeshow:
+    """Test calibration in groups of equally many rows, by p (Hosmer & Lemeshow 1980).
+
+    chi2 = sum (O - E)^2/(E (1 - E/n)) over groups, with as many degrees of freedom as there are groups, less
+    `fitted_parameters`: 0 for rows the forecast has not seen, 2 for those a logistic regression was fitted to. Rows of
+    equal p stay together, so there may be fewer groups; a group where all p are 0, or all 1, has nothing to test.
+
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.random(1000)
+    >>> test = hosmer_lemeshow(rng.random(1000) < p, p)
+    >>> test.degrees_of_freedom, test.count.sum(), test.pvalue > 0.05
+    (10, np.float64(1000.0), True)
+    """
+    k = count_of_rows("groups", groups)
+    if k < 1:
+        msg = f"groups must be at least 1; got {groups}"
+        raise ValueError(msg)
+    count, observed, expected = grouped(*tallies(y, p, sample_weight), k)
+    variance = expected * (1.0 - expected / count)
+    tested = variance > 1e-12 * count
+    apart = np.abs(observed - expected)
+    impossible = bool((apart[~tested] > 1e-9 * count[~tested]).any())
+    free = int(tested.sum()) - count_of_rows("fitted_parameters", fitted_parameters)
+    if free < 1 and not impossible:
+        msg = f"groups less fitted_parameters must leave a degree of freedom; got {int(tested.sum())} groups to test"
+        raise ValueError(msg)
+    statistic = float("inf") if impossible else float((apart[tested] ** 2 / variance[tested]).sum())
+    pvalue = 0.0 if impossible else float(special.chdtrc(free, statistic))
+    return HosmerLemeshow(statistic, pvalue, side(observed, expected), free, count, observed, expected)
+
+
+def grouped(p: Floats, positive: Floats, total: Floats, groups: int) -> tuple[Floats, Floats, Floats]:
+    """Return the number of rows, of positives and of expected positives in groups of about equally many rows."""
+    middle = (np.cumsum(total) - total / 2.0) / total.sum()  # rows of equal p go where their middle is
+    _, group = np.unique(np.floor(middle * groups), return_inverse=True)
+    return tally(group, total), tally(group, positive), tally(group, total * p)
+
+
+def side(observed: Floats, expected: Floats) -> str:
+    """Say whether there are more or fewer positives than expected, beyond rounding."""
+    return MEANS[int(np.sign(round(float(observed.sum() - expected.sum()), 9)))]
+
+
+MEANS = {
+    1: "more positives than expected: p too low on average",
+    0: "as many positives as expected",
+    -1: "fewer positives than expected: p too high on average",
+}
+
+
+def corp(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+    score: str = "brier",
+    draws: int = 1000,
+    random_state: int | np.random.Generator = 0,
+) -> Corp:
+    """Test calibration by the CORP miscalibration, without bins (Dimitriadis, Gneiting & Jordan 2021).
+
+    The statistic is MCB = score(y, p) - score(y, c), c the isotonic fit of y on p: what recalibration would gain. The
+    null distribution comes from labels drawn as the forecast says, y* ~ Bernoulli(p), and
+    pvalue = (1 + #{MCB* >= MCB})/(1 + draws). Exact in size; it sees every departure that some monotone map repairs.
+
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.random(500)
+    >>> y = rng.random(500) < p
+    >>> corp(y, p).pvalue > 0.05, corp(y, p**2).pvalue
+    (True, 0.000999000999000999)
+    """
+    check_score(score)
+    repeats = count_of_rows("draws", draws)
+    probability, positive, total = tallies(y, p, sample_weight)
+    rng, found = np.random.default_rng(random_state), miscalibration(probability, positive, total, score)
+    labels = drawn_positives(probability, total, repeats, rng)
+    null = np.array([miscalibration(probability, drawn, total, score) for drawn in labels])
+    # Equal but for rounding counts as reached, so that a discrete null is not seen as passed.
+    reached = int((null >= found * (1.0 - 1e-9) - 1e-15).sum())
+    tilt = side(positive, total * probability)
+    expected = float(null.mean()) if repeats else float("nan")
+    return Corp(found, (1 + reached) / (1 + repeats), tilt, expected, repeats, int(total.sum()))
+
+
+def drawn_positives(p: Floats, total: Floats, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
+    """Yield the number of positives at each p when every row's label is drawn as the forecast says."""
+    size = total.astype(np.int64)
+    if total.sum() > ROWS_A_CELL * len(total):
+        for _ in range(draws):
+            yield rng.binomial(size, p).astype(np.float64)
+        return
+    start, chance = np.cumsum(size) - size, np.repeat(p, size)
+    for _ in range(draws):
+        yield np.add.reduceat(rng.random(len(chance)) < chance, start, dtype=np.float64)
+
+
+def miscalibration(p: Floats, positive: Floats, total: Floats, score: str) -> float:
+    """Return MCB from sorted distinct p with the positives and all rows at each."""
+    _, fit = pool_adjacent_violators(positive, total)
+    fit = np.clip(fit, 0.0, 1.0)
+    return DIVERGENCES[score](positive, total, fit, p) / float(total.sum())
+
+
+def squared_gain(positive: Floats, total: Floats, fit: Floats, p: Floats) -> float:
+    """Return sum w ((y - p)^2 - (y - c)^2) = sum w (c - p)(2y - c - p) at shares y of positives."""
+    # Not a dot product: the threads of BLAS cost more than they save, much more where they have to wait.
+    return max(0.0, float(((fit - p) * (2.0 * positive - total * (fit + p))).sum()))
+
+
+def logarithmic_gain(positive: Floats, total: Floats, fit: Floats, p: Floats) -> float:
+    """Return sum w (y log(c/p) + (1 - y) log((1 - c)/(1 - p))): infinite where the impossible happened."""
+    gain = special.rel_entr(positive, positive / np.where(fit > 0, fit, 1.0) * p)
+    gain = gain + special.rel_entr(total - positive, (total - positive) / np.where(fit < 1, 1.0 - fit, 1.0) * (1.0 - p))
+    return max(0.0, float(gain.sum()))
+
+
+DIVERGENCES: dict[str, Callable[[Floats, Floats, Floats, Floats], float]] = {
+    "brier": squared_gain,
+    "log_loss": logarithmic_gain,
+}
+
+
+def tallies(y: ArrayLike, p: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Floats, Floats, Floats]:
+    """Return the distinct p in order, with the number of positives and of rows at each."""
+    label, probability = hard_labels(y, p)
+    rows = whole_weights(sample_weight, label)
+    kept = rows > 0
+    distinct, place = np.unique(probability[kept], return_inverse=True)
+    return distinct, tally(place, (rows * label)[kept]), tally(place, rows[kept])
+
+
+def tally(place: NDArray[np.intp], values: Floats) -> Floats:
+    """Return the sum of the values at each place."""
+    return np.asarray(np.bincount(place, values), np.float64)
+
+
+def hard_labels(y: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
+    """Return labels 0 and 1, no shares between, and probabilities, checked."""
+    label, probability = (np.asarray(values, np.float64) for values in labels_and_probabilities(y, p))
+    if (mixed := (label != 0) & (label != 1)).any():
+        msg = f"y must hold two classes, for a test counts rows; got {label[mixed][0]}"
+        raise ValueError(msg)
+    return label, probability
+
+
+def check_score(score: str) -> None:
+    """Raise unless the score has a name."""
+    if score not in LOSSES:
+        msg = f"score must be one of {', '.join(LOSSES)}; got {score!r}"
+        raise ValueError(msg)

@@ -1,0 +1,212 @@
+"""Many methods on many data sets: ranks, the differences of ranks that mean something, and tables of pairwise tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from calibrant.inference.paired import (
+    check_alpha,
+    check_alternative,
+    difference,
+    refuse_nan,
+    t_pvalues,
+    t_statistics,
+    without_nan,
+)
+
+__all__ = ["Friedman", "critical_difference", "friedman", "ranks", "rejections", "underline"]
+
+Floats = NDArray[np.float64]
+
+TIES = ("min", "average")
+AXES = {2: "two dimensions", 3: "three dimensions, (data sets, methods, folds)"}
+
+
+@dataclass(frozen=True, slots=True)
+class Friedman:
+    """Friedman's test with what follows it.
+
+    `statistic` is chi-square with k - 1 `degrees_of_freedom`; `f_statistic` and `f_pvalue` are those of Iman and
+    Davenport, with k - 1 and (k - 1)(N - 1). Two methods differ significantly if their `average_ranks` differ by more
+    than `critical_difference`; `pairwise` are Nemenyi's p-values.
+    """
+
+    statistic: float
+    pvalue: float
+    degrees_of_freedom: int
+    f_statistic: float
+    f_pvalue: float
+    average_ranks: Floats
+    critical_difference: float
+    pairwise: Floats
+    datasets: int
+    alpha: float
+
+
+def ranks(values: ArrayLike, ties: str = "min") -> Floats:
+    """Return the rank of each method averaged over data sets, 1 = best = smallest value.
+
+    One row a data set, one column a method. Infinite values come last. Tied methods share the smallest of their ranks
+    with `ties="min"`, as in the tables of Rüping (2004), or the mean with `"average"`, as for `friedman`.
+
+    >>> ranks([[0.1, 0.2, 0.1, np.inf], [0.4, 0.3, 0.2, 0.1]])
+    array([2.5, 3. , 1.5, 2.5])
+    """
+    if ties not in TIES:
+        msg = f"ties must be one of {', '.join(TIES)}; got {ties!r}"
+        raise ValueError(msg)
+    return np.asarray(ranked(table("values", values, 2), ties).mean(axis=0))
+
+
+def ranked(values: Floats, ties: str) -> Floats:
+    """Return the rank of each method on each data set."""
+    from scipy import stats  # too slow to import before it is needed
+
+    return np.asarray(stats.rankdata(values, method=ties, axis=1), np.float64)
+
+
+def critical_difference(methods: int, datasets: int, alpha: float = 0.05) -> float:
+    """Return Nemenyi's critical difference of average ranks, q sqrt(k (k + 1)/(6 N)) (Demšar 2006, sec. 3.2.2).
+
+    k methods, N data sets; q is the upper quantile of the studentised range of k normal variables over sqrt(2).
+
+    >>> round(critical_difference(4, 14), 2)
+    1.25
+    """
+    from scipy import stats  # too slow to import before it is needed
+
+    if methods < 2 or datasets < 1:
+        msg = f"methods must be at least 2 and datasets at least 1; got {methods} and {datasets}"
+        raise ValueError(msg)
+    q = stats.studentized_range.isf(check_alpha(alpha), methods, np.inf) / np.sqrt(2.0)
+    return float(q * rank_spread(methods, datasets))
+
+
+def rank_spread(methods: int, datasets: int) -> float:
+    """Return the standard deviation sqrt(k (k + 1)/(6 N)) of a difference of average ranks."""
+    return float(np.sqrt(methods * (methods + 1) / (6.0 * datasets)))
+
+
+def friedman(values: ArrayLike, *, alpha: float = 0.05) -> Friedman:
+    """Test whether at least three methods are equally good over data sets (Friedman 1937; Demšar 2006, sec. 3.2.2).
+
+    One row a data set, one column a method, smaller = better. With R_j the average ranks, ties averaged,
+    chi2 = 12 N/(k (k + 1)) sum (R_j - (k + 1)/2)^2, divided by what ties leave of the variance of the ranks, and
+    F = (N - 1) chi2/(N (k - 1) - chi2). Where all methods tie everywhere the p-value is 1.
+
+    >>> test = friedman([[0.1, 0.2, 0.3], [0.2, 0.3, 0.4], [0.1, 0.3, 0.2], [0.2, 0.4, 0.5]])
+    >>> round(test.statistic, 2), round(test.pvalue, 3), test.average_ranks
+    (6.5, 0.039, array([1.  , 2.25, 2.75]))
+    """
+    array = table("values", values, 2)
+    n, k = array.shape
+    if k < 3 or n < 2:
+        msg = f"values must hold at least 2 data sets and 3 methods (two are for wilcoxon); got {n} and {k}"
+        raise ValueError(msg)
+    rank = ranked(array, "average")
+    average = rank.mean(axis=0)
+    statistic = friedman_statistic(rank)
+    left = n * (k - 1) - statistic
+    f = (n - 1) * statistic / left if left > 1e-9 * n * k else float("inf")
+    return Friedman(
+        statistic,
+        float(special.chdtrc(k - 1, statistic)),
+        k - 1,
+        f,
+        float(special.fdtrc(k - 1, (k - 1) * (n - 1), f)),
+        average,
+        critical_difference(k, n, alpha),
+        nemenyi(average, n),
+        n,
+        float(alpha),
+    )
+
+
+def friedman_statistic(rank: Floats) -> float:
+    """Return chi2, 0 where all methods are tied on all data sets."""
+    from scipy import stats  # too slow to import before it is needed
+
+    tied = (rank == rank[:, :1]).all()
+    return 0.0 if tied else float(stats.friedmanchisquare(*rank.T).statistic)
+
+
+def nemenyi(average: Floats, datasets: int) -> Floats:
+    """Return the p-values of all differences of average ranks, 1 on the diagonal."""
+    from scipy import stats  # too slow to import before it is needed
+
+    apart = np.abs(average[:, None] - average) / rank_spread(len(average), datasets)
+    above, sizes = np.triu_indices(len(average), 1), len(average)
+    pvalues = np.eye(sizes)
+    pvalues[above] = np.clip(stats.studentized_range.sf(apart[above] * np.sqrt(2.0), sizes, np.inf), 0.0, 1.0)
+    return np.asarray(np.maximum(pvalues, pvalues.T))
+
+
+def rejections(errors: ArrayLike, alpha: float = 0.05, alternative: str = "greater") -> NDArray[np.intp]:
+    """Count the data sets on which each method is significantly worse than each other one (Rüping 2004, table 3).
+
+    `errors` has one value a data set, method and fold. Entry (row, column) counts the data sets where the paired t-test
+    over folds rejects that the row is as good as the column: one-sided with "greater", the row being worse; with
+    "two-sided" it is worse beyond the two-sided critical value; "less" counts where it is better. Infinite errors
+    are worse than finite ones.
+
+    >>> rejections([[[0.1, 0.2, 0.1], [0.3, 0.5, 0.4]], [[0.1, 0.2, 0.1], [0.2, 0.1, 0.1]]])
+    array([[0, 0],
+           [1, 0]])
+    """
+    check_alternative(alternative)
+    array = table("errors", errors, 3)
+    folds = array.shape[2]
+    if folds < 2:
+        msg = f"errors must hold at least 2 folds; got {folds}"
+        raise ValueError(msg)
+    t = t_statistics(difference(*np.broadcast_arrays(array[:, :, None], array[:, None])), 1.0 / folds)
+    rejected = t_pvalues(t, folds - 1, alternative) < check_alpha(alpha)
+    asked = t < 0 if alternative == "less" else t > 0
+    return np.asarray((rejected & asked).sum(axis=0))
+
+
+def underline(values: ArrayLike, pvalues: ArrayLike, alpha: float = 0.05) -> NDArray[np.bool_]:
+    """Mark the entries of a row of a table that deserve to be underlined (Platt 2000, table 2).
+
+    They are the smallest set such that every member is significantly better than every entry outside, and no member
+    is significantly better than another; all entries if none differ, and none if there is no such set. `values` are
+    the entries, smaller = better; `pvalues[i, j]` is that of the test of i against j: two-sided and symmetric, when the
+    values say which of the two is better, or one-sided, small where i is better, as for a test that may
+    contradict the values.
+
+    >>> underline([1043, 963, 1060], [[1, 0.01, 0.4], [0.01, 1, 0.02], [0.4, 0.02, 1]])
+    array([False,  True, False])
+    """
+    entries, p = without_nan("values", values), table("pvalues", pvalues, 2)
+    if p.shape != (len(entries), len(entries)) or p.min() < 0 or p.max() > 1:
+        rule = (
+            f"pvalues must be a square of numbers in [0, 1], one row and one column for each of {len(entries)} values"
+        )
+        msg = f"{rule}; got shape {p.shape}, from {p.min():g} to {p.max():g}"
+        raise ValueError(msg)
+    first = (p < p.T) | ((p == p.T) & (entries[:, None] < entries))
+    better = (p < check_alpha(alpha)) & first
+    # A member is better than all outside and than no member: it has as many wins as there are entries outside.
+    for wins in range(len(entries) - 1, -1, -1):
+        member = better.sum(axis=1) == wins
+        if member.sum() == len(entries) - wins and better[member][:, ~member].all():
+            return np.asarray(member)
+    return np.zeros(len(entries), bool)
+
+
+def table(name: str, values: ArrayLike, dimensions: int) -> Floats:
+    """Return a table of real numbers, infinite ones allowed, NaN not."""
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        msg = f"{name} must be a full table of real numbers; got {type(values).__name__}"
+        raise ValueError(msg) from None
+    if array.ndim != dimensions or array.size == 0:
+        msg = f"{name} must have {AXES[dimensions]}; got an array of shape {array.shape}"
+        raise ValueError(msg)
+    refuse_nan(name, array)
+    return array

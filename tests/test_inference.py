@@ -1,0 +1,706 @@
+"""Tests and intervals against the vectors, published tables, SciPy, statsmodels, definitions and simulation."""
+
+import json
+
+import numpy as np
+import pytest
+import sklearn.metrics
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+import calibrant
+from calibrant import inference, metrics
+from calibrant.inference import (
+    TESTS,
+    bootstrap,
+    bootstrap_difference,
+    corp,
+    corrected_t,
+    critical_difference,
+    friedman,
+    hosmer_lemeshow,
+    mcnemar,
+    mcnemar_from_counts,
+    paired_t,
+    ranks,
+    rejections,
+    spiegelhalter,
+    underline,
+    wilcoxon,
+)
+from calibrant.inference.evaluations import LOSSES, TOTALS, evaluation
+from calibrant.metrics import METRICS
+from tests.conftest import SPEC
+
+INF = np.inf
+SIDES = ["two-sided", "greater", "less"]
+
+
+@pytest.fixture(scope="module")
+def published():
+    path = SPEC / "paper_tables.json"
+    if not path.exists():
+        pytest.skip("the file of published tables is not beside the project")
+    return json.loads(path.read_text())["rueping"]
+
+
+def forecast(n=300, seed=0, digits=None):
+    rng = np.random.default_rng(seed)
+    p = rng.random(n) if digits is None else rng.random(n).round(digits)
+    y = (rng.random(n) < p).astype(int)
+    y[:2] = 0, 1
+    return y, p
+
+
+def at_most(rejected, trials, alpha):
+    """Whether so many rejections are compatible with a test of size alpha."""
+    return stats.binomtest(int(rejected), trials, alpha, alternative="greater").pvalue > 1e-4
+
+
+def about(rejected, trials, alpha):
+    """Whether so many rejections are compatible with a test of exactly this size."""
+    return stats.binomtest(int(rejected), trials, alpha).pvalue > 1e-4
+
+
+# Vectors and published tables
+
+
+def test_vectors_ranks(vectors):
+    case = vectors["ranks"]
+    for ties in ("min", "average"):
+        np.testing.assert_allclose(ranks(case["scores_rows_datasets"], ties), case[f"{ties}_rank"])
+
+
+def test_vectors_paired_t(vectors):
+    case = vectors["paired_t"]
+    test = paired_t(case["row_errors"], case["col_errors"])
+    assert test.statistic == pytest.approx(case["t"], rel=1e-12)
+    assert (test.degrees_of_freedom, test.direction) == (case["df"], "first is worse")
+    assert test.pvalue == pytest.approx(case["p_two_sided"], rel=1e-9)
+    worse = paired_t(case["row_errors"], case["col_errors"], alternative="greater")
+    assert worse.pvalue == pytest.approx(case["p_one_sided_row_worse"], rel=1e-9)
+    assert rejections([[case["row_errors"], case["col_errors"]]]).tolist() == [[0, 1], [0, 0]]
+
+
+def test_vectors_mcnemar(vectors):
+    for case in vectors["mcnemar"]:
+        test = mcnemar_from_counts(case["b"], case["c"])
+        assert test.exact == (case["b"] + case["c"] < 25)
+        assert test.pvalue == pytest.approx(case["exact_p"] if test.exact else case["chi2_cc_p"], rel=1e-9)
+        if not test.exact:
+            assert test.statistic == pytest.approx(case["chi2_cc"])
+
+
+def test_vectors_wilcoxon(vectors):
+    case = vectors["wilcoxon"]
+    test = wilcoxon(case["loss_1"], case["loss_2"], digits=10)
+    assert (test.plus, test.minus) == (case["W_plus"], case["W_minus"])
+    assert (test.rows - test.zeros, test.exact) == (case["n_nonzero"], False)
+    assert test.pvalue == pytest.approx(case["p_normal_two_sided"], rel=1e-9)
+
+
+def number(value):
+    return INF if value == "inf" else value
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_published_averages_are_ranked_as_printed(published, kernel):
+    table = published[kernel]["MSE"]
+    order = published["printed_order"][f"{kernel}_MSE"]
+    assert ranks([[table[name] for name in order]]).tolist() == list(range(1, 10))
+    entropy = ranks([[number(published[kernel]["mCRE"][name]) for name in order]])
+    assert entropy[order.index("SVM-Beta")] == 9  # printed as infinite
+
+
+@pytest.mark.parametrize("case", ["linear_MSE", "linear_mCRE", "rbf_MSE", "rbf_mCRE"])
+def test_published_ranks_are_those_of_the_minimum_rule(published, case):
+    kernel, metric = case.split("_")
+    printed = np.array(list(published["average_rank"][kernel][metric].values()))
+    sums = np.array(published["average_rank_derived"][case]["rank_sums_over_11_data_sets"])
+    values = values_with_rank_sums(sums, data_sets=11)
+    np.testing.assert_allclose(ranks(values), printed, atol=0.0051)
+    assert ranks(values, "average").sum() == pytest.approx(45)  # so the printed sums below 495 need the other rule
+    assert sums.sum() <= 495
+
+
+def min_ranks(row):
+    return (row[:, None] > row).sum(axis=1) + 1
+
+
+def values_with_rank_sums(target, data_sets):
+    """Build values, ties included, whose minimum ranks have given sums, by changing one data set at a time."""
+    rng = np.random.default_rng(0)
+    values = target + rng.normal(0, 9, (data_sets, 9))
+    off = sum(min_ranks(row) for row in values) - target
+    for _ in range(200_000):
+        if not off.any():
+            return values
+        row, one, other = rng.integers([data_sets, 9, 9])
+        changed = values[row].copy()
+        changed[one] = changed[other] + rng.choice([-1e-9, 0.0, 1e-9])  # just before, beside or just behind the other
+        now = off + min_ranks(changed) - min_ranks(values[row])
+        if np.abs(now).sum() <= np.abs(off).sum():
+            values[row], off = changed, now
+    raise AssertionError(off)
+
+
+def test_published_rejections_obey_the_rules_of_the_table(published):
+    for kernel in ("linear", "rbf"):
+        table = np.array(published["ttest_rejections"][kernel])
+        assert not np.diag(table).any()
+        assert (table + table.T).max() <= 11
+    assert critical_difference(9, 11) == pytest.approx(3.102 * np.sqrt(90 / 66), rel=1e-3)  # Demšar 2006, table 5
+    rbf = published["average_rank"]["rbf"]["mCRE"]
+    assert rbf["SVM-Beta-2"] - rbf["KLR"] < critical_difference(9, 11) < rbf["SVM-01"] - rbf["KLR"]
+
+
+# Two methods
+
+
+@pytest.mark.parametrize("alternative", SIDES)
+def test_paired_t_agrees_with_scipy(alternative):
+    a, b = np.random.default_rng(1).normal(size=(2, 10))
+    expected = stats.ttest_rel(a, b, alternative=alternative)
+    test = paired_t(a, b, alternative=alternative)
+    assert (test.statistic, test.pvalue) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-10)
+    assert test.statistic == pytest.approx(test.difference / test.standard_error)
+    np.testing.assert_allclose(corrected_t(a, b, ratio=0, alternative=alternative).pvalue, test.pvalue)
+
+
+def test_corrected_t_is_a_t_of_a_larger_variance():
+    a, b = np.random.default_rng(2).normal(size=(2, 10))
+    d = a - b
+    test = corrected_t(a, b, ratio=1 / 9)
+    assert test.statistic == pytest.approx(d.mean() / np.sqrt((1 / 10 + 1 / 9) * d.var(ddof=1)))
+    assert test.pvalue == pytest.approx(2 * stats.t.sf(abs(test.statistic), 9))
+    assert test.pvalue > paired_t(a, b).pvalue
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "statistic", "pvalue"),
+    [
+        ([1, 2, 3], [1, 2, 3], 0, 0.5),  # no difference
+        ([2, 3, 4], [1, 2, 3], INF, 0),  # no spread: worse
+        ([1, 2, 3], [2, 3, 4], -INF, 1),  # no spread: better
+        ([0.1, 0.2, 0.3], [0.1 + 0.2 - 0.2, 0.2, 0.3], 0, 0.5),  # but for rounding
+        ([INF, 1, 1], [1, 2, 2], INF, 0),
+        ([1, 2, 2], [INF, 1, 1], -INF, 1),
+        ([INF, INF, INF], [INF, INF, INF], 0, 0.5),
+        ([INF, 1, 1], [1, INF, 1], 0, 0.5),  # one against one
+    ],
+)
+def test_paired_t_at_the_edge(first, second, statistic, pvalue):
+    test = paired_t(first, second, alternative="greater")
+    assert (test.statistic, test.pvalue) == (statistic, pvalue)
+    assert rejections([[first, second]])[0, 1] == (pvalue == 0)
+
+
+def test_infinite_against_infinite_counts_nothing():
+    d = [0.3, 0.1, 0.2, 0.4]
+    assert paired_t([INF, *d], [INF, 0, 0, 0, 0]).statistic == paired_t([0, *d], [0] * 5).statistic
+
+
+@pytest.mark.parametrize("n", [20, 400])
+def test_mcnemar_agrees_with_statsmodels(n):
+    tables = pytest.importorskip("statsmodels.stats.contingency_tables")
+    rng = np.random.default_rng(n)
+    a, b = rng.random((2, n)) < [[0.5], [0.3]]
+    test = mcnemar(a, b)
+    table = [[int((a & b).sum()), int((a & ~b).sum())], [int((~a & b).sum()), int((~a & ~b).sum())]]
+    assert (test.only_first, test.only_second) == (table[0][1], table[1][0])
+    expected = tables.mcnemar(table, exact=test.exact, correction=True)
+    assert (test.statistic, test.pvalue) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-9)
+    assert test.exact == (n == 20)
+
+
+@given(st.integers(0, 24), st.integers(0, 24))
+def test_mcnemar_is_symmetric_and_exact(b, c):
+    test, other = mcnemar_from_counts(b, c), mcnemar_from_counts(c, b)
+    assert test.pvalue == other.pvalue
+    if 0 < b + c < 25:
+        assert test.pvalue == pytest.approx(stats.binomtest(b, b + c).pvalue)
+
+
+def test_mcnemar_without_discordant_rows():
+    assert mcnemar([0, 1, 1], [0, 1, 1]).pvalue == 1
+    assert mcnemar_from_counts(0, 0).direction == "no difference"
+    assert mcnemar_from_counts(30, 30).pvalue == 1
+
+
+@pytest.mark.parametrize("alternative", SIDES)
+@pytest.mark.parametrize("n", [6, 25, 26, 500])
+@pytest.mark.parametrize("ties", [False, True])
+def test_wilcoxon_agrees_with_scipy(n, ties, alternative):
+    a, b = np.random.default_rng(n).normal(size=(2, n))
+    if ties:
+        a, b = np.round(a * 4), np.round(b * 4)
+    d = (a - b)[a != b]
+    test = wilcoxon(a, b, alternative=alternative)
+    assert test.exact == (len(d) <= 25 and len(set(abs(d))) == len(d))
+    method = {"method": "exact"} if test.exact else {"method": "asymptotic", "correction": False}
+    expected = stats.wilcoxon(d, alternative=alternative, **method)
+    assert test.pvalue == pytest.approx(expected.pvalue, rel=1e-9)
+    statistic = expected.statistic
+    assert statistic == (min(test.plus, test.minus) if alternative == "two-sided" else test.plus)
+
+
+def test_wilcoxon_at_the_edge():
+    same = wilcoxon([1, 2, INF], [1, 2, INF])
+    assert (same.pvalue, same.zeros, same.direction) == (1, 3, "no difference")
+    far = wilcoxon([1, 2, INF, 4], [0.5, 3, 3, 2])
+    assert far.pvalue == wilcoxon([1, 2, 99, 4], [0.5, 3, 3, 2]).pvalue
+    # More small losses against few large ones: ranks contradict the sums, as on Platt's Web Quadratic.
+    first, second = np.r_[np.full(90, 0.1), np.full(10, 9.0)], np.r_[np.full(90, 0.2), np.full(10, 1.0)]
+    assert first.sum() > second.sum()
+    assert wilcoxon(first, second).direction == "second is worse"
+
+
+def test_weight_is_repetition_in_tests():
+    rng = np.random.default_rng(3)
+    w = rng.integers(0, 4, 60)
+    a, b = rng.random((2, 60)).round(1)
+    y, p = forecast(60)
+    again = [np.repeat(values, w) for values in (a, b, y, p)]
+    for test, arguments, repeated in [
+        (mcnemar, (a > 0.4, b > 0.5), (again[0] > 0.4, again[1] > 0.5)),
+        (wilcoxon, (a, b), again[:2]),
+        (spiegelhalter, (y, p), again[2:]),
+        (corp, (y, p), again[2:]),
+    ]:
+        assert test(*arguments, sample_weight=w) == test(*repeated)
+    one, other = hosmer_lemeshow(y, p, sample_weight=w), hosmer_lemeshow(*again[2:])
+    assert one.pvalue == pytest.approx(other.pvalue)
+    np.testing.assert_array_equal(one.count, other.count)
+
+
+# Many methods
+
+
+def test_infinite_values_rank_last_and_tie():
+    np.testing.assert_array_equal(ranks([[INF, 0.1, INF, 0.2]]), [3, 1, 3, 2])
+    np.testing.assert_array_equal(ranks([[INF, 0.1, INF, 0.2]], "average"), [3.5, 1, 3.5, 2])
+
+
+def test_friedman_agrees_with_scipy():
+    values = np.random.default_rng(4).normal(size=(11, 6)).round(1)
+    expected = stats.friedmanchisquare(*values.T)
+    test = friedman(values)
+    assert (test.statistic, test.pvalue) == pytest.approx((expected.statistic, expected.pvalue), rel=1e-10)
+    np.testing.assert_allclose(test.average_ranks, ranks(values, "average"))
+    f = 10 * test.statistic / (11 * 5 - test.statistic)
+    assert (test.f_statistic, test.f_pvalue) == pytest.approx((f, stats.f.sf(f, 5, 50)))
+
+
+def test_friedman_at_the_edge():
+    tied = friedman(np.ones((5, 3)))
+    assert (tied.statistic, tied.pvalue, tied.f_pvalue) == (0, 1, 1)
+    certain = friedman(np.tile([1, 2, INF], (8, 1)))
+    assert (certain.statistic, certain.f_statistic, certain.f_pvalue) == (16, INF, 0)
+
+
+@pytest.mark.parametrize(("methods", "q"), [(2, 1.960), (3, 2.343), (4, 2.569), (6, 2.850), (10, 3.164)])
+def test_critical_difference_agrees_with_the_table_of_demsar(methods, q):
+    assert critical_difference(methods, 14) == pytest.approx(q * np.sqrt(methods * (methods + 1) / 84), abs=4e-4)
+
+
+def test_nemenyi_rejects_beyond_the_critical_difference():
+    test = friedman(np.random.default_rng(5).normal(size=(9, 4)) + np.arange(4))
+    apart = np.abs(np.subtract.outer(test.average_ranks, test.average_ranks))
+    np.testing.assert_array_equal(test.pairwise < 0.05, apart > test.critical_difference)
+    assert (np.diag(test.pairwise) == 1).all()
+
+
+@pytest.mark.parametrize(("alternative", "limit"), [("greater", 1.8331), ("two-sided", 2.2622), ("less", 1.8331)])
+def test_rejections_count_data_sets(alternative, limit):
+    errors = np.random.default_rng(6).normal(size=(7, 4, 10)) + 0.4 * np.arange(4)[:, None]
+    errors[0, 1, 0] = errors[1, 1, 2] = errors[1, 2, 2] = INF
+    table = rejections(errors, alternative=alternative)
+    sign = -1 if alternative == "less" else 1
+    for i, j in np.ndindex(4, 4):
+        t = np.array([paired_t(errors[k, i], errors[k, j]).statistic for k in range(7)])
+        assert table[i, j] == (sign * t > limit).sum()
+    assert not np.diag(table).any()
+    assert (table + table.T).max() <= 7
+
+
+def pvalues(pairs, n):
+    p = np.ones((n, n))
+    for i, j in pairs:
+        p[i, j] = p[j, i] = 0.01
+    return p
+
+
+@pytest.mark.parametrize(
+    ("values", "pairs", "marked"),
+    [
+        ([1, 2, 3], [(0, 1), (0, 2)], [0]),
+        ([3, 1, 2], [(0, 1), (0, 2)], [1, 2]),
+        ([1, 2, 3], [], [0, 1, 2]),
+        ([1, 2, 3], [(0, 2)], []),  # the middle one is neither
+        ([1, 2, 3], [(0, 1), (1, 2), (0, 2)], [0]),
+    ],
+)
+def test_underlining(values, pairs, marked):
+    np.testing.assert_array_equal(np.flatnonzero(underline(values, pvalues(pairs, 3))), marked)
+
+
+def test_one_sided_tests_may_contradict_the_values():
+    np.testing.assert_array_equal(underline([1767, 2163], [[1, 0.999], [0.001, 1]]), [False, True])
+
+
+@given(st.integers(2, 5), st.integers(0, 10_000))
+def test_underlined_entries_are_the_smallest_set_of_the_definition(n, seed):
+    rng = np.random.default_rng(seed)
+    values, p = rng.permutation(n), rng.random((n, n)) ** 4
+    p = np.minimum(p, p.T)
+    better = (p < 0.05) & (values[:, None] < values)
+    found = np.zeros(n, bool)
+    for m in range(1, n + 1):
+        member = values < m
+        if better[np.ix_(member, ~member)].all() and not better[np.ix_(member, member)].any():
+            found = member
+            break
+    np.testing.assert_array_equal(underline(values, p), found)
+
+
+# Calibration
+
+
+def test_spiegelhalter_is_its_formula():
+    y, p = forecast()
+    z = ((y - p) * (1 - 2 * p)).sum() / np.sqrt(((1 - 2 * p) ** 2 * p * (1 - p)).sum())
+    test = spiegelhalter(y, p)
+    assert (test.statistic, test.pvalue) == pytest.approx((z, 2 * stats.norm.sf(abs(z))), rel=1e-10)
+    assert (test.score, test.expected) == pytest.approx((metrics.brier(y, p), (p * (1 - p)).mean()))
+    two = spiegelhalter(y, np.column_stack([1 - p, p]))
+    assert (two.statistic, two.score) == pytest.approx((z, 2 * test.score))
+    assert spiegelhalter(y, p, score="log_loss").score == pytest.approx(metrics.log_loss(y, p))
+
+
+def test_spiegelhalter_at_the_edge():
+    assert spiegelhalter([0, 1], [0.5, 0.5]).pvalue == 1
+    assert spiegelhalter([0, 1, 1], [0, 1, 1]).pvalue == 1
+    assert spiegelhalter([1, 1, 1], [0, 1, 1], score="log_loss").pvalue == 0
+    assert spiegelhalter([1, 1, 1], [0, 1, 1]).statistic == INF
+
+
+def test_hosmer_lemeshow_is_its_formula():
+    y, p = forecast(500)
+    test = hosmer_lemeshow(y, p, fitted_parameters=2)
+    chi2 = 0.0
+    for group in np.array_split(np.argsort(p), 10):
+        o, e, n = y[group].sum(), p[group].sum(), len(group)
+        chi2 += (o - e) ** 2 / (e * (1 - e / n))
+    assert test.statistic == pytest.approx(chi2)
+    assert (test.degrees_of_freedom, test.pvalue) == pytest.approx((8, stats.chi2.sf(chi2, 8)))
+    assert test.observed.sum() == y.sum()
+
+
+def test_hosmer_lemeshow_at_the_edge():
+    test = hosmer_lemeshow([0, 1, 0, 1], [0.0, 1.0, 0.3, 0.3], groups=4)  # only the middle can be tested
+    assert test.degrees_of_freedom == 1
+    assert hosmer_lemeshow([1, 1, 0, 1], [0.0, 1.0, 0.3, 0.3], groups=4).pvalue == 0
+    with pytest.raises(ValueError, match="degree of freedom"):
+        hosmer_lemeshow([0, 1], [0.5, 0.5], groups=10, fitted_parameters=2)
+
+
+@pytest.mark.parametrize("score", ["brier", "log_loss"])
+@pytest.mark.parametrize("digits", [None, 1])
+def test_corp_takes_the_miscalibration_of_the_metrics(score, digits):
+    y, p = forecast(digits=digits)
+    p = np.clip(p, 0.05, 0.95)
+    test = corp(y, p, score=score, draws=200)
+    assert test.statistic == pytest.approx(metrics.decomposition(y, p, score=score).miscalibration, rel=1e-9)
+    assert test.pvalue == pytest.approx(round(test.pvalue * 201) / 201)
+    assert corp(y, p**3, score=score, draws=200).pvalue == pytest.approx(1 / 201)
+    assert corp(y, p, score=score, draws=200) == test
+
+
+def test_corp_draws_the_same_null_by_rows_and_by_cells():
+    p, w = np.array([0.1, 0.4, 0.8]), 40
+    expected = corp(np.tile([0, 1, 1], w), np.tile(p, w), draws=2000).expected
+    y, weight = np.array([0, 1, 0, 1, 0, 1]), [2, 2, 2, 2, 2, 2]
+    assert corp(y, np.repeat(p, 2), sample_weight=weight, draws=2000).expected > expected
+    rng = np.random.default_rng(0)
+    direct = [
+        metrics.miscalibration(rng.random(3 * w) < np.tile(p, w), np.tile(p, w), labels=[False, True])
+        for _ in range(300)
+    ]
+    assert abs(np.mean(direct) - expected) < 4 * np.std(direct) / np.sqrt(300) + 1e-5
+
+
+# Size under the null, power off it
+
+
+CALIBRATION = {
+    "spiegelhalter": lambda y, p, rng: spiegelhalter(y, p),
+    "spiegelhalter, log loss": lambda y, p, rng: spiegelhalter(y, p, score="log_loss"),
+    "hosmer_lemeshow": lambda y, p, rng: hosmer_lemeshow(y, p),
+    "corp": lambda y, p, rng: corp(y, p, draws=59, random_state=rng),
+}
+
+
+@pytest.mark.parametrize("name", CALIBRATION)
+def test_calibration_tests_have_their_size_and_power(name):
+    rng = np.random.default_rng(7)
+    trials, size, power = 100, 0, 0
+    for _ in range(trials):
+        p = rng.beta(2, 2, 200)
+        y = (rng.random(200) < p).astype(int)
+        size += CALIBRATION[name](y, p, rng).pvalue <= 0.05
+        sure = p**3 / (p**3 + (1 - p) ** 3)
+        power += CALIBRATION[name](y, sure, rng).pvalue <= 0.05
+    assert about(size, trials, 0.05)
+    assert power >= 0.9 * trials
+
+
+def test_paired_tests_have_their_size():
+    rng = np.random.default_rng(8)
+    trials = 300
+    a, b = rng.normal(size=(2, trials, 10))
+    assert about(sum(paired_t(*pair).pvalue <= 0.05 for pair in zip(a, b, strict=True)), trials, 0.05)
+    assert about(rejections(np.stack([a, b], axis=1))[0, 1], trials, 0.05)
+    a, b = rng.exponential(size=(2, trials, 60))
+    assert about(sum(wilcoxon(*pair).pvalue <= 0.05 for pair in zip(a, b, strict=True)), trials, 0.05)
+    wrong = rng.random((2, trials, 100)) < 0.3
+    assert at_most(sum(mcnemar(*pair).pvalue <= 0.05 for pair in zip(*wrong, strict=True)), trials, 0.05)
+    values = rng.normal(size=(trials // 10, 20, 3))
+    assert at_most(sum(friedman(table).pvalue <= 0.05 for table in values), trials // 10, 0.05)
+
+
+def test_corrected_t_mends_the_size_where_training_sets_overlap():
+    rng = np.random.default_rng(9)
+    trials, share = 400, 0.1  # correlation of the folds
+    d = np.sqrt(share) * rng.normal(size=(trials, 1)) + np.sqrt(1 - share) * rng.normal(size=(trials, 10))
+    plain = sum(paired_t(row, np.zeros(10)).pvalue <= 0.05 for row in d)
+    mended = sum(corrected_t(row, np.zeros(10), ratio=1 / 9).pvalue <= 0.05 for row in d)
+    assert not at_most(plain, trials, 0.05)
+    assert about(mended, trials, 0.05)
+
+
+# Bootstrap
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("digits", [None, 1])
+def test_every_metric_has_an_interval(name, digits):
+    y, p = forecast(120, digits=digits)
+    found = bootstrap(name, y, p, draws=60)
+    assert found.value == pytest.approx(METRICS[name].function(y, p), rel=1e-9, abs=1e-12, nan_ok=True)
+    assert found.low <= found.high
+    plain = bootstrap(METRICS[name].function, y, p, draws=60)  # by weights, without any fast form
+    assert (found.low, found.high) == pytest.approx((plain.low, plain.high), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("name", [*LOSSES, *TOTALS])
+def test_fast_forms_agree_with_the_metric_on_repeated_rows(name):
+    y, p = forecast(80, digits=2)
+    count = np.random.default_rng(1).integers(0, 4, 80)
+    value = evaluation(name, y, p, {})(count.astype(float))
+    assert value == pytest.approx(METRICS[name].function(np.repeat(y, count), np.repeat(p, count)), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", ["brier", "log_loss", "accuracy", "auc", "miscalibration"])
+def test_more_than_two_classes(name):
+    rng = np.random.default_rng(2)
+    P = rng.dirichlet([1, 1, 1], 150)
+    y = np.array(["a", "b", "c"])[[rng.choice(3, p=row) for row in P]]
+    found = bootstrap(name, y, P, draws=40)
+    assert found.value == pytest.approx(METRICS[name].function(y, P))
+    order = bootstrap(name, y, P[:, [2, 0, 1]], draws=40, labels=["c", "a", "b"])
+    assert order.value == pytest.approx(found.value)
+    assert found.low <= found.high
+
+
+def test_the_standard_error_of_a_mean():
+    y, p = forecast(2000)
+    loss = (y - p) ** 2
+    found = bootstrap("brier", y, p, draws=2000)
+    assert found.standard_error == pytest.approx(loss.std() / np.sqrt(2000), rel=0.08)
+    half = 1.96 * loss.std() / np.sqrt(2000)
+    assert (found.value - found.low, found.high - found.value) == pytest.approx((half, half), rel=0.12)
+    assert abs(found.bias) < 0.1 * found.standard_error
+
+
+@pytest.mark.parametrize("method", ["percentile", "basic", "bca"])
+def test_intervals_agree_with_scipy(method):
+    y, p = forecast(60)
+    loss = (y - p) ** 2
+    ours = bootstrap("brier", y, p, draws=9999, method=method)
+    theirs = stats.bootstrap(
+        (loss,), np.mean, n_resamples=9999, method=method, rng=np.random.default_rng(0)
+    ).confidence_interval
+    assert (ours.low, ours.high) == pytest.approx(tuple(theirs), abs=0.06 * ours.standard_error * 4)
+
+
+def test_draws_by_rows_and_by_cells_are_alike():
+    p = np.array([0.2, 0.5, 0.9])
+    few = bootstrap("auc", [0, 1, 0, 1, 0, 1], np.repeat(p, 2), sample_weight=[7, 2, 5, 5, 1, 8], draws=4000)
+    many = bootstrap("auc", [0, 1, 0, 1, 0, 1], np.repeat(p, 2), sample_weight=[70, 20, 50, 50, 10, 80], draws=4000)
+    assert few.value == pytest.approx(many.value)
+    assert few.standard_error == pytest.approx(many.standard_error * np.sqrt(10), rel=0.1)
+
+
+def test_weight_is_repetition_in_the_bootstrap():
+    y, p = forecast(90)
+    w = np.random.default_rng(3).integers(0, 4, 90)
+    for metric in ("brier", "auc", "ece"):
+        assert bootstrap(metric, y, p, sample_weight=w) == bootstrap(metric, np.repeat(y, w), np.repeat(p, w))
+
+
+def test_the_difference_of_forecasts_on_the_same_rows():
+    y, p = forecast(400)
+    other = np.clip(p + np.random.default_rng(4).normal(0, 0.05, 400), 0, 1)
+    found = bootstrap_difference("brier", y, other, p)
+    assert found.value == pytest.approx(metrics.brier(y, other) - metrics.brier(y, p))
+    assert found.standard_error == pytest.approx(((y - other) ** 2 - (y - p) ** 2).std() / 20, rel=0.12)
+    assert found.standard_error < bootstrap("brier", y, p).standard_error / 3
+    same = bootstrap_difference("auc", y, p, p)
+    assert (same.value, same.low, same.high) == (0, 0, 0)
+
+
+def test_groups_are_drawn_together():
+    y, p = forecast(200)
+    once = bootstrap("brier", y, p, draws=2000)
+    again = bootstrap("brier", np.repeat(y, 4), np.repeat(p, 4), groups=np.repeat(np.arange(200), 4), draws=2000)
+    assert again.standard_error == pytest.approx(once.standard_error, rel=0.1)
+    w = np.random.default_rng(5).random(200)
+    weighted = bootstrap("brier", y, p, sample_weight=w, groups=range(200), draws=50)
+    assert weighted.value == pytest.approx(metrics.brier(y, p, sample_weight=w))
+    scaled = bootstrap("brier", y, p, sample_weight=1000 * w, groups=range(200), draws=50)
+    assert (scaled.low, scaled.high) == pytest.approx((weighted.low, weighted.high))
+
+
+@pytest.mark.parametrize("method", ["percentile", "basic", "bca"])
+def test_intervals_cover_the_truth(method):
+    rng = np.random.default_rng(10)
+    covered = 0
+    for _ in range(100):
+        p = rng.random(100)
+        found = bootstrap("brier", rng.random(100) < p, p, draws=200, method=method)
+        covered += found.low <= 1 / 6 <= found.high
+    assert stats.binomtest(covered, 100, 0.94).pvalue > 1e-3
+
+
+def test_other_peoples_metrics():
+    y, p = forecast(100)
+    found = bootstrap(sklearn.metrics.brier_score_loss, np.where(y, "yes", "no"), p, draws=50, pos_label="yes")
+    ours = bootstrap("brier", y, p, draws=50)
+    assert (found.value, found.low, found.high) == pytest.approx((ours.value, ours.low, ours.high))
+
+
+def test_draws_without_a_class_are_left_out():
+    with pytest.warns(UserWarning, match="does not exist on"):
+        found = bootstrap("auc", [0] * 9 + [1], np.arange(10) / 10, draws=200)
+    assert 30 < found.undefined < 120
+    assert found.low <= found.value == 1
+
+
+def test_infinite_losses():
+    y, p = forecast(50)
+    p[0] = 1.0  # of a negative row
+    found = bootstrap("log_loss", y, p, draws=300)
+    assert found.value == found.high == INF
+    assert np.isfinite(found.low)
+    with pytest.raises(ValueError, match="'basic' needs a metric with finite values"):
+        bootstrap("log_loss", y, p, draws=300, method="basic")
+    assert np.isfinite(bootstrap("log_loss", y, p, draws=30, eps=0.01).high)
+
+
+def test_only_random_state_is_random():
+    y, p = forecast(100)
+    assert bootstrap("auc", y, p, draws=50) == bootstrap("auc", y, p, draws=50)
+    assert bootstrap("auc", y, p, draws=50) != bootstrap("auc", y, p, draws=50, random_state=1)
+    generator = np.random.default_rng(0)
+    assert bootstrap("auc", y, p, draws=50, random_state=generator) == bootstrap("auc", y, p, draws=50)
+
+
+# The table, and the door
+
+
+def test_every_test_says_what_it_asks_and_where_it_comes_from():
+    assert calibrant.inference is inference
+    for name, test in TESTS.items():
+        assert test.function.__name__ == name
+        assert test.question.endswith("?")
+        assert test.null
+        assert any(letter.isdigit() for letter in test.source)
+        assert test.function is getattr(inference, name)
+
+
+ARGUMENTS = {
+    "paired_t": ([1, 2, 4], [2, 2, 3]),
+    "corrected_t": ([1, 2, 4], [2, 2, 3]),
+    "mcnemar": ([1, 0, 1], [0, 1, 1]),
+    "wilcoxon": ([1, 2, 4], [2, 2, 3]),
+    "friedman": ([[1, 2, 3], [2, 1, 3]],),
+    "spiegelhalter": ([1, 0, 1], [0.2, 0.3, 0.9]),
+    "hosmer_lemeshow": ([1, 0, 1], [0.2, 0.3, 0.9]),
+    "corp": ([1, 0, 1], [0.2, 0.3, 0.9]),
+}
+
+
+@pytest.mark.parametrize("name", TESTS)
+def test_every_test_returns_a_frozen_record(name):
+    options = {"ratio": 0.1} if name == "corrected_t" else {}
+    record = TESTS[name].function(*ARGUMENTS[name], **options)
+    assert 0 <= record.pvalue <= 1
+    assert isinstance(record.statistic, float)
+    with pytest.raises(AttributeError):
+        record.pvalue = 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: paired_t([1], [2]), "first must hold at least 2 values; got 1"),
+        (lambda: paired_t([1, 2], [2, 3, 4]), "second must have one value a row"),
+        (lambda: paired_t([1, np.nan], [2, 3]), "first must not be NaN; got 1, the first at position 1"),
+        (lambda: paired_t([1, 2], ["a", "b"]), "second must be real numbers"),
+        (lambda: paired_t([1, 2], [2, 3], alternative="worse"), "alternative must be one of two-sided, greater, less"),
+        (lambda: corrected_t([1, 2], [2, 3], ratio=-1), "ratio must be a finite number not below 0"),
+        (lambda: mcnemar([0, 2], [0, 1]), "first must say whether each decision is wrong, by 0 and 1; got 2"),
+        (lambda: mcnemar([0, 1], [0, 1], sample_weight=[1, 0.5]), "sample_weight must be whole numbers"),
+        (lambda: mcnemar_from_counts(-1, 2), "only_first must be a finite number not below 0"),
+        (lambda: mcnemar_from_counts(1, 2.5), "only_second must be a whole number; got 2.5"),
+        (lambda: wilcoxon([1, 2], [2, 3], digits=0), "digits must be a finite number not below 1"),
+        (lambda: ranks([1, 2]), "values must have two dimensions"),
+        (lambda: ranks([[1, 2], [3]]), "values must be a full table of real numbers"),
+        (lambda: ranks([[1, np.nan]]), "values must not be NaN; got 1, the first at position 0, 1"),
+        (lambda: ranks([[1, 2]], ties="max"), "ties must be one of min, average; got 'max'"),
+        (lambda: friedman([[1, 2], [1, 2]]), "at least 2 data sets and 3 methods"),
+        (lambda: critical_difference(1, 5), "methods must be at least 2"),
+        (lambda: critical_difference(3, 5, alpha=1.5), r"alpha must lie in \(0, 1\); got 1.5"),
+        (lambda: rejections([[1, 2]]), "errors must have three dimensions"),
+        (lambda: rejections([[[1], [2]]]), "errors must hold at least 2 folds; got 1"),
+        (lambda: underline([1, 2], [[1, 1]]), "pvalues must be a square"),
+        (lambda: underline([1, 2], [[1, 2], [2, 1]]), "pvalues must be a square of numbers in"),
+        (lambda: spiegelhalter([0, 1], [0.5, 1.5]), "p declared as probabilities must lie in"),
+        (lambda: spiegelhalter([0, 1], [0.5, 0.5], score="auc"), "score must be one of brier, log_loss; got 'auc'"),
+        (lambda: corp([0.5, 1.0], [0.5, 0.5]), "y must hold two classes, for a test counts rows; got 0.5"),
+        (lambda: hosmer_lemeshow([0, 1], [0.5, 0.5], groups=0), "groups must be at least 1; got 0"),
+        (lambda: bootstrap("best", [0, 1], [0.5, 0.5]), "metric must be one of brier, "),
+        (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], method="t"), "method must be one of percentile, basic, bca"),
+        (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], confidence=95), r"confidence must lie in \(0, 1\); got 95"),
+        (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], draws=1), "draws must be at least 2; got 1"),
+        (lambda: bootstrap("brier", [0, 1], [0.5]), "one value a row"),
+        (lambda: bootstrap("brier", [0, 1], [0.5, np.nan]), "p must be finite"),
+        (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], sample_weight=[1, 0.5]), r"groups=range\(n\) draws rows"),
+        (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], groups=[1]), "groups must have one value a row"),
+        (lambda: bootstrap("auc", [1, 1], [0.5, 0.6]), "both classes|metric must exist"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@given(st.lists(st.floats(), min_size=1, max_size=8), st.lists(st.floats(), min_size=1, max_size=8))
+def test_any_numbers_give_a_pvalue_or_a_named_error(a, b):
+    for test in (paired_t, wilcoxon):
+        try:
+            assert 0 <= test(a, b).pvalue <= 1
+        except ValueError as error:
+            if "must" not in str(error):
+                raise
