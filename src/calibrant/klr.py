@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import product
 from numbers import Real
 from typing import Any, Self
 
@@ -789,17 +788,20 @@ def by_folds(
     splits = check_cv(cv, rows.all_codes, classifier=True).split(rows.whole, rows.all_codes)
     places = [tuple(np.searchsorted(rows.kept, np.intersect1d(side, rows.kept)) for side in split) for split in splits]
     losses = np.zeros((len(gammas), len(grid)))
-    for (i, gamma), (j, C) in product(enumerate(gammas), enumerate(grid)):
+    order = np.argsort(grid)
+    for i, gamma in enumerate(gammas):
+        kernel = Kernel(model.kernel_.name, model.kernel_.by._replace(gamma=gamma))
         for inside, outside in places:
-            kernel = Kernel(model.kernel_.name, model.kernel_.by._replace(gamma=gamma))
-            losses[i, j] += fold_loss(model, rows, kernel, C, (inside, outside))
+            losses[i, order] += fold_losses(model, rows, kernel, np.asarray(grid)[order], (inside, outside))
     model.cv_losses_ = losses / rows.weight.sum()
     best = np.unravel_index(losses.argmin(), losses.shape)
     return grid[best[1]], gammas[best[0]]
 
 
-def fold_loss(model: KernelLogisticRegression, rows: Rows, kernel: Kernel, C: float, fold: tuple[Any, Any]) -> float:
-    """Return the weighted log loss of a fold by the machine of the others."""
+def fold_losses(
+    model: KernelLogisticRegression, rows: Rows, kernel: Kernel, rising: Floats, fold: tuple[Any, Any]
+) -> list[float]:
+    """Return the weighted log losses of a fold by the machines of the others, each started from the one before."""
     inside, outside = fold
     names = ("tol", "max_iter", "rank", "memory", "random_state", "multi_class", "solver")
     options: dict[str, Any] = {name: getattr(model, name) for name in names}
@@ -807,9 +809,12 @@ def fold_loss(model: KernelLogisticRegression, rows: Rows, kernel: Kernel, C: fl
     fixed: dict[str, Any] = {"kernel": kernel.name, **kernel.by._asdict()}
     if kernel.name == "quadratic":
         fixed = {"kernel": "quadratic", "c": 1.0 / kernel.by.gamma}
-    machine = KernelLogisticRegression(C, **fixed, **options)
-    machine.fit(part_of(kernel, source, inside), rows.codes[inside], rows.weight[inside])
-    new = source[np.ix_(outside, inside)] if kernel.name == "precomputed" else take(source, outside)
-    logs = machine.predict_log_proba(new)
-    columns = np.searchsorted(machine.classes_, rows.codes[outside])
-    return -float(rows.weight[outside] @ logs[np.arange(len(outside)), columns])
+    machine = KernelLogisticRegression(**fixed, **options, warm_start=True)
+    known, new = part_of(kernel, source, inside), take(source, outside)
+    if kernel.name == "precomputed":
+        new = source[np.ix_(outside, inside)]
+    columns, losses = np.searchsorted(np.unique(rows.codes[inside]), rows.codes[outside]), []
+    for C in rising:
+        logs = machine.set_params(C=float(C)).fit(known, rows.codes[inside], rows.weight[inside]).predict_log_proba(new)
+        losses.append(-float(rows.weight[outside] @ logs[np.arange(len(outside)), columns]))
+    return losses
