@@ -210,7 +210,7 @@ class ReliabilityPanelsDisplay:
         columns = min(columns, len(curves))
         rows = -(-len(curves) // columns)
         with matplotlib.rc_context(STYLE):
-            figure = new_figure((3.7 * columns + 0.3, 4.6 * rows))
+            figure = new_figure((3.7 * columns + 0.3, 4.1 * rows))
             grid = figure.subplots(rows, columns, squeeze=False).ravel()
             # The panel's title names the curve.
             self.displays_ = [
@@ -477,11 +477,11 @@ def new_figure(size: tuple[float, float]) -> Figure:
 def below(axes: Axes, height: float) -> Axes:
     """Return axes below others and as wide, as high as a share of them; the numbers on the x axis move down there.
 
-    They share the cell of the figure's grid that the others had; axes without a cell get them hung below.
+    They share the figure that the others had alone; axes among others, or at a free place, get them hung below.
     """
     cell = axes.get_subplotspec()
-    if cell is None:
-        lower = axes.inset_axes((0.0, -0.06 - height, 1.0, height), sharex=axes)
+    if cell is None or cell.get_gridspec().nrows * cell.get_gridspec().ncols > 1:
+        lower = axes.inset_axes((0.0, -0.08 - height, 1.0, height), sharex=axes)
     else:
         grid = cell.subgridspec(2, 1, height_ratios=[1.0, height], hspace=0.12 / (1.0 + height))
         axes.set_subplotspec(grid[0])
@@ -529,7 +529,8 @@ def write_numbers(axes: Axes, curve: ReliabilityCurve, place: int) -> None:
     parts = {"MCB": found.miscalibration, "DSC": found.discrimination, "UNC": found.uncertainty}
     lines = [curve.name] if curve.name else []
     lines += [f"{name} {value:.4f}" for name, value in parts.items()] + [f"n {curve.rows:,.10g}"]
-    look: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": "small", "color": DARK, "zorder": 1}
+    look: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": "small", "color": DARK, "zorder": 4}
+    look["bbox"] = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1.0}
     above: dict[str, Any] = {"xytext": (0, 62 * place), "textcoords": "offset points"}
     axes.annotate("\n".join(lines), (0.98, 0.02), xycoords="axes fraction", **above, **look)
 
