@@ -177,11 +177,20 @@ class Gram:
 def gram(kernel: Kernel, X: Any, *, single: bool = False) -> Gram:
     """Return the kernel matrix of X with itself, in single precision where asked for and harmless."""
     dtype = np.float32 if single and harmless(kernel, X) else np.float64
-    block = cross(kernel, X, X, dtype)
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     with np.errstate(over="ignore", invalid="ignore"):  # whoever asks for the matrix looks whether it is finite
-        diagonal = np.concatenate([np.diag(block(rows, rows)) for rows in blocks(n, DIAGONAL)])
-    return Gram(n, diagonal.astype(np.float64), block, dtype)
+        return Gram(n, diagonal(kernel, X, n), cross(kernel, X, X, dtype), dtype)
+
+
+def diagonal(kernel: Kernel, X: Any, n: int) -> Floats:
+    """Return K(x, x) of every row; a function is asked for small blocks of the matrix."""
+    if kernel.name in KERNELS:
+        formula = KERNELS[kernel.name]
+        left, right = formula.images(X, kernel.by, center(X))
+        products = left.multiply(right) if hasattr(left, "multiply") else left * right
+        return formula.finish(np.asarray(products.sum(axis=1), np.float64).ravel(), kernel.by)
+    block = cross(kernel, X, X)
+    return np.concatenate([np.diag(block(rows, rows)) for rows in blocks(n, DIAGONAL)]).astype(np.float64)
 
 
 def harmless(kernel: Kernel, X: Any) -> bool:

@@ -358,7 +358,7 @@ def newton_step(
     for count, (x, Kx, gap) in enumerate(steps):
         if count == 0:
             forcing = FORCING * min(0.1, np.sqrt(gap / now.objective)) * min(gap, now.gap)
-            enough = max(0.2 * tol * now.objective, forcing)
+            enough = max(0.5 * tol * now.objective, forcing)
         elif gap <= enough or count >= STEPS:
             if tightened == 3 or count >= STEPS or with_intercept(loss, x, Kx, now.b)[1] <= now.objective:
                 break
