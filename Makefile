@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench svc-table combining-table clean
+.PHONY: demo test lint bench svc-table combining-table klr-table clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
@@ -18,8 +18,12 @@ lint: .venv/ready
 bench: .venv/ready
 	$(BIN)/python -m bench
 
-svc-table combining-table: .venv/ready
+svc-table combining-table klr-table: .venv/ready
 	$(BIN)/python -m bench.$(subst -,_,$@) --write
+
+# A published experiment in full: `make reproduce-lin2007`.
+reproduce-%: .venv/ready
+	$(BIN)/python -m calibrant.experiments $* --into experiments
 
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -28,4 +32,4 @@ svc-table combining-table: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache calibrant-demo.png
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache calibrant-report.html

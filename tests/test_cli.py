@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 import math
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +27,8 @@ pytest.importorskip("typer")
 parquet = pytest.importorskip("pyarrow.parquet")
 arrow_csv = pytest.importorskip("pyarrow.csv")
 from typer.testing import CliRunner, Result  # noqa: E402
+
+from calibrant.cli import console, evidence, fitting, reading  # noqa: E402
 
 SCORES = [-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5]
 LABELS = [0, 0, 0, 1, 0, 1, 1, 1]
@@ -71,12 +76,24 @@ def map_file(tmp_path: Path) -> Path:
     return path
 
 
+ASSESSED = ("--probability", "p", "--label", "y")
+COMMANDS = ("fit", "apply", "methods", "assess", "compare", "report", "demo", "reproduce")
+
+
 class TestHelp:
     def test_lists_every_command_with_its_own_help(self) -> None:
         text = done("--help").stdout
-        for command in ("demo", "methods", "fit", "apply"):
-            assert command in text
+        for command in COMMANDS:
+            assert f" {command} " in text
             assert "Usage" in done(command, "--help").stdout
+
+    @pytest.mark.parametrize("command", [c for c in COMMANDS if c != "methods"])
+    def test_has_examples_and_no_broken_lines(self, command: str) -> None:
+        text = done(command, "--help").stdout
+        assert f"  calibrant {command} " in text
+        words, _, _ = text.partition("╭")
+        for line in words.splitlines():  # one that was too wide leaves a word on the next
+            assert len(line.split()) != 1 or line.strip().startswith("Example") or line.strip().endswith(".")
 
     def test_no_arguments_show_the_help(self) -> None:
         assert "Usage" in run().output
@@ -240,7 +257,7 @@ class TestFit:
     ],
 )
 def test_values_of_options(text: str, value: object) -> None:
-    parsed = cli.parse_options([f"name={text}"])["name"]
+    parsed = reading.parse_options([f"name={text}"])["name"]
     assert parsed == value
     assert type(parsed) is type(value)
 
@@ -427,7 +444,7 @@ class TestRefusals:
             msg = "it did not\nconverge"
             raise error(msg)
 
-        monkeypatch.setattr(cli, "fit_map", fails)
+        monkeypatch.setattr(fitting, "fit_map", fails)
         message = refused("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json")
         assert message == "error: method 'platt' failed: it did not converge\n"
 
@@ -528,7 +545,7 @@ class TestInterruption:
             raise KeyboardInterrupt
 
         before = listing(tmp_path)
-        monkeypatch.setattr(cli, "load_map", lambda path: interrupted)
+        monkeypatch.setattr(fitting, "load_map", lambda path: interrupted)
         result = run("apply", map_file, table, "--score", "f", "-o", tmp_path / "o.csv")
         assert result.exit_code == 130
         assert result.stderr == "interrupted: nothing was written\n"
@@ -540,7 +557,7 @@ class TestInterruption:
 
         (tmp_path / "m.json").write_text("old")
         before = listing(tmp_path)
-        monkeypatch.setattr(cli, "fit_map", interrupted)
+        monkeypatch.setattr(fitting, "fit_map", interrupted)
         assert run("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json").exit_code == 130
         assert listing(tmp_path) == before
 
@@ -550,29 +567,337 @@ class TestExtras:
     def test_without_the_packages_of_the_command_line(
         self, package: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr(cli, "ABSENT", package)
+        for name in [name for name in sys.modules if name.startswith("calibrant.cli.")]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(SystemExit) as stop:
             cli.main()
         assert stop.value.code == 2
-        text = capsys.readouterr().err
-        assert text == f'error: this command needs {package}, which is not installed: pip install "calibrant[cli]"\n'
+        assert capsys.readouterr().err == f'error: the command line needs {package}: pip install "calibrant[cli]"\n'
 
     @pytest.mark.parametrize(
         ("package", "module", "extra", "arguments"),
         [
             ("pyarrow", "tables", "cli", ("fit", "t.csv", "--score", "f", "--label", "y", "-o", "{folder}/m.json")),
-            ("matplotlib", "plots", "plot", ("demo", "-o", "{folder}/d.png")),
+            ("jinja2", "report", "report", ("report", "{folder}/t.csv", *ASSESSED, "-o", "{folder}/r.html")),
+            ("jinja2", "report", "report", ("demo", "-o", "{folder}/r.html")),
         ],
     )
     def test_without_a_package_of_one_command(
         self, package: str, module: str, extra: str, arguments: tuple[str, ...], tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:  # fmt: skip
-        monkeypatch.delitem(sys.modules, f"calibrant.{module}", raising=False)
-        monkeypatch.delattr(calibrant, module, raising=False)
+        (tmp_path / "t.csv").write_text("p,y\n0.2,0\n0.7,1\n")
+        for name in [name for name in sys.modules if name.startswith(f"calibrant.{module}")]:
+            monkeypatch.delitem(sys.modules, name)
+        monkeypatch.delitem(vars(calibrant), module, raising=False)
         monkeypatch.setitem(sys.modules, package, None)
         message = refused(*(argument.format(folder=tmp_path) for argument in arguments))
         assert f'needs {package}, which is not installed: pip install "calibrant[{extra}]"' in message
+
+
+# The evidence ---------------------------------------------------------------------------------------------------------
+
+RNG = np.random.default_rng(0)
+MARGIN = RNG.normal(size=90)
+HAPPENED = RNG.random(90) < 1 / (1 + np.exp(-2 * MARGIN))
+FORECAST = 1 / (1 + np.exp(-3 * MARGIN))
+PETS = np.array(["cat", "dog", "hare"])[RNG.integers(0, 3, 90)]
+SHARES = RNG.dirichlet([2, 2, 2], 90)
+SCORED = ("--score", "f", "--label", "y", "--methods", "platt,softmax", "--folds", 3)
+
+
+@pytest.fixture
+def forecasts(tmp_path: Path) -> Path:
+    columns = {f"p_{name}": SHARES[:, place] for place, name in enumerate(("cat", "dog", "hare"))}
+    y, word = HAPPENED.astype(int), np.where(HAPPENED, "sick", "well")
+    weight, group = 1 + np.arange(90) % 3, np.arange(90) // 3
+    return write(tmp_path / "t.parquet", f=MARGIN, p=FORECAST, y=y, word=word, w=weight, g=group, pet=PETS, **columns)
+
+
+def document(*arguments: object) -> Any:
+    """Run a command with --json and return what it printed, strictly read."""
+    return json.loads(done(*arguments, "--json").stdout, parse_constant=pytest.fail)
+
+
+def values_of(assessed: Any) -> dict[str, float]:
+    return {row["name"]: row["value"] for row in assessed["measures"]}
+
+
+class TestAssess:
+    def test_json_has_the_metrics_of_the_library(self, forecasts: Path) -> None:
+        found = document("assess", forecasts, *ASSESSED)
+        assert found["rows"] == 90
+        values = values_of(found)
+        for name in ("brier", "log_loss", "auc", "ece", "miscalibration"):
+            expected = metrics.METRICS[name].function(HAPPENED.astype(int), FORECAST)
+            assert values[name] == pytest.approx(expected, rel=1e-9)
+        brier = next(row for row in found["measures"] if row["name"] == "brier")
+        assert brier["low"] < brier["value"] < brier["high"]
+        assert {row["name"] for row in found["tests"]} == {"spiegelhalter", "hosmer_lemeshow", "corp"}
+
+    @pytest.mark.parametrize("columns", [80, 120])
+    def test_prints_everything_within_the_width(self, columns: int, forecasts: Path) -> None:
+        result = run("assess", forecasts, *ASSESSED, columns=columns)
+        assert (result.exit_code, result.stderr) == (0, "")
+        assert max(map(len, result.stdout.splitlines())) <= columns
+        found = calibrant.assess(HAPPENED.astype(int), FORECAST)
+        text = " ".join(result.stdout.split())
+        assert " ".join(found.verdict.split()) in text
+        for words in ("brier", "miscalibration", "discrimination", "uncertainty", "spiegelhalter", "corp", "95%"):
+            assert words in text
+        assert f"{found['log_loss'].value:.4f}" in text
+
+    def test_a_file_holds_what_json_prints(self, forecasts: Path, tmp_path: Path) -> None:
+        found = document("assess", forecasts, *ASSESSED, "-o", tmp_path / "a.json")
+        assert json.loads((tmp_path / "a.json").read_text(), parse_constant=pytest.fail) == found
+
+    def test_the_positive_label_may_be_said(self, forecasts: Path) -> None:
+        asked = ("assess", forecasts, "--probability", "p", "--label", "word")
+        as_sorted, as_said = values_of(document(*asked)), values_of(document(*asked, "--pos-label", "sick"))
+        assert as_sorted["brier"] == pytest.approx(np.mean((~HAPPENED - FORECAST) ** 2))
+        assert as_said["brier"] == pytest.approx(np.mean((HAPPENED - FORECAST) ** 2))
+
+    def test_weights_are_repetitions(self, forecasts: Path) -> None:
+        values = values_of(document("assess", forecasts, *ASSESSED, "--weight", "w"))
+        times = 1 + np.arange(90) % 3
+        y, p = np.repeat(HAPPENED, times), np.repeat(FORECAST, times)
+        assert values["log_loss"] == pytest.approx(metrics.log_loss(y, p))
+
+    @pytest.mark.parametrize(
+        "columns",
+        [
+            ("--probability", "p_cat,p_dog,p_hare"),
+            ("--probability", "p_hare", "--probability", "p_cat", "--probability", "p_dog"),
+            ("--probability", "p_dog,p_hare,p_cat", "--classes", "dog,hare,cat"),
+        ],
+    )
+    def test_several_classes_in_any_order(self, columns: tuple[str, ...], forecasts: Path) -> None:
+        values = values_of(document("assess", forecasts, *columns, "--label", "pet"))
+        assert values["log_loss"] == pytest.approx(metrics.log_loss(PETS, SHARES))
+
+    def test_one_class_shows_what_can_be_shown(self, tmp_path: Path) -> None:
+        table = write(tmp_path / "t.csv", p=[0.1, 0.3, 0.2], y=[0, 0, 0])
+        result = done("assess", table, *ASSESSED)
+        assert "brier" in result.stdout
+        assert "Note: " in result.stdout
+
+    @pytest.mark.parametrize("pos_label", ["yes", "no"])
+    def test_one_class_of_words_needs_a_name(self, pos_label: str, tmp_path: Path) -> None:
+        table = write(tmp_path / "t.csv", p=[0.1, 0.3, 0.2], y=["yes"] * 3)
+        assert "one class; say by --pos-label" in refused("assess", table, *ASSESSED)
+        values = values_of(document("assess", table, *ASSESSED, "--pos-label", pos_label))
+        happened = float(pos_label == "yes")
+        assert values["brier"] == pytest.approx(np.mean((happened - np.array([0.1, 0.3, 0.2])) ** 2))
+
+
+def ordered(text: str, names: Iterable[str]) -> list[str]:
+    """Return the names that lines begin with, in order."""
+    return [line.split()[0] for line in text.splitlines() if line.split() and line.split()[0] in names]
+
+
+class TestCompare:
+    def test_is_the_librarys_comparison(self, forecasts: Path) -> None:
+        found = document("compare", forecasts, *SCORED)
+        expected = calibrant.compare_scores(
+            MARGIN, HAPPENED.astype(int), methods=["platt", "softmax"], cv=3, random_state=0,
+            metrics=("log_loss", "brier"),
+        )  # fmt: skip
+        assert [cell["values"] for cell in found["cells"]] == [dict(cell.values) for cell in expected.cells]
+        first = found["standings"][0]
+        means = dict(zip(first["methods"], first["means"]["data"], strict=True))
+        assert means == pytest.approx(expected.means.loc[("log_loss", "scores", "data")].to_dict())
+        assert list(means.values()) == sorted(means.values())
+        assert first["methods"][0] in found["verdict"]
+
+    def test_prints_methods_best_first(self, forecasts: Path) -> None:
+        methods = ("platt", "softmax", "isotonic", "clip01")
+        asked = ("compare", forecasts, *SCORED, "--methods", ",".join(methods), "--metric", "brier")
+        found = document(*asked)
+        result = done(*asked)
+        assert result.stderr == ""
+        assert max(map(len, result.stdout.splitlines())) <= 80
+        best_first = found["standings"][0]["methods"]
+        assert ordered(result.stdout.split("─")[-1], methods)[:4] == best_first
+        assert " ".join(found["verdict"].split()) in " ".join(result.stdout.split())
+
+    def test_an_infinite_loss_is_valid_json(self, forecasts: Path) -> None:
+        found = document("compare", forecasts, *SCORED, "--methods", "clip01,platt", "--metric", "log_loss")
+        assert found["standings"][0]["means"]["data"][1] == "inf"
+
+    def test_options_of_methods(self, forecasts: Path) -> None:
+        found = document("compare", forecasts, *SCORED, "--methods", "bins k=2 smoothing=raw,bins k=3")
+        assert found["settings"]["methods"] == {
+            "bins k=2 smoothing=raw": "bins(k=2, smoothing='raw')", "bins k=3": "bins(k=3)",
+        }  # fmt: skip
+
+    @pytest.mark.parametrize(("kind", "own"), [("margin", []), ("probability", ["raw"]), ("logit", ["raw"])])
+    def test_all_methods(self, kind: str, own: list[str]) -> None:
+        assert evidence.scalings("all", kind) == [*own, *METHODS]
+
+    def test_weights_and_groups(self, forecasts: Path) -> None:
+        found = document("compare", forecasts, *SCORED, "--weight", "w", "--group", "g")
+        expected = calibrant.compare_scores(
+            MARGIN, HAPPENED.astype(int), methods=["platt", "softmax"], cv=3, random_state=0, groups=np.arange(90) // 3,
+            sample_weight=1 + np.arange(90) % 3, metrics=("log_loss", "brier"),
+        )  # fmt: skip
+        assert [cell["values"] for cell in found["cells"]] == [dict(cell.values) for cell in expected.cells]
+
+    def test_the_positive_label_may_be_said(self, forecasts: Path) -> None:
+        words = document("compare", forecasts, *SCORED, "--label", "word", "--pos-label", "sick")
+        numbers = document("compare", forecasts, *SCORED)
+        assert words["standings"] == numbers["standings"]
+
+    def test_several_classes_in_any_order(self, forecasts: Path) -> None:
+        asked = ("compare", forecasts, "--label", "pet", "--methods", "platt,softmax", "--folds", 3)
+        one = document(*asked, "--kind", "probability", "--score", "p_cat,p_dog,p_hare")
+        two = document(*asked, "--kind", "probability", "--score", "p_hare,p_cat,p_dog")
+        assert one["standings"] == two["standings"]
+
+    def test_machines_are_trained_on_the_other_columns(self, tmp_path: Path) -> None:
+        noise = np.random.default_rng(1).normal(size=90)
+        table = write(tmp_path / "t.csv", a=MARGIN, b=noise, y=HAPPENED.astype(int))
+        asked = ("compare", table, "--label", "y", "--kernels", "linear", "--methods", "klr,platt", "--folds", 3)
+        folder = tmp_path / "cells"
+        found = document(*asked, "--folder", folder)
+        kept = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+        assert document(*asked, "--folder", folder, "--features", "a,b")["standings"] == found["standings"]
+        assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == kept
+        data = np.column_stack([MARGIN, noise]), HAPPENED.astype(int)
+        expected = calibrant.compare(
+            data, kernels=["linear"], methods=["klr", "platt"], cv=3, random_state=0, metrics=["log_loss", "brier"]
+        )
+        assert [c["values"] for c in found["cells"]] == [dict(c.values) for c in expected.cells]
+        assert "linear svm: C = " in done(*asked, "--folder", folder).stdout
+
+    def test_an_interruption_says_where_it_can_go_on(
+        self, forecasts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupted(*arguments: object, **options: object) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("calibrant.comparing.compare_scores", interrupted)
+        result = run("compare", forecasts, *SCORED, "--folder", tmp_path / "cells")
+        assert result.exit_code == 130
+        assert f"kept in {tmp_path / 'cells'}" in result.stderr
+        assert "nothing was written" in run("compare", forecasts, *SCORED).stderr
+
+    def test_a_warning_goes_to_stderr(self, tmp_path: Path) -> None:
+        table = write(tmp_path / "t.csv", f=MARGIN[:12], y=[0, 1, 0, 1, 1, 1, 0, 1, 1, 1, 1, 1])
+        result = done("compare", table, *SCORED, "--folds", 10)
+        assert result.stderr == "warning: the rarest class has 3 rows: 3 folds instead of 10\n"
+
+    def test_the_report_is_written(self, forecasts: Path, tmp_path: Path) -> None:
+        result = done("compare", forecasts, *SCORED, "--report", tmp_path / "r.html")
+        assert result.stdout.endswith(f"\nReport: {tmp_path / 'r.html'}\n")
+        assert (tmp_path / "r.html").read_text("utf-8").lower().startswith("<!doctype html>")
+
+
+class TestReport:
+    @pytest.mark.parametrize("asked", [ASSESSED, SCORED], ids=["probability", "score"])
+    def test_writes_a_page(self, asked: tuple[object, ...], forecasts: Path, tmp_path: Path) -> None:
+        output = tmp_path / "r.html"
+        found = document("report", forecasts, *asked, "--title", "Ill & <well>", "-o", output)
+        page = output.read_text("utf-8")
+        assert found["report"] == str(output)
+        assert "<h1>Ill &amp; &lt;well&gt;</h1>" in page
+        assert found["verdict"].split(".")[0] in html.unescape(page)
+        assert listing(tmp_path).keys() == {"t.parquet", "r.html"}
+
+    def test_an_empty_table_has_a_page(self, tmp_path: Path) -> None:
+        (tmp_path / "t.csv").write_text("p,y\n")
+        result = done("report", tmp_path / "t.csv", *ASSESSED, "-o", tmp_path / "r.html")
+        assert "no rows" in result.stdout
+        assert "no rows" in (tmp_path / "r.html").read_text("utf-8")
+
+
+FORECASTS = "p,q,f,y,pet,w\n0.1,0.9,-1,0,cat,1\n0.7,0.3,2,1,dog,1\n0.4,0.6,1,0,cat,2\n0.8,0.2,1,1,dog,1\n"
+ASK = ("assess", *ASSESSED)
+PETS_OF = ("assess", "--probability", "p,q", "--label", "pet")
+COMPARE = ("compare", "--score", "f", "--label", "y", "--folds", "2", "--methods", "platt")
+REPORT = ("report", "--label", "y", "-o", "{folder}/r.html")
+
+# contents of t.csv, arguments, words of the sentence
+REFUSED_EVIDENCE = {
+    "no column": (FORECASTS, (*ASK, "--probability", "r"), "has no column 'r'; it has p, q, f, y, pet, w"),
+    "not numbers": (FORECASTS, ("assess", "--probability", "pet", "--label", "y"), "column 'pet' must hold numbers"),
+    "NaN": ("p,y\n0.1,0\n,1\n", ASK, "column 'p' must be finite; got 1 NaN"),
+    "outside": ("p,y\n0.1,0\n1.5,1\n", ASK, "column 'p' declared as probabilities must lie in [0, 1]; got 1 outside"),
+    "no rows": ("p,y\n", ASK, "There are no rows"),
+    "missing label": ("p,y\n0.1,a\n0.2,\n", ASK, "column 'y' must hold no missing label; got 1, the first at"),
+    "three classes": ("p,y\n0.1,a\n0.2,b\n0.3,c\n", ASK, "column 'y' must hold two classes"),
+    "positive of three": ("p,y\n0.1,a\n0.2,b\n0.3,c\n", (*ASK, "--pos-label", "a"), "got 3 values: a, b, c"),
+    "unknown positive": (FORECASTS, (*ASK, "--pos-label", "7"), "must be one of two labels in column 'y'; got '7'"),
+    "nameless columns": (FORECASTS, PETS_OF, "say by --classes which"),
+    "too few classes": (FORECASTS, (*PETS_OF, "--classes", "cat"), "2 in all"),
+    "wrong class": (FORECASTS, (*PETS_OF, "--classes", "cat,cow"), "there is 'dog'"),
+    "classes of one": (FORECASTS, (*ASK, "--classes", "0,1"), "--classes is for several columns"),
+    "positive of two columns": (FORECASTS, ("assess", "--probability", "p,q", "--label", "y", "--pos-label", "1"),
+                                "--pos-label is for one column"),
+    "no distribution": (FORECASTS, ("assess", "--probability", "p,p", "--label", "y", "--classes", "0,1"), "sum to 1"),
+    "output": (FORECASTS, (*ASK, "-o", "{folder}/none/a.json"), "--output must be in a folder that exists"),
+    "one class": ("f,y\n1,0\n2,0\n3,0\n", COMPARE, "column 'y' must hold at least two classes"),
+    "nothing to compare": ("f,y\n", COMPARE, "got no rows"),
+    "one row of a class": ("f,y\n1,0\n2,0\n3,1\n", COMPARE, "two rows each; got 2 of 0, 1 of 1"),
+    "unknown method": (FORECASTS, (*COMPARE, "--methods", "plat"), "method must be one of"),
+    "unknown option": (FORECASTS, (*COMPARE, "--methods", "bins q=1"), "has no option 'q'"),
+    "half an option": (FORECASTS, (*COMPARE, "--methods", "bins k"), "an option of bins must be name=value"),
+    "no methods": (FORECASTS, (*COMPARE, "--methods", ","), "methods must hold at least one"),
+    "unknown metric": (FORECASTS, (*COMPARE, "--metric", "loss"), "metrics must be one of"),
+    "unknown kind": (FORECASTS, (*COMPARE, "--kind", "score"), "--kind must be one of"),
+    "not probabilities": (FORECASTS, (*COMPARE, "--kind", "probability"), "must lie in [0, 1]"),
+    "unknown kernel": (FORECASTS, ("compare", "--label", "y", "--features", "f", "--kernels", "cubic"), "kernels must"),
+    "text among features": (FORECASTS, ("compare", "--label", "y"), "column 'pet' must hold numbers; got 'cat'"),
+    "score and features": (FORECASTS, (*COMPARE, "--features", "p"), "give one of them"),
+    "weights of machines": (FORECASTS, ("compare", "--label", "y", "--weight", "w"), "--weight needs --score"),
+    "folder": (FORECASTS, (*COMPARE, "--folder", "{folder}/t.csv"), "folder must be a directory"),
+    "report": (FORECASTS, (*COMPARE, "--report", "{folder}"), "--report must be a file"),
+    "report of nothing": (FORECASTS, REPORT, "give one of them"),
+    "report of both": (FORECASTS, (*REPORT, "--score", "f", "--probability", "p"), "give one of them"),
+    "report on the input": (FORECASTS, (*REPORT, "--score", "f", "-o", "{folder}/t.csv"), "must not be an input"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED_EVIDENCE)
+def test_evidence_is_refused(case: str, tmp_path: Path) -> None:
+    content, (command, *arguments), words = REFUSED_EVIDENCE[case]
+    (tmp_path / "t.csv").write_text(content)
+    before = listing(tmp_path)
+    assert words in refused(command, tmp_path / "t.csv", *(a.format(folder=tmp_path) for a in arguments))
+    assert listing(tmp_path) == before
+
+
+class TestReproduce:
+    @pytest.fixture
+    def result(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+        experiments = pytest.importorskip("calibrant.experiments")
+        claim = experiments.Claim("C1", "Twice is more.", "sec. 1", "2 x > x", lambda cells: None)
+        table = experiments.Table("Numbers", ("set", "paper", "ours"), (("a", 1.5, 1.25), ("b", None, math.inf)))
+        experiment = experiments.Experiment(
+            "Nobody 1900", "Twice", "", (), dict, lambda settings: 1.0, lambda cells: [table], (claim,), dict, ""
+        )
+        verdict = experiments.Verdict("holds", "2 is more than 1.")
+        found = experiments.Result(
+            "nobody1900", True, (), (table,), {"C1": verdict}, {"wall": 1.0}, {}, experiment, tmp_path
+        )
+        monkeypatch.setitem(experiments.EXPERIMENTS, "nobody1900", experiment)
+        monkeypatch.setattr(experiments, "reproduce", lambda name, **options: found)
+        return found
+
+    def test_prints_paper_and_ours_and_verdicts(self, result: Any) -> None:
+        text = " ".join(done("reproduce", "nobody1900", "--quick").stdout.split())
+        for words in ("Twice", "Numbers", "a 1.5 1.25", "b - inf", "C1", "holds: 2 is more than 1.", "page.html"):
+            assert words in text
+
+    def test_json(self, result: Any) -> None:
+        found = document("reproduce", "nobody1900")
+        assert found["verdicts"][0]["outcome"] == "holds"
+        assert found["tables"][0]["rows"][1] == ["b", None, "inf"]
+
+    def test_an_unknown_paper(self) -> None:
+        message = refused("reproduce", "nobody1901")
+        assert "PAPER must be one of" in message
+        assert "lin2007" in message
 
 
 class TestProcess:
@@ -609,10 +934,10 @@ except SystemExit:
 
 
 def test_json_has_no_other_numbers_than_json_has(capsys: pytest.CaptureFixture[str]) -> None:
-    cli.print_json({"a": float("inf"), "b": (float("nan"), 1.5, None, True), "c": np.float64(0.5), "d": Path("x")})
+    console.print_json({"a": float("inf"), "b": (float("nan"), 1.5, None, True), "c": np.float64(0.5), "d": Path("x")})
     assert json.load(io.StringIO(capsys.readouterr().out)) == {
         "a": "inf",
-        "b": [None, 1.5, None, True],
+        "b": ["nan", 1.5, None, True],
         "c": 0.5,
         "d": "x",
     }

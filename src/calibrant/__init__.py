@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from calibrant import metrics as metrics
     from calibrant import plots as plots
     from calibrant import posteriors as posteriors
+    from calibrant import report as report
+    from calibrant.assessing import assess as assess
     from calibrant.calibrated import CalibratedClassifier as CalibratedClassifier
     from calibrant.calibrated import svc as svc
     from calibrant.comparing import compare as compare
@@ -57,6 +59,7 @@ __all__ = [
     "KernelLogisticRegressionCV",
     "Map",
     "Sample",
+    "assess",
     "collapse",
     "combining",
     "compare",
@@ -73,6 +76,7 @@ __all__ = [
     "metrics",
     "plots",
     "posteriors",
+    "report",
     "sample",
     "save",
     "sql",
@@ -89,6 +93,7 @@ LAZY = {
     "KernelLogisticRegressionCV": "calibrant.klr",
     "CombiningClassifier": "calibrant.deciding",
     "DecidingClassifier": "calibrant.deciding",
+    "assess": "calibrant.assessing",
     "combining": "calibrant.combining",
     "compare": "calibrant.comparing",
     "compare_scores": "calibrant.comparing",
@@ -101,6 +106,7 @@ LAZY = {
     "metrics": "calibrant.metrics",
     "plots": "calibrant.plots",
     "posteriors": "calibrant.posteriors",
+    "report": "calibrant.report",
     "sql": "calibrant.to_sql",
     "svc": "calibrant.calibrated",
 }

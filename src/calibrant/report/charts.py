@@ -1,0 +1,240 @@
+"""The charts of a report: numbers in, specifications of Vega out, which the page draws as SVG.
+
+Charts are described with Altair and compiled here, so that the page needs Vega alone. Those that change with a choice
+read named data, which the page replaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from calibrant.assessing import number
+
+__all__ = ["bundle", "compiled", "decomposition", "error_reject", "folds", "forecasts", "ranks", "reliability"]
+
+# Okabe & Ito's colours, as in `calibrant.plots`.
+BLUE, VERMILION, ORANGE, SKY, GREEN = "#0072B2", "#D55E00", "#E69F00", "#56B4E9", "#009E73"
+QUIET, DARK, INK = "#BBBBBB", "#595959", "#222222"
+
+FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+
+CONFIG: dict[str, Any] = {
+    "font": FONT,
+    "background": "transparent",
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "domainColor": DARK,
+        "tickColor": DARK,
+        "gridColor": "#EEEEEE",
+        "tickCount": 5,
+    },
+    "text": {"color": INK, "fontSize": 12},
+}
+
+Spec = dict[str, Any]
+Rows = Sequence[Mapping[str, Any]]
+
+
+@cache
+def bundle() -> str:
+    """Return Vega as one script, from the package that brought it."""
+    script = vl_convert.javascript_bundle(snippet="window.vegaEmbed = vegaEmbed;")
+    return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def compiled(chart: Any, description: str, height: int) -> Spec:
+    """Return a chart as wide as its place in the page, compiled to Vega, with its words for those who cannot see it."""
+    sized = chart.properties(width="container", height=height, description=description).configure(**CONFIG)
+    spec: Spec = vl_convert.vegalite_to_vega(sized.to_dict())
+    spec.pop("$schema", None)  # an address, though nobody fetches it
+    return spec
+
+
+def values(rows: Rows) -> alt.InlineData:
+    """Return rows as inline data."""
+    return alt.InlineData(values=[dict(row) for row in rows])
+
+
+def rows_of(**columns: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return columns as rows."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def unit_axis(kind: Callable[..., Any], field: str, title: str) -> Any:
+    """Return a channel from 0 to 1."""
+    return kind(field, type="quantitative", title=title, scale=alt.Scale(domain=[0, 1], nice=False, clamp=True))
+
+
+def reliability(curve: Mapping[str, Any] | None, what: str, description: str, *, height: int = 340) -> Spec:
+    """Return a reliability diagram; without a curve it reads the named data "curve" and "band"."""
+    line = alt.NamedData("curve") if curve is None else values(curve_rows(curve))
+    area = alt.NamedData("band") if curve is None else values(band_rows(curve))
+    x, y = unit_axis(alt.X, "forecast", "forecast probability"), unit_axis(alt.Y, "share", what)
+    diagonal = alt.Chart(values([{"forecast": 0, "share": 0}, {"forecast": 1, "share": 1}]))
+    layers = [
+        alt.Chart(area)
+        .mark_area(color=BLUE, opacity=0.2, clip=True)
+        .encode(x=unit_axis(alt.X, "forecast", "forecast probability"), y=unit_axis(alt.Y, "low", what), y2="high:Q"),
+        diagonal.mark_line(color=DARK, strokeDash=[4, 3], strokeWidth=1).encode(x=x, y=y),
+        alt.Chart(line)
+        .mark_line(color=BLUE, strokeWidth=2.5, point={"size": 22, "color": BLUE})
+        .encode(x=x, y=y, order=alt.Order("place:Q"), tooltip=["forecast:Q", "share:Q"]),
+    ]
+    return compiled(alt.layer(*layers), description, height)
+
+
+def curve_rows(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the points of a curve."""
+    places = range(len(curve["forecast"]))
+    return rows_of(forecast=curve["forecast"], share=curve["share"], place=list(places))
+
+
+def band_rows(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the points of a band, none where there is no band."""
+    band = curve["band"] or {"x": [], "low": [], "high": []}
+    return rows_of(forecast=band["x"], low=band["low"], high=band["high"])
+
+
+def forecasts(histogram: Mapping[str, Any] | None, names: tuple[str, str], description: str) -> Spec:
+    """Return how often which forecast was made, the first class downwards and the second upwards."""
+    data = alt.NamedData("forecasts") if histogram is None else values(histogram_rows(histogram))
+    x = unit_axis(alt.X, "low", "forecast probability")
+    y = alt.Y("rows:Q", title="rows", axis=alt.Axis(format="~s", labelExpr="replace(datum.label, '−', '')"))
+    bars = alt.Chart(data).mark_rect(stroke="white", strokeWidth=0.5)
+    colour = alt.Color(
+        "class:N",
+        title=None,
+        scale=alt.Scale(domain=["second", "first"], range=[SKY, ORANGE]),
+        legend=alt.Legend(
+            orient="bottom",
+            symbolType="square",
+            labelFontSize=12,
+            labelLimit=300,
+            labelExpr=f"datum.label == 'second' ? {quoted(names[1])} : {quoted(names[0])}",
+        ),
+    )
+    layers = [
+        bars.encode(x=x, x2="high:Q", y=y, y2="zero:Q", color=colour, tooltip=["low:Q", "high:Q", "number:Q"]),
+        alt.Chart(values([{"rows": 0}])).mark_rule(color=DARK).encode(y="rows:Q"),
+    ]
+    return compiled(alt.layer(*layers), description, 110)
+
+
+def histogram_rows(histogram: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the cells of a histogram that are not empty, the first class as negative numbers."""
+    edges = histogram["edges"]
+    return [
+        {"low": low, "high": high, "rows": sign * count, "zero": 0, "number": count, "class": name}
+        for name, sign, counts in (("second", 1, histogram["positive"]), ("first", -1, histogram["negative"]))
+        for low, high, count in zip(edges, edges[1:], counts, strict=False)
+        if count
+    ]
+
+
+def quoted(text: str) -> str:
+    """Return text as a string of Vega's expressions."""
+    safe = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ").replace("\r", " ")
+    return f"'{safe}'"
+
+
+def error_reject(description: str) -> Spec:
+    """Return the error-reject curve of the named data "rejecting", and the point that the panel moves."""
+    x = alt.X("rejected:Q", title="share rejected", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
+    y = alt.Y("error:Q", title="wrong decisions, share of all rows", axis=alt.Axis(format="~%"))
+    curve = alt.Chart(alt.NamedData("rejecting")).encode(x=x, y=y)
+    point = alt.Chart(values([{}])).transform_calculate(rejected="pointRejected", error="pointError")
+    layers = [
+        curve.mark_line(color=BLUE, strokeWidth=2.5).encode(tooltip=["threshold:N", "rejected:Q", "error:Q"]),
+        point.mark_rule(color=VERMILION, strokeDash=[3, 3]).encode(x=x),
+        point.mark_rule(color=VERMILION, strokeDash=[3, 3]).encode(y=y),
+        point.mark_point(color=VERMILION, filled=True, size=160, opacity=1, shape="diamond").encode(x=x, y=y),
+    ]
+    moving = [alt.param(name=name, value=0) for name in ("pointRejected", "pointError")]
+    return compiled(alt.layer(*layers).add_params(*moving), description, 300)
+
+
+def decomposition(parts: Rows, description: str) -> Spec:
+    """Return what a score is made of as bars: uncertainty, less discrimination, plus miscalibration."""
+    order = [part["part"] for part in parts]
+    y = alt.Y("part:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, domain=False, ticks=False))
+    chart = alt.Chart(values(parts))
+    colour = alt.Color("kind:N", legend=None, scale=alt.Scale(domain=KINDS, range=[QUIET, GREEN, VERMILION, BLUE]))
+    reach = alt.Scale(domain=[0, 1.25 * max(part["to_text"] for part in parts) or 1.0], nice=False)
+    x = alt.X("from:Q", title="Brier score", scale=reach)
+    bars = chart.mark_bar(height=18).encode(x=x, x2="to:Q", y=y, color=colour)
+    words = chart.mark_text(align="left", dx=5).encode(x="to_text:Q", y=y, text="shown:N")
+    return compiled(alt.layer(bars, words), description, 130)
+
+
+KINDS = ["uncertainty", "discrimination", "miscalibration", "score"]
+
+
+def ranks(rows: Rows, difference: float | None, description: str) -> Spec:
+    """Return average ranks, best first, and the stretch within which nothing differs from the best."""
+    order = [row["method"] for row in rows]
+    y = alt.Y("method:N", title=None, sort=order, axis=alt.Axis(labelLimit=160, domain=False, ticks=False, grid=True))
+    x = alt.X(
+        "rank:Q",
+        title="average rank (1 is best)",
+        axis=alt.Axis(tickMinStep=1),
+        scale=alt.Scale(domain=[0.7, len(rows) + 0.7], nice=False),
+    )
+    layers: list[Any] = []
+    if difference is not None:
+        reach = [{"rank": rows[0]["rank"], "end": min(rows[0]["rank"] + difference, len(rows))}]
+        layers.append(alt.Chart(values(reach)).mark_rect(color=BLUE, opacity=0.13).encode(x=x, x2="end:Q"))
+    points = alt.Chart(values(rows))
+    layers += [
+        points.mark_point(filled=True, size=90, color=BLUE, opacity=1).encode(x=x, y=y, tooltip=["method:N", "rank:Q"]),
+        points.mark_text(align="left", dx=9).encode(x=x, y=y, text=alt.Text("rank:Q", format=".2f")),
+    ]
+    return compiled(alt.layer(*layers), description, 26 * len(rows) + 10)
+
+
+def folds(rows: int, description: str) -> Spec:
+    """Return each fold's value by method as ticks, with the mean, of the named data "means" and "folds"."""
+    y = alt.Y("method:N", title=None, sort=None, axis=alt.Axis(labelLimit=160, domain=False, ticks=False, grid=True))
+    x = alt.X("value:Q", title=None, scale=alt.Scale(zero=False))
+    means = alt.Chart(alt.NamedData("means"))
+    layers = [
+        means.mark_point(opacity=0).encode(y=y),
+        alt.Chart(alt.NamedData("folds")).mark_tick(color=DARK, opacity=0.7, thickness=1.5, size=12).encode(x=x, y=y),
+        means.mark_point(filled=True, size=90, opacity=1).encode(
+            x=x, y=y, color=alt.condition("datum.best", alt.value(VERMILION), alt.value(BLUE))
+        ),
+        means.mark_text(align="left", dx=6).encode(x=alt.value("width"), y=y, text="shown:N"),
+    ]
+    return compiled(alt.layer(*layers), description, 26 * rows + 10)
+
+
+def decomposition_rows(parts: Mapping[str, float]) -> list[dict[str, Any]]:
+    """Return the bars that lead from uncertainty to the score."""
+    uncertainty, score = parts["uncertainty"], parts["score"]
+    low = uncertainty - parts["discrimination"]
+    bars = [
+        ("uncertainty", "uncertainty", 0.0, uncertainty),
+        ("− discrimination", "discrimination", uncertainty, low),
+        ("+ miscalibration", "miscalibration", low, score),
+        ("= Brier score", "score", 0.0, score),
+    ]
+    return [
+        {
+            "part": part,
+            "kind": kind,
+            "from": start,
+            "to": end,
+            "to_text": max(start, end),
+            "shown": number(abs(end - start)),
+        }
+        for part, kind, start, end in bars
+    ]

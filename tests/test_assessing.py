@@ -1,0 +1,275 @@
+"""One forecast in one record: agreement with the parts it is made of, words, and what cannot be shown."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
+
+import calibrant
+from calibrant.assessing import COSTS, INTERVALS, REJECTIONS, assess, decision_counts, plain
+from calibrant.curves import reliability
+from calibrant.decisions import bayes, reject
+from calibrant.inference import bootstrap, corp, spiegelhalter
+from calibrant.metrics import METRICS, error_reject_curve
+from calibrant.samples import Sample
+
+
+def forecast(n=400, seed=0, slope=1.0, shift=0.0):
+    """Return labels and forecasts whose logit is `slope` times the true one, plus `shift`."""
+    rng = np.random.default_rng(seed)
+    logit = rng.normal(0.0, 1.5, n)
+    y = (rng.random(n) < 1 / (1 + np.exp(-logit))).astype(int)
+    return y, 1 / (1 + np.exp(-slope * logit - shift))
+
+
+def three_classes(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet([1, 1, 1], n)
+    return np.array(["ash", "birch", "cedar"])[(P.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)], P
+
+
+def value(assessment, name):
+    return assessment[name].value
+
+
+def test_values_are_those_of_other_software():
+    y, p = forecast()
+    found = assess(y, p, draws=50)
+    assert value(found, "brier") == pytest.approx(brier_score_loss(y, p))
+    assert value(found, "log_loss") == pytest.approx(log_loss(y, p))
+    assert value(found, "auc") == pytest.approx(roc_auc_score(y, p))
+    assert value(found, "accuracy") == pytest.approx(np.mean((p > 0.5) == y))
+    assert [(c.name, c.rows) for c in found.classes] == [("0", (y == 0).sum()), ("1", (y == 1).sum())]
+
+
+def test_every_metric_is_there_with_its_words():
+    found = assess(*forecast(), draws=20)
+    assert [measure.name for measure in found.measures] == list(METRICS)
+    assert all(measure.formula and measure.source for measure in found.measures)
+    assert {measure.name for measure in found.measures if measure.low is not None} == set(INTERVALS)
+
+
+def test_the_parts_add_up():
+    found = assess(*forecast(slope=2.5), draws=20)
+    for parts in found.decompositions.values():
+        assert parts.score == pytest.approx(parts.miscalibration - parts.discrimination + parts.uncertainty)
+    assert value(found, "miscalibration") == pytest.approx(found.decompositions["brier"].miscalibration)
+    assert value(found, "log_discrimination") == pytest.approx(found.decompositions["log_loss"].discrimination)
+
+
+def test_intervals_tests_and_curve_are_those_of_the_inference():
+    y, p = forecast()
+    found = assess(y, p, draws=200, confidence=0.9, random_state=3)
+    expected = bootstrap("auc", y, p, draws=200, confidence=0.9, random_state=3)
+    assert (found["auc"].low, found["auc"].high) == (expected.low, expected.high)
+    tests = {test.name: test for test in found.tests}
+    assert list(tests) == ["spiegelhalter", "hosmer_lemeshow", "corp"]
+    assert tests["spiegelhalter"].statistic == pytest.approx(spiegelhalter(y, p).statistic)
+    assert tests["corp"].pvalue == corp(y, p, draws=200, random_state=3).pvalue
+    curve = reliability(y, p, confidence=0.9, draws=200, random_state=3)
+    np.testing.assert_array_equal(found.curve.band.low, curve.band.low)
+
+
+def test_many_rows_have_intervals_of_the_right_width():
+    y, p = forecast(60_000)
+    found = assess(y, p, draws=300)
+    loss = (y - p) ** 2
+    half = 1.96 * loss.std() / np.sqrt(len(loss))  # the central limit theorem
+    brier = found["brier"]
+    assert brier.value == pytest.approx(loss.mean())
+    assert brier.high - brier.low == pytest.approx(2 * half, rel=0.2)
+    assert brier.low < brier.value < brier.high
+
+
+@pytest.mark.parametrize(
+    ("slope", "shift", "said"),
+    [
+        (3.0, 0.0, "too extreme"),
+        (0.3, 0.0, "not extreme enough"),
+        (1.0, 1.5, "too high"),
+        (1.0, -1.5, "too low"),
+    ],
+)
+def test_the_verdict_says_in_which_direction_forecasts_are_off(slope, shift, said):
+    found = assess(*forecast(3000, slope=slope, shift=shift), draws=100)
+    assert found.verdict.startswith("These probabilities are not calibrated")
+    assert said in found.verdict
+    assert f"{found.decompositions['brier'].score:.4g}" in found.verdict
+
+
+def test_the_verdict_of_a_calibrated_forecast():
+    rng = np.random.default_rng(5)
+    p = rng.random(3000)
+    found = assess(rng.random(3000) < p, p, draws=100)
+    assert "No departure from calibration can be seen" in found.verdict
+    assert "no more than chance would give" in found.verdict
+
+
+def test_weight_is_repetition():
+    y, p = forecast(150)
+    weight = np.random.default_rng(1).integers(0, 4, len(y))
+    once = assess(y, p, sample_weight=weight, draws=30)
+    again = assess(np.repeat(y, weight), np.repeat(p, weight), draws=30)
+    assert once.rows == again.rows
+    for one, other in zip(once.measures, again.measures, strict=True):
+        assert one.value == pytest.approx(other.value, rel=1e-9, abs=1e-12)
+    for one, other in zip(once.tests, again.tests, strict=True):
+        assert one.statistic == pytest.approx(other.statistic)
+
+
+def test_two_columns_are_the_second_one():
+    y, p = forecast(100)
+    one, two = assess(y, p, draws=20), assess(y, np.column_stack([1 - p, p]), draws=20)
+    assert plain(one.measures) == plain(two.measures)
+    assert one.verdict == two.verdict
+
+
+@pytest.mark.parametrize("classes", [("no", "yes"), (-1, 1), (False, True), (1, 2)])
+def test_labels_of_any_type(classes):
+    y, p = forecast(100)
+    found = assess(np.array(classes)[y], p, draws=20)
+    assert [share.name for share in found.classes] == [str(name) for name in classes]
+    assert value(found, "brier") == pytest.approx(np.mean((y - p) ** 2))
+
+
+def test_more_than_two_classes():
+    y, P = three_classes()
+    found = assess(y, P, draws=50)
+    assert [share.name for share in found.classes] == ["ash", "birch", "cedar"]
+    assert value(found, "log_loss") == pytest.approx(log_loss(y, P))
+    assert list(found.by_class) == ["class", "top_label"]
+    assert [curve.name for curve in found.by_class["class"].curves] == ["ash", "birch", "cedar"]
+    assert found.curve.parts.uncertainty <= 0.25
+    assert found.decisions.several
+    assert "the most probable class was right" in found.verdict
+
+
+def test_no_rows_say_so():
+    found = assess([], [])
+    assert found.rows == 0
+    assert found.measures == ()
+    assert found.curve is None
+    assert "no rows" in found.notes[0]
+    assert found.verdict
+
+
+def test_one_class_shows_the_rest():
+    found = assess(np.zeros(30, int), np.linspace(0.05, 0.9, 30), draws=30)
+    shown = {measure.name for measure in found.measures}
+    assert shown == {name for name, metric in METRICS.items() if metric.one_class}
+    assert "No row is of class '1'" in found.notes[0]
+    assert "auc" in found.notes[0]
+    assert "one class only" in found.verdict
+    assert found.curve is not None
+
+
+def test_one_class_without_a_name_for_the_other_is_not_guessed():
+    found = assess(["ham", "ham"], [0.1, 0.2])
+    assert found.measures == ()
+    assert "'ham'" in found.notes[0]
+    named = assess(["ham", "ham"], [0.1, 0.2], labels=["ham", "spam"], draws=20)
+    assert value(named, "brier") == pytest.approx((0.01 + 0.04) / 2)
+
+
+def test_an_infinite_log_loss_is_said_and_survives_json():
+    found = assess([0, 1, 1, 0], [0.0, 0.0, 1.0, 0.5], draws=20)
+    assert value(found, "log_loss") == np.inf
+    assert found["log_loss"].low is None
+    assert any("infinite" in note for note in found.notes)
+    document = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    stored = {measure["name"]: measure["value"] for measure in document["measures"]}
+    assert stored["log_loss"] == "inf"
+    assert '"inf"' in document["not_finite"]
+
+
+def test_weights_that_are_no_counts_have_no_tests_but_intervals():
+    y, p = forecast(100)
+    found = assess(y, p, sample_weight=np.random.default_rng(0).random(100), draws=30)
+    assert found.tests == ()
+    assert any("whole numbers" in note for note in found.notes)
+    assert found["brier"].low < found["brier"].value < found["brier"].high
+
+
+def test_json_holds_the_record():
+    found = assess(*forecast(80), draws=20)
+    document = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert document["verdict"] == found.verdict
+    assert document["measures"][0]["value"] == found.measures[0].value
+    assert document["curve"]["share"] == found.curve.share.tolist()
+    assert document["decisions"]["total"] == list(found.decisions.total)
+
+
+def test_an_error_reject_curve_of_many_points_is_thinned_exactly():
+    y, p = forecast(3000)
+    found, whole = assess(y, p, draws=20).error_reject, error_reject_curve(y, p)
+    assert len(found.rejected) <= 500
+    at = np.searchsorted(whole.rejected, found.rejected)
+    np.testing.assert_array_equal(whole.error[at], found.error)
+    assert (found.rejected[0], found.rejected[-1]) == (0.0, 1.0)
+
+
+def counts_at(counts, threshold):
+    (place,) = np.flatnonzero(counts.threshold == threshold)
+    return place
+
+
+@given(
+    st.integers(0, 2**32 - 1),
+    st.sampled_from(COSTS),
+    st.sampled_from(COSTS),
+    st.sampled_from([*REJECTIONS, None]),
+)
+def test_decision_counts_are_those_of_the_bayes_decision(seed, false_positive, false_negative, rejection):
+    rng = np.random.default_rng(seed)
+    p, y = rng.random(60), rng.integers(0, 2, 60)
+    counts = decision_counts(Sample(p, y))
+    costs = [[0.0, false_positive], [false_negative, 0.0]]
+    if rejection is not None:
+        costs = [[*row, rejection] for row in costs]
+    decided = bayes(np.column_stack([1 - p, p]), costs)
+    t = false_positive / (false_positive + false_negative)
+    low, high = (1.0, 0.0) if rejection is None else (rejection / false_negative, 1 - rejection / false_positive)
+    negative = counts_at(counts, min(t, low))
+    positive = counts_at(counts, max(t, high))
+    assert counts.first_upto[negative] == ((decided == 0) & (y == 1)).sum()
+    assert counts.second_upto[negative] == ((decided == 0) & (y == 0)).sum()
+    assert counts.total[0] - counts.first_below[positive] == ((decided == 1) & (y == 1)).sum()
+    assert counts.total[1] - counts.second_below[positive] == ((decided == 1) & (y == 0)).sum()
+
+
+def test_decision_counts_of_several_classes_are_those_of_chow():
+    y, P = three_classes()
+    counts = assess(y, P, draws=20).decisions
+    for cost, rejection in [(1.0, 0.25), (10.0, 2.0), (5.0, 2.5)]:
+        place = counts_at(counts, 1 - rejection / cost)
+        decided = reject(P, cost=rejection / cost)
+        wrong = (decided >= 0) & (np.array(["ash", "birch", "cedar"])[decided] != y)
+        assert counts.total[1] - counts.second_below[place] == wrong.sum()
+        assert counts.first_below[place] + counts.second_below[place] == (decided < 0).sum()
+
+
+@pytest.mark.parametrize(
+    ("y", "p", "options", "message"),
+    [
+        ([0, 1], [0.1, 1.2], {}, "p declared"),
+        ([0, 1], [0.1, np.nan], {}, "p must be finite"),
+        ([0, 1, 1], [0.1, 0.2], {}, "y must have one value a row"),
+        ([0, 1], [0.1, 0.2], {"confidence": 1.0}, "confidence"),
+        ([0, 1], [0.1, 0.2], {"draws": 0}, "draws"),
+        ([0, 1], [0.1, 0.2], {"sample_weight": [1, -1]}, "sample_weight"),
+        (["a", "b", "c"], [0.1, 0.2, 0.3], {}, "two classes|one class|at most"),
+        ([0, 1], [], {}, "p must hold at least one value"),
+    ],
+)
+def test_bad_input_is_named(y, p, options, message):
+    with pytest.raises(ValueError, match=message):
+        assess(y, p, **options)
+
+
+def test_it_is_public():
+    assert calibrant.assess is assess
+    with pytest.raises(KeyError, match="nonsense"):
+        assess([0, 1], [0.2, 0.6], draws=5)["nonsense"]

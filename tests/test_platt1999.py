@@ -1,0 +1,394 @@
+"""Platt 1999: cells recomputed by other means, claims judged from made-up numbers, the quick run."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import linalg, optimize, stats
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, train_test_split
+from sklearn.svm import SVC
+
+from calibrant import CalibratedClassifier, datasets
+from calibrant.experiments import platt1999, reproduce, writing
+from calibrant.experiments.platt1999 import REUTERS, TASKS, Task
+from calibrant.experiments.records import Cell
+from calibrant.inference import wilcoxon
+from calibrant.maps import Sigmoid
+
+RESULT = Path(__file__).parents[1] / "experiments" / "platt1999" / "result.json"
+
+
+def data_or_skip(name):
+    try:
+        return datasets.load(name, download=False)
+    except FileNotFoundError as missing:
+        pytest.skip(f"the data are not on this machine: {missing}")
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    for name in ("adult_small", "web", "web_small"):
+        data_or_skip(name)
+    return reproduce("platt1999", quick=True, folder=tmp_path_factory.mktemp("platt"), n_jobs=2, progress=False)
+
+
+# Cells recomputed -----------------------------------------------------------------------------------------------------
+
+
+def minimum(score, y):
+    """A and B of least F by SciPy, from first principles."""
+    n = y.sum()
+    target = np.where(y == 1, (n + 1) / (n + 2), 1 / (len(y) - n + 2))
+
+    def loss(theta):
+        u = theta[0] * score + theta[1]
+        gradient = target - 1 / (1 + np.exp(u))
+        return (target * u + np.logaddexp(0, -u)).sum(), np.array([gradient @ score, gradient.sum()])
+
+    return optimize.minimize(loss, [0.0, 1.0], jac=True, method="BFGS", options={"gtol": 1e-6}).x
+
+
+def likelihood(C, products, test_products, y):
+    """Logistic regression in coordinates of the quadratic kernel: the regularised likelihood machine."""
+    K, K_test = ((each / 14 + 1) ** 2 for each in (products, test_products))
+    lower = linalg.cholesky(K + 1e-6 * np.eye(len(K)), lower=True)
+    model = LogisticRegression(C=C, tol=1e-6, max_iter=1000).fit(lower, y)
+    return model.predict_proba(linalg.solve_triangular(lower, K_test.T, lower=True).T)[:, 1]
+
+
+def values_of(result, task):
+    found = [cell for cell in result.cells if platt1999.part_of(cell) == (task, "test")]
+    return found[0].settings, found[0].values
+
+
+def test_the_cell_of_adult_quadratic_recomputed(quick):
+    settings, values = values_of(quick, "Adult Quadratic")
+    data = datasets.load("adult_small")
+    X, X_test = data.X.toarray(), data.X_test.toarray()
+    K, K_test = (X @ X.T / 14 + 1) ** 2, (X_test @ X.T / 14 + 1) ** 2
+    machine = SVC(C=0.3, kernel="precomputed")
+    f = machine.fit(K, data.y).decision_function(K_test)
+    out = np.empty(len(data.y))
+    for train, test in StratifiedKFold(3, shuffle=True, random_state=0).split(X, data.y):
+        out[test] = machine.fit(K[np.ix_(train, train)], data.y[train]).decision_function(K[np.ix_(test, train)])
+    a, b = minimum(out, data.y)
+    assert values["sigmoids"]["folds"] == pytest.approx([a, b], abs=1e-3)
+    p = 1 / (1 + np.exp(a * f + b))
+    y = data.y_test
+    q = likelihood(2.0 ** settings["log2C"], X @ X.T, X_test @ X.T, data.y)
+    wrong = {"raw": (f >= 0) != y, "sigmoid": (p >= 0.5) != y, "likelihood": (q >= 0.5) != y}
+    for system, each in wrong.items():
+        assert values["errors"][system] == pytest.approx(each.sum(), abs=2)
+    losses = [-np.log(np.where(y == 1, each, 1 - each)) for each in (p, q)]
+    assert values["log_loss"]["sigmoid"] == pytest.approx(losses[0].sum(), rel=1e-4)
+    assert values["log_loss"]["likelihood"] == pytest.approx(losses[1].sum(), rel=1e-4)
+    test = stats.wilcoxon(*losses, method="asymptotic")
+    assert values["wilcoxon"]["pvalue"] == pytest.approx(test.pvalue, rel=0.05)
+    assert min(values["wilcoxon"]["plus"], values["wilcoxon"]["minus"]) == pytest.approx(test.statistic, rel=1e-3)
+    counts = values["histogram"]
+    edges = np.round(np.arange(counts["first"], counts["first"] + len(counts["negative"]) + 1) * 0.1, 10)
+    assert sum(counts["negative"]) == np.sum(data.y == 0)
+    assert np.abs(np.histogram(out[data.y == 0], edges)[0] - counts["negative"]).sum() <= 6  # on the edge of a cell
+
+
+def test_adult_quadratic_is_that_of_an_independent_run(quick):
+    _, values = values_of(quick, "Adult Quadratic")
+    a, b = values["sigmoids"]["folds"]
+    measured = {
+        "raw": (values["errors"]["raw"], 2),
+        "sigmoid": (values["errors"]["sigmoid"], 10),
+        "score": (values["log_loss"]["sigmoid"], 5),
+        "a": (a, 0.05),
+        "b": (b, 0.05),
+    }
+    for name, (low, high) in platt1999.REFERENCE.items():
+        value, other_folds = measured[name]
+        assert low - other_folds <= value <= high + other_folds, name
+
+
+def test_the_protocols_of_the_library_give_the_same_sigmoids(quick):
+    _, values = values_of(quick, "Web Quadratic")
+    data = datasets.load("web_small")
+    svc = SVC(C=10, kernel="poly", degree=2, gamma=1 / 12, coef0=1)
+    for protocol, name in (("cv", "folds"), ("train", "training")):
+        model = CalibratedClassifier(svc, protocol=protocol, cv=3).fit(data.X, data.y)
+        (_, fitted), *_ = model.calibrated_
+        p = model.predict_proba(data.X_test[:50])[:, 1]
+        expected = Sigmoid(*values["sigmoids"][name])(model.estimator_.decision_function(data.X_test[:50]))
+        assert p == pytest.approx(expected, rel=1e-4), fitted
+
+
+def test_the_kept_lambda_on_rows_held_out(quick):
+    held = next(cell.values for cell in quick.cells if platt1999.part_of(cell) == ("Adult Quadratic", "hold-out"))
+    data = datasets.load("adult_small")
+    X, X_held, y, y_held = train_test_split(data.X, data.y, test_size=0.3, stratify=data.y, random_state=0)
+    C = 2.0 ** held["log2C"][3] * data.X.shape[0] / X.shape[0]
+    q = likelihood(C, *((each @ X.T).toarray() for each in (X, X_held)), y)
+    loss = -np.log(np.where(y_held == 1, q, 1 - q)).sum()
+    assert held["log_loss"][3] == pytest.approx(loss, rel=1e-3)
+
+
+@pytest.mark.parametrize(("topic", "positives"), [("dmk", 10), ("naphtha", 2), ("nkr", 1), ("sfr", 0)])
+def test_a_rare_topic_recomputed(topic, positives):
+    data = data_or_skip("reuters")
+    values = platt1999.compute({"task": REUTERS, "part": "test", "topic": topic, "log2C": -1})
+    place = data.classes.index(topic)
+    y, y_test = data.y[:, place], data.y_test[:, place]
+    assert values["rows"] == [9603, positives, 3299, y_test.sum()]
+    assert sum(values["differences"]["count"]) == 3299
+    if not positives:
+        chance = 1 / (9603 + 2)
+        expected = -np.log(chance) * y_test.sum() - np.log1p(-chance) * (1 - y_test).sum()
+        assert values["log_loss"] == pytest.approx(dict.fromkeys(values["log_loss"], expected), rel=1e-9)
+        assert values["errors"] == dict.fromkeys(values["errors"], y_test.sum())
+        return
+    words = datasets.by_mutual_information(data.X, y, 300)
+    X, X_test = data.X[:, words], data.X_test[:, words]
+    model = LogisticRegression(C=0.5, tol=1e-8, solver="newton-cholesky").fit(X, y)
+    log_p = model.predict_log_proba(X_test)
+    assert values["log_loss"]["likelihood"] == pytest.approx(-log_p[np.arange(3299), y_test].sum(), rel=1e-3)
+    f = SVC(C=0.08, kernel="linear").fit(X, y).decision_function(X)
+    a, b = values["sigmoids"]["training"]
+    assert [a, b] == pytest.approx(minimum(f, y), rel=1e-3)
+    if positives == 1:
+        assert values["sigmoids"]["folds"] == values["sigmoids"]["training"]
+
+
+def test_topics_that_choose_are_the_most_frequent():
+    data = data_or_skip("reuters")
+    order = np.argsort(-data.y.sum(axis=0), kind="stable")[: len(platt1999.FREQUENT)]
+    assert tuple(data.classes[place] for place in order) == platt1999.FREQUENT
+    assert len(data.classes) == TASKS[REUTERS].machines
+
+
+def test_no_page_of_the_web_is_trained_with_and_tested_on():
+    data_or_skip("web")
+    problem = platt1999.web_linear("web")
+    if problem.source == "w8a.t":
+        pytest.skip("the public test file is there, so nothing is held out")
+    assert (len(problem.y), len(problem.y_test)) == (49749 - 14951, 14951)
+    assert problem.y.sum() + problem.y_test.sum() == 1479
+    assert problem.y_test.mean() == pytest.approx(1479 / 49749, rel=0.01)
+
+
+# The parts ------------------------------------------------------------------------------------------------------------
+
+
+def test_rounded_differences_of_topics_give_the_test_of_all():
+    rng = np.random.default_rng(0)
+    topics = [rng.standard_t(2, 500) * 10.0 ** rng.integers(-4, 1, 500) + 1e-5 for _ in range(4)]
+    pooled = platt1999.pooled_wilcoxon([{"differences": platt1999.counted(each)} for each in topics])
+    exact = wilcoxon(np.concatenate(topics), np.zeros(2000))
+    assert pooled["z"] == pytest.approx(exact.z, abs=0.02)
+
+
+def test_surprise_is_minus_log_of_what_was_so():
+    f, y = np.array([-3.0, 0.5, 2.0]), np.array([0, 1, 0])
+    p = 1 / (1 + np.exp(-1.5 * f + 0.3))
+    expected = -np.log(np.where(y == 1, p, 1 - p))
+    assert platt1999.surprise(Sigmoid(-1.5, 0.3), f, y) == pytest.approx(expected, rel=1e-12)
+
+
+def test_C_is_chosen_by_the_sum_over_topics():
+    losses = np.ones((2, len(platt1999.LOG2_C)))
+    losses[0, 2], losses[1, 2], losses[1, 5] = 0.0, 9.0, 0.5
+    settings = {"task": REUTERS, "part": "hold-out"}
+    cells = [Cell(settings | {"topic": str(i)}, {"log_loss": each.tolist()}, 0.0) for i, each in enumerate(losses)]
+    assert platt1999.best_C(cells, REUTERS) == platt1999.LOG2_C[5]
+    assert platt1999.best_C(cells, "Adult Linear") is None
+    failed = Cell(settings | {"topic": "x"}, None, 0.0, "no data")
+    assert platt1999.best_C([*cells, failed], REUTERS) is None
+
+
+def test_a_machine_has_the_kernel_of_the_paper():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 3))
+    y = (X[:, 0] > 0).astype(int)
+    task = Task("none", 30, 0, 2.0, 3, c=5.0)
+    machine = task.support_vector_machine().fit(X, y)
+    kernel = (X @ machine.support_vectors_.T / 5 + 1) ** 2
+    assert machine.decision_function(X) == pytest.approx(kernel @ machine.dual_coef_[0] + machine.intercept_)
+    machine = task.likelihood_machine(1.0, X, y)
+    kernel = (X @ machine.support_vectors_.T / 5 + 1) ** 2
+    assert machine.decision_function(X) == pytest.approx(kernel @ machine.dual_coef_[0] + machine.intercept_)
+
+
+def test_published_numbers_are_those_transcribed():
+    path = Path(__file__).parents[2] / "shared" / "spec" / "paper_tables.json"
+    if not path.exists():
+        pytest.skip("the file of published numbers is not beside the project")
+    published = json.loads(path.read_text())["platt"]
+    for name, task in TASKS.items():
+        assert published["table1"][name] == [task.train, task.test, task.C, task.inputs, task.machines]
+        assert published["table2"][name] == list(platt1999.PUBLISHED[name])
+        assert task.c in (None, published["kernel_constants"].get(name.split()[0]))
+    assert platt1999.THRESHOLD["Adult Quadratic"] == published["adult_quadratic_threshold_abs"]
+    assert (published["cv_folds_for_sigmoid"], published["histogram_bin_width"]) == (platt1999.FOLDS, platt1999.WIDTH)
+    assert (published["holdout_fraction"], published["significance"]) == (platt1999.HOLD_OUT, platt1999.SIGNIFICANT)
+    (earlier,) = published["reproduction_reference_not_published"].values()
+    for name, key in (("sigmoid", "sigmoid_errors"), ("score", "neg_log_p_nats"), ("a", "A"), ("b", "B")):
+        assert platt1999.REFERENCE[name] == (min(earlier[key]), max(earlier[key]))
+
+
+# The claims -----------------------------------------------------------------------------------------------------------
+
+
+def counts_of(slope, mean=None):
+    """Rows of the cells from -3 to 3: exponential between the margins, or of a normal distribution around a mean."""
+    middle = np.arange(-29.5, 30) * 0.1
+    if mean is not None:
+        return np.round(1e5 * np.exp(-((middle - mean) ** 2) / 2)).astype(int).tolist()
+    bent = np.where(np.abs(middle) < 1, slope * middle, slope * np.sign(middle) - 3 * np.abs(middle) + 3)
+    return np.round(1e4 * np.exp(bent)).astype(int).tolist()
+
+
+def cell_of(task, topic=None, **changed):
+    settings = {"task": task, "part": "test", "log2C": -1} | ({"topic": topic} if topic else {})
+    test = {"differences": {"value": [-0.1, 0.1], "count": [500, 500]}} if topic else {}
+    values = {
+        "rows": [1000, 100, 1000, 100],
+        "test_part": "made up",
+        "errors": {"raw": 100, "sigmoid": 100, "likelihood": 100},
+        "only_wrong": [[20, 20], [30, 30], [30, 30]],
+        "log_loss": {"sigmoid": 300.0, "likelihood": 305.0, "training": 301.0},
+        "sigmoids": {"folds": [-2.0, 0.1], "training": [-3.0, 0.1]},
+        "wilcoxon": {"plus": 100.0, "minus": 100.0, "z": 0.0, "pvalue": 1.0},
+        "histogram": {"first": -30, "negative": counts_of(-2.0), "positive": counts_of(2.0)},
+        "normal": {
+            name: {"mean": 0.0, "deviation": 1.0, "distance": 0.1, "pvalue": 1e-9} for name in ("negative", "positive")
+        },
+        **test,
+    }
+    return Cell(settings, values | changed, 0.0)
+
+
+def made_up(changed=None, leave_out=()):
+    """All five tasks, with some changes to some of them."""
+    changed = {
+        "Adult Linear": {"log_loss": {"sigmoid": 305.0, "likelihood": 300.0, "training": 306.0}},
+        "Adult Quadratic": {"log_loss": {"sigmoid": 300.0, "likelihood": 305.0, "training": 400.0}},
+        "Web Linear": {"log_loss": {"sigmoid": 305.0, "likelihood": 300.0, "training": 306.0}},
+        "Web Quadratic": {"log_loss": {"sigmoid": 300.0, "likelihood": 305.0, "training": 400.0}},
+    } | (changed or {})
+    cells = [Cell({"example": "contradiction"}, platt1999.contradiction(), 0.0)]
+    for task, about in TASKS.items():
+        topics = [f"topic {i}" for i in range(about.machines)] if about.machines > 1 else [None]
+        cells += [cell_of(task, topic, **changed.get(task, {})) for topic in topics if task not in leave_out]
+    return cells
+
+
+BETTER = {"errors": {"raw": 130, "sigmoid": 100, "likelihood": 100}, "only_wrong": [[40, 10], [40, 10], [9, 9]]}
+TOPIC = {"errors": {"raw": 101, "sigmoid": 100, "likelihood": 101}, "only_wrong": [[1, 0], [1, 1], [0, 1]]}
+WORSE = {"only_wrong": [[10, 40], [9, 9], [9, 9]]}
+PREFERRED = {"wilcoxon": {"plus": 900.0, "minus": 100.0, "z": 9.0, "pvalue": 1e-9}}
+
+
+def scores(sigmoid, likelihood, training):
+    return {"log_loss": {"sigmoid": sigmoid, "likelihood": likelihood, "training": training}}
+
+
+@pytest.mark.parametrize(
+    ("claim", "cells", "outcome"),
+    [
+        ("C9", made_up(), "does not hold"),
+        ("C9", made_up({"Web Linear": BETTER}), "holds"),
+        ("C9", made_up({"Web Linear": WORSE}), "does not hold"),
+        ("C9", made_up({REUTERS: TOPIC}), "holds"),
+        ("C9b", made_up({"Web Linear": BETTER}), "does not hold"),
+        ("C9b", made_up({"Adult Quadratic": BETTER}), "does not hold"),
+        ("C9b", made_up({"Adult Quadratic": BETTER, REUTERS: TOPIC}), "holds"),
+        ("C9b", made_up(leave_out=[REUTERS]), "not testable"),
+        ("C10", made_up(), "holds"),
+        ("C10", made_up({"Web Linear": scores(400.0, 300.0, 400.0)}), "does not hold"),
+        ("C10", made_up({task: scores(300.0, 310.0, 300.0) for task in TASKS}), "does not hold"),
+        ("C10b", made_up(), "holds"),
+        ("C10b", made_up({"Web Linear": scores(300.0, 305.0, 300.0)}), "does not hold"),
+        ("C10b", made_up(leave_out=["Web Linear"]), "not testable"),
+        ("C11", made_up({"Web Quadratic": PREFERRED | scores(300.0, 305.0, 400.0)}), "holds"),
+        ("C11", made_up({"Web Quadratic": PREFERRED | scores(305.0, 300.0, 400.0)}), "does not hold"),
+        ("C11", made_up(), "does not hold"),
+        ("C11", made_up(leave_out=["Web Quadratic"]), "not testable"),
+        ("C12", made_up(), "holds"),
+        ("C12", made_up({"Web Linear": scores(300.0, 300.0, 330.0)}), "does not hold"),
+        ("C12", made_up({"Web Quadratic": scores(300.0, 300.0, 330.0)}), "does not hold"),
+        ("C12", made_up(leave_out=["Adult Quadratic", "Web Quadratic"]), "not testable"),
+        ("C19", made_up(leave_out=["Adult Linear"]), "not testable"),
+    ],
+)
+def test_claims_are_judged_from_the_numbers(claim, cells, outcome):
+    assert platt1999.EXPERIMENT.judge(cells)[claim].outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("negative", "mean", "pvalue", "outcome"),
+    [
+        (counts_of(-2.0), -2.0, 1e-9, "holds"),
+        (counts_of(-2.0), -2.0, 0.5, "does not hold"),
+        (counts_of(0.0, mean=-1.0), -1.0, 1e-9, "does not hold"),  # straight enough, but nearer to the normal one
+        (counts_of(0.0, mean=0.0), 0.5, 1e-9, "does not hold"),  # not straight
+    ],
+)
+def test_densities_are_judged_from_the_numbers(negative, mean, pvalue, outcome):
+    bell = {"mean": mean, "deviation": 1.0, "distance": 0.1, "pvalue": pvalue}
+    changed = {
+        "histogram": {"first": -30, "negative": negative, "positive": counts_of(2.0)},
+        "normal": {"negative": bell, "positive": {"mean": 0.0, "deviation": 1.0, "distance": 0.1, "pvalue": 1e-9}},
+    }
+    assert platt1999.is_exponential(made_up({"Adult Linear": changed})).outcome == outcome
+
+
+def test_underlines_follow_the_tests():
+    assert platt1999.underlined(platt1999.found(made_up(), "Web Linear")) == ("no difference", "no difference")
+    cells = made_up({"Web Linear": BETTER | PREFERRED})
+    assert platt1999.underlined(platt1999.found(cells, "Web Linear")) == ("sigmoid, likelihood", "likelihood")
+    against_the_sums = made_up({"Web Linear": PREFERRED | scores(300.0, 400.0, 300.0)})
+    assert platt1999.underlined(platt1999.found(against_the_sums, "Web Linear"))[1] == "likelihood"
+
+
+def test_topics_are_added_up():
+    found = platt1999.found(made_up({REUTERS: TOPIC}), REUTERS)
+    assert (found.errors("raw"), found.only_wrong("raw", "sigmoid")) == (118 * 101, (118, 0))
+    assert found.score("likelihood") == pytest.approx(118 * 305.0)
+    assert found.wilcoxon["pvalue"] == 1.0
+    with pytest.raises(LookupError, match="only 117 of the 118 machines"):
+        platt1999.found(made_up()[:118], REUTERS)
+
+
+# The runs -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_quick_run_is_whole(quick):
+    assert all(cell.values is not None for cell in quick.cells)
+    assert {cell.settings["task"] for cell in quick.cells if "task" in cell.settings} == set(platt1999.QUICK_TASKS)
+    document = writing.document_of(quick.folder / "result.json")
+    assert (quick.folder / "README.md").read_text() == writing.readme(document)
+    assert (quick.folder / "page.html").stat().st_size < 1_000_000
+
+
+def test_the_quick_run_agrees_with_the_committed_one(quick):
+    if not RESULT.exists():
+        pytest.skip("there is no committed result beside the tests")
+    committed = {
+        json.dumps(cell["settings"], sort_keys=True): cell["values"] for cell in json.loads(RESULT.read_text())["cells"]
+    }
+    for cell in quick.cells:
+        known = committed[json.dumps(cell.settings, sort_keys=True)]
+        if cell.settings.get("part") == "test":
+            for system, errors in cell.values["errors"].items():
+                assert errors == pytest.approx(known["errors"][system], abs=3)
+            assert cell.values["log_loss"] == pytest.approx(known["log_loss"], rel=1e-3)
+
+
+def test_without_data_the_claims_are_not_testable(tmp_path, monkeypatch):
+    def missing(name):
+        msg = f"data set {name!r} cannot be had"
+        raise FileNotFoundError(msg)
+
+    monkeypatch.setattr(platt1999, "loaded", missing)
+    monkeypatch.setattr("calibrant.experiments.running.contents", lambda names: ["" for _ in names])
+    with pytest.warns(UserWarning, match="cells could not be computed"):
+        result = reproduce("platt1999", quick=True, folder=tmp_path, n_jobs=1, progress=False)
+    assert {verdict.outcome for verdict in result.verdicts.values()} == {"not testable"}
+    assert result.tables == ()
