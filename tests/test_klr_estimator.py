@@ -2,6 +2,7 @@
 
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from calibrant import KernelLogisticRegression, KernelLogisticRegressionCV
+from calibrant.kernels.solvers import solve
 from calibrant.klr import bytes_of
 
 
@@ -276,3 +278,128 @@ def test_real_folds_where_leave_one_out_is_too_rough():
         model = KernelLogisticRegressionCV(Cs=[1e6, 1e7], gamma=300.0, tol=1e-3).fit(X, y)
     assert model.cv_losses_.shape == (1, 2)
     assert [1e6, 1e7][int(model.cv_losses_.argmin())] == model.C_
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "quadratic"])
+def test_sparse_and_dense_rows_mix(kernel):
+    X, y = data()
+    X = X + np.eye(X.shape[1])[0] * 3.0
+    for one, other in ((X, sparse.csr_matrix(X)), (sparse.csr_matrix(X), X)):
+        model = KernelLogisticRegression(kernel=kernel).fit(one, y)
+        np.testing.assert_allclose(model.decision_function(other), model.decision_function(one), atol=1e-6)
+
+
+@pytest.mark.parametrize("C", [1e-6, 1e-4, 1e-2])
+@pytest.mark.parametrize("n", [400, 700, 1300])
+def test_next_to_no_weight_gives_the_shares_of_the_classes(n, C):
+    X, y = make_classification(n, n_features=4, flip_y=0.2, weights=[0.7], random_state=0)
+    model = KernelLogisticRegression(C).fit(X, y)
+    assert model.converged_
+    assert np.abs(model.predict_proba(X)[:, 1] - y.mean()).max() <= C * n
+
+
+def test_prediction_is_as_precise_as_rows_far_apart_need():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1100, 2))
+    X[550:, 0] += 1000
+    y = np.sin(2 * X[:, 1]) + 0.3 * rng.normal(size=1100) > 0
+    model = KernelLogisticRegression(10.0, gamma=1.0).fit(X, y)
+    K = np.exp(-((X[:50, None] - model.support_vectors_[None]) ** 2).sum(axis=2))
+    np.testing.assert_allclose(model.decision_function(X[:50]), K @ model.dual_coef_[0] + model.intercept_, atol=1e-5)
+
+
+def test_certificates_are_true_for_heavy_rows():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(1200, 3))
+    y = X[:, 0] + X[:, 1] ** 2 - 1 + rng.normal(size=1200) > 0
+    weight = rng.choice([0.01, 1, 3, 100], size=1200)
+    rough, fine = (KernelLogisticRegression(1000.0, tol=tol).fit(X, y, weight) for tol in (1e-4, 1e-7))
+    assert -1e-6 <= rough.objective_ / fine.objective_ - 1 <= rough.duality_gap_ + 1e-6
+
+
+def test_far_away_bands_mirror_each_other_and_logs_keep_their_digits():
+    rng = np.random.default_rng(0)
+    U = np.concatenate([rng.normal(-3, 1, (30, 1)), rng.normal(0, 0.5, (30, 1)), rng.normal(3, 1, (30, 1))])
+    two = KernelLogisticRegression(1e4, kernel="linear").fit(U[[*range(30), *range(60, 90)]], np.repeat([0, 1], 30))
+    band = two.predict_proba([[10.0]], confidence=0.5)[0]
+    np.testing.assert_allclose(band[0], 1 - band[1, ::-1], atol=1e-12)
+    three = KernelLogisticRegression(100.0, kernel="linear").fit(U, np.repeat([0, 1, 2], 30))
+    f = three.decision_function([[8.0]])[0]
+    assert three.predict_log_proba([[8.0]])[0, 2] == pytest.approx(-np.exp(f[:2] - f[2]).sum(), rel=1e-6)
+    assert three.predict_proba([[10.0]], confidence=0.9)[0, 2, 0] > 0.9
+
+
+@pytest.mark.parametrize("C", [1e-3, 1.0, 100.0])
+def test_sequential_minimal_optimisation_reaches_the_same_minimum(C):
+    X, y = data(60)
+    smo, newton = (KernelLogisticRegression(C, solver=solver).fit(X, y) for solver in ("smo", "auto"))
+    assert smo.converged_
+    assert smo.objective_ == pytest.approx(newton.objective_, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kernel": "poly", "degree": 2, "coef0": -1.0, "gamma": 1.0}, "positive semidefinite"),
+        ({"kernel": "poly", "degree": 2.5}, "finite matrix"),
+        ({"kernel": lambda a, b: np.tanh(a @ b.T)}, "positive semidefinite"),
+        ({"kernel": lambda a, b: a @ b.T + np.arange(len(a))[:, None]}, "symmetric"),
+        ({"kernel": lambda a, b: np.full((len(a), len(b)), np.nan)}, "finite"),
+        ({"class_weight": {0: -1.0, 1: 1.0}}, "class_weight must be finite and not negative"),
+        ({"C": 1.7e308}, "C times the sum of all weights must be finite"),
+        ({"rank": 2.5}, "rank must be a positive whole number"),
+        ({"memory": "e"}, "memory must be"),
+    ],
+)
+def test_what_is_no_kernel_or_no_weight_is_said(options, message):
+    X, y = data()
+    with pytest.raises(ValueError, match=message):
+        KernelLogisticRegression(**options).fit(X, y)
+
+
+def test_rows_too_large_for_a_gamma_are_said():
+    X, y = data()
+    with pytest.raises(ValueError, match="rescale X"):
+        KernelLogisticRegression().fit(X * 1e155, y)
+
+
+def test_folds_must_show_every_class():
+    y = np.repeat([0, 1, 2], 20)
+    X = np.random.default_rng(0).normal(size=(60, 2)) + 3 * y[:, None]
+    with pytest.raises(ValueError, match="cv must leave rows of every class"):
+        KernelLogisticRegressionCV(Cs=[1.0], cv=[(np.flatnonzero(y != 1), np.flatnonzero(y == 1))]).fit(X, y)
+
+
+def test_the_search_also_tries_gammas():
+    X, y = data()
+    assert len(KernelLogisticRegressionCV(Cs=3, gamma="loo").fit(X, y).loo_.gammas) == 7
+    with pytest.raises(ValueError, match="gammas must be a positive number"):
+        KernelLogisticRegressionCV(Cs=3, gammas=[0.0]).fit(X, y)
+    with pytest.raises(ValueError, match="Cs must hold at least one value"):
+        KernelLogisticRegressionCV(Cs=[]).fit(X, y)
+
+
+def test_a_warm_start_with_more_classes_starts_anew():
+    rng = np.random.default_rng(0)
+    model = KernelLogisticRegression(multi_class="ovo", warm_start=True)
+    for k in (3, 4):
+        y = np.arange(60) % k
+        assert model.fit(rng.normal(size=(60, 2)) + y[:, None], y).converged_
+
+
+def test_an_interrupted_fit_stops_all_pairs_and_can_be_used(monkeypatch):
+    from calibrant import klr
+
+    calls = []
+
+    def interrupted(*arguments, **options):
+        calls.append(None)
+        return replace(solve(*arguments, **options), converged=False, interrupted=True)
+
+    monkeypatch.setattr(klr, "solve", interrupted)
+    X, y = load_iris(return_X_y=True)
+    with pytest.warns(ConvergenceWarning):
+        model = KernelLogisticRegression(multi_class="ovo").fit(X, y)
+    assert len(calls) == 1
+    assert not model.converged_
+    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -28,18 +28,21 @@ from calibrant.kernels.functions import (
     Kernel,
     Parameters,
     blocks,
+    common_origin,
     cross,
+    dense,
     gram,
+    harmless,
     mean_square,
     resolved_gamma,
     take,
 )
 from calibrant.kernels.laplace import Laplace, laplace
 from calibrant.kernels.loo import Choice, choose
-from calibrant.kernels.losses import Bernoulli, Loss, Multinomial, log_softmax, softmax
+from calibrant.kernels.losses import Bernoulli, Loss, Multinomial, logits, softmax
 from calibrant.kernels.matrices import Factor, pivoted_cholesky, threads
 from calibrant.kernels.smo import solve_smo
-from calibrant.kernels.solvers import Iterate, Options, Report, Solution, chosen_rank, solve
+from calibrant.kernels.solvers import Iterate, Options, Report, Solution, chosen_rank, constant, solve
 from calibrant.multiclass import couple, pairs
 
 __all__ = ["KernelLogisticRegression", "KernelLogisticRegressionCV"]
@@ -47,7 +50,9 @@ __all__ = ["KernelLogisticRegression", "KernelLogisticRegressionCV"]
 Floats = NDArray[np.float64]
 
 SINGLE = 1_000  # rows from which single precision pays
+LIGHT = 1e3  # weight C_i of a row up to which it does no harm
 PRECISE = 1e-6  # relative gap below which single precision is not enough
+PROBED = 300  # rows whose kernels with each other show whether a function is a kernel
 ROWS = 512  # new rows, and support rows, whose kernels are computed at a time
 ROUGH = 0.05  # share of the rows of too large a leverage from which leave-one-out is not trusted
 FOLDS = 10  # of real cross-validation in its place
@@ -180,10 +185,8 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
 
     def _choose(self, rows: Rows) -> None:
         """Settle the kernel and C."""
-        precomputed = rows.kernel_matrix() if self.kernel == "precomputed" else None
-        if precomputed is not None:
-            require_kernel(precomputed)
         self.kernel_ = resolved_kernel(self, rows)
+        require_kernel(self.kernel_, rows)
         self.C_: float = 1.0 if isinstance(self.C, str) else float(self.C)
         if "loo" in (self.C, self.gamma):
             self.loo_ = chosen(self, rows)
@@ -194,10 +197,11 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         """Train the machines and keep what prediction needs."""
         k, previous = len(self.classes_), getattr(self, "_last", None)
         tasks: Sequence[tuple[int, ...]] = pairs(k) if self.multi_class == "ovo" and k > 2 else [tuple(range(k))]
-        trained = [
-            train(self, rows, task, previous[i] if previous and self.warm_start else None)
-            for i, task in enumerate(tasks)
-        ]
+        started = previous if previous and self.warm_start and len(previous) == len(tasks) else [None] * len(tasks)
+        trained: list[Trained] = []
+        for task, start in zip(tasks, started, strict=True):
+            stopped = bool(trained) and trained[-1].interrupted
+            trained.append(untrained(self, rows, task) if stopped else train(self, rows, task, start))
         self._last = [machine.last for machine in trained] if self.warm_start else None
         self._posterior: Posterior | Laplace | None = posterior(self, rows, trained)
         used = np.unique(np.concatenate([machine.rows[machine.used()] for machine in trained]))
@@ -223,7 +227,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
 
     def _columns(self, X: Any) -> Any:
         """Return the new rows, or of their kernels those with the support rows."""
-        return X[:, self.support_] if self.kernel == "precomputed" else X
+        return dense(X)[:, self.support_] if self.kernel == "precomputed" else X
 
     def decision_function(self, X: Any) -> Floats:
         """Return f for two classes, one column a class for more (log probabilities with "ovo")."""
@@ -231,12 +235,11 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         return values[0] if len(values) == 1 else np.log(self.predict_proba(X))
 
     def predict_log_proba(self, X: Any) -> Floats:
-        """Return the logarithms of the probabilities, exact also where those round to 0 or 1."""
+        """Return the logarithms of the probabilities, of one machine exact also where those round to 0 or 1."""
         values = self._values(X)
         if len(values) > 1:
             return np.log(couple(*pairwise(values)))
-        f = values[0]
-        return np.column_stack([log_expit(-f), log_expit(f)]) if f.ndim == 1 else log_softmax(f)
+        return np.asarray(log_expit(logits(values[0])))
 
     def predict_proba(self, X: Any, confidence: float | None = None) -> Floats:
         """Return the probabilities of the classes, or, of shape (n, k, 2), the ends of their confidence bands.
@@ -268,9 +271,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         f = self._values(X)[0]
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
         reach = ndtri(0.5 + confidence / 2) * logit_deviations(f, covariances(self._posterior, self.kernel_, X))
-        logs = log_softmax(np.column_stack([np.zeros_like(f), f]) if f.ndim == 1 else f)
-        logit = logs - np.log(-np.expm1(np.minimum(logs, -1e-300)))
-        return np.stack([expit(logit - reach), expit(logit + reach)], axis=2)
+        return np.stack([expit(logits(f) - reach), expit(logits(f) + reach)], axis=2)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row, of two the second at one half."""
@@ -324,7 +325,7 @@ class Rows:
         if n != columns:
             msg = f"X must be a square kernel matrix with kernel='precomputed'; got shape {self.whole.shape}"
             raise ValueError(msg)
-        return np.asarray(self.whole[np.ix_(self.kept, self.kept)])
+        return np.asarray(dense(self.whole)[np.ix_(self.kept, self.kept)])
 
     def source(self, kernel: Kernel) -> Any:
         """Return what the kernel is computed from."""
@@ -339,6 +340,7 @@ class Trained:
     last: Iterate
     steps: int
     converged: bool
+    interrupted: bool = False
 
     @property
     def objective(self) -> float:
@@ -374,10 +376,17 @@ class Machine:
         full[self.support] = self.coefficient
         return full
 
+    def single(self, kernel: Kernel, X: Any, support: Any) -> bool:
+        """Return whether single precision pays and does no harm."""
+        if len(self.support) <= SINGLE or np.abs(self.coefficient).max() > LIGHT or kernel.name != "rbf":
+            return False
+        origin = common_origin(X, support)
+        return harmless(kernel, X, origin) and harmless(kernel, support, origin)
+
     def values(self, kernel: Kernel, X: Any, support: Any) -> Floats:
         """Return f at new rows."""
         f = np.empty((X.shape[0], *self.coefficient.shape[1:]))
-        dtype = np.float32 if len(self.support) > SINGLE and kernel.name == "rbf" else np.float64
+        dtype = np.float32 if self.single(kernel, X, support) else np.float64
         block, coefficient = between(kernel, X, support, self.support, dtype), self.coefficient.astype(dtype)
 
         def fill(rows: slice) -> None:
@@ -430,9 +439,11 @@ def logit_deviations(f: Floats, covariance: Floats) -> Floats:
     """Return the standard deviations of logit p_j = f_j - log sum_{l != j} exp(f_l), to first order in f."""
     if f.ndim == 1:
         return np.sqrt(covariance[:, :1, 0])
-    p = softmax(f)
-    others = p[:, None, :] / np.maximum(1.0 - p, 1e-300)[:, :, None]
-    slopes = np.where(np.eye(p.shape[1], dtype=bool), 1.0, -others)
+    k = f.shape[1]
+    slopes = np.zeros((len(f), k, k))
+    for j in range(k):
+        slopes[:, j, np.arange(k) != j] = -softmax(np.delete(f, j, axis=1))
+        slopes[:, j, j] = 1.0
     return np.asarray(np.sqrt(np.einsum("nja,nab,njb->nj", slopes, covariance, slopes)))
 
 
@@ -452,14 +463,36 @@ def train(model: KernelLogisticRegression, rows: Rows, classes: tuple[int, ...],
     loss = loss_of(np.searchsorted(classes, rows.codes[mine]), model.C_ * rows.weight[mine], len(classes))
     source = rows.source(model.kernel_)
     part = source if len(mine) == len(rows.codes) else part_of(model.kernel_, source, mine)
-    matrix = gram(model.kernel_, part, single=len(mine) > SINGLE and model.tol >= PRECISE)
+    light = len(mine) > SINGLE and model.tol >= PRECISE and float(loss.weight.max()) <= LIGHT
+    matrix = gram(model.kernel_, part, single=light)
     require_finite(matrix)
     start = last if last is not None and last.beta.shape == loss.shape else None
     if model.solver == "smo":
         return by_smo(model, mine, matrix, loss)
     with reporter(model) as report:
-        solution = solve(matrix, loss, options(model, len(mine)), start=start, report=report)
-    return Trained(mine, solution.iterate, solution.steps, solution.converged)
+        solution = solved(matrix, loss, options(model, len(mine)), start, report)
+    return Trained(mine, solution.iterate, solution.steps, solution.converged, solution.interrupted)
+
+
+def solved(matrix: Gram, loss: Loss, options: Options, start: Iterate | None, report: Report | None) -> Solution:
+    """Solve, and raise where numbers are not finite."""
+    try:
+        solution = solve(matrix, loss, options, start=start, report=report)
+    except np.linalg.LinAlgError as failed:
+        solution, reason = None, f": {failed}"
+    else:
+        reason = ""
+    if solution is None or not np.isfinite(solution.iterate.objective):
+        msg = f"the kernel must be finite, and C and the weights not too large for it; got no finite objective{reason}"
+        raise ValueError(msg)
+    return solution
+
+
+def untrained(model: KernelLogisticRegression, rows: Rows, classes: tuple[int, ...]) -> Trained:
+    """Return what is known of some classes when a key was pressed before their turn: their shares."""
+    mine = np.flatnonzero(np.isin(rows.codes, classes))
+    loss = loss_of(np.searchsorted(classes, rows.codes[mine]), model.C_ * rows.weight[mine], len(classes))
+    return Trained(mine, constant(loss), 0, converged=False, interrupted=True)
 
 
 def loss_of(codes: NDArray[np.intp], weight: Floats, classes: int) -> Loss:
@@ -541,10 +574,14 @@ def pairwise(values: list[Floats]) -> tuple[Floats, Floats]:
 def chosen(model: KernelLogisticRegression, rows: Rows) -> Choice:
     """Return the leave-one-out paths over C and gamma."""
     grid = C_GRID if model.C == "loo" else (float(model.C),)
-    gammas: tuple[float, ...] = (model.kernel_.by.gamma,)
-    if model.gamma == "loo":
-        gammas = tuple(float(resolved_gamma("scale", rows.X, rows.copies) * multiple) for multiple in GAMMA_GRID)
-    return loo_choice(model, rows, grid, gammas)
+    return loo_choice(model, rows, grid, gammas_of(model, rows))
+
+
+def gammas_of(model: KernelLogisticRegression, rows: Rows) -> tuple[float, ...]:
+    """Return the values of gamma to try."""
+    if model.gamma != "loo":
+        return (model.kernel_.by.gamma,)
+    return tuple(float(resolved_gamma("scale", rows.X, rows.copies) * multiple) for multiple in GAMMA_GRID)
 
 
 def loo_choice(
@@ -579,7 +616,13 @@ def resolved_kernel(model: KernelLogisticRegression, rows: Rows) -> Kernel:
     if model.kernel == "quadratic":
         c = mean_square(rows.X, rows.copies) if model.c == "auto" else float(model.c)
         return Kernel("quadratic", Parameters(1.0 / c, 1.0, 2))
-    gamma = resolved_gamma("scale" if model.gamma == "loo" else model.gamma, rows.X, rows.copies)
+    with np.errstate(over="ignore"):
+        gamma = resolved_gamma("scale" if model.gamma == "loo" else model.gamma, rows.X, rows.copies)
+    if not 0 < gamma < np.inf:
+        msg = (
+            f"gamma must be positive and finite; got {gamma} from X of values up to {abs(rows.X).max():.3g}: rescale X"
+        )
+        raise ValueError(msg)
     return Kernel(model.kernel, Parameters(gamma, float(model.coef0), model.degree))
 
 
@@ -591,8 +634,17 @@ def row_weights(
     if not weight.any():
         msg = f"sample_weight must not all be zero; got {len(weight)} zeros"
         raise ValueError(msg)
-    each = compute_class_weight(model.class_weight, classes=model.classes_, y=labels, sample_weight=weight)
-    return weight, np.asarray(weight * each[codes], np.float64)
+    each = np.asarray(compute_class_weight(model.class_weight, classes=model.classes_, y=labels, sample_weight=weight))
+    if not (np.isfinite(each) & (each >= 0)).all():
+        wrong = {str(name): float(value) for name, value in zip(model.classes_, each, strict=True)}
+        msg = f"class_weight must be finite and not negative; got {wrong}"
+        raise ValueError(msg)
+    total = np.asarray(weight * each[codes], np.float64)
+    largest = 1.0 if isinstance(model.C, str) else float(model.C)
+    if not total.sum() <= np.finfo(np.float64).max / largest:
+        msg = f"C times the sum of all weights must be finite; got C={largest:g} and weights up to {total.max():g}"
+        raise ValueError(msg)
+    return weight, total
 
 
 def require_as_many(X: Any, labels: NDArray[Any]) -> None:
@@ -611,16 +663,42 @@ def require_finite(matrix: Gram) -> None:
         raise ValueError(msg)
 
 
-def require_kernel(matrix: Floats) -> None:
+def require_kernel(kernel: Kernel, rows: Rows) -> None:
+    """Raise unless a kernel that may be none is symmetric and positive semidefinite: given ones, functions, odd powers.
+
+    All of a precomputed matrix is looked at, and of the others some rows.
+    """
+    odd = kernel.name == "poly" and (kernel.by.coef0 < 0 or kernel.by.degree != int(kernel.by.degree))
+    if kernel.name == "precomputed":
+        matrix = rows.kernel_matrix()
+    elif callable(kernel.name) or odd:
+        some = take(rows.X, np.random.default_rng(0).permutation(len(rows.kept))[:PROBED])
+        with np.errstate(all="ignore"):
+            matrix = kernel.between(some, some)
+    else:
+        return
+    if matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
+        msg = f"a kernel must return a finite matrix of one row and one column a row; got {described(matrix)}"
+        raise ValueError(msg)
+    require_semidefinite(matrix)
+
+
+def described(matrix: Floats) -> str:
+    """Say what is wrong with a matrix."""
+    wrong = np.argwhere(~np.isfinite(matrix))
+    return f"{matrix[tuple(wrong[0])]} at {tuple(map(int, wrong[0]))}" if len(wrong) else f"the shape {matrix.shape}"
+
+
+def require_semidefinite(matrix: Floats) -> None:
     """Raise unless a matrix is symmetric and, as far as its extreme eigenvalues say, positive semidefinite."""
     largest = float(np.abs(matrix).max())
     if float(np.abs(matrix - matrix.T).max()) > 1e-6 * largest:
         i, j = np.unravel_index(np.abs(matrix - matrix.T).argmax(), matrix.shape)
-        msg = f"a precomputed kernel must be symmetric; got {matrix[i, j]} and {matrix[j, i]} at rows {i} and {j}"
+        msg = f"a kernel must be symmetric, a precomputed one too; got {matrix[i, j]} and {matrix[j, i]} at {i} and {j}"
         raise ValueError(msg)
     lowest = smallest_eigenvalue(matrix)
     if lowest < -1e-6 * largest * max(1.0, np.sqrt(len(matrix))):
-        msg = f"a precomputed kernel must be positive semidefinite; got one with the eigenvalue {lowest:.3g}"
+        msg = f"a kernel must be positive semidefinite, a precomputed one too; got one with the eigenvalue {lowest:.3g}"
         raise ValueError(msg)
 
 
@@ -639,7 +717,7 @@ def bytes_of(memory: float | str) -> float:
     >>> bytes_of("1.5 GB")
     1500000000.0
     """
-    found = re.fullmatch(r"\s*([\d.eE+]+)\s*([kKMGT]?B?)\s*", str(memory))
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?(?:[eE]\+?\d+)?)\s*([kKMGTmgt]?[Bb]?)\s*", str(memory))
     if not found:
         msg = f"memory must be a number of bytes or a size such as '4GB'; got {memory!r}"
         raise ValueError(msg)
@@ -657,10 +735,10 @@ def require_options(model: KernelLogisticRegression) -> None:
     require_positive("gamma", model.gamma, (*GAMMAS, "loo"))
     require_positive("c", model.c, ("auto",))
     require_positive("tol", model.tol)
-    require_positive("max_iter", model.max_iter)
+    require_whole("max_iter", model.max_iter)
     require_positive("degree", model.degree)
     if model.rank is not None:
-        require_positive("rank", model.rank)
+        require_whole("rank", model.rank)
     if model.gamma == "loo" and model.kernel != "rbf":
         msg = f"gamma='loo' is for kernel='rbf'; got kernel={model.kernel!r}"
         raise ValueError(msg)
@@ -671,6 +749,22 @@ def require_one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
     """Raise unless a value is one of those allowed."""
     if value not in allowed:
         msg = f"{name} must be one of {', '.join(allowed)}; got {value!r}"
+        raise ValueError(msg)
+
+
+def require_some(name: str, values: tuple[float, ...]) -> None:
+    """Raise unless there are values, all positive."""
+    if not values:
+        msg = f"{name} must hold at least one value; got none"
+        raise ValueError(msg)
+    for value in values:
+        require_positive(name, value)
+
+
+def require_whole(name: str, value: Any) -> None:
+    """Raise unless a value is a positive whole number."""
+    if not isinstance(value, Integral) or value < 1:
+        msg = f"{name} must be a positive whole number; got {value!r}"
         raise ValueError(msg)
 
 
@@ -752,13 +846,13 @@ class KernelLogisticRegressionCV(KernelLogisticRegression):
 
     def _choose(self, rows: Rows) -> None:
         """Settle the kernel and C."""
-        if self.kernel == "precomputed":
-            require_kernel(rows.kernel_matrix())
         self.kernel_ = resolved_kernel(self, rows)
-        grid = tuple(np.logspace(-3, 4, self.Cs).tolist()) if isinstance(self.Cs, int) else tuple(map(float, self.Cs))
-        gammas = (self.kernel_.by.gamma,) if self.gammas is None else tuple(map(float, self.gammas))
-        for C in grid:
-            require_positive("Cs", C)
+        require_kernel(self.kernel_, rows)
+        Cs: Any = np.logspace(-3, 4, self.Cs) if isinstance(self.Cs, Integral) else self.Cs
+        grid = tuple(map(float, Cs))
+        gammas = gammas_of(self, rows) if self.gammas is None else tuple(map(float, self.gammas))
+        require_some("Cs", grid)
+        require_some("gammas", gammas)
         if self.cv is None:
             self.loo_ = loo_choice(self, rows, grid, gammas)
             self.C_, gamma = trusted(self, rows, self.loo_)
@@ -803,6 +897,10 @@ def fold_losses(
 ) -> list[float]:
     """Return the weighted log losses of a fold by the machines of the others, each started from the one before."""
     inside, outside = fold
+    lacking = np.setdiff1d(rows.codes[outside], rows.codes[inside])
+    if len(lacking):
+        msg = f"cv must leave rows of every class to train on; got a fold without {model.classes_[lacking].tolist()}"
+        raise ValueError(msg)
     names = ("tol", "max_iter", "rank", "memory", "random_state", "multi_class", "solver")
     options: dict[str, Any] = {name: getattr(model, name) for name in names}
     source = rows.source(kernel)

@@ -998,11 +998,14 @@ def draw_posterior(axes: Axes, counts: Histogram, sigmoids: Mapping[str, Sequenc
     """Draw Figure 2: Bayes' rule in each cell, with intervals, and the fitted sigmoids."""
     points = posterior_by_bin(counts)
     error = np.abs(np.array([points.share - points.low, points.high - points.share]))
-    axes.errorbar(points.score, points.share, error, fmt=".", color=GREY, elinewidth=0.7, label="cells, 95 %")
+    axes.errorbar(
+        points.score, points.share, error, fmt=".", color=GREY, ecolor="#BBBBBB", elinewidth=0.7, label="cells, 95 %"
+    )
     x = np.linspace(counts.edges[0], counts.edges[-1], 400)
-    for name, colour, style in (("folds", BLUE, "-"), ("training", ORANGE, "--")):
+    kinds = (("folds", BLUE, "-", "sigmoid of scores out of folds"), ("training", ORANGE, "--", "of training scores"))
+    for name, colour, style, label in kinds:
         a, b = sigmoids[name]
-        axes.plot(x, Sigmoid(a, b)(x), style, color=colour, label=f"sigmoid of {name} scores")
+        axes.plot(x, Sigmoid(a, b)(x), style, color=colour, label=label)
     axes.set(xlabel="score f", ylabel="P(positive | f)", ylim=(-0.03, 1.03), title=f"{task}: posterior")
     axes.legend(loc="upper left")
 

@@ -65,7 +65,7 @@ NINE = {
     "clip01": "SVM-01",
     "pp": "SVM-PP",
 }
-BESIDES = {"printed01": "SVM-01 by the formula", "beta as printed": "SVM-Beta as if printed"}
+BESIDES = {"printed01": "SVM-01 by the formula", "beta as printed": "SVM-Beta of the assigned class"}
 PUBLISHED: dict[tuple[str, str], tuple[float, ...]] = {
     ("linear", "brier"): (0.1, 0.0912, 0.5966, 0.0915, 0.1201, 0.1301, 0.0975, 0.097, 0.0933),
     ("linear", "log_loss"): (0.0332, 0.0291, np.inf, 0.0301, 0.0384, 0.0415, 0.0343, 0.0317, 0.0296),
@@ -820,14 +820,14 @@ CLAIMS = (
     Claim(
         "C1",
         "The trivial scaling PP is comparable to the much more complex Platt and Beta-2.",
-        "Rüping 2004, sec. 5",
+        "Rüping 2004, experiments",
         f"MSE averaged over the public sets: PP's at most {COMPARABLE} times Platt's, with each kernel.",
         pp_is_comparable,
     ),
     Claim(
         "C2",
         "Multi-class Beta scaling is by far the worst method, its cross-entropy infinite.",
-        "Rüping 2004, sec. 5",
+        "Rüping 2004, experiments",
         f"with each kernel Beta, as Garczarek and klaR define it, has an average MSE at least {BY_FAR:g} times that of "
         "every other of the nine methods, the last average rank, and an infinite average mCRE.",
         lambda cells: beta_is_worst(cells, "beta"),
@@ -836,14 +836,14 @@ CLAIMS = (
         "C2b",
         "So it is if the scaled membership of the assigned class is read as the probability of the positive class (a "
         "presumed mistake of the paper).",
-        "conjecture on Rüping 2004, sec. 5",
+        "conjecture on Rüping 2004, experiments",
         "the rule of C2, with this reading in the place of Beta.",
         lambda cells: beta_is_worst(cells, "beta as printed"),
     ),
     Claim(
         "C3",
         "With the RBF kernel KLR is better than all scalings of the SVM; with the linear kernel the picture is mixed.",
-        "Rüping 2004, sec. 5",
+        "Rüping 2004, experiments",
         "rbf: KLR has the smallest average MSE of the nine methods, and the first average rank by MSE and by mCRE; "
         "linear: of average MSE, average mCRE and both ranks KLR is first in some, but not in all.",
         klr_is_best,
@@ -851,7 +851,7 @@ CLAIMS = (
     Claim(
         "C4",
         "Platt and Beta-2 are the best scalings.",
-        "Rüping 2004, sec. 5",
+        "Rüping 2004, experiments",
         "of the eight scalings the two have the smallest average MSE, and Platt has the first average rank by MSE and "
         "by mCRE, with each kernel; the paper's own tables meet this, but not that Beta-2 is always second by rank.",
         platt_and_beta2_are_best,
@@ -859,7 +859,7 @@ CLAIMS = (
     Claim(
         "C5",
         "50 bins are worse than 10; softmax scaling is not calibrated.",
-        "Rüping 2004, sec. 5",
+        "Rüping 2004, experiments",
         "MSE averaged over the public sets below 1000 rows is larger with 50 bins than with 10; over all public sets "
         "softmax has a larger average MSE and a larger average mCRE than Platt; with each kernel.",
         bins_and_softmax,
@@ -867,8 +867,8 @@ CLAIMS = (
     Claim(
         "C20",
         "Beyond the margin the scores of an SVM give no order; those of KLR do.",
-        "Rüping 2004, sec. 3 and Figure 1",
-        "negatives N(0, 1), positives N(2, 1): beyond the SVM's margin, side by side, the variance of the SVM's "
+        "Rüping 2004, Figure 1",
+        "negatives N(0, 1), positives N(2, 1): beyond the SVM's margin, each side by itself, the variance of the SVM's "
         f"scores, over that within, is at most {FLAT:g} times the same of KLR's on the same rows (medians over "
         "samples); the paper gives no hyper-parameters, so C = 1 and gamma = 1/variance for both.",
         is_flat_beyond,
@@ -906,6 +906,9 @@ def draw_curves(axes: Axes, cells: Sequence[Cell]) -> None:
     axes.legend(loc="upper left", fontsize=8)
 
 
+TICKS = (0.05, 0.1, 0.2, 0.4)
+
+
 def draw_averages(axes: Axes, cells: Sequence[Cell], kernel: str) -> None:
     """Draw the average MSE of each method."""
     places = np.arange(len(NINE))[::-1]
@@ -917,10 +920,12 @@ def draw_averages(axes: Axes, cells: Sequence[Cell], kernel: str) -> None:
     if here:
         axes.plot([here[name] for name in NINE], places, "o", color="#0072B2", label="here")
         axes.plot(
-            here["beta as printed"], places[list(NINE).index("beta")], "x", color="#D55E00", label="as if printed"
+            here["beta as printed"], places[list(NINE).index("beta")], "x", color="#D55E00", label="assigned class"
         )
     axes.set_yticks(places, [*NINE.values()], fontsize=8)
     axes.set(xscale="log", xlabel="MSE", title=f"{kernel}, average over data sets")
+    axes.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
+    axes.minorticks_off()
     axes.legend(loc="lower right", fontsize=8)
 
 

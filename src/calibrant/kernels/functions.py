@@ -16,9 +16,11 @@ __all__ = [
     "Gram",
     "Kernel",
     "Parameters",
+    "common_origin",
     "cross",
     "dense",
     "gram",
+    "harmless",
     "resolved_gamma",
     "take",
 ]
@@ -28,7 +30,7 @@ Matrix = NDArray[Any]  # float32 or float64
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
 
 DIAGONAL = 128  # rows whose kernels with each other are computed for the sake of the diagonal
-FAR = 1e3  # gamma |x - mean|^2 from which the cancellation in a squared distance needs double precision
+FAR = 30.0  # gamma |x - mean|^2 from which the cancellation in a squared distance needs double precision
 
 
 class Parameters(NamedTuple):
@@ -54,7 +56,7 @@ class Formula:
 
     def __call__(self, x: Any, z: Any, by: Parameters) -> Floats:
         """Return K for every row of x and of z, in double precision."""
-        origin = center(z)
+        origin = common_origin(x, z)
         left, right = self.images(x, by, origin)[0], self.images(z, by, origin)[1]
         return np.asarray(self.finish(dense(left @ right.T), by), np.float64)
 
@@ -62,6 +64,11 @@ class Formula:
 def center(x: Any) -> Any:
     """Return the mean of dense rows, from which distances are exact to more digits; sparse rows stay where they are."""
     return 0.0 if hasattr(x, "multiply") or len(x) == 0 else x.mean(axis=0)
+
+
+def common_origin(x: Any, z: Any) -> Any:
+    """Return where distances between rows are measured from: sparse rows cannot be moved, so others are not then."""
+    return 0.0 if hasattr(x, "multiply") else center(z)
 
 
 def distance_images(x: Any, by: Parameters, origin: Any) -> tuple[Any, Any]:
@@ -193,11 +200,12 @@ def diagonal(kernel: Kernel, X: Any, n: int) -> Floats:
     return np.concatenate([np.diag(block(rows, rows)) for rows in blocks(n, DIAGONAL)]).astype(np.float64)
 
 
-def harmless(kernel: Kernel, X: Any) -> bool:
-    """Return whether single precision costs the kernel no more than the last of its seven digits."""
+def harmless(kernel: Kernel, X: Any, origin: Any = None) -> bool:
+    """Return whether single precision costs the kernel no more than the last two of its seven digits."""
     if kernel.name != "rbf":
         return False
-    return float(kernel.by.gamma * squared_norms(X - center(X) if not hasattr(X, "multiply") else X).max()) < FAR
+    moved = X if hasattr(X, "multiply") else X - (center(X) if origin is None else origin)
+    return float(kernel.by.gamma * squared_norms(moved).max(initial=0.0)) < FAR
 
 
 def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> Callable[..., Matrix]:
@@ -209,7 +217,7 @@ def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> Callable[.
         matrix = np.asarray(x)
         return lambda i, j, _=None: matrix[i, j] if slice in (type(i), type(j)) else matrix[np.ix_(i, j)]
     formula, by = KERNELS[kernel.name], kernel.by
-    origin = center(z)
+    origin = common_origin(x, z)
     left = formula.images(x, by, origin)[0].astype(dtype)
     right = left_of(formula.images(z, by, origin)[1], dtype)
     if hasattr(left, "multiply"):

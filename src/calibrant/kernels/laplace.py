@@ -3,8 +3,8 @@
 1/2 |w|^2 + sum C s_i loss(f(x_i)) is C times minus the log posterior of a Gaussian process with covariance C K and rows
 of weight s_i. So f(x) has variance C (k(x,x) - |phi(x)|^2 + phi' H^-1 phi), phi(x) the coordinates of x in the factor
 and a 1 for the intercept, H = F W F' + penalty; with several classes it is a covariance between their f. It is exact
-where the factor is of full rank; below, what the factor does not see keeps its prior variance, so bands are too wide
-rather than too narrow.
+where the factor is of full rank; below, what the factor does not see keeps its prior variance, which makes most bands
+a little too wide.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 
 DENSITY = 8.0  # rows sampled for each unit of curvature
 ENVELOPE = 50  # Newton steps or halvings for the f of a row
+LEAST = 100.0  # rows sampled however little they matter: the intercept needs some
 FLAT = 1e-10  # least p(1 - p): a row that is certain keeps a trace of curvature, so that systems stay definite
 
 
@@ -399,11 +400,11 @@ def balancing(loss: Enveloped, f: Floats, start: Floats) -> Floats:
 
 
 def important(importance: Floats) -> tuple[Any, Floats]:
-    """Return a systematic sample of rows, each with probability min(1, DENSITY importance), and these probabilities.
+    """Return a systematic sample of rows, each with probability min(1, DENSITY importance) or more, and these.
 
     Nearly separable classes leave few rows that matter. All rows are kept where the sample would hold half of them.
     """
-    share = np.minimum(1.0, DENSITY * importance)
+    share = np.minimum(1.0, np.maximum(DENSITY * importance, LEAST / len(importance)))
     total = np.cumsum(share)
     if 2.0 * total[-1] > len(share):
         return slice(None), np.ones(len(share))
@@ -418,8 +419,20 @@ def softmax(f: Floats) -> Floats:
 
 
 def log_softmax(f: Floats) -> Floats:
-    """Return f_k - log sum exp(f)."""
+    """Return f_k - log sum exp(f), for sums; `log_expit(logits(f))` keeps its digits near 0."""
     return np.asarray(f - logsumexp(f, axis=1, keepdims=True))
+
+
+def logits(f: Floats) -> Floats:
+    """Return logit p_k = f_k - log sum_{l != k} exp(f_l), which does not cancel; of one f its two classes'.
+
+    >>> logits(np.array([[0.0, 0.0, 900.0]])).round(3)
+    array([[-900.   , -900.   ,  899.307]])
+    """
+    if f.ndim == 1:
+        return np.column_stack([-f, f])
+    others = [logsumexp(np.delete(f, k, axis=1), axis=1) for k in range(f.shape[1])]
+    return np.asarray(f - np.column_stack(others))
 
 
 def duality_gap(beta: Floats, f: Floats, a: Floats, product: Floats) -> float:

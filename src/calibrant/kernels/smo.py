@@ -32,7 +32,10 @@ def solve_smo(gram: Gram, loss: Bernoulli, *, tol: float = 1e-3, max_iter: int =
     steps = 0
     while steps < max_iter:
         H = f + y * np.log(alpha / (C - alpha))
-        low, high = int(np.argmin(H)), int(np.argmax(H))
+        # A row at the end of its range counts only where the step would lead it back inside.
+        rises = np.where(y > 0, alpha < C * (1.0 - 2.0 * INSIDE), alpha > 2.0 * INSIDE * C)
+        falls = np.where(y > 0, alpha > 2.0 * INSIDE * C, alpha < C * (1.0 - 2.0 * INSIDE))
+        low, high = int(np.argmin(np.where(rises, H, np.inf))), int(np.argmax(np.where(falls, H, -np.inf)))
         if H[high] - H[low] <= 2.0 * tol:
             break
         t = pair_step(K, y, C, (alpha, f), (low, high), 0.1 * tol)

@@ -78,6 +78,7 @@ class Solution:
     steps: int
     converged: bool
     factor: Factor | None
+    interrupted: bool = False
 
 
 def chosen_rank(loss: Loss, options: Options) -> int:
@@ -220,13 +221,13 @@ class Near:
     precondition: Solve
 
 
-def near_solution(loss: Loss, gram: Gram, factor: Factor, most: int) -> tuple[Near, int]:
-    """Return where the exact problem's solution nearly is, and the number of Newton steps to it."""
+def near_solution(loss: Loss, gram: Gram, factor: Factor, most: int) -> tuple[Near, LowRank, int]:
+    """Return where the exact problem's solution nearly is, the point in the factor, and the Newton steps to it."""
     inner = loss.enveloped(factor.rest)
     point, steps = settled(factored_newton(inner, factor.F, gram.each, coarse(loss, gram, factor)), NEARLY, most)
     u = point.f + inner.intercept(point.f, np.zeros(loss.shape[1:]))
     curvature = loss.curvature(inner.nearest(point.before))
-    return Near(inner.nearest(u), inner.residual(u), preconditioner(curvature, factor, point.solve)), steps
+    return Near(inner.nearest(u), inner.residual(u), preconditioner(curvature, factor, point.solve)), point, steps
 
 
 def entered(loss: Loss, K: Products, near: Near, tol: float) -> Iterate:
@@ -450,12 +451,13 @@ def solve(
     `start` is the solution of a similar problem on the same rows. Memory: 2 n^2 bytes for the kernel in single
     precision (4 n^2 in double) where `memory` allows it, and 4 m n (8 m n) for the factor of rank m.
     """
-    solution = Solution(constant(loss), 0, False, None)
-    with threads() as each, suppress(KeyboardInterrupt):
+    solution = Solution(constant(loss), 0, False, None, interrupted=True)
+    with suppress(KeyboardInterrupt), threads() as each:
         for better in solutions(replace(gram, each=each), loss, options, start):
-            solution = better
+            solution = replace(better, interrupted=True)
             if report:
                 report(solution)
+        solution = replace(solution, interrupted=False)
     return solution
 
 
@@ -470,8 +472,10 @@ def solutions(gram: Gram, loss: Loss, options: Options, start: Iterate | None) -
     tol = min(options.tol, TIGHT[len(loss.shape)]) if gram.n <= SMALL else options.tol
     factor = pivoted_cholesky(gram, chosen_rank(loss, options), np.random.default_rng(options.seed))
     K = Products(gram, options.memory)
-    best, steps = first_iterate(loss, K, factor, start, replace(options, tol=tol))
+    best, steps, stopped = first_iterate(loss, K, factor, start, replace(options, tol=tol))
     yield Solution(best, steps, False, factor)
+    if stopped:
+        raise KeyboardInterrupt
     for iterate in refined(loss, K, factor, best, replace(options, tol=tol)):
         stuck = iterate.objective >= best.objective and iterate.gap >= 0.5 * best.gap
         best = iterate if iterate.objective <= best.objective * (1.0 + 1e-9) else best
@@ -483,15 +487,18 @@ def solutions(gram: Gram, loss: Loss, options: Options, start: Iterate | None) -
 
 def first_iterate(
     loss: Loss, K: Products, factor: Factor, start: Iterate | None, options: Options
-) -> tuple[Iterate, int]:
-    """Return where the exact problem's iterates start from, and the Newton steps to it."""
+) -> tuple[Iterate, int, bool]:
+    """Return where the exact problem's iterates start from, the Newton steps to it, and whether a key ended them."""
     if start is not None:
         f = K(start.beta)
-        return Iterate(start.beta, f, *with_intercept(loss, start.beta, f, start.b), np.inf), 0
+        return Iterate(start.beta, f, *with_intercept(loss, start.beta, f, start.b), np.inf), 0, False
     if options.exact and not complete(K.gram, factor):
-        near, steps = near_solution(loss, K.gram, factor, options.max_iter)
-        return entered(loss, K, near, options.tol), steps
+        near, point, steps = near_solution(loss, K.gram, factor, options.max_iter)
+        try:
+            return entered(loss, K, near, options.tol), steps, False
+        except KeyboardInterrupt:
+            return lifted(loss, K.gram, factor, point), steps, True
     small = K.gram.n <= SMALL
     newton = factored_newton(loss, factor.F, K.gram.each, None if small else coarse(loss, K.gram, factor))
     point, steps = settled(newton, max(0.1 * options.tol, 1e-14), options.max_iter)
-    return lifted(loss, K.gram, factor, polished(newton, point) if small else point), steps
+    return lifted(loss, K.gram, factor, polished(newton, point) if small else point), steps, False
