@@ -10,7 +10,20 @@ import pytest
 from tests.conftest import is_shell
 
 SOURCE = Path(__file__).parents[1] / "src" / "calibrant"
-HEAVY = "sklearn pandas polars pyarrow matplotlib sqlglot duckdb ibis typer rich jinja2 altair".split()
+HEAVY = [
+    "sklearn",
+    "pandas",
+    "polars",
+    "pyarrow",
+    "matplotlib",
+    "sqlglot",
+    "duckdb",
+    "ibis",
+    "typer",
+    "rich",
+    "jinja2",
+    "altair",
+]
 
 
 def test_importing_and_fitting_loads_nothing_heavy():
