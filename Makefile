@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench svc-table combining-table klr-table clean
+.PHONY: demo test lint bench svc-table combining-table klr-table browser clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
@@ -20,6 +20,10 @@ bench: .venv/ready
 
 svc-table combining-table klr-table: .venv/ready
 	$(BIN)/python -m bench.$(subst -,_,$@) --write
+
+# Debian's Chromium, in which the tests open the report; without it they are skipped.
+browser:
+	apt-get install --yes chromium
 
 # A published experiment in full: `make reproduce-lin2007`.
 reproduce-%: .venv/ready
