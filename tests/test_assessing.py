@@ -273,3 +273,27 @@ def test_it_is_public():
     assert calibrant.assess is assess
     with pytest.raises(KeyError, match="nonsense"):
         assess([0, 1], [0.2, 0.6], draws=5)["nonsense"]
+
+
+def test_a_class_without_rows_is_noted_and_the_rest_shown():
+    P = np.tile([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.1, 0.1, 0.8]], (30, 1))
+    found = calibrant.assess(["a", "b", "a"] * 30, P, labels=list("abc"), draws=50)
+    assert found["brier"].value > 0
+    assert any("'c'" in note for note in found.notes)
+
+
+def test_intervals_of_rare_events_are_left_out_rather_than_false():
+    rng = np.random.default_rng(5)
+    p = 3e-4 * np.exp(0.5 * rng.normal(size=20_000))
+    y = np.zeros(20_000, int)
+    y[rng.choice(20_000, 8, replace=False)] = 1
+    found = calibrant.assess(y, p, draws=50)
+    assert found["brier"].low is None
+    assert any("so rare" in note for note in found.notes)
+
+
+def test_one_unnamed_class_does_not_excuse_bad_numbers():
+    with pytest.raises(ValueError, match="must lie in"):
+        calibrant.assess(["a", "a"], [5.0, 0.5])
+    with pytest.raises(ValueError, match="sample_weight"):
+        calibrant.assess(["a", "a"], [0.5, 0.5], sample_weight=[-1, 1])

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -655,3 +656,58 @@ def test_paths_hold_every_point_once(grid):
 def test_machines_without_decision_values_or_probabilities_work_where_they_can():
     found = quick(machines={"hinge": LinearSVC(random_state=0)}, methods=["platt"])
     assert found.methods("hinge") == ["platt"]
+
+
+class TestWhatAReviewFound:
+    def noisy(self, n=120):
+        rng = np.random.default_rng(0)
+        score = rng.normal(size=n)
+        return score, rng.random(n) < 1 / (1 + np.exp(-score))
+
+    def test_the_corrected_test_knows_the_share_of_rows_tested(self):
+        from sklearn.model_selection import RepeatedStratifiedKFold
+
+        from calibrant.inference import corrected_t
+        from calibrant.report.comparisons import standing
+
+        folds = RepeatedStratifiedKFold(n_splits=5, n_repeats=4, random_state=0)
+        found = calibrant.compare_scores(*self.noisy(), methods=["platt", "softmax"], cv=folds, progress=False)
+        first, second = found.errors("brier", "scores")["data"]
+        expected = corrected_t(first, second, ratio=0.25).pvalue
+        pvalues = standing(found, "brier", "scores")["against_best"]["pvalues"]
+        assert pvalues[1] == pytest.approx(expected, rel=1e-9)
+
+    def test_what_stands_beside_a_mapping_is_refused(self):
+        score, y = self.noisy()
+        for beside in ({"groups": np.arange(120)}, {"y": y}):
+            with pytest.raises(ValueError, match="inside a mapping"):
+                calibrant.compare_scores({"a": (score, y)}, methods=["platt"], cv=3, **beside)
+        with pytest.raises(ValueError, match="names that differ when written"):
+            calibrant.compare_scores({1: (score, y), "1": (score, y)}, methods=["platt"], cv=3)
+
+    def test_what_failed_or_is_broken_is_computed_again(self, tmp_path):
+        score, y = self.noisy()
+        state = {"fails": True}
+
+        def moody(data):
+            if state["fails"]:
+                msg = "not today"
+                raise ValueError(msg)
+            return calibrant.maps.fit_map("platt", data)
+
+        def run():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return calibrant.compare_scores(
+                    score, y, methods={"moody": moody}, cv=3, folder=tmp_path, progress=False
+                )
+
+        assert np.isnan(run().means.to_numpy()).all()
+        state["fails"] = False
+        good = run()
+        assert np.isfinite(good.means.to_numpy()).all()
+        assert run().computed == 0
+        for path in tmp_path.glob("*.json"):
+            if '"note"' in path.read_text() and '"p"' in path.read_text():
+                path.write_text("[1]")
+        assert run().computed == 3

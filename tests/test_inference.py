@@ -704,3 +704,14 @@ def test_any_numbers_give_a_pvalue_or_a_named_error(a, b):
         except ValueError as error:
             if "must" not in str(error):
                 raise
+
+
+def test_spiegelhalter_takes_the_names_of_two_classes():
+    from calibrant.inference import spiegelhalter
+
+    y = ["yes", "no", "no"] * 20
+    one = spiegelhalter(y, [0.1, 0.9, 0.9] * 20, labels=["yes", "no"])
+    other = spiegelhalter(y, [0.9, 0.1, 0.1] * 20, labels=["no", "yes"])
+    assert one.statistic == pytest.approx(other.statistic)
+    with pytest.raises(ValueError, match="labels"):
+        spiegelhalter([0, 1, 1], [0.9, 0.1, 0.1], labels=["x", "y"])

@@ -31,7 +31,7 @@ from calibrant.curves import (
 from calibrant.inference import bootstrap, corp, hosmer_lemeshow, spiegelhalter
 from calibrant.metrics import METRICS, Decomposition, confidences, decomposition
 from calibrant.metrics.scores import class_index, labels_and_probabilities
-from calibrant.samples import Sample, collapse, same_length, vector, weighed
+from calibrant.samples import Sample, collapse, finite, same_length, vector, weighed, within_unit
 
 __all__ = [
     "COSTS",
@@ -50,6 +50,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 PART = 10_000  # rows of which draws are made; more are sampled
+RARE = 50  # rows of a class that such a sample must hold
 POINTS = 500  # of an error-reject curve
 PANEL_DRAWS = 200  # for the band of each class
 
@@ -254,7 +255,11 @@ def assess(  # noqa: PLR0913
     if np.size(y) == 0 and np.shape(p)[:1] == (0,):
         return nothing(0.0, (), drawing, "There are no rows: nothing can be shown.")
     if unnamed := nameless_class(y, p, labels):
-        rows = float(np.size(y) if sample_weight is None else np.sum(sample_weight))
+        probability = finite("p", p)
+        within_unit("p", probability)
+        same_length("y", vector("y", y), probability)
+        given = np.ones(len(probability)) if sample_weight is None else sample_weight
+        rows = float(weighed("sample_weight", given, probability).sum())
         reason = (
             f"All rows are of one class, {unnamed!r}, and nothing says whether p is its probability: name the negative "
             "and the positive class (labels)."
@@ -339,8 +344,15 @@ def assessed(rows: Rows, drawing: Drawing) -> Assessment:
         rejecting,
         decision_counts(data, several=rows.several),
         verdict(rows, parts, measures, tests, drawing),
-        remarks(rows, shares, measures, tests),
+        remarks(rows, shares, measures, tests) + without_intervals(rows, drawing),
     )
+
+
+def without_intervals(rows: Rows, drawing: Drawing) -> tuple[str, ...]:
+    """Say why there are no intervals, if there are none."""
+    if not too_rare(*drawn_from(rows, drawing)):
+        return ()
+    return (f"One class is so rare that {PART:,} rows drawn hold fewer than {RARE} of it: intervals are left out.",)
 
 
 # Measures -------------------------------------------------------------------------------------------------------------
@@ -355,7 +367,7 @@ PARTS = {
 
 def measured(rows: Rows, parts: Mapping[str, Decomposition], drawing: Drawing) -> tuple[Measure, ...]:
     """Return every metric that exists on the rows."""
-    both = sum(share.rows > 0 for share in rows.shares()) > 1
+    both = all(share.rows > 0 for share in rows.shares())
     part, scale = drawn_from(rows, drawing)
     found = []
     for name, metric in METRICS.items():
@@ -380,9 +392,14 @@ def drawn_from(rows: Rows, drawing: Drawing) -> tuple[Rows, float]:
     return part, float(np.sqrt(part.counts.sum() / rows.counts.sum()))
 
 
+def too_rare(part: Rows, scale: float) -> bool:
+    """Return whether a part of the rows shows too little of a class for the spread of anything."""
+    return scale < 1.0 and min(share.rows for share in part.shares()) < RARE
+
+
 def interval(name: str, value: float, part: Rows, scale: float, drawing: Drawing) -> tuple[float | None, float | None]:
     """Return the ends of a metric's bootstrap interval, None where it has none."""
-    if name not in INTERVALS or not np.isfinite(value) or len(part.label) < 2:
+    if name not in INTERVALS or not np.isfinite(value) or len(part.label) < 2 or too_rare(part, scale):
         return None, None
     groups = None if part.whole else np.arange(len(part.label))
     try:

@@ -641,7 +641,7 @@ def row_weights(
         raise ValueError(msg)
     total = np.asarray(weight * each[codes], np.float64)
     largest = 1.0 if isinstance(model.C, str) else float(model.C)
-    if not total.sum() <= np.finfo(np.float64).max / largest:
+    if not total.sum() <= np.finfo(np.float64).max / max(largest, 1.0):
         msg = f"C times the sum of all weights must be finite; got C={largest:g} and weights up to {total.max():g}"
         raise ValueError(msg)
     return weight, total

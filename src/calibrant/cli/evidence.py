@@ -241,12 +241,14 @@ def compare(  # noqa: PLR0913, a command has as many parameters as options
     if report is not None:
         require_place(report, table, name="--report")
     require_coherent(score, features, weight)
+    require_other_columns(label, [*named(score), *named(features)])
     with resumable(folder):
         if score:
             found = of_scores(source, score, group, {**asked, "kind": kind, "methods": scalings(methods, kind)})
         else:
             machines = {"kernels": split(kernels), "choose": choose, "methods": scalings(methods, None)}
             found = of_features(source, features, group, asked | machines)
+    require_success(found)
     if report is not None:
         write_page(found, report, about=f"Table {table.name}, label {label}.")
     if as_json:
@@ -255,6 +257,21 @@ def compare(  # noqa: PLR0913, a command has as many parameters as options
         print_comparison(found, f"{table}: {rows_of(found):,} rows")
         if report is not None:
             print_line(f"Report: {report}")
+
+
+def require_other_columns(label: str, columns: list[str]) -> None:
+    """Raise where the label is also what it is to be found from."""
+    if label in columns:
+        msg = f"--label must be another column than those it is found from; got {label!r} as both"
+        raise ValueError(msg)
+
+
+def require_success(found: Any) -> None:
+    """Raise where no method gave a probability."""
+    failed = [cell.note for cell in found.cells if all(value != value for value in cell.values.values())]
+    if len(failed) == len(found.cells):
+        msg = f"no method could be judged: {failed[0]}"
+        raise ValueError(msg)
 
 
 def require_coherent(score: Sequence[str], features: Sequence[str], weight: str | None) -> None:

@@ -167,6 +167,9 @@ def compare_scores(  # noqa: PLR0913
     check_asked(asked)
     trainers = score_trainers(asked, recipes)
     check_trainers(trainers, asked, None if methods is None else recipes)
+    if isinstance(scores, Mapping) and not (y is None and groups is None):
+        msg = "y and groups must stand inside a mapping, as (scores, y) or (scores, y, groups); got them beside it"
+        raise ValueError(msg)
     given = scores if isinstance(scores, Mapping) else {"data": (scores, y, groups)}
     tables = [with_scores(each, kind, sample_weight) for each in datasets_of(given)]
     tasks = [task for each in tables for task in tasks_of(each, trainers, asked)]

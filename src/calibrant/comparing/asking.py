@@ -264,6 +264,10 @@ def datasets_of(data: Any) -> list[Data]:
     if not named:
         msg = "data must hold at least one data set; got none"
         raise ValueError(msg)
+    alike = [str(name) for name in named]
+    if len(set(alike)) < len(alike):
+        msg = f"data must have names that differ when written; got {alike}"
+        raise ValueError(msg)
     return [dataset(str(name), given) for name, given in named.items()]
 
 

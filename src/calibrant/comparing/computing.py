@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -141,15 +141,22 @@ def evaluate(task: Task, folder: Path | None) -> tuple[list[Document], int]:
     """Return what each method of a task says of the test rows, and how many methods were not in the folder."""
     recipes = task.trainer.recipes
     keys = [None if folder is None else digest(key_of(task), recipe.content) for recipe in recipes]
-    known = {i: document for i, key in enumerate(keys) if (document := recalled(folder, key)) is not None}
+    found = {i: recalled(folder, key) for i, key in enumerate(keys)}
+    known = {i: document for i, document in found.items() if is_whole(document)}
     missing = [i for i in range(len(recipes)) if i not in known]
     if missing:
         with undisturbed():
             scores = shared_scores(task, folder)
             for i in missing:
                 known[i] = judged(scores, recipes[i], task.data, task.test)
-                remember(folder, keys[i], known[i])
+                if known[i]["p"] is not None:  # what failed may do better another time
+                    remember(folder, keys[i], known[i])
     return [known[i] for i in range(len(recipes))], len(missing)
+
+
+def is_whole(document: Any) -> TypeGuard[Document]:
+    """Return whether a document of the folder is one of `judged`."""
+    return isinstance(document, dict) and {"rows", "p", "note", "seconds", "training_seconds"} <= document.keys()
 
 
 def shared_scores(task: Task, folder: Path | None) -> Scores:
@@ -334,6 +341,8 @@ def cells_of(task: Task, documents: Sequence[Document]) -> Iterator[Cell]:
             document["seconds"],
             document["training_seconds"],
             "; ".join(note),
+            len(task.train),
+            len(task.test),
         )
 
 

@@ -29,7 +29,7 @@ class Cell:
     """What one method did on one fold: a value a metric, NaN with a note where there is none.
 
     `seconds` are those of fitting and applying the map, `training_seconds` those of the machines whose scores all
-    methods share.
+    methods share; `trained` and `tested` are numbers of rows.
     """
 
     dataset: str
@@ -40,6 +40,8 @@ class Cell:
     seconds: float
     training_seconds: float
     note: str = ""
+    trained: int = 0
+    tested: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def outcomes(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None) -> tuple[Floa
     """Return probabilities, one column a class, and the column of each row's class."""
     if np.ndim(p) == 2 and np.shape(p)[1] > 1:
         return np.asarray(p, np.float64), class_index(y, p, labels)
-    label, probability = hard_labels(y, p)
+    label, probability = hard_labels(y, p, labels)
     return np.column_stack([1.0 - probability, probability]), label.astype(np.intp)
 
 
@@ -280,9 +280,9 @@ def tally(place: NDArray[np.intp], values: Floats) -> Floats:
     return np.asarray(np.bincount(place, values), np.float64)
 
 
-def hard_labels(y: ArrayLike, p: ArrayLike) -> tuple[Floats, Floats]:
+def hard_labels(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None = None) -> tuple[Floats, Floats]:
     """Return labels 0 and 1, no shares between, and probabilities, checked."""
-    label, probability = (np.asarray(values, np.float64) for values in labels_and_probabilities(y, p))
+    label, probability = (np.asarray(values, np.float64) for values in labels_and_probabilities(y, p, labels))
     if (mixed := (label != 0) & (label != 1)).any():
         msg = f"y must hold two classes, for a test counts rows; got {label[mixed][0]}"
         raise ValueError(msg)
