@@ -94,7 +94,7 @@ def test_vectors_mcnemar(vectors):
 
 def test_vectors_wilcoxon(vectors):
     case = vectors["wilcoxon"]
-    test = wilcoxon(case["loss_1"], case["loss_2"], digits=10)
+    test = wilcoxon(case["loss_1"], case["loss_2"])
     assert (test.plus, test.minus) == (case["W_plus"], case["W_minus"])
     assert (test.rows - test.zeros, test.exact) == (case["n_nonzero"], False)
     assert test.pvalue == pytest.approx(case["p_normal_two_sided"], rel=1e-9)

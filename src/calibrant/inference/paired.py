@@ -186,7 +186,7 @@ def wilcoxon(
     *,
     sample_weight: ArrayLike | None = None,
     alternative: str = "two-sided",
-    digits: int | None = None,
+    digits: int | None = 10,
 ) -> Wilcoxon:
     """Test whether losses of the same rows differ, by signed ranks (Wilcoxon 1945; Platt 2000, sec. 3).
 
@@ -194,7 +194,7 @@ def wilcoxon(
     z = (W+ - n(n + 1)/4)/sqrt(n(n + 1)(2n + 1)/24 - sum (t^3 - t)/48), t the sizes of the ties, is nearly normal;
     for at most 25 differences without ties the null distribution is exact. The test weighs every row alike up to its
     rank, and so may contradict the sum of the losses. `digits` rounds the differences to so many significant digits
-    before ranking: what differs by rounding only is a tie.
+    before ranking: what differs by rounding only is a tie; None ranks them as they are.
 
     >>> test = wilcoxon([0.12, 0.5, 0.33, 0.9, 0.05, 0.41], [0.1, 0.55, 0.3, 0.7, 0.06, 0.33])
     >>> test.plus, test.minus, test.pvalue, test.exact
@@ -254,7 +254,10 @@ def significant(d: Floats, digits: int | None) -> Floats:
     if digits is None:
         return d
     places = int(number("digits", digits, low=1, inclusive=True))
-    return np.array([float(f"{value:.{places - 1}e}") for value in d])
+    usual = np.isfinite(d) & (np.abs(d) > 1e-290)
+    size = np.floor(np.log10(np.abs(d), where=usual, out=np.zeros_like(d)))
+    unit = 10.0 ** (size - (places - 1))
+    return np.where(usual, np.round(d / unit) * unit, d)
 
 
 def without_nan(name: str, values: ArrayLike) -> Floats:
