@@ -403,3 +403,13 @@ def test_an_interrupted_fit_stops_all_pairs_and_can_be_used(monkeypatch):
     assert len(calls) == 1
     assert not model.converged_
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+
+
+def test_one_row_of_a_class_among_many():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 5))
+    y = np.zeros(6000, int)
+    y[1] = 1
+    model = KernelLogisticRegression(1.0, kernel="linear").fit(X, y)
+    assert model.converged_
+    assert model.n_iter_ < 40

@@ -61,6 +61,11 @@ class Loss(Protocol):
     """What a solver has to know of a loss."""
 
     @property
+    def target(self) -> Floats:
+        """What happened: 0 and 1, or a distribution a row."""
+        ...
+
+    @property
     def weight(self) -> Floats:
         """The C_i of the rows."""
         ...
@@ -204,6 +209,11 @@ class Enveloped:
 
     of: Bernoulli
     rest: Floats
+
+    @property
+    def target(self) -> Floats:
+        """What happened."""
+        return self.of.target
 
     @property
     def weight(self) -> Floats:

@@ -431,6 +431,8 @@ def coarse(loss: Loss, gram: Gram, factor: Factor) -> Floats | None:
         return None
     stride = int(np.clip(gram.n // (8 * rank), 1, 4))
     rows = slice(None, None, stride)
+    if np.ptp(loss.target[rows], axis=0).min() == 0.0:  # a class is not among the rows
+        return None
     few = np.vstack([factor.F[:rank, rows], factor.F[-1:, rows]])
     rest = np.maximum(gram.diagonal[rows] - np.square(few[:-1]).sum(axis=0, dtype=np.float64), 0.0)
     inner = loss.rows(rows, float(stride)).enveloped(rest / stride)
