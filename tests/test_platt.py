@@ -259,3 +259,10 @@ def test_two_gaussians_are_bayes_rule():
     negative, positive = (len(g) * norm.pdf(z, g.mean(), pooled) for g in groups)
     bayes = calibrant.fit("gauss_tied", scores, labels, center="bayes")
     np.testing.assert_allclose(bayes(z), positive / (positive + negative), rtol=1e-9)
+
+
+def test_few_positives_far_from_many_negatives():
+    f = np.r_[np.random.default_rng(0).normal(-1.3, 0.11, 9601), 1.0, 0.43]
+    y = np.r_[np.zeros(9601), 1, 1]
+    fitted, published = (calibrant.fit(method, f, y) for method in ("platt", "platt_newton"))
+    np.testing.assert_allclose([fitted.a, fitted.b], [published.a, published.b], rtol=1e-3)

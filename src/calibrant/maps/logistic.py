@@ -209,7 +209,7 @@ def backtrack(objective: Objective, theta: Floats, step: Floats, slope: float) -
     length = 1.0
     while objective.value(theta + length * step) > start + 1e-4 * length * slope + slack:
         length /= 2
-        if length < 1e-10:
+        if length < 1e-60:  # where all logits are saturated the curvature is next to nothing, and the step as long
             msg = "the line search found no descent; the scores may be beyond double precision"
             raise RuntimeError(msg)
     return theta + length * step
