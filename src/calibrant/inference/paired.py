@@ -254,7 +254,7 @@ def significant(d: Floats, digits: int | None) -> Floats:
     if digits is None:
         return d
     places = int(number("digits", digits, low=1, inclusive=True))
-    usual = np.isfinite(d) & (np.abs(d) > 1e-290)
+    usual = (np.abs(d) > 1e-290) & (np.abs(d) < 1e290)
     size = np.floor(np.log10(np.abs(d), where=usual, out=np.zeros_like(d)))
     unit = 10.0 ** (size - (places - 1))
     return np.where(usual, np.round(d / unit) * unit, d)
