@@ -255,9 +255,10 @@ def significant(d: Floats, digits: int | None) -> Floats:
         return d
     places = int(number("digits", digits, low=1, inclusive=True))
     usual = (np.abs(d) > 1e-290) & (np.abs(d) < 1e290)
-    size = np.floor(np.log10(np.abs(d), where=usual, out=np.zeros_like(d)))
-    unit = 10.0 ** (size - (places - 1))
-    return np.where(usual, np.round(d / unit) * unit, d)
+    unit = 10.0 ** (np.floor(np.log10(np.abs(d[usual]))) - (places - 1))
+    rounded = d.copy()
+    rounded[usual] = np.round(d[usual] / unit) * unit
+    return rounded
 
 
 def without_nan(name: str, values: ArrayLike) -> Floats:
