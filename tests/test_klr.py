@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.optimize import minimize
-from scipy.special import expit
+from scipy.special import entr, expit
 
 from calibrant.kernels.functions import Kernel, Parameters, gram
 from calibrant.kernels.laplace import laplace
@@ -22,6 +22,11 @@ def overlapping(n=120, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 3))
     return X, (rng.random(n) < expit(2 * np.sin(2 * X[:, 0]) + X[:, 1])).astype(float)
+
+
+def separated(n, seed=0):
+    X = np.random.default_rng(seed).normal(size=(n, 4))
+    return X, (X[:, 0] + 0.3 * X[:, 1] > 0).astype(float)
 
 
 def three(n=90, seed=1):
@@ -124,9 +129,7 @@ def test_the_gap_of_a_low_rank_solution_is_honest():
 
 
 def test_nearly_separable_rows_converge():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(1500, 4))
-    t = (X[:, 0] + 0.3 * X[:, 1] > 0).astype(float)
+    X, t = separated(1500)
     for C in (10.0, 1e4):
         assert solve(gram(RBF, X), Bernoulli(t, np.full(len(t), C)), Options(tol=1e-5)).converged
 
@@ -140,6 +143,61 @@ def test_recomputed_tiles_give_the_same_products():
         K = Products(matrix, memory)
         for _ in range(2):
             np.testing.assert_allclose(K(v), expected, atol=1e-9)
+
+
+def test_products_of_some_tiles_are_the_rows_of_all_of_it():
+    X, _ = overlapping(1300)
+    matrix = gram(RBF, X)
+    K, order = matrix.block(slice(None), slice(None)), np.random.default_rng(2).permutation(1300)
+    products = Products(matrix, 1e9, order, busy=400)
+    v = np.random.default_rng(3).normal(size=1300)
+    v[order[512:]] = 0.0
+    for first, last in ((0, None), (0, 1), (1, None), (2, 3)):
+        asked = np.zeros(1300, bool)
+        asked[order[512 * first : None if last is None else 512 * last]] = True
+        assert products(v, first, last) == pytest.approx(np.where(asked, K @ v, 0.0), abs=1e-10)
+
+
+def test_pivots_are_where_they_are_wanted():
+    X, _ = overlapping(600)
+    wanted = np.arange(600) < 150
+    factor = pivoted_cholesky(gram(RBF, X), 80, np.random.default_rng(0), importance=wanted.astype(float))
+    assert wanted[factor.pivots].all()
+    more = pivoted_cholesky(gram(RBF, X), 160, np.random.default_rng(0), factor)
+    assert more.pivots[:80].tolist() == factor.pivots.tolist()
+    assert more.rest.sum() < factor.rest.sum()
+
+
+@pytest.mark.parametrize("rest", [0.0, 0.5, 30.0])
+@pytest.mark.parametrize("far", [1.0, 40.0])
+def test_an_expansion_is_value_residual_and_curvature_together(rest, far):
+    rng = np.random.default_rng(5)
+    t, c, f = rng.integers(0, 2, 50).astype(float), rng.uniform(0.1, 9, 50), far * rng.normal(size=50)
+    for loss in (Bernoulli(t, c), Bernoulli(t, c).enveloped(np.full(50, rest))):
+        at = loss.expanded(f)
+        assert at.value == pytest.approx(loss.value(f), rel=1e-12)
+        assert at.residual == pytest.approx(loss.residual(f), rel=1e-9, abs=1e-300)
+        assert at.curvature.amount() == pytest.approx(loss.curvature(f).amount(), rel=1e-9)
+    own = Bernoulli(t, c).enveloped(np.full(50, rest)).nearest(f)
+    assert own == pytest.approx(f + rest * Bernoulli(t, c).residual(own), rel=1e-9, abs=1e-9)
+
+
+def test_rows_that_take_no_part_are_in_the_gap():
+    X, t = separated(3000)
+    loss, matrix = Bernoulli(t, np.full(3000, 10.0)), gram(RBF, X)
+    solution = solve(matrix, loss, Options(tol=1e-5))
+    now, K = solution.iterate, Products(matrix, 1e9)
+    a = loss.residual(now.f + now.b)
+    assert solution.converged
+    assert now.f == pytest.approx(K(now.beta), abs=1e-8)
+    assert a.sum() == pytest.approx(0.0, abs=1e-8)
+    primal = 0.5 * now.beta @ now.f + loss.value(now.f + now.b)
+    p = 1.0 - np.abs(a) / 10.0
+    dual = -0.5 * a @ K(a) + 10.0 * (entr(p) + entr(1.0 - p)).sum()  # a feasible point: its objective is no larger
+    assert primal == pytest.approx(now.objective, rel=1e-12)
+    assert primal - dual <= 1e-3 * primal
+    best = solve(matrix, loss, Options(tol=1e-9)).iterate.objective
+    assert primal - best <= now.gap
 
 
 def test_a_warm_start_needs_fewer_steps():

@@ -95,7 +95,6 @@ def squared_norms(x: Any) -> Floats:
 
 def exponential(products: Matrix, _: Parameters) -> Matrix:
     """Return exp of what is at most 0 but for rounding."""
-    np.minimum(products, 0.0, out=products)
     return np.asarray(np.exp(products, out=products))
 
 

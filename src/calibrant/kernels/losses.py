@@ -19,12 +19,14 @@ from scipy.special import entr, expit, log_expit, logsumexp
 
 from calibrant.kernels.functions import Each, blocks
 
-__all__ = ["Bernoulli", "Curvature", "Enveloped", "Loss", "Multinomial", "duality_gap"]
+__all__ = ["Bernoulli", "Curvature", "Enveloped", "Expansion", "Loss", "Multinomial", "duality_gap"]
 
 Floats = NDArray[np.float64]
 
 DENSITY = 8.0  # rows sampled for each unit of curvature
 ENVELOPE = 50  # Newton steps or halvings for the f of a row
+STEEP = 4.0  # C times the rest from which Newton's steps for it could miss: |e'| <= C rest e^2/(12 sqrt 3) below
+SETTLED = 1e-6  # the last step for it, so that the error is its square
 LEAST = 100.0  # rows sampled however little they matter: the intercept needs some
 FLAT = 1e-10  # least p(1 - p): a row that is certain keeps a trace of curvature, so that systems stay definite
 
@@ -48,6 +50,14 @@ class Curvature(Protocol):
         """Return F W F', F of shape (m, n)."""
         ...
 
+    def amount(self) -> Floats:
+        """Return the trace of W at every row."""
+        ...
+
+    def among(self, rows: NDArray[np.bool_]) -> Curvature:
+        """Return the curvature of some rows, that of the others being 0."""
+        ...
+
     def sketch(self, diagonal: Floats) -> tuple[Any, Curvature]:
         """Return rows and their curvature with about the same F W F', for rows of squared norms `diagonal`."""
         ...
@@ -55,6 +65,15 @@ class Curvature(Protocol):
     def damped(self, rest: Floats) -> tuple[Curvature, Floats]:
         """Return the curvature W/E and E = 1 + W rest, or W and 1 where that is no such curvature."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """A loss at some f to second order: its value, residual (minus the gradient) and curvature."""
+
+    value: float
+    residual: Floats
+    curvature: Curvature
 
 
 class Loss(Protocol):
@@ -85,6 +104,10 @@ class Loss(Protocol):
 
     def curvature(self, f: Floats) -> Curvature:
         """Return the second derivative."""
+        ...
+
+    def expanded(self, f: Floats) -> Expansion:
+        """Return all three, for little more than one of them."""
         ...
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
@@ -138,9 +161,17 @@ class Diagonal:
         columns = blocks(len(root), 1024)
         return np.asarray(np.sum(each(share, [columns[0::2], columns[1::2]]), axis=0))
 
+    def amount(self) -> Floats:
+        """Return W."""
+        return self.w
+
+    def among(self, rows: NDArray[np.bool_]) -> Diagonal:
+        """Return W at some rows."""
+        return Diagonal(self.w * rows)
+
     def sketch(self, diagonal: Floats) -> tuple[Any, Diagonal]:
         """Return the rows that matter."""
-        kept, share = important(self.w * diagonal)
+        kept, share = important(self.amount() * diagonal)
         return kept, Diagonal(self.w[kept] / share)
 
     def damped(self, rest: Floats) -> tuple[Diagonal, Floats]:
@@ -172,6 +203,16 @@ class Bernoulli:
     def curvature(self, f: Floats) -> Diagonal:
         """Return W."""
         return Diagonal(self.weight * np.maximum(expit(f) * expit(-f), FLAT))
+
+    def expanded(self, f: Floats) -> Expansion:
+        """Return value, residual and curvature, of which exp(-|f|) is all that costs."""
+        e = np.exp(-np.abs(f))
+        likely = 1.0 / (1.0 + e)
+        unlikely = e * likely
+        above, below = np.where(f > 0, likely, unlikely), np.where(f > 0, unlikely, likely)
+        value = float(self.weight @ (np.maximum(f, 0.0) - self.target * f + np.log1p(e)))
+        residual = self.weight * (self.target * below - (1.0 - self.target) * above)
+        return Expansion(value, residual, Diagonal(self.weight * np.maximum(likely * unlikely, FLAT)))
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum C (t - p) = 0."""
@@ -225,22 +266,24 @@ class Enveloped:
         """The shape of u."""
         return self.of.shape
 
-    def nearest(self, u: Floats) -> Floats:
-        """Return f = u + rest C (t - p(f)), by Newton's steps inside a bracket."""
+    def nearest(self, u: Floats, guess: Floats | None = None) -> Floats:
+        """Return f = u + rest C (t - p(f)), by Newton's steps, in a bracket where they could miss it."""
         if not self.rest.any():
             return u
-        reach = self.rest * self.weight
-        low, high = u - reach * (1.0 - self.of.target), u + reach * self.of.target
-        f = np.clip(u + self.rest * self.of.residual(u) / (1.0 + 0.25 * reach), low, high)
+        t, reach = self.of.target, self.rest * self.weight
+        low, high = u - reach * (1.0 - t), u + reach * t
+        f = u + self.rest * self.of.residual(u) / (1.0 + 0.25 * reach) if guess is None else guess
+        f = np.clip(f, low, high)
         for _ in range(ENVELOPE):
             p = expit(f)
-            excess = f - u - reach * (self.of.target - p)
-            low, high = np.where(excess > 0, low, f), np.where(excess > 0, f, high)
+            excess = f - u - reach * (t - p)
             following = f - excess / (1.0 + reach * p * (1.0 - p))
-            outside = (following < low) | (following > high)
-            following = np.where(outside, 0.5 * (low + high), following)
+            if reach.max() > STEEP:
+                low, high = np.where(excess > 0, low, f), np.where(excess > 0, f, high)
+                outside = (following < low) | (following > high)
+                following = np.where(outside, 0.5 * (low + high), following)
             moved, f = float(np.abs(following - f).max(initial=0.0)), following
-            if moved <= 1e-9 * (1.0 + float(np.abs(f).max(initial=0.0))):
+            if moved <= SETTLED * (1.0 + float(np.abs(f).max(initial=0.0))):
                 break
         return f
 
@@ -256,6 +299,12 @@ class Enveloped:
     def curvature(self, f: Floats) -> Diagonal:
         """Return W/(1 + W rest)."""
         return self.of.curvature(self.nearest(f)).damped(self.rest)[0]
+
+    def expanded(self, f: Floats) -> Expansion:
+        """Return value, residual and curvature at the row's own f."""
+        at = self.of.expanded(self.nearest(f))
+        value = at.value + 0.5 * float(self.rest @ np.square(at.residual))
+        return Expansion(value, at.residual, at.curvature.damped(self.rest)[0])
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum C (t - p) = 0."""
@@ -298,9 +347,17 @@ class Simplex:
         u = v / (np.sqrt(self.weight)[:, None] * q)
         return np.asarray(u - q * (q * u).sum(axis=1, keepdims=True))
 
+    def amount(self) -> Floats:
+        """Return C (1 - sum p^2)."""
+        return np.asarray(self.weight * (1.0 - np.square(self.p).sum(axis=1)))
+
+    def among(self, rows: NDArray[np.bool_]) -> Simplex:
+        """Return W at some rows."""
+        return Simplex(self.p, self.weight * rows)
+
     def sketch(self, diagonal: Floats) -> tuple[Any, Simplex]:
         """Return the rows that matter."""
-        kept, share = important(self.weight * (1.0 - np.square(self.p).sum(axis=1)) * diagonal)
+        kept, share = important(self.amount() * diagonal)
         return kept, Simplex(self.p[kept], self.weight[kept] / share)
 
     def damped(self, rest: Floats) -> tuple[Simplex, Floats]:
@@ -346,6 +403,10 @@ class Multinomial:
         """Return W."""
         p = np.maximum(softmax(f), FLAT)
         return Simplex(p / p.sum(axis=1, keepdims=True), self.weight)
+
+    def expanded(self, f: Floats) -> Expansion:
+        """Return value, residual and curvature."""
+        return Expansion(self.value(f), self.residual(f), self.curvature(f))
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum_i C_i (t_i - p_i) = 0, by Newton's method with backtracking."""
@@ -394,18 +455,19 @@ class Multinomial:
 
 def balancing(loss: Enveloped, f: Floats, start: Floats) -> Floats:
     """Return b with sum residual(f + b) = 0, by Newton's steps of at most 1 that a bracket keeps from cycling."""
-    b, low, high = float(start), -np.inf, np.inf
+    b, low, high, near = float(start), -np.inf, np.inf, None
     for _ in range(200):
-        near = loss.nearest(f + b)
-        slope = float(loss.of.residual(near).sum())
+        near = loss.nearest(f + b, near)
+        at = loss.of.expanded(near)
+        slope = float(at.residual.sum())
         low, high = (b, high) if slope > 0 else (low, b)
-        curve = float(loss.of.curvature(near).damped(loss.rest)[0].w.sum())
+        curve = float(at.curvature.damped(loss.rest)[0].amount().sum())
         following = b + float(np.clip(slope / curve, -1.0, 1.0))
         if not low < following < high and np.isfinite(low + high):
             following = 0.5 * (low + high)
-        if abs(following - b) <= 1e-13 * (1.0 + abs(b)):
+        moved, b = abs(following - b), following
+        if moved <= 1e-8 * (1.0 + abs(b)):  # the error is the square of that
             break
-        b = following
     return np.float64(b)  # type: ignore[return-value]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 
-__all__ = ["Factor", "Products", "coefficients", "extended", "pivoted_cholesky", "threads"]
+__all__ = ["Factor", "Products", "coefficients", "pivoted_cholesky", "threads"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -29,71 +30,87 @@ FINE = {np.dtype(np.float32): (3e-6, 1e-5), np.dtype(np.float64): (1e-13, 1e-12)
 class Products:
     """Products K v, from tiles of the upper triangle: as many as `memory` bytes hold are kept, the others made anew.
 
-    All of them are 2 n^2 bytes in single precision and 4 n^2 in double. Sums over tiles are in double precision.
+    All of them are 2 n^2 bytes in single precision and 4 n^2 in double. Sums over tiles are in double precision. Rows
+    are tiled in the given order; tiles are worth keeping that hold some of the first `busy` of them.
     """
 
     __slots__ = ("gram", "kept", "known", "places", "rows")
 
-    def __init__(self, gram: Gram, memory: float) -> None:
+    def __init__(self, gram: Gram, memory: float, order: Indices | None = None, busy: int | None = None) -> None:
         self.gram = gram
-        self.rows = blocks(gram.n, TILE)
+        order = np.arange(gram.n) if order is None else order
+        self.rows = [order[block] for block in blocks(gram.n, TILE)]
         self.places = list(pairs(len(self.rows)))
+        again = sum(i * TILE < (gram.n if busy is None else busy) for i, _ in self.places)
         room = int(memory // (np.dtype(gram.dtype).itemsize * TILE * TILE))
-        self.known = np.zeros(min(room, len(self.places)), bool)
+        self.known = np.zeros(min(room, again), bool)
         # Many tiles in one array: the system hands out large arrays in large pages, which saves a third of the time.
         packs = blocks(len(self.known), PACK)
         self.kept = [np.empty((pack.stop - pack.start, TILE, TILE), gram.dtype) for pack in packs]
 
-    def __call__(self, v: Floats) -> Floats:
-        """Return K v, v of shape (n,) or (n, k)."""
-        rounded = v.astype(self.gram.dtype)
-        shares = [range(i, len(self.places), SHARES) for i in range(SHARES)]
-        return np.asarray(np.sum(self.gram.each(lambda share: self.share(share, rounded), shares), axis=0))
+    def __call__(self, v: Floats, first: int = 0, last: int | None = None) -> Floats:
+        """Return K v, v of shape (n,) or (n, k), at the rows of some tiles and 0 elsewhere; zeros of v cost nothing."""
+        rounded, last = v.astype(self.gram.dtype), len(self.rows) if last is None else last
+        there = np.array([rounded[rows].any() for rows in self.rows])
+        asked = np.arange(len(there)) >= first
+        asked[last:] = False
+        numbers = [n for n, (i, j) in enumerate(self.places) if (asked[i] and there[j]) or (asked[j] and there[i])]
+        shares = [(numbers[i::SHARES], rounded, asked) for i in range(SHARES)]
+        return np.asarray(np.sum(self.gram.each(self.share, shares), axis=0))
 
-    def share(self, numbers: range, v: NDArray[Any]) -> Floats:
+    def share(self, task: tuple[list[int], NDArray[Any], NDArray[np.bool_]]) -> Floats:
         """Return what some tiles contribute to K v."""
-        out = np.zeros(v.shape)
+        numbers, v, asked = task
+        out, room = np.zeros(v.shape), np.empty((TILE, TILE), self.gram.dtype)
         for number in numbers:
-            i, j = (self.rows[place] for place in self.places[number])
-            tile = self.tile(number, i, j)
-            out[i] += tile @ v[j]
-            if i != j:
-                out[j] += tile.T @ v[i]
+            i, j = self.places[number]
+            tile = self.tile(number, room)
+            if asked[i]:
+                out[self.rows[i]] += tile @ v[self.rows[j]]
+            if i != j and asked[j]:
+                out[self.rows[j]] += tile.T @ v[self.rows[i]]
         return out
 
-    def tile(self, number: int, i: slice, j: slice) -> NDArray[Any]:
-        """Return a tile, computed or kept."""
-        if number >= len(self.known):
-            return self.gram.block(i, j)
-        tile = self.kept[number // PACK][number % PACK, : i.stop - i.start, : j.stop - j.start]
-        if not self.known[number]:
-            computed = self.gram.block(i, j, tile)
-            if computed is not tile:
-                tile[...] = computed
-            self.known[number] = True
-        return tile
+    def tile(self, number: int, room: NDArray[Any]) -> NDArray[Any]:
+        """Return a tile, computed in some room or kept."""
+        i, j = (self.rows[place] for place in self.places[number])
+        keep = number < len(self.known)
+        tile = (self.kept[number // PACK][number % PACK] if keep else room)[: len(i), : len(j)]
+        if keep and self.known[number]:
+            return tile
+        computed = self.gram.block(i, j, tile)
+        if keep and computed is not tile:
+            tile[...] = computed
+        self.known[number : number + keep] = True
+        return computed
+
+
+@cache
+def controller() -> Any:
+    """Return what tells and sets how many threads BLAS uses, or None; looking for it takes some milliseconds."""
+    import scipy.linalg  # noqa: F401  # brings its own BLAS, if that is another
+
+    try:
+        from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # comes with scikit-learn
+    except ImportError:
+        return None
+    return ThreadpoolController().select(user_api="blas")
 
 
 @contextmanager
 def threads() -> Iterator[Each]:
     """Give a way to share work among as many threads as BLAS would use, each of which uses BLAS alone."""
-    try:
-        from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # comes with scikit-learn
-    except ImportError:
-        yield in_turn
-        return
-    controller = ThreadpoolController()
-    libraries = [library for library in controller.info() if library["user_api"] == "blas"]
-    count = max([library["num_threads"] for library in libraries], default=1)
+    found = controller()
+    count = max([library["num_threads"] for library in found.info()], default=1) if found else 1
     if count == 1:
         yield in_turn
         return
-    with controller.limit(limits=1, user_api="blas"), ThreadPoolExecutor(count) as pool:
+    with found.limit(limits=1), ThreadPoolExecutor(count) as pool:
         yield lambda work, items: list(pool.map(work, items))
 
 
 def pairs(count: int) -> Iterator[tuple[int, int]]:
-    """Yield the places of the upper triangle."""
+    """Yield the places of the upper triangle, row by row."""
     return ((i, j) for i in range(count) for j in range(i, count))
 
 
@@ -111,12 +128,18 @@ class Factor:
         return len(self.pivots)
 
 
-def pivoted_cholesky(gram: Gram, rank: int, rng: np.random.Generator, start: Factor | None = None) -> Factor:
-    """Return a factor of at most this rank by randomly pivoted Cholesky, many pivots at a time.
+def pivoted_cholesky(
+    gram: Gram,
+    rank: int,
+    rng: np.random.Generator,
+    start: Factor | None = None,
+    importance: Floats | float = 1.0,
+) -> Factor:
+    """Return a factor of at most this rank by randomly pivoted Cholesky, many pivots at a time, or one of more pivots.
 
-    A pivot is drawn with probability proportional to the rest's diagonal (Chen, Epperly, Tropp & Webber 2024); blocks
-    of proposals are thinned by rejection, so that the pivots are those of one-at-a-time drawing (Epperly et al. 2024).
-    It ends early where the rest is rounding. Cost: n m^2 operations and n m kernels.
+    A pivot is drawn with probability proportional to the rest's diagonal (Chen, Epperly, Tropp & Webber 2024), times
+    the rows' importance; blocks of proposals are thinned by rejection, so that the pivots are those of one-at-a-time
+    drawing (Epperly et al. 2024). It ends early where the rest is rounding. Cost: n m^2 operations and n m kernels.
     """
     n, done = gram.n, 0 if start is None else start.rank
     F = np.empty((rank + 1, n), gram.dtype)
@@ -127,7 +150,7 @@ def pivoted_cholesky(gram: Gram, rank: int, rng: np.random.Generator, start: Fac
     share, fine = FINE[np.dtype(gram.dtype)]
     size, tries = int(np.clip(rank // 3, 16, 128)), 0
     while done < rank and tries < TRIES and rest.sum() > share * gram.diagonal.sum():
-        drawn = proposals(rest, size, rng)
+        drawn = proposals(rest * importance, size, rng)
         chosen, lower = thinned(gram, F[:done, drawn], drawn, rng, fine * gram.diagonal.max())
         chosen, lower = chosen[: rank - done], lower[: rank - done, : rank - done]
         tries = 0 if len(chosen) else tries + 1
@@ -139,10 +162,10 @@ def pivoted_cholesky(gram: Gram, rank: int, rng: np.random.Generator, start: Fac
     return Factor(F[: done + 1], pivots[:done], rest)
 
 
-def proposals(rest: Floats, size: int, rng: np.random.Generator) -> Indices:
-    """Draw rows in proportion to the rest's diagonal."""
-    total = np.cumsum(rest)
-    return np.asarray(np.minimum(np.searchsorted(total, rng.random(size) * total[-1]), len(rest) - 1), np.intp)
+def proposals(share: Floats, size: int, rng: np.random.Generator) -> Indices:
+    """Draw rows in proportion to their shares."""
+    total = np.cumsum(share)
+    return np.asarray(np.minimum(np.searchsorted(total, rng.random(size) * total[-1]), len(share) - 1), np.intp)
 
 
 def thinned(
@@ -176,11 +199,6 @@ def append_rows(gram: Gram, F: NDArray[Any], new: slice, pivots: Indices, lower:
     gram.each(write, blocks(gram.n, COLUMNS))
     np.maximum(rest, 0.0, out=rest)
     rest[pivots] = 0.0
-
-
-def extended(gram: Gram, factor: Factor, rank: int, rng: np.random.Generator) -> Factor:
-    """Return a factor of higher rank that begins with the pivots there are."""
-    return pivoted_cholesky(gram, rank, rng, factor)
 
 
 def coefficients(gram: Gram, factor: Factor, z: Floats) -> Floats:

@@ -1,10 +1,12 @@
 """Solvers of 1/2 |w|^2 + loss(w + b): Newton's method in a factor of the kernel, then on the kernel itself.
 
-1. K = F'F + rest by randomly pivoted Cholesky; Newton's method on f = F'z + b costs n m^2 a step. The diagonal D of the
-   rest is not lost: F'F + D costs no more, because a row's own share of f is its own affair (`Enveloped`).
+1. K = F'F + rest by randomly pivoted Cholesky, its pivots where the loss is; Newton's method on f = F'z + b costs n m^2
+   a step. The diagonal D of the rest is not lost: F'F + D costs no more, because a row's own share of f is its own
+   affair (`Enveloped`).
 2. From there Newton steps on the exact problem, their systems (I + R'KR) u = -R'(K a - f), W = RR', by conjugate
-   gradients preconditioned by F'F + D. An intercept without penalty is a prior of infinite variance, so the
-   preconditioner with the row of ones keeps u among the directions with sum beta = 0 by itself.
+   gradients preconditioned by F'F + D, among the rows that still matter: tiles of K between others are used once. An
+   intercept without penalty is a prior of infinite variance, so the preconditioner with the row of ones keeps u among
+   the directions with sum beta = 0 by itself.
 3. The dual point next to every iterate gives the duality gap of the exact problem, mostly without another product.
 
 Every solver is a generator: whoever consumes it decides when to stop, and keeps the last result.
@@ -23,7 +25,7 @@ from numpy.typing import NDArray
 
 from calibrant.kernels.functions import Each, Gram, in_turn
 from calibrant.kernels.losses import Curvature, Loss, duality_gap
-from calibrant.kernels.matrices import Factor, Products, coefficients, extended, pivoted_cholesky, threads
+from calibrant.kernels.matrices import Factor, Products, coefficients, pivoted_cholesky, threads
 
 __all__ = ["Iterate", "Options", "Solution", "factored_newton", "refined", "solve"]
 
@@ -36,8 +38,13 @@ SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 ROUNDING = 1e-12  # of the objective
 TIGHT = {1: 1e-15, 2: 1e-12}  # the relative gap that small problems of two classes, and of more, reach at no cost
 STEPS = 300  # of conjugate gradients for one Newton step, at most
+COARSE = 3  # times as many pivots has the factor as the one that shows where they are needed
+LEAST = 48  # pivots from which that is worth while
+EXPECTED = 0.2  # change of f from the solution in the factor
+UNSEEN = 0.05  # share of the mean importance that every row has
 NEARLY = 0.1  # share of the objective that the last step in the factor may have brought: it brought the most of that
-FORCING = 0.03  # share of the gap that conjugate gradients may leave of it in the quadratic model
+FORCING = 0.1  # share of the gap that conjugate gradients may leave of it in the quadratic model
+NEGLIGIBLE = 0.5  # share of what these may leave that rows may leave which take no part
 STALE = 1e-4  # relative gap above which every Newton step has a preconditioner of its own
 SLOW = 8  # steps of conjugate gradients after which the preconditioner is computed anew
 POOR = 25  # steps after which its rank is doubled
@@ -112,10 +119,11 @@ def factored_newton(
     shift = loss.intercept(f, np.zeros(loss.shape[1:]))
     z[-1] += shift
     f += shift
-    value = 0.5 * squared(z[:-1]) + loss.value(f)
+    at, norms = loss.expanded(f), squared_norms(F)
+    value = 0.5 * squared(z[:-1]) + at.value
     while True:
-        system = newton_system(loss.curvature(f), F, each)
-        gradient = -product(F, loss.residual(f))
+        system = newton_system(at.curvature, F, norms, each)
+        gradient = -product(F, at.residual)
         gradient[:-1] += z[:-1]
         step = -system(gradient)
         along = product(F.T, step)
@@ -123,7 +131,8 @@ def factored_newton(
         size, before = 1.0, f
         while True:
             trial, f = z + size * step, before + size * along
-            following = 0.5 * squared(trial[:-1]) + loss.value(f)
+            at = loss.expanded(f)
+            following = 0.5 * squared(trial[:-1]) + at.value
             if following <= value - SUFFICIENT * size * decrement + noise(F) * abs(value) or size < 1e-8:
                 break
             size *= 0.5
@@ -146,13 +155,18 @@ def squared(v: Floats) -> float:
     return float(np.vdot(v, v))
 
 
-def newton_system(curvature: Curvature, F: NDArray[Any], each: Each) -> Solve:
+def squared_norms(F: NDArray[Any]) -> Floats:
+    """Return |F_i|^2 of every column."""
+    return np.asarray(np.einsum("ij,ij->j", F, F), np.float64)
+
+
+def newton_system(curvature: Curvature, F: NDArray[Any], norms: Floats, each: Each) -> Solve:
     """Return the solver of (F W F' + penalty) x = g for a direction or a preconditioner, which may be approximate.
 
     Many rows are sampled by their importance.
     """
     if F.shape[1] > SMALL:
-        rows, curvature = curvature.sketch(np.einsum("ij,ij->j", F, F).astype(np.float64))
+        rows, curvature = curvature.sketch(norms)
         F = F[:, rows]
     lower = factored_hessian(curvature, F, each)
     return lambda g: solve_by(lower, g)
@@ -221,10 +235,11 @@ class Near:
     precondition: Solve
 
 
-def near_solution(loss: Loss, gram: Gram, factor: Factor, most: int) -> tuple[Near, LowRank, int]:
+def near_solution(loss: Loss, gram: Gram, sketch: Sketch, most: int) -> tuple[Near, LowRank, int]:
     """Return where the exact problem's solution nearly is, the point in the factor, and the Newton steps to it."""
+    factor = sketch.factor
     inner = loss.enveloped(factor.rest)
-    point, steps = settled(factored_newton(inner, factor.F, gram.each, coarse(loss, gram, factor)), NEARLY, most)
+    point, steps = settled(factored_newton(inner, factor.F, gram.each, sketch.start), NEARLY, most)
     u = point.f + inner.intercept(point.f, np.zeros(loss.shape[1:]))
     curvature = loss.curvature(inner.nearest(point.before))
     return Near(inner.nearest(u), inner.residual(u), preconditioner(curvature, factor, point.solve)), point, steps
@@ -235,7 +250,7 @@ def entered(loss: Loss, K: Products, near: Near, tol: float) -> Iterate:
     q, curvature = K(near.dual), loss.curvature(near.f)
     now = Iterate(near.dual, q, *with_intercept(loss, near.dual, q, np.zeros(loss.shape[1:])), np.inf)
     start = Start(near.dual, q, q - near.f, np.zeros_like(q))
-    x, Kx, _ = newton_step(loss, conjugate_gradients(curvature, K, near.precondition, start), now, tol)
+    x, Kx, _ = newton_step(loss, K, System(curvature, near.precondition, start), now, tol)
     return line_search(loss, now, x, Kx)[0]
 
 
@@ -251,12 +266,11 @@ def refined(loss: Loss, K: Products, factor: Factor, now: Iterate, options: Opti
         yield now
         curvature = loss.curvature(now.f + now.b)
         if count >= POOR and options.rank == 0 and worth_extending(K.gram, factor):
-            factor = extended(K.gram, factor, min(K.gram.n, 2 * factor.rank), rng)
+            factor = pivoted_cholesky(K.gram, min(K.gram.n, 2 * factor.rank), rng, factor)
         if precondition is None or count >= SLOW or now.gap > STALE * now.objective:
-            system = newton_system(curvature.damped(factor.rest)[0], factor.F, K.gram.each)
+            system = newton_system(curvature.damped(factor.rest)[0], factor.F, squared_norms(factor.F), K.gram.each)
             precondition = preconditioner(curvature, factor, system)
-        gradients = conjugate_gradients(curvature, K, precondition, start)
-        x, Kx, count = newton_step(loss, gradients, now, options.tol)
+        x, Kx, count = newton_step(loss, K, System(curvature, precondition, start), now, options.tol)
         now, reached = line_search(loss, now, x, Kx)
         dual = dual or reached
 
@@ -347,42 +361,70 @@ def preconditioner(curvature: Curvature, factor: Factor, system: Solve) -> Solve
     return apply
 
 
-def newton_step(
-    loss: Loss, steps: Iterator[tuple[Floats, Floats, float]], now: Iterate, tol: float
-) -> tuple[Floats, Floats, int]:
+@dataclass(frozen=True, slots=True)
+class System:
+    """A Newton system (I + R'KR) u = -r, W = RR', with a preconditioner, and where conjugate gradients start."""
+
+    curvature: Curvature
+    precondition: Solve
+    start: Start
+
+
+def newton_step(loss: Loss, K: Products, system: System, now: Iterate, tol: float) -> tuple[Floats, Floats, int]:
     """Return beta and K beta nearly at the minimum of the quadratic model at `now`, and the steps that took.
 
     Half of the squared residual is the duality gap of the model: it says when to stop, unless the
-    objective is still larger than before.
+    objective is still larger than before. The system is solved among the rows whose share of that is not negligible;
+    the others keep their beta.
     """
-    enough, tightened = np.inf, 0
-    for count, (x, Kx, gap) in enumerate(steps):
-        if count == 0:
-            forcing = FORCING * min(0.1, np.sqrt(gap / now.objective)) * min(gap, now.gap)
-            enough = max(0.5 * tol * now.objective, forcing)
-        elif gap <= enough or count >= STEPS:
-            if tightened == 3 or count >= STEPS or with_intercept(loss, x, Kx, now.b)[1] <= now.objective:
-                break
+    residual, whole = system.start.residual(system.curvature), len(K.rows)
+    gap = 0.5 * squared(residual)
+    enough = max(0.5 * tol * now.objective, FORCING * min(0.1, np.sqrt(gap / now.objective)) * min(gap, now.gap))
+    near = gap <= NEARLY * now.objective
+    tiles, tightened = moving(system.curvature, K, residual, NEGLIGIBLE * enough) if near else whole, 0
+
+    def completed(x: Floats, Kx: Floats) -> Floats:
+        return Kx if tiles == whole else Kx + K(x - system.start.beta, first=tiles)
+
+    for count, (x, Kx, gap) in enumerate(conjugate_gradients(system, K, residual, tiles)):
+        if count and (gap <= enough or count >= STEPS):
+            f = completed(x, Kx)
+            if tightened == 3 or count >= STEPS or with_intercept(loss, x, f, now.b)[1] <= now.objective:
+                return x, f, count
             enough, tightened = 0.1 * min(enough, gap), tightened + 1
-    return x, Kx, count
+    return x, completed(x, Kx), count
+
+
+def moving(curvature: Curvature, K: Products, residual: Floats, negligible: float) -> int:
+    """Return among how many of the first tiles' rows a Newton system must be solved.
+
+    With W_i (df_i)^2/2 a row adds to the gap if its beta stays while f moves; df is taken as large as on average.
+    """
+    own, amount = np.square(residual).reshape(K.gram.n, -1).sum(axis=1), curvature.amount()
+    share = 0.5 * (own + amount * own.sum() / amount.sum())
+    behind = np.cumsum([share[rows].sum() for rows in reversed(K.rows)])
+    return max(1, len(K.rows) - int(np.searchsorted(behind, negligible)))
 
 
 def conjugate_gradients(
-    curvature: Curvature, K: Products, precondition: Solve, start: Start
+    system: System, K: Products, residual: Floats, tiles: int
 ) -> Iterator[tuple[Floats, Floats, float]]:
-    """Yield beta = a + R u, K beta and 1/2 |r|^2, r = (I + R'KR) u + R'(K a - f) up to intercepts.
+    """Yield beta = a + R u, K beta and 1/2 |r|^2, r = (I + R'KR) u + R'(K a - f) up to intercepts, at some tiles' rows.
 
     The formula of Polak and Ribiere forgives a preconditioner in single precision.
     """
-    x, Kx = start.beta, start.product
-    project = orthogonal_to(intercepts(curvature, x))
-    r = project(start.residual(curvature))
-    g = project(precondition(r))
+    x, Kx = system.start.beta, system.start.product
+    moved = np.zeros(len(x), bool)
+    moved[np.concatenate(K.rows[:tiles])] = True
+    curvature = system.curvature.among(moved)
+    project = projection(moved, intercepts(curvature, x))
+    r = project(residual)
+    g = project(system.precondition(r))
     d, rg = -g, float(np.vdot(r, g))
     while True:
         yield x, Kx, 0.5 * squared(r)
         s = curvature.root(d)
-        Ks = K(s)
+        Ks = K(s, last=tiles)
         image = d + curvature.root_transposed(Ks)
         curved = float(np.vdot(d, image))
         if curved <= 0.0 or rg <= 0.0:
@@ -390,7 +432,7 @@ def conjugate_gradients(
         size = rg / curved
         x, Kx = x + size * s, Kx + size * Ks
         previous, r = r, project(r + size * image)
-        g = project(precondition(r))
+        g = project(system.precondition(r))
         following = float(np.vdot(r, g))
         d = -g + max(0.0, (following - float(np.vdot(previous, g))) / rg) * d
         rg = following
@@ -407,9 +449,14 @@ def intercepts(curvature: Curvature, like: Floats) -> Floats:
     return np.asarray(vectors[:, values > 1e-8 * values[0]])
 
 
-def orthogonal_to(basis: Floats) -> Solve:
-    """Return the projection that takes the span of the basis away."""
-    return lambda r: r - (basis @ (basis.T @ r.ravel())).reshape(r.shape)
+def projection(rows: NDArray[np.bool_], basis: Floats) -> Solve:
+    """Return the projection to some rows that takes the span of the basis away."""
+
+    def project(r: Floats) -> Floats:
+        some = r * rows.reshape((-1,) + (1,) * (r.ndim - 1))
+        return np.asarray(some - (basis @ (basis.T @ some.ravel())).reshape(r.shape))
+
+    return project
 
 
 def line_search(loss: Loss, now: Iterate, x: Floats, Kx: Floats) -> tuple[Iterate, bool]:
@@ -424,22 +471,38 @@ def line_search(loss: Loss, now: Iterate, x: Floats, Kx: Floats) -> tuple[Iterat
     return now, False
 
 
-def coarse(loss: Loss, gram: Gram, factor: Factor) -> Floats | None:
-    """Return where to start Newton's method: its solution in a third of the factor, on every fourth row if many."""
-    rank = factor.rank // 3
-    if rank < 16:
-        return None
-    stride = int(np.clip(gram.n // (8 * rank), 1, 4))
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """A factor, where to start Newton's method in it, the rows in the order of what they matter, and how many do."""
+
+    factor: Factor
+    start: Floats | None
+    order: NDArray[np.intp] | None = None
+    busy: int | None = None
+
+
+def sketched(loss: Loss, gram: Gram, rank: int, tol: float, rng: np.random.Generator) -> Sketch:
+    """Return a factor whose later pivots are where the loss is, by a solution in its first third, and that solution.
+
+    That is found on every fourth row if there are many. What a kernel of the factor lacks of w is what the rest of the
+    kernel adds to sum a_i K(x_i, .), so rows are important in proportion to |a_i|.
+    """
+    stride = int(np.clip(COARSE * gram.n // (8 * rank), 1, 4))
     rows = slice(None, None, stride)
-    if np.ptp(loss.target[rows], axis=0).min() == 0.0:  # a class is not among the rows
-        return None
-    few = np.vstack([factor.F[:rank, rows], factor.F[-1:, rows]])
-    rest = np.maximum(gram.diagonal[rows] - np.square(few[:-1]).sum(axis=0, dtype=np.float64), 0.0)
-    inner = loss.rows(rows, float(stride)).enveloped(rest / stride)
-    z = settled(factored_newton(inner, few, gram.each), 2 * NEARLY, 30)[0].z
+    missing = np.ptp(loss.target[rows], axis=0).min() == 0.0
+    if gram.n <= SMALL or rank < LEAST or missing:  # too small, too coarse, or a class is not among these rows
+        return Sketch(pivoted_cholesky(gram, rank, rng), None)
+    few = pivoted_cholesky(gram, rank // COARSE, rng)
+    inner = loss.enveloped(few.rest)
+    point, _ = settled(factored_newton(inner.rows(rows, float(stride)), few.F[:, rows], gram.each), 2 * NEARLY, 30)
+    at = inner.expanded(product(few.F.T, point.z))
+    a = np.abs(at.residual).reshape(gram.n, -1).sum(axis=1)
+    factor = pivoted_cholesky(gram, rank, rng, few, a + UNSEEN * a.mean())
     start = np.zeros((len(factor.F), *loss.shape[1:]))
-    start[:rank], start[-1] = z[:-1], z[-1]
-    return start
+    start[: few.rank], start[-1] = point.z[:-1], point.z[-1]
+    order = np.argsort(-a, kind="stable")
+    behind = 0.5 * EXPECTED**2 * np.cumsum(at.curvature.amount()[order[::-1]])
+    return Sketch(factor, start, order, gram.n - int(np.searchsorted(behind, 0.25 * tol * at.value)))
 
 
 Report = Callable[[Solution], None]
@@ -472,9 +535,9 @@ def constant(loss: Loss) -> Iterate:
 def solutions(gram: Gram, loss: Loss, options: Options, start: Iterate | None) -> Iterator[Solution]:
     """Yield better and better solutions until the gap is small or nothing moves."""
     tol = min(options.tol, TIGHT[len(loss.shape)]) if gram.n <= SMALL else options.tol
-    factor = pivoted_cholesky(gram, chosen_rank(loss, options), np.random.default_rng(options.seed))
-    K = Products(gram, options.memory)
-    best, steps, stopped = first_iterate(loss, K, factor, start, replace(options, tol=tol))
+    sketch = sketched(loss, gram, chosen_rank(loss, options), tol, np.random.default_rng(options.seed))
+    factor, K = sketch.factor, Products(gram, options.memory, sketch.order, sketch.busy)
+    best, steps, stopped = first_iterate(loss, K, sketch, start, replace(options, tol=tol))
     yield Solution(best, steps, False, factor)
     if stopped:
         raise KeyboardInterrupt
@@ -488,19 +551,21 @@ def solutions(gram: Gram, loss: Loss, options: Options, start: Iterate | None) -
 
 
 def first_iterate(
-    loss: Loss, K: Products, factor: Factor, start: Iterate | None, options: Options
+    loss: Loss, K: Products, sketch: Sketch, start: Iterate | None, options: Options
 ) -> tuple[Iterate, int, bool]:
     """Return where the exact problem's iterates start from, the Newton steps to it, and whether a key ended them."""
     if start is not None:
         f = K(start.beta)
         return Iterate(start.beta, f, *with_intercept(loss, start.beta, f, start.b), np.inf), 0, False
+    factor = sketch.factor
     if options.exact and not complete(K.gram, factor):
-        near, point, steps = near_solution(loss, K.gram, factor, options.max_iter)
+        near, point, steps = near_solution(loss, K.gram, sketch, options.max_iter)
         try:
-            return entered(loss, K, near, options.tol), steps, False
+            found = entered(loss, K, near, options.tol)
+            return min(found, constant(loss), key=lambda iterate: iterate.objective), steps, False
         except KeyboardInterrupt:
             return lifted(loss, K.gram, factor, point), steps, True
     small = K.gram.n <= SMALL
-    newton = factored_newton(loss, factor.F, K.gram.each, None if small else coarse(loss, K.gram, factor))
+    newton = factored_newton(loss, factor.F, K.gram.each, sketch.start)
     point, steps = settled(newton, max(0.1 * options.tol, 1e-14), options.max_iter)
     return lifted(loss, K.gram, factor, polished(newton, point) if small else point), steps, False
