@@ -219,24 +219,24 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
             message = f"duality gap {self.duality_gap_:.2g} above tol={self.tol:g} after {self.n_iter_} steps"
             warnings.warn(message, ConvergenceWarning, stacklevel=3)
 
-    def _values(self, X: Any) -> list[Floats]:
-        """Return the decision values of every machine."""
+    def _rows(self, X: Any) -> Any:
+        """Return new rows, checked, or of their kernels those with the support rows."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        return [machine.values(self.kernel_, self._columns(X), self.support_vectors_) for machine in self.machines_]
-
-    def _columns(self, X: Any) -> Any:
-        """Return the new rows, or of their kernels those with the support rows."""
         return dense(X)[:, self.support_] if self.kernel == "precomputed" else X
+
+    def _values(self, rows: Any) -> list[Floats]:
+        """Return the decision values of every machine at checked rows."""
+        return [machine.values(self.kernel_, rows, self.support_vectors_) for machine in self.machines_]
 
     def decision_function(self, X: Any) -> Floats:
         """Return f for two classes, one column a class for more (log probabilities with "ovo")."""
-        values = self._values(X)
-        return values[0] if len(values) == 1 else np.log(self.predict_proba(X))
+        values = self._values(self._rows(X))
+        return values[0] if len(values) == 1 else np.log(couple(*pairwise(values)))
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithms of the probabilities, of one machine exact also where those round to 0 or 1."""
-        values = self._values(X)
+        values = self._values(self._rows(X))
         if len(values) > 1:
             return np.log(couple(*pairwise(values)))
         return np.asarray(log_expit(logits(values[0])))
@@ -249,7 +249,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         """
         if confidence is not None:
             return self._bands(X, confidence)
-        values = self._values(X)
+        values = self._values(self._rows(X))
         if len(values) > 1:
             return couple(*pairwise(values))
         f = values[0]
@@ -268,14 +268,15 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
             raise ValueError(msg)
         if isinstance(self._posterior, Posterior):
             self._posterior = self._posterior.laplace(self.kernel_)
-        f = self._values(X)[0]
-        X = validate_data(self, X, accept_sparse="csr", dtype=np.float64, reset=False)
-        reach = ndtri(0.5 + confidence / 2) * logit_deviations(f, covariances(self._posterior, self.kernel_, X))
-        return np.stack([expit(logits(f) - reach), expit(logits(f) + reach)], axis=2)
+        rows = self._rows(X)
+        f = self._values(rows)[0]
+        center = logits(f)
+        reach = ndtri(0.5 + confidence / 2) * logit_deviations(f, covariances(self._posterior, self.kernel_, rows))
+        return np.stack([expit(center - reach), expit(center + reach)], axis=2)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class of each row, of two the second at one half."""
-        values = self._values(X)
+        values = self._values(self._rows(X))
         if len(values) == 1 and values[0].ndim == 1:
             return np.asarray(self.classes_[(values[0] >= 0).astype(int)])
         p = couple(*pairwise(values)) if len(values) > 1 else values[0]
