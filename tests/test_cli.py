@@ -77,6 +77,7 @@ def map_file(tmp_path: Path) -> Path:
 
 
 ASSESSED = ("--probability", "p", "--label", "y")
+SCORE_P = ("--score", "p", "--label", "y")
 COMMANDS = ("fit", "apply", "methods", "assess", "compare", "report", "demo", "reproduce")
 
 
@@ -581,6 +582,12 @@ class TestExtras:
             ("pyarrow", "tables", "cli", ("fit", "t.csv", "--score", "f", "--label", "y", "-o", "{folder}/m.json")),
             ("jinja2", "report", "report", ("report", "{folder}/t.csv", *ASSESSED, "-o", "{folder}/r.html")),
             ("jinja2", "report", "report", ("demo", "-o", "{folder}/r.html")),
+            (
+                "altair",
+                "report",
+                "report",
+                ("compare", "{folder}/t.csv", "--score", "p", "--label", "y", "--report", "r"),
+            ),
         ],
     )
     def test_without_a_package_of_one_command(
@@ -594,6 +601,37 @@ class TestExtras:
         monkeypatch.setitem(sys.modules, package, None)
         message = refused(*(argument.format(folder=tmp_path) for argument in arguments))
         assert f'needs {package}, which is not installed: pip install "calibrant[{extra}]"' in message
+
+    def test_comparing_needs_no_package_of_the_report(self, tmp_path: Path) -> None:
+        table = write(tmp_path / "t.csv", f=MARGIN, y=HAPPENED.astype(int))
+        program = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Absent())
+from calibrant.cli import main
+main()
+"""
+        report = ["jinja2", "markupsafe", "altair", "vl_convert", "pandas"]
+        command = ["compare", table, "--score", "f", "--label", "y", "--methods", "platt,softmax", "--folds", "3"]
+        for arguments in (command, [*command, "--json"]):
+            without, beside = (
+                subprocess.run(
+                    [sys.executable, "-c", program.format(absent), *arguments],
+                    capture_output=True, text=True, check=True,
+                )
+                for absent in (report, [])
+            )  # fmt: skip
+            assert without.stderr == ""
+            assert "is best by the log loss" in " ".join(without.stdout.split())
+            assert timeless(without.stdout) == timeless(beside.stdout)
+
+
+def timeless(text: str) -> list[str]:
+    """Return the lines that do not say how many seconds something took."""
+    return [line for line in text.splitlines() if "seconds" not in line]
 
 
 # The evidence ---------------------------------------------------------------------------------------------------------
@@ -848,7 +886,9 @@ REFUSED_EVIDENCE = {
     "not probabilities": (FORECASTS, (*COMPARE, "--kind", "probability"), "must lie in [0, 1]"),
     "unknown kernel": (FORECASTS, ("compare", "--label", "y", "--features", "f", "--kernels", "cubic"), "kernels must"),
     "text among features": (FORECASTS, ("compare", "--label", "y"), "column 'pet' must hold numbers; got 'cat'"),
-    "score and features": (FORECASTS, (*COMPARE, "--features", "p"), "give one of them"),
+    "score and features": (FORECASTS, (*COMPARE, "--features", "p"), "--features trains machines; give one of them"),
+    "score and kernels": (FORECASTS, (*COMPARE, "--kernels", "rbf"), "--kernels trains machines; give one of them"),
+    "score and a choice": (FORECASTS, (*COMPARE, "--choose", "prior"), "--choose trains machines; give one of them"),
     "weights of machines": (FORECASTS, ("compare", "--label", "y", "--weight", "w"), "--weight needs --score"),
     "folder": (FORECASTS, (*COMPARE, "--folder", "{folder}/t.csv"), "folder must be a directory"),
     "report": (FORECASTS, (*COMPARE, "--report", "{folder}"), "--report must be a file"),

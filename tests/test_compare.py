@@ -25,8 +25,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 import calibrant
 from calibrant import CalibratedClassifier, KernelLogisticRegression, compare, compare_scores
-from calibrant.comparing import DEFAULT_METHODS, GRIDS, asking, records
-from calibrant.comparing import progress as bars
+from calibrant import progress as bars
+from calibrant.assessing import plain
+from calibrant.comparing import DEFAULT_METHODS, GRIDS, asking
 from calibrant.samples import Sample
 
 FEW = ("platt", "softmax", "clip01")
@@ -448,6 +449,38 @@ class TestFolder:
         assert quick(folder=tmp_path, methods={"mine": constant(0.3)}).computed == 3
         assert quick(folder=tmp_path, methods={"mine": constant(0.4)}).computed == 3
 
+    def test_the_functions_that_a_method_calls_are_part_of_it(self, tmp_path):
+        def module(name, share, factor=1):
+            """Return a method that calls, in a lambda, a function that calls another, which calls the first again."""
+            code = f"""
+                from calibrant.maps import Steps
+                FACTOR = {factor}
+                def level(deep):
+                    return {share} if deep else shares(deep + 1)
+                def shares(deep):
+                    return level(deep)
+                def mine(data):
+                    return (lambda deep: Steps((), (shares(deep) * FACTOR,)))(0)
+            """
+            found = {"__name__": name}
+            exec(textwrap.dedent(code), found)
+            return found["mine"]
+
+        def computed(method):
+            return quick(folder=tmp_path, methods={"mine": method}).computed
+
+        assert computed(module("own", 0.25)) == 3
+        assert computed(module("own", 0.25)) == 0
+        assert computed(module("own", 0.5)) == 3
+        assert computed(module("own", 0.5, factor=2)) == 0  # as `compare` says
+
+    def test_a_method_that_calls_itself_is_recognised(self, tmp_path):
+        def countdown(data, left=2):
+            return countdown(data, left - 1) if left else calibrant.maps.Steps((), (0.25,))
+
+        assert quick(folder=tmp_path, methods={"mine": countdown}).computed == 3
+        assert quick(folder=tmp_path, methods={"mine": countdown}).computed == 0
+
     def test_a_machine_that_cannot_be_recognised(self, tmp_path):
         machine = make_pipeline(FunctionTransformer(lambda X: X), GaussianNB())
         assert quick(machines={"odd": machine}, methods="platt").computed == 6
@@ -569,12 +602,33 @@ class TestProgress:
     def test_a_bar_with_the_time_left_on_a_terminal(self, monkeypatch, capfd):
         pytest.importorskip("rich")
         monkeypatch.setattr(bars, "is_terminal", lambda: True)
-        with bars.shown(4.0, True) as advance:
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        with bars.shown("comparing", 4.0, True) as advance:
             advance(2.0)
-        assert capfd.readouterr().out == ""
+        captured = capfd.readouterr()
+        assert captured.out == ""
+        assert "comparing" in captured.err
+        assert "left" in captured.err
         monkeypatch.setitem(sys.modules, "rich.console", None)
-        with bars.shown(4.0, True) as advance:
+        with bars.shown("comparing", 4.0, True) as advance:
             advance(2.0)
+        assert capfd.readouterr().err == ""
+
+    def test_there_is_one_place_that_draws_bars(self):
+        source = Path(calibrant.__file__).parent
+        drawing = [path.name for path in source.rglob("*.py") if "rich.progress" in path.read_text()]
+        assert drawing == ["progress.py"]
+
+    def test_nothing_to_do_needs_no_bar(self, monkeypatch, capfd):
+        monkeypatch.setattr(bars, "is_terminal", lambda: True)
+        with bars.shown("comparing", 0.0, True):
+            pass
+        assert capfd.readouterr().err == ""
+        told = []
+        with bars.shown("comparing", 0.0, told.append) as advance:
+            advance(0.0)
+        assert told == [0.0]
 
 
 X_Y = two_classes(30)
@@ -642,7 +696,7 @@ def test_bad_scores_are_refused(scores, keywords, message):
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=4))
 def test_json_words_come_back(values):
-    back = json.loads(json.dumps(records.strict({"values": values}), allow_nan=False))["values"]
+    back = json.loads(json.dumps(plain({"values": values}), allow_nan=False))["values"]
     np.testing.assert_array_equal(np.asarray(back, np.float64), values)
 
 
@@ -667,8 +721,8 @@ class TestWhatAReviewFound:
     def test_the_corrected_test_knows_the_share_of_rows_tested(self):
         from sklearn.model_selection import RepeatedStratifiedKFold
 
+        from calibrant.comparing.verdicts import standing
         from calibrant.inference import corrected_t
-        from calibrant.report.comparisons import standing
 
         folds = RepeatedStratifiedKFold(n_splits=5, n_repeats=4, random_state=0)
         found = calibrant.compare_scores(*self.noisy(), methods=["platt", "softmax"], cv=folds, progress=False)

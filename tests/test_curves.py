@@ -412,9 +412,9 @@ class TestRefused:
         [
             ({"method": "bin"}, "method must be one of corp, binned; got 'bin'"),
             ({"bands": "sure"}, "bands must be one of consistency, confidence; got 'sure'"),
-            ({"confidence": 1.0}, "confidence must lie strictly between 0 and 1; got 1.0"),
-            ({"draws": 0}, "draws must be a finite number above 0; got 0"),
-            ({"draws": 2.5}, "draws must be a whole number above 0; got 2.5"),
+            ({"confidence": 1.0}, r"confidence must lie in \(0, 1\); got 1.0"),
+            ({"draws": 0}, "draws must be a whole number, at least 1; got 0"),
+            ({"draws": 2.5}, "draws must be a whole number, at least 1; got 2.5"),
             ({"method": "binned", "bins": 0}, "bins must be a whole number from 1 to 100000; got 0"),
             ({"method": "binned", "strategy": "depth"}, "strategy must be one of width, mass; got 'depth'"),
             ({"sample_weight": [1, 2]}, "sample_weight must have one value a row"),

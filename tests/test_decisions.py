@@ -265,7 +265,10 @@ def test_mixture_gap_bounds_what_is_left():
         (lambda P: decisions.threshold_for_error(P.argmax(1), P, 0.0), r"error must lie in \(0, 1\)"),
         (lambda P: decisions.threshold_for_error(P.argmax(1), P, 1e-4), "needs at least .* rows to be promised"),
         (lambda P: decisions.threshold_for_error(P.argmin(1), P, 0.1), "cannot be promised with confidence 0.95"),
-        (lambda P: decisions.threshold_for_error(P.argmax(1), P, 0.1, levels=0), "levels must be at least 1"),
+        (
+            lambda P: decisions.threshold_for_error(P.argmax(1), P, 0.1, levels=0),
+            "levels must be a whole number",
+        ),
         (lambda P: decisions.prior_shift(P, [0.5, 0.5], [1, 0, 0]), "old must hold one prior for each of the 3"),
         (lambda P: decisions.prior_shift(P, [0.5, 0.5, 0], [1, 0, 0]), "old must not be 0"),
         (lambda P: decisions.prior_shift(P, [0.5, 0.5, 0.5], [1, 0, 0]), "old must hold rows .* sum to 1"),

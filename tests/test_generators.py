@@ -64,8 +64,8 @@ def test_seeds_and_sizes(name):
         (lambda: generators.crossing(-1), "n must be"),
         (lambda: generators.crossing([1, 2, 3]), "n must be"),
         (lambda: generators.easy(2.5), "n must be"),
-        (lambda: generators.difficult(features=1), "features must be at least 2"),
-        (lambda: generators.easy(features=0), "features must be at least 1"),
+        (lambda: generators.difficult(features=1), "features must be a whole number, at least 2"),
+        (lambda: generators.easy(features=0), "features must be a whole number, at least 1"),
     ],
 )
 def test_bad_input_is_named(call, message):

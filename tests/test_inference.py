@@ -349,6 +349,16 @@ def test_one_sided_tests_may_contradict_the_values():
     np.testing.assert_array_equal(underline([1767, 2163], [[1, 0.999], [0.001, 1]]), [False, True])
 
 
+@pytest.mark.parametrize("p", [0.01, 1e-100])
+@pytest.mark.parametrize("off", [1 + 1e-15, 1 - 1e-12])
+def test_underlining_does_not_hang_on_rounding(p, off):
+    """The p-value of one two-sided test, computed twice, and equal values, computed twice."""
+    for table in ([[1, p], [p * off, 1]], [[1, p * off], [p, 1]]):
+        np.testing.assert_array_equal(underline([2.0, 1.0], table), [False, True])
+        for values in ([0.3, 0.1 + 0.2], [0.1 + 0.2, 0.3]):
+            np.testing.assert_array_equal(underline(values, table), [True, True])
+
+
 @given(st.integers(2, 5), st.integers(0, 10_000))
 def test_underlined_entries_are_the_smallest_set_of_the_definition(n, seed):
     rng = np.random.default_rng(seed)
@@ -662,8 +672,8 @@ def test_every_test_returns_a_frozen_record(name):
         (lambda: corrected_t([1, 2], [2, 3], ratio=-1), "ratio must be a finite number not below 0"),
         (lambda: mcnemar([0, 2], [0, 1]), "first must say whether each decision is wrong, by 0 and 1; got 2"),
         (lambda: mcnemar([0, 1], [0, 1], sample_weight=[1, 0.5]), "sample_weight must be whole numbers"),
-        (lambda: mcnemar_from_counts(-1, 2), "only_first must be a finite number not below 0"),
-        (lambda: mcnemar_from_counts(1, 2.5), "only_second must be a whole number; got 2.5"),
+        (lambda: mcnemar_from_counts(-1, 2), "only_first must be a whole number, at least 0"),
+        (lambda: mcnemar_from_counts(1, 2.5), "only_second must be a whole number, at least 0; got 2.5"),
         (lambda: wilcoxon([1, 2], [2, 3], digits=0), "digits must be a finite number not below 1"),
         (lambda: ranks([1, 2]), "values must have two dimensions"),
         (lambda: ranks([[1, 2], [3]]), "values must be a full table of real numbers"),
@@ -679,11 +689,11 @@ def test_every_test_returns_a_frozen_record(name):
         (lambda: spiegelhalter([0, 1], [0.5, 1.5]), "p declared as probabilities must lie in"),
         (lambda: spiegelhalter([0, 1], [0.5, 0.5], score="auc"), "score must be one of brier, log_loss; got 'auc'"),
         (lambda: corp([0.5, 1.0], [0.5, 0.5]), "y must hold two classes, for a test counts rows; got 0.5"),
-        (lambda: hosmer_lemeshow([0, 1], [0.5, 0.5], groups=0), "groups must be at least 1; got 0"),
+        (lambda: hosmer_lemeshow([0, 1], [0.5, 0.5], groups=0), "groups must be a whole number, at least 1; got 0"),
         (lambda: bootstrap("best", [0, 1], [0.5, 0.5]), "metric must be one of brier, "),
         (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], method="t"), "method must be one of percentile, basic, bca"),
         (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], confidence=95), r"confidence must lie in \(0, 1\); got 95"),
-        (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], draws=1), "draws must be at least 2; got 1"),
+        (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], draws=1), "draws must be a whole number, at least 2; got 1"),
         (lambda: bootstrap("brier", [0, 1], [0.5]), "one value a row"),
         (lambda: bootstrap("brier", [0, 1], [0.5, np.nan]), "p must be finite"),
         (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], sample_weight=[1, 0.5]), r"groups=range\(n\) draws rows"),

@@ -1,6 +1,8 @@
 """KernelLogisticRegression as scikit-learn sees it."""
 
 import pickle
+import re
+import sys
 import warnings
 from dataclasses import replace
 
@@ -13,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from calibrant import KernelLogisticRegression, KernelLogisticRegressionCV
+from calibrant import KernelLogisticRegression, KernelLogisticRegressionCV, progress
 from calibrant.kernels.solvers import solve
 from calibrant.klr import bytes_of
 
@@ -185,6 +187,25 @@ def test_precision_memory_and_verbosity_change_nothing_but_the_cost(capsys):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(X[:9]), model.predict_proba(X[:9]))
 
 
+def test_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch, capfd):
+    pytest.importorskip("rich")
+    X, y = data()
+    lines = re.compile(r"^kernel logistic regression: step \d+, objective \S+, gap \S+$", re.M)
+    monkeypatch.setattr(progress, "is_terminal", lambda: True)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    KernelLogisticRegression(10.0, verbose=1).fit(X, y)
+    drawn = capfd.readouterr()
+    assert drawn.out == ""
+    assert "kernel logistic regression: gap" in drawn.err
+    assert not lines.search(drawn.err)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
+    KernelLogisticRegression(10.0, verbose=1).fit(X, y)
+    written = capfd.readouterr()
+    assert written.out == ""
+    assert len(lines.findall(written.err)) == written.err.count("\n") > 0
+
+
 def test_the_truth_about_convergence():
     X, y = data(900)
     with pytest.warns(ConvergenceWarning, match="duality gap"):
@@ -347,7 +368,7 @@ def test_sequential_minimal_optimisation_reaches_the_same_minimum(C):
         ({"kernel": lambda a, b: np.full((len(a), len(b)), np.nan)}, "finite"),
         ({"class_weight": {0: -1.0, 1: 1.0}}, "class_weight must be finite and not negative"),
         ({"C": 1.7e308}, "C times the sum of all weights must be finite"),
-        ({"rank": 2.5}, "rank must be a positive whole number"),
+        ({"rank": 2.5}, "rank must be a whole number, at least 1"),
         ({"memory": "e"}, "memory must be"),
     ],
 )

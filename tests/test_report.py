@@ -14,8 +14,9 @@ import calibrant
 pytest.importorskip("altair", reason="the report needs the extra `report`")
 pytest.importorskip("vl_convert", reason="the report needs the extra `report`")
 
+from calibrant.comparing.verdicts import holm
 from calibrant.report import render_report, write_report
-from calibrant.report.comparisons import holm, summary
+from calibrant.report.comparisons import summary
 from tests.test_assessing import forecast, three_classes
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"

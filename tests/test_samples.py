@@ -1,5 +1,7 @@
 """The door, and pooling."""
 
+from numbers import Integral
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -7,9 +9,14 @@ import pytest
 import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.naive_bayes import GaussianNB
 
 import calibrant
-from calibrant import collapse, sample
+from calibrant import collapse, combining, curves, decisions, inference, metrics, sample
+from calibrant.multiclass import ClassMap
+from calibrant.posteriors.estimates import distance_estimator
+from calibrant.posteriors.objects import objects
+from calibrant.samples import one_of, proportion, whole
 
 GOOD = ([0.1, 0.2, 0.3], [0, 1, 1])
 
@@ -129,3 +136,123 @@ def test_a_fit_on_cells_is_nearly_the_fit_on_rows():
     rough = calibrant.fit("platt", pooled.score, pooled.label, sample_weight=pooled.weight)
     exact = calibrant.fit("platt", scores, labels)
     assert np.abs(rough(scores) - exact(scores)).max() < 1e-4
+
+
+# Options --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [3, 3.0, np.int8(3), np.float32(3)])
+def test_whole_numbers(value):
+    found = whole("k", value, low=3, high=3)
+    assert (found, type(found)) == (3, int)
+
+
+@pytest.mark.parametrize("value", [0, 5, 2.5, True, np.True_, "3", None, [3], np.nan, np.inf, -np.inf, 3j, 10**400])
+def test_what_is_no_whole_number_of_a_range(value):
+    with pytest.raises(ValueError, match="k must be a whole number from 1 to 4; got "):
+        whole("k", value, high=4)
+
+
+def test_an_estimator_keeps_its_whole_numbers_as_they_are_given():
+    assert whole("k", np.int64(7), kind=Integral) == 7
+    with pytest.raises(ValueError, match=r"k must be a whole number, at least 2; got 3\.0"):
+        whole("k", 3.0, low=2, kind=Integral)
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "interval"),
+    [
+        (0, False, True, r"\(0, 1\]"),
+        (1.0, True, False, r"\[0, 1\)"),
+        ("0.5", True, True, r"\[0, 1\]"),
+        (np.nan, *[False] * 2, ""),
+    ],
+)
+def test_proportions(value, low, high, interval):
+    with pytest.raises(ValueError, match=f"share must lie in {interval}"):
+        proportion("share", value, low=low, high=high)
+    assert proportion("share", np.float32(0.5)) == 0.5
+    assert (proportion("share", 0, low=True), proportion("share", 1, high=True)) == (0.0, 1.0)
+
+
+def test_names():
+    one_of("scale", None, ("train", None))
+    one_of("scale", "train", {"train": 1})
+    for value in ("tr", None, ["train"], np.array(["train", "train"]), 1):
+        with pytest.raises(ValueError, match="scale must be one of train, test, or a function; got "):
+            one_of("scale", value, iter(["train", "test"]), beside=", or a function")
+
+
+# What is not there ----------------------------------------------------------------------------------------------------
+
+MISSING = {
+    "Int64": pd.array([0, 1, None, 1], dtype="Int64"),
+    "boolean": pd.array([False, True, None, True], dtype="boolean"),
+    "string": pd.array(["a", "b", None, "b"], dtype="string"),
+    "NA": np.array(["a", "b", pd.NA, "b"], object),
+    "whole numbers and NA": np.array([0, 1, pd.NA, 1], object),
+    "None": np.array(["a", "b", None, "b"], object),
+    "NaT": np.array(["2026-01-01", "2026-01-02", "NaT", "2026-01-02"], "datetime64[D]"),
+}
+FOUR = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
+TAKES_LABELS = {
+    "fit": lambda y: calibrant.fit("platt", FOUR[:, 1], y),
+    "Calibrator": lambda y: calibrant.Calibrator().fit(FOUR[:, 1], y),
+    "KernelLogisticRegression": lambda y: calibrant.KernelLogisticRegression().fit(FOUR, y),
+    "NearestNeighbour": lambda y: calibrant.posteriors.NearestNeighbour().fit(FOUR, y),
+    "objects": lambda y: objects(FOUR, y),
+    "brier": lambda y: metrics.brier(y, FOUR[:, 1]),
+    "log_loss": lambda y: metrics.log_loss(y, FOUR),
+    "assess": lambda y: calibrant.assess(y, FOUR[:, 1]),
+    "bootstrap": lambda y: inference.bootstrap("brier", y, FOUR[:, 1], draws=9),
+    "reliability": lambda y: curves.reliability(y, FOUR[:, 1]),
+    "fit_pool": lambda y: combining.fit_pool([FOUR, FOUR], y),
+    "compare_scores": lambda y: calibrant.compare_scores(FOUR[:, 1], y, methods=["platt"], cv=2, progress=False),
+}
+
+
+@pytest.mark.parametrize("labels", MISSING)
+@pytest.mark.parametrize("door", TAKES_LABELS)
+def test_missing_labels_are_named(door, labels):
+    with pytest.raises(ValueError, match=r"^y must (hold no missing label|be finite); got 1 .*the first at position 2"):
+        TAKES_LABELS[door](MISSING[labels])
+
+
+def test_missing_numbers_are_named():
+    for values in (pd.array([0.1, None], dtype="Float64"), np.array([0.1, pd.NA], object)):
+        with pytest.raises(ValueError, match=r"scores must be (finite; got 1 NaN|real numbers; got <NA>)"):
+            sample(values, [0, 1])
+
+
+HIDDEN = np.ma.masked_array(FOUR, np.eye(4, 2))
+TAKES_TABLES = {
+    "P": lambda P: decisions.reject(P, threshold=0.5),
+    "p": lambda p: metrics.log_loss([0, 1, 0, 1], p),
+    "log_p": lambda p: metrics.log_loss([0, 1, 0, 1], log_p=np.ma.log(p)),
+    "p of a bootstrap": lambda p: inference.bootstrap("brier", [0, 1, 0, 1], p, draws=9),
+    "p of one column of a bootstrap": lambda p: inference.bootstrap("brier", [0, 1, 0, 1], p[:, 1], draws=9),
+    "posteriors": lambda P: combining.combine([FOUR, P], "mean"),
+    "costs": lambda costs: decisions.bayes(FOUR[:, :2], costs[:2]),
+    "values": lambda values: inference.ranks(values),
+    "distances": lambda distances: distance_estimator(distances),
+    "X of objects": lambda X: objects(X, [0, 1, 0, 1]),
+    "X": lambda X: calibrant.KernelLogisticRegression().fit(X, [0, 1, 0, 1]),
+    "X of a calibrated machine": lambda X: calibrant.CalibratedClassifier(GaussianNB(), cv=2).fit(X, [0, 1, 0, 1]),
+    "X of new rows": lambda X: calibrant.CalibratedClassifier(
+        GaussianNB().fit(FOUR, [0, 1, 0, 1]), protocol="prefit"
+    ).fit(FOUR, [0, 1, 0, 1]).predict_proba(X),
+    "X of a comparison": lambda X: calibrant.compare((X, [0, 1, 0, 1]), cv=2, progress=False),
+    "scores": lambda scores: ClassMap("ovr", (calibrant.maps.Sigmoid(-1.0, 0.0),) * 2)(scores),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("door", TAKES_TABLES)
+def test_masked_tables_are_refused(door):
+    with pytest.raises(ValueError, match=r"^\w+(\[1\])? must not be masked; got [12] masked value"):
+        TAKES_TABLES[door](HIDDEN)
+
+
+def test_a_mask_that_hides_nothing_does_no_harm():
+    bare = np.ma.masked_array(FOUR, np.zeros((4, 2), bool))
+    np.testing.assert_array_equal(decisions.reject(bare, threshold=0.5), decisions.reject(FOUR, threshold=0.5))
+    assert metrics.log_loss([0, 1, 0, 1], bare) == metrics.log_loss([0, 1, 0, 1], FOUR)

@@ -53,3 +53,17 @@ def test_public_names_are_strings_that_exist(module):
 def test_docstrings_end_in_examples_that_run_somewhere():
     with_examples = [name for name in MODULES if ">>>" in (SOURCE / name).read_text()]
     assert len(with_examples) >= 6
+
+
+RULES = {  # with the places that say them in another way: as a KeyError, by argparse
+    "must be one of {', '.join(": {"assessing.py", "experiments/__main__.py"},
+    "must be a whole number": set(),
+    "must be a positive whole number": set(),
+    "must not be masked": set(),
+}
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_a_rule_for_arguments_stands_in_one_place(rule):
+    places = {name for name in MODULES if rule in (SOURCE / name).read_text() and not name.startswith("kernels/")}
+    assert places <= {"samples.py"} | RULES[rule]

@@ -23,15 +23,24 @@ from calibrant.curves import (
     ReliabilityCurve,
     ReliabilityPanels,
     error_reject_curve,
-    level,
     reliability,
     reliability_by_class,
-    whole,
 )
 from calibrant.inference import bootstrap, corp, hosmer_lemeshow, spiegelhalter
 from calibrant.metrics import METRICS, Decomposition, confidences, decomposition
 from calibrant.metrics.scores import class_index, labels_and_probabilities
-from calibrant.samples import Sample, collapse, finite, same_length, vector, weighed, within_unit
+from calibrant.samples import (
+    Sample,
+    collapse,
+    finite,
+    known_labels,
+    proportion,
+    same_length,
+    vector,
+    weighed,
+    whole,
+    within_unit,
+)
 
 __all__ = [
     "COSTS",
@@ -251,7 +260,7 @@ def assess(  # noqa: PLR0913
     >>> found.verdict.split(":")[0]
     'No departure from calibration can be seen'
     """
-    drawing = Drawing(level(confidence), whole("draws", draws), random_state)
+    drawing = Drawing(proportion("confidence", confidence), whole("draws", draws), random_state)
     if np.size(y) == 0 and np.shape(p)[:1] == (0,):
         return nothing(0.0, (), drawing, "There are no rows: nothing can be shown.")
     if unnamed := nameless_class(y, p, labels):
@@ -278,7 +287,7 @@ def nameless_class(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None) -> str 
     """Return the only class of rows where nothing says which of two it is, else None."""
     if labels is not None or (np.ndim(p) == 2 and np.shape(p)[1] > 1):
         return None
-    observed = vector("y", y)
+    observed = known_labels("y", y)
     if len(observed) > 0 and bool((observed == observed[0]).all()):
         only = observed[0]
         known = observed.dtype.kind in "fiub" and (0 <= only <= 1 or only == -1)
@@ -652,6 +661,29 @@ def number(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.1f}"
     return f"{value:.3g}" if abs(value) < 0.001 else f"{value:.4g}"
+
+
+def words(name: str) -> str:
+    """Return the name of a metric or a test as words."""
+    return NAMES.get(name, name.replace("_", " "))
+
+
+NAMES = {
+    "auc": "AUC",
+    "ece": "ECE",
+    "mcre": "MCRE",
+    "brier": "Brier score",
+    "corp": "CORP",
+    "spiegelhalter": "Spiegelhalter",
+    "hosmer_lemeshow": "Hosmer-Lemeshow",
+    "ece_mass": "ECE, equal mass",
+    "ece_debiased": "ECE, debiased",
+    "squared_ece": "squared ECE",
+    "squared_ece_debiased": "squared ECE, debiased",
+    "classwise_ece": "classwise ECE",
+    "top_label_ece": "top-label ECE",
+    "smooth_ece": "smooth ECE",
+}
 
 
 def remarks(

@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.model_selection import ParameterGrid
 from sklearn.svm import SVC
-from sklearn.utils import check_random_state, get_tags, indexable
+from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from calibrant.estimators import FeaturesMixin, target
+from calibrant.estimators import FeaturesMixin, labelled_rows
 from calibrant.kernels.leave_one_out import LEAVE_ONE_OUT
 from calibrant.kernels.machine_methods import check_machine_options, machine_method
 from calibrant.maps import Map, check_method
@@ -51,7 +51,7 @@ from calibrant.protocols import (
     seen,
     weight_parameter,
 )
-from calibrant.samples import at_least_two, weighed
+from calibrant.samples import at_least_two, one_of, refuse_masked, weighed
 
 __all__ = ["CalibratedClassifier", "svc"]
 
@@ -203,6 +203,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         check_is_fitted(self)
         if self.consistent or len(self.calibrated_) > 1:
             return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        refuse_masked("X", X)
         return np.asarray(self.estimator_.predict(X))
 
     def get_metadata_routing(self) -> MetadataRouter:
@@ -226,6 +227,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
 
     def _scores(self, machine: Any, X: Any) -> Any:
         """Return what the machine's map takes: its scores, or its view of the rows."""
+        refuse_masked("X", X)
         if isinstance(machine, KernelMachine):
             return machine.view(X)
         return score_columns(machine, X, self.classes_, self.calibrated_[0][1].scheme, self.kind)[0]
@@ -237,9 +239,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             ("coupling", self.coupling, COUPLINGS),
             ("loo", self.loo, LEAVE_ONE_OUT),
         ):
-            if not isinstance(value, str) or value not in choices:
-                msg = f"{name} must be one of {', '.join(choices)}; got {value!r}"
-                raise ValueError(msg)
+            one_of(name, value, choices)
         require_classifier("estimator", self.estimator)
         if self.search is not None and self.protocol not in UNSEEN:
             msg = f"search needs scores of unseen rows, protocol one of {', '.join(UNSEEN)}; got {self.protocol!r}"
@@ -254,10 +254,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: Any
     ) -> tuple[Job, NDArray[Any] | None]:
         """Check the data; who gets which part of the metadata is settled a candidate."""
-        X, labels = indexable(X, target(y))
-        if len(labels) == 0:
-            msg = "X and y must hold at least one row; got 0 sample(s)"
-            raise ValueError(msg)
+        X, labels = labelled_rows(X, y)
         if groups is not None and self.protocol not in GROUPED:
             msg = f"groups are used by the protocols {', '.join(GROUPED)}; got them for {self.protocol!r}"
             raise ValueError(msg)

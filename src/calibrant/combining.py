@@ -18,7 +18,7 @@ from calibrant.maps import Map
 from calibrant.metrics.scores import class_columns, floats
 from calibrant.mixtures import fit_mixture
 from calibrant.multiclass import ClassMap, ClassSample, MatrixMap, Plan, fit_classes, normalise
-from calibrant.samples import counts, distributions, finite
+from calibrant.samples import counts, distributions, finite, one_of
 
 __all__ = [
     "POOLS",
@@ -72,14 +72,9 @@ def combine(posteriors: Sequence[ArrayLike], rule: str | Callable[[Floats], Floa
 
 def rule_of(rule: Any, members: int) -> Callable[[Floats], Floats]:
     """Return the function of a rule's name, or a pool that has a weight for each member."""
-    if isinstance(rule, str):
-        if rule not in RULES:
-            msg = f"rule must be one of {', '.join(RULES)}, or a pool; got {rule!r}"
-            raise ValueError(msg)
-        return RULES[rule].combine
     if not callable(rule):
-        msg = f"rule must be one of {', '.join(RULES)}, or a pool; got {rule!r}"
-        raise ValueError(msg)
+        one_of("rule", rule, RULES, beside=", or a pool")
+        return RULES[rule].combine
     if isinstance(rule, (LinearPool, LogPool)) and len(rule.weights) != members:
         msg = f"a pool must have one weight a member; got {len(rule.weights)} weights for {members} members"
         raise ValueError(msg)
@@ -271,9 +266,7 @@ def fit_pool(
     >>> bool(pool.weights[0] > 0.9), bool(pool.weights[1] < 0.1)
     (True, True)
     """
-    if kind not in POOLS:
-        msg = f"kind must be one of {', '.join(POOLS)}; got {kind!r}"
-        raise ValueError(msg)
+    one_of("kind", kind, POOLS)
     members = checked_members(posteriors)
     index = class_columns(y, members[0], labels)
     weight = counts(sample_weight, index)

@@ -24,7 +24,19 @@ from calibrant.metrics import (
 )
 from calibrant.metrics.scores import class_index, labels_and_probabilities
 from calibrant.ops import NUMPY
-from calibrant.samples import Sample, binary, collapse, counts, finite, magnitude, number, sample
+from calibrant.samples import (
+    Sample,
+    binary,
+    collapse,
+    counts,
+    finite,
+    magnitude,
+    number,
+    one_of,
+    proportion,
+    sample,
+    whole,
+)
 
 __all__ = [
     "BANDS",
@@ -208,7 +220,8 @@ def reliability(  # noqa: PLR0913
     one_of("method", method, RELIABILITY)
     if bands is not None:
         one_of("bands", bands, BANDS)
-    drawing = Draws(bands, level(confidence), whole("draws", draws), np.random.default_rng(random_state))
+    level, repeats = proportion("confidence", confidence), whole("draws", draws)
+    drawing = Draws(bands, level, repeats, np.random.default_rng(random_state))
     label, forecast = labels_and_probabilities(binary("y", y, pos_label), p)
     data = sample(forecast, label, sample_weight, kind="probability")
     found = RELIABILITY[method](data, drawing, **options)
@@ -407,7 +420,7 @@ def posterior(data: Sample, groups: int = 10, confidence: float = 0.95) -> Poste
     )
     share = np.clip(hits / size, 0.0, 1.0)
     mean = np.clip(total / size, score[0] / unit, score[-1] / unit) * unit
-    return Posterior(mean, share, *wilson(share, size, level(confidence)), confidence)
+    return Posterior(mean, share, *wilson(share, size, proportion("confidence", confidence)), confidence)
 
 
 def posterior_by_bin(counts: Histogram, prior: float | None = None, confidence: float = 0.95) -> Posterior:
@@ -425,7 +438,7 @@ def posterior_by_bin(counts: Histogram, prior: float | None = None, confidence: 
     size, hits = size[filled], counts.positive[filled]
     share = hits / size
     middle = (counts.edges[:-1] / 2 + counts.edges[1:] / 2)[filled]
-    all_of = (share, *wilson(share, size, level(confidence)))
+    all_of = (share, *wilson(share, size, proportion("confidence", confidence)))
     if prior is not None:
         total = counts.positive.sum(), counts.negative.sum()
         all_of = tuple(reweighted(values, total, prior) for values in all_of)  # type: ignore[assignment]
@@ -484,7 +497,8 @@ def map_curve(
     low, high = float(reach.min()), float(reach.max())
     share = np.linspace(0.0, 1.0, whole("points", points))
     score = np.unique(np.concatenate([low * (1.0 - share) + high * share, corners(mapping, low, high)]))
-    return MapCurve(score, np.asarray(mapping(score), np.float64), band_of(mapping, score, level(confidence)), name)
+    band = band_of(mapping, score, proportion("confidence", confidence))
+    return MapCurve(score, np.asarray(mapping(score), np.float64), band, name)
 
 
 def corners(mapping: Map, low: float, high: float) -> Floats:
@@ -570,26 +584,3 @@ def cliques(ranks: Floats, difference: float) -> list[tuple[int, int]]:
     end = np.searchsorted(ranks, ranks + difference, side="left")
     new = np.append(True, end[1:] > end[:-1])
     return [(first, int(end[first])) for first in np.flatnonzero(new).tolist() if end[first] - first > 1]
-
-
-def level(confidence: float) -> float:
-    """Return a probability strictly between 0 and 1."""
-    if not 0 < confidence < 1:
-        msg = f"confidence must lie strictly between 0 and 1; got {confidence!r}"
-        raise ValueError(msg)
-    return float(confidence)
-
-
-def whole(name: str, value: int) -> int:
-    """Return a whole number above 0."""
-    if isinstance(value, bool) or int(number(name, value)) != value:
-        msg = f"{name} must be a whole number above 0; got {value!r}"
-        raise ValueError(msg)
-    return int(value)
-
-
-def one_of(name: str, value: Any, choices: Any) -> None:
-    """Raise unless the value is a name in the table."""
-    if not isinstance(value, str) or value not in choices:
-        msg = f"{name} must be one of {', '.join(choices)}; got {value!r}"
-        raise ValueError(msg)

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
 from sklearn.frozen import FrozenEstimator
-from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
+from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import check_is_fitted
 
@@ -24,15 +24,14 @@ from calibrant.decisions import (
     checked_costs,
     chow_threshold,
     reject,
-    share,
     threshold_for_coverage,
     threshold_for_error,
 )
-from calibrant.estimators import FeaturesMixin, target
+from calibrant.estimators import FeaturesMixin, labelled_rows
 from calibrant.maps import Map, check_method
 from calibrant.multiclass import normalise
 from calibrant.protocols import FIXED_SEED, Job, choose_scheme, collect, folds, refit, weight_parameter
-from calibrant.samples import at_least_two, weighed
+from calibrant.samples import at_least_two, proportion, refuse_masked, weighed
 
 __all__ = ["CombiningClassifier", "DecidingClassifier"]
 
@@ -141,7 +140,7 @@ class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Bas
             self.threshold_ = self._promise(_safe_indexing(X, held), labels[held], part)
         elif asked in (["threshold"], ["cost"]):
             self.threshold_ = chow_threshold(self.cost) if self.cost is not None else self.threshold
-            share("threshold", float(self.threshold_), low=True)  # type: ignore[arg-type]
+            proportion("threshold", float(self.threshold_), low=True, high=True)  # type: ignore[arg-type]
         rejecting = self.threshold_ is not None or (
             self.costs_ is not None and self.costs_.shape[1] > len(self.classes_)
         )
@@ -175,7 +174,7 @@ class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         every = np.arange(len(labels))
         if not promised or self.prefit or isinstance(self.estimator, FrozenEstimator):
             return every, every
-        share("holdout", self.holdout, high=False)
+        proportion("holdout", self.holdout)
         seed = FIXED_SEED if self.random_state is None else self.random_state
         # Plain random rows: a stratified draw is not a sample of independent rows, which the promise needs.
         shuffled = check_random_state(seed).permutation(every if weight is None else np.flatnonzero(weight))
@@ -370,10 +369,7 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
 
 def rows_of(X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
     """Return checked objects, labels and weights."""
-    X, labels = indexable(X, target(y))
-    if len(labels) == 0:
-        msg = "X and y must hold at least one row; got 0 sample(s)"
-        raise ValueError(msg)
+    X, labels = labelled_rows(X, y)
     return X, labels, None if sample_weight is None else weighed("sample_weight", sample_weight, labels)
 
 
@@ -399,6 +395,7 @@ def common_classes(fitted: list[Any], labels: NDArray[Any]) -> NDArray[Any]:
 
 def posteriors_of(machine: Any, X: Any) -> Any:
     """Return a machine's posteriors, or say how to get some."""
+    refuse_masked("X", X)
     if not hasattr(machine, "predict_proba"):
         msg = f"{type(machine).__name__} has no predict_proba; wrap it in CalibratedClassifier"
         raise ValueError(msg)

@@ -20,7 +20,7 @@ from scipy import special
 from calibrant.metrics.confidence import confidences
 from calibrant.mixtures import fit_mixture
 from calibrant.multiclass import normalise
-from calibrant.samples import counts, distributions
+from calibrant.samples import counts, distributions, proportion, refuse_masked, whole
 
 __all__ = [
     "REJECT",
@@ -82,7 +82,7 @@ def reject(
 
 def limit_of_threshold(confidence: Floats, threshold: float) -> float:  # noqa: ARG001
     """Return the threshold itself."""
-    return share("threshold", threshold, low=True)
+    return proportion("threshold", threshold, low=True, high=True)
 
 
 def limit_of_cost(confidence: Floats, cost: float) -> float:  # noqa: ARG001
@@ -92,14 +92,14 @@ def limit_of_cost(confidence: Floats, cost: float) -> float:  # noqa: ARG001
 
 def limit_of_coverage(confidence: Floats, coverage: float) -> float:
     """Return the largest threshold that leaves a share of these rows."""
-    share("coverage", coverage)
+    proportion("coverage", coverage, high=True)
     kept = int(np.ceil(coverage * len(confidence) * (1 - 1e-12)))  # 0.7 of 10 rows are 7, whatever the rounding
     return float(np.partition(confidence, len(confidence) - kept)[len(confidence) - kept])
 
 
 def limit_of_error(confidence: Floats, error: float) -> float:
     """Return the smallest threshold above which the mean of 1 - confidence is at most `error`."""
-    share("error", error, low=True)
+    proportion("error", error, low=True, high=True)
     falling = np.sort(confidence)[::-1]
     doubt = np.cumsum(1.0 - falling) / np.arange(1, len(falling) + 1)
     kept = int(np.count_nonzero(doubt <= error + 1e-12))  # 1 - 0.85 is 0.15, whatever the rounding
@@ -112,15 +112,6 @@ LIMITS: dict[str, Callable[[Floats, float], float]] = {
     "coverage": limit_of_coverage,
     "error": limit_of_error,
 }
-
-
-def share(name: str, value: Any, *, low: bool = False, high: bool = True) -> float:
-    """Return a number between 0 and 1, with or without these, or raise."""
-    given = float(value) if isinstance(value, Real) else float("nan")
-    if not (0.0 < given < 1.0 or (low and given == 0) or (high and given == 1)):
-        msg = f"{name} must lie in {'[' if low else '('}0, 1{']' if high else ')'}; got {value!r}"
-        raise ValueError(msg)
-    return given
 
 
 def just_above(value: float) -> float:
@@ -183,6 +174,7 @@ def bayes(P: ArrayLike, costs: ArrayLike) -> Index:
 
 def checked_costs(costs: ArrayLike, classes: int) -> Floats:
     """Return a finite matrix of one row a class and one column a decision."""
+    refuse_masked("costs", costs)
     try:
         c = np.asarray(costs, np.float64)
     except (TypeError, ValueError):
@@ -239,8 +231,8 @@ def threshold_for_coverage(
     >>> round(threshold.coverage, 3), threshold.least_coverage
     (0.924, 0.9)
     """
-    share("coverage", coverage)
-    share("confidence", confidence, high=False)
+    proportion("coverage", coverage, high=True)
+    proportion("confidence", confidence)
     sure = np.asarray(distributions("P", P).max(axis=1), np.float64)
     order = np.argsort(sure, kind="stable")
     weight = counts(sample_weight, sure)
@@ -284,11 +276,9 @@ def threshold_for_error(  # noqa: PLR0913
     >>> round(threshold.value, 2), round(threshold.error, 3), round(threshold.most_error, 3)
     (0.86, 0.074, 0.099)
     """
-    share("error", error, high=False)
-    share("confidence", confidence, high=False)
-    if levels < 1:
-        msg = f"levels must be at least 1; got {levels}"
-        raise ValueError(msg)
+    proportion("error", error)
+    proportion("confidence", confidence)
+    levels = whole("levels", levels)
     right, sure = confidences(y, P, labels)
     weight = counts(sample_weight, sure)
     risk = (1.0 - confidence) / levels
@@ -368,6 +358,7 @@ def prior_ratio(posterior: Floats, old: ArrayLike, new: ArrayLike) -> Floats:
 
 def priors(name: str, values: ArrayLike, classes: int) -> Floats:
     """Return one prior a class, checked to be a distribution."""
+    refuse_masked(name, values)
     given: Any = np.asarray(values)
     if given.shape != (classes,):
         msg = f"{name} must hold one prior for each of the {classes} classes; got shape {given.shape}"

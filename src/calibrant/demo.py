@@ -7,14 +7,13 @@ a probability and not a decision: on scikit-learn's other sets an SVM is right o
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
 
 from calibrant.comparing import Comparison, compare
 from calibrant.maps import METHODS
+from calibrant.progress import Progress
 
 __all__ = ["ABOUT", "TITLE", "data", "run"]
 
@@ -36,7 +35,7 @@ def data() -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     return features, progression > np.median(progression)
 
 
-def run(progress: bool | Callable[[float], None] = True) -> Comparison:  # noqa: FBT001, FBT002, as in `compare`
+def run(progress: Progress = True) -> Comparison:  # noqa: FBT002, as in `compare`
     """Compare every method, and kernel logistic regression, under ten folds."""
     return compare(
         {"diabetes": data()},

@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import assert_all_finite
+from sklearn.utils import assert_all_finite, indexable
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from calibrant.maps import Map, check_method, fit_map, log_probabilities, probabilities
-from calibrant.samples import numbers, sample, vector, within_unit
+from calibrant.samples import numbers, refuse_masked, refuse_missing, require_real, sample, vector, within_unit
 
-__all__ = ["Calibrator", "FeaturesMixin", "target"]
+__all__ = ["Calibrator", "FeaturesMixin", "labelled_rows", "target"]
 
 
 class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -132,10 +132,10 @@ def real(scores: ArrayLike) -> NDArray[Any]:
         msg = "scores must be a dense column; sparse data is not supported, use .toarray()"
         raise TypeError(msg)
     array = vector("scores", scores)
-    if array.dtype.kind == "c":
-        msg = f"scores must be real numbers. Complex data not supported, got dtype {array.dtype}"
-        raise ValueError(msg)
-    return array if array.dtype.kind in "fiub" else numbers("scores", array.astype(object))
+    if array.dtype.kind in "OUS":
+        return numbers("scores", array.astype(object))
+    require_real("scores", array)
+    return array
 
 
 def encode_binary(y: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
@@ -154,11 +154,23 @@ def encode_binary(y: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.bool_]]
     return classes, labels == classes[1]
 
 
+def labelled_rows(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
+    """Return at least one row with its label each; what the rows hold, a machine will check."""
+    refuse_masked("X", X)
+    X, labels = indexable(X, target(y))
+    if len(labels) == 0:
+        msg = "X and y must hold at least one row; got 0 sample(s)"
+        raise ValueError(msg)
+    return X, labels
+
+
 def target(y: ArrayLike | None) -> NDArray[Any]:
     """Return labels as a vector of classes, after scikit-learn's own checks."""
     if y is None:
         msg = "fit requires y to be passed, but the target y is None"
         raise ValueError(msg)
+    refuse_masked("y", y)
+    refuse_missing("y", np.asarray(y))
     labels = column_or_1d(y, warn=True)
     assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.samples import whole
+
 __all__ = ["crossing", "difficult", "easy", "highleyman", "normal_classes"]
 
 Floats = NDArray[np.float64]
@@ -74,9 +76,7 @@ def difficult(
     features are redundant. `rotated` turns the first two by 45 degrees, as PRTools does but the published
     experiment did not.
     """
-    if features < 2:
-        msg = f"features must be at least 2; got {features}"
-        raise ValueError(msg)
+    features = whole("features", features, low=2)
     means = np.zeros((2, features))
     means[1, :2] = distance
     variances = np.ones(features)
@@ -92,9 +92,7 @@ def easy(n: Sizes = 100, *, features: int = 2, distance: float = 2.0, random_sta
 
     The error of the best classifier is Phi(-distance/2).
     """
-    if features < 1:
-        msg = f"features must be at least 1; got {features}"
-        raise ValueError(msg)
+    features = whole("features", features)
     means = np.zeros((2, features))
     means[1, 0] = distance
     return normal_classes(n, means, np.stack([np.eye(features)] * 2), random_state)

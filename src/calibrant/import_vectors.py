@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from calibrant.kernels.losses import Loss
 from calibrant.kernels.matrices import Factor
 from calibrant.kernels.solvers import Iterate
 from calibrant.klr import SINGLE, KernelLogisticRegression, Machine, Rows, loss_of, require_finite
+from calibrant.samples import whole
 
 __all__ = ["ImportVectorMachine"]
 
@@ -137,14 +139,8 @@ class ImportVectorMachine(KernelLogisticRegression):
 
 def growth_of(model: ImportVectorMachine) -> Growth:
     """Return how far to grow."""
-    require_count("max_size", model.max_size)
-    require_count("candidates", model.candidates)
+    for name in ("max_size", "candidates"):
+        if getattr(model, name) is not None:
+            whole(name, getattr(model, name), kind=Integral)
     seed = int(check_random_state(model.random_state).randint(2**31 - 1))
     return Growth(model.tol, model.max_size, model.candidates, model.max_iter, seed)
-
-
-def require_count(name: str, value: Any) -> None:
-    """Raise unless a value is None or a whole positive number."""
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
-        msg = f"{name} must be a positive whole number or None; got {value!r}"
-        raise ValueError(msg)

@@ -44,6 +44,8 @@ from calibrant.kernels.matrices import Factor, pivoted_cholesky, threads
 from calibrant.kernels.smo import solve_smo
 from calibrant.kernels.solvers import Iterate, Options, Report, Solution, chosen_rank, constant, solve
 from calibrant.multiclass import couple, pairs
+from calibrant.progress import drawn
+from calibrant.samples import one_of, refuse_masked, same_length, whole
 
 __all__ = ["KernelLogisticRegression", "KernelLogisticRegressionCV"]
 
@@ -169,9 +171,10 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to rows X, or to their kernel matrix where the kernel is precomputed, and classes y."""
         require_options(self)
+        refuse_masked("X", X)
         labels = target(y)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
-        require_as_many(X, labels)
+        same_length("y", labels, X)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         copies, weight = row_weights(self, X, labels, codes, sample_weight)
         rows = Rows(X, np.flatnonzero(weight), codes, weight, copies)
@@ -530,33 +533,18 @@ def reporter(model: KernelLogisticRegression) -> Iterator[Report | None]:
     if not model.verbose:
         yield None
         return
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-    except ImportError:
-        yield written
-        return
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield written
-        return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console) as progress:
-        task = progress.add_task("kernel logistic regression: factor", total=1.0)
+    with drawn("kernel logistic regression: factor", 1.0, stays=True) as step:
+        if step is None:
+            yield written
+            return
 
-        def drawn(solution: Solution) -> None:
+        def moved(solution: Solution) -> None:
             gap = solution.iterate.gap / solution.iterate.objective
             # From a gap of 1 to the one wanted, in digits: Newton's method gains about as many with every step.
             done = float(np.clip(np.log(gap) / np.log(model.tol), 0.02, 1.0)) if np.isfinite(gap) and gap > 0 else 0.02
-            progress.update(task, completed=done, description=f"kernel logistic regression: gap {gap:.1e}")
+            step(completed=done, description=f"kernel logistic regression: gap {gap:.1e}")
 
-        yield drawn
+        yield moved
 
 
 def written(solution: Solution) -> None:
@@ -648,13 +636,6 @@ def row_weights(
     return weight, total
 
 
-def require_as_many(X: Any, labels: NDArray[Any]) -> None:
-    """Raise unless there is one label a row."""
-    if X.shape[0] != len(labels):
-        msg = f"y must have one value a row; got inconsistent numbers of samples, {len(labels)} for {X.shape[0]} rows"
-        raise ValueError(msg)
-
-
 def require_finite(matrix: Gram) -> None:
     """Raise where a kernel is not finite, or negative on the diagonal."""
     wrong = np.flatnonzero(~(np.isfinite(matrix.diagonal) & (matrix.diagonal >= 0)))
@@ -729,28 +710,21 @@ def require_options(model: KernelLogisticRegression) -> None:
     """Raise for options out of their range."""
     names = ("precomputed", *(name for name in KERNELS if name != "sigmoid"))
     if not callable(model.kernel):
-        require_one_of("kernel", model.kernel, names)
-    require_one_of("solver", model.solver, SOLVERS)
-    require_one_of("multi_class", model.multi_class, ("softmax", "ovo"))
+        one_of("kernel", model.kernel, names)
+    one_of("solver", model.solver, SOLVERS)
+    one_of("multi_class", model.multi_class, ("softmax", "ovo"))
     require_positive("C", model.C, ("loo",))
     require_positive("gamma", model.gamma, (*GAMMAS, "loo"))
     require_positive("c", model.c, ("auto",))
     require_positive("tol", model.tol)
-    require_whole("max_iter", model.max_iter)
+    whole("max_iter", model.max_iter, kind=Integral)
     require_positive("degree", model.degree)
     if model.rank is not None:
-        require_whole("rank", model.rank)
+        whole("rank", model.rank, kind=Integral)
     if model.gamma == "loo" and model.kernel != "rbf":
         msg = f"gamma='loo' is for kernel='rbf'; got kernel={model.kernel!r}"
         raise ValueError(msg)
     bytes_of(model.memory)
-
-
-def require_one_of(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    """Raise unless a value is one of those allowed."""
-    if value not in allowed:
-        msg = f"{name} must be one of {', '.join(allowed)}; got {value!r}"
-        raise ValueError(msg)
 
 
 def require_some(name: str, values: tuple[float, ...]) -> None:
@@ -760,13 +734,6 @@ def require_some(name: str, values: tuple[float, ...]) -> None:
         raise ValueError(msg)
     for value in values:
         require_positive(name, value)
-
-
-def require_whole(name: str, value: Any) -> None:
-    """Raise unless a value is a positive whole number."""
-    if not isinstance(value, Integral) or value < 1:
-        msg = f"{name} must be a positive whole number; got {value!r}"
-        raise ValueError(msg)
 
 
 def require_positive(name: str, value: Any, words: tuple[str, ...] = ()) -> None:

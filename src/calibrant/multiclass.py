@@ -21,7 +21,7 @@ from calibrant.kernels.support import Calibration, Geometry
 from calibrant.maps import METHODS, Map, Steps, fit_map, log_probabilities, probabilities
 from calibrant.maps.platt import rising_root
 from calibrant.ops import NUMPY, Ops
-from calibrant.samples import BLOCK, sample
+from calibrant.samples import BLOCK, one_of, refuse_masked, sample
 
 __all__ = [
     "COUPLINGS",
@@ -87,9 +87,7 @@ def couple(first: Floats, second: Floats, rule: str = "wu_lin_weng") -> Floats:
     >>> couple(r, 1 - r).round(12)
     array([[0.5, 0.3, 0.2]])
     """
-    if rule not in COUPLINGS:
-        msg = f"coupling must be one of {', '.join(COUPLINGS)}; got {rule!r}"
-        raise ValueError(msg)
+    one_of("coupling", rule, COUPLINGS)
     k = round((1 + np.sqrt(1 + 8 * first.shape[1])) / 2)
     out = np.empty((len(first), k))
     size = max(1, BLOCK // k)
@@ -257,6 +255,7 @@ class ClassMap:
 
     def __call__(self, scores: Any, ops: Ops = NUMPY) -> Floats:
         """Return one row of class probabilities a row of scores."""
+        refuse_masked("scores", scores)
         if np.ndim(scores) != 2 or np.shape(scores)[1] != len(self.maps):
             msg = f"scores must have {len(self.maps)} columns, one a binary problem; got shape {np.shape(scores)}"
             raise ValueError(msg)
@@ -308,6 +307,7 @@ class MatrixMap:
 
     def __call__(self, scores: Any, ops: Ops = NUMPY) -> Floats:
         """Return one row of class probabilities a row of scores."""
+        refuse_masked("scores", scores)
         return np.asarray(self.inner.matrix(memberships(scores, self.kind)))
 
 

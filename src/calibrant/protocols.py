@@ -41,6 +41,7 @@ from sklearn.utils.validation import has_fit_parameter
 from calibrant.kernels.leave_one_out import svc_leave_one_out
 from calibrant.kernels.support import Geometry, geometries, kernel_inputs, pairwise_decisions
 from calibrant.multiclass import SCHEMES, View, pairs, votes
+from calibrant.samples import one_of
 
 __all__ = [
     "PROTOCOLS",
@@ -521,9 +522,7 @@ def shaped(machine: Any, shape: str) -> Any:
 def choose_scheme(multiclass: str, estimator: Any, k: int) -> str:
     """Return the scheme for k classes: pairs where the machine is made of pairs, as SVC is, else one versus rest."""
     choices = ("auto", "ovo", "ovr", "matrix")
-    if multiclass not in choices:
-        msg = f"multiclass must be one of {', '.join(choices)}; got {multiclass!r}"
-        raise ValueError(msg)
+    one_of("multiclass", multiclass, choices)
     if k == 2:
         return "binary"
     if multiclass != "auto":

@@ -8,8 +8,9 @@ thousand cells an engine collapsed them to go through the same code.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -84,9 +85,7 @@ def sample(
     array([False,  True, False])
     """
     scores = finite("scores", score)
-    if kind not in KINDS:
-        msg = f"kind must be one of {', '.join(KINDS)}; got {kind!r}"
-        raise ValueError(msg)
+    one_of("kind", kind, KINDS)
     if kind == "probability":
         within_unit("scores", scores)
     labels = binary("y", label, pos_label)
@@ -103,9 +102,7 @@ def vector(name: str, values: ArrayLike) -> NDArray[Any]:
     if hasattr(values, "toarray"):
         msg = f"{name} must be a dense array; got a sparse one of shape {np.shape(values)}"
         raise ValueError(msg)
-    if np.ma.is_masked(values):
-        msg = f"{name} must not be masked; got {int(np.sum(np.ma.getmask(values)))} masked value(s)"
-        raise ValueError(msg)
+    refuse_masked(name, values)
     try:
         array = np.asarray(values)
     except ValueError:
@@ -122,17 +119,27 @@ def vector(name: str, values: ArrayLike) -> NDArray[Any]:
     return array
 
 
+def refuse_masked(name: str, values: Any) -> None:
+    """Raise if a value of a masked array of NumPy is masked, for what lies under the mask would be taken."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        msg = f"{name} must not be masked; got {int(np.sum(np.ma.getmask(values)))} masked value(s)"
+        raise ValueError(msg)
+
+
+def require_real(name: str, array: NDArray[Any]) -> None:
+    """Raise unless an array is of real numbers."""
+    if array.dtype.kind not in "fiub":
+        hint = "Complex data not supported, " if array.dtype.kind == "c" else ""
+        msg = f"{name} must be real numbers; {hint}got dtype {array.dtype}"
+        raise ValueError(msg)
+
+
 def finite(name: str, values: ArrayLike) -> NDArray[Any]:
     """Return `values` as a vector of finite real numbers, float32 or float64."""
     array = vector(name, values)
     if array.dtype == object:
         array = numbers(name, array)
-    if array.dtype.kind == "c":
-        msg = f"{name} must be real numbers; Complex data not supported, got dtype {array.dtype}"
-        raise ValueError(msg)
-    if array.dtype.kind not in "fiub":
-        msg = f"{name} must be real numbers; got dtype {array.dtype}"
-        raise ValueError(msg)
+    require_real(name, array)
     if array.dtype not in (np.float64, np.float32):
         array = array.astype(np.float64)
     if not np.isfinite(extremes(array)).all():
@@ -154,7 +161,7 @@ def extremes(array: NDArray[Any]) -> tuple[Any, Any]:
 def numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return an object array of real numbers as float64."""
     for position, value in enumerate(array):
-        if isinstance(value, (str, bytes, complex)) or value is None:
+        if isinstance(value, (str, bytes, complex)) or (is_missing(value) and not isinstance(value, Real)):
             msg = f"{name} must be real numbers; got {value!r} at position {position}"
             raise ValueError(msg)
     try:
@@ -217,11 +224,41 @@ def too_many_labels(name: str, array: NDArray[Any]) -> ValueError:
     return ValueError(f"{name} must hold two classes, or numbers in [0, 1]; got {len(values)} values: {shown}")
 
 
+def known_labels(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return labels of any type as a vector, none of them missing."""
+    array = vector(name, values)
+    refuse_missing(name, array)
+    return array
+
+
+def refuse_missing(name: str, array: NDArray[Any]) -> None:
+    """Raise if a label is missing."""
+    if array.dtype.kind not in "OfmM":  # whole numbers and texts are never missing
+        return
+    missing = np.array([is_missing(value) for value in array.ravel()]) if array.dtype.kind == "O" else array != array
+    if missing.any():
+        found = f"{missing.sum()} (None, NaN or NA), the first at position {missing.argmax()}"
+        msg = f"{name} must hold no missing label; got {found}"
+        raise ValueError(msg)
+
+
+def is_missing(value: Any) -> bool:
+    """Return whether a value stands for none: None, NaN, or pandas' NaT and NA.
+
+    >>> is_missing(float("nan")), is_missing("")
+    (True, False)
+    """
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # of NA nobody knows whether it equals itself
+        return True
+    except ValueError:  # an array, which is wrong as a label for another reason
+        return False
+
+
 def two_classes(name: str, array: NDArray[Any], pos_label: Any = None) -> tuple[Any, Any]:
     """Return the negative and the positive class of labels of any type."""
-    if array.dtype == object and any(value is None or value != value for value in array):
-        msg = f"{name} must hold no missing label; got None or NaN"
-        raise ValueError(msg)
+    refuse_missing(name, array)
     try:
         values = list(np.unique(array))
     except TypeError:
@@ -275,6 +312,50 @@ def number(name: str, value: Any, *, low: float = 0.0, inclusive: bool = False) 
     return found
 
 
+def whole(name: str, value: Any, *, low: int = 1, high: int | None = None, kind: type = Real) -> int:
+    """Return an option as a whole number from `low` to `high`; 3.0 is one, unless its `kind` must be Integral.
+
+    >>> whole("bins", 3.0)
+    3
+    >>> whole("bins", 0, high=100)
+    Traceback (most recent call last):
+    ValueError: bins must be a whole number from 1 to 100; got 0
+    """
+    fits = isinstance(value, kind) and not isinstance(value, bool)
+    is_whole = fits and (isinstance(value, Integral) or float(value).is_integer())
+    if not is_whole or value < low or (high is not None and value > high):
+        bounds = f", at least {low}" if high is None else f" from {low} to {high}"
+        msg = f"{name} must be a whole number{bounds}; got {value!r}"
+        raise ValueError(msg)
+    return int(value)
+
+
+def proportion(name: str, value: Any, *, low: bool = False, high: bool = False) -> float:
+    """Return an option as a number between 0 and 1, which are themselves allowed where `low` and `high` say so.
+
+    >>> proportion("coverage", 1.0, high=True)
+    1.0
+    """
+    given = float(value) if isinstance(value, Real) else float("nan")
+    if not (0.0 < given < 1.0 or (low and given == 0) or (high and given == 1)):
+        msg = f"{name} must lie in {'[' if low else '('}0, 1{']' if high else ')'}; got {value!r}"
+        raise ValueError(msg)
+    return given
+
+
+def one_of(name: str, value: Any, choices: Iterable[str | None], *, beside: str = "") -> None:
+    """Raise unless a value is one of some names, None among them where it is listed; `beside` says what else may be.
+
+    >>> one_of("solver", "magic", ["newton", "smo"])
+    Traceback (most recent call last):
+    ValueError: solver must be one of newton, smo; got 'magic'
+    """
+    known = list(choices)
+    if not isinstance(value, str | None) or value not in known:
+        msg = f"{name} must be one of {', '.join(map(str, known))}{beside}; got {value!r}"
+        raise ValueError(msg)
+
+
 def counts(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
     """Return how many times each row counts."""
     if sample_weight is None:
@@ -282,10 +363,10 @@ def counts(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
     return np.asarray(weighed("sample_weight", sample_weight, rows), np.float64)
 
 
-def same_length(name: str, array: NDArray[Any], scores: NDArray[Any]) -> None:
-    """Raise unless `array` has one value a score."""
-    if len(array) != len(scores):
-        numbers = f"{len(array)} for {len(scores)} rows"
+def same_length(name: str, array: NDArray[Any], rows: Any) -> None:
+    """Raise unless `array` has one value for each of the rows of an array, which may be sparse."""
+    if len(array) != rows.shape[0]:
+        numbers = f"{len(array)} for {rows.shape[0]} rows"
         msg = f"{name} must have one value a row; got inconsistent numbers of samples, {numbers}"
         raise ValueError(msg)
 
@@ -297,13 +378,12 @@ def distributions(name: str, values: ArrayLike) -> NDArray[Any]:
     Traceback (most recent call last):
     ValueError: P must hold rows of non-negative numbers that sum to 1; row 1 is [0.5, 0.6]
     """
+    refuse_masked(name, values)
     array = np.asarray(values)
     if array.ndim != 2 or array.shape[1] < 2 or len(array) == 0:
         msg = f"{name} must have one row an object and one column a class; got an array of shape {array.shape}"
         raise ValueError(msg)
-    if array.dtype.kind not in "fiub":
-        msg = f"{name} must be real numbers; got dtype {array.dtype}"
-        raise ValueError(msg)
+    require_real(name, array)
     for start in range(0, len(array), BLOCK):
         block = np.asarray(array[start : start + BLOCK], np.float64)
         with np.errstate(all="ignore"):

@@ -15,6 +15,7 @@ from typing import Any
 
 from calibrant.maps import records
 from calibrant.maps.records import Map
+from calibrant.samples import one_of
 
 __all__ = ["from_dict", "load", "save", "to_dict", "whole", "write_whole"]
 
@@ -152,10 +153,8 @@ def decode(value: Any) -> Any:
 def decode_record(value: dict[str, Any]) -> Any:
     """Build a record after checking its kind, its fields and their types."""
     named = value.get("kind")
-    kind = kinds().get(named) if isinstance(named, str) else None
-    if kind is None:
-        msg = f"kind must be one of {', '.join(kinds())}; got {value.get('kind')!r}"
-        raise ValueError(msg)
+    one_of("kind", named, kinds())
+    kind = kinds()[str(named)]
     given = {name: decode(item) for name, item in value.items() if name != "kind"}
     expected = {f.name: str(f.type) for f in fields(kind)}
     needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}

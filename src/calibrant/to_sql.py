@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from calibrant.maps.records import Map
 from calibrant.multiclass import ClassMap, MatrixMap
 from calibrant.ops import EDGE, Ops
+from calibrant.samples import one_of
 
 try:
     from sqlglot import exp
@@ -49,9 +50,7 @@ def sql(mapping: Map, column: str, dialect: str = "duckdb") -> str:
     >>> print(calibrant.sql(calibrant.maps.Sigmoid(-1.5, 0.25), "f", dialect="sqlite"))
     CASE WHEN "f" IS NULL THEN NULL ELSE CASE WHEN ((CAST("f" AS REAL) * 1.5e+00) - 2.5e-01) < ... END END
     """
-    if dialect not in NAN:
-        msg = f"dialect must be one of {', '.join(NAN)}; got {dialect!r}"
-        raise ValueError(msg)
+    one_of("dialect", dialect, NAN)
     if not isinstance(column, str) or not column:
         msg = f"column must be the name of a column; got {column!r}"
         raise ValueError(msg)

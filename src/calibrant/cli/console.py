@@ -6,16 +6,17 @@ import json
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial, wraps
+from functools import wraps
 from typing import Any
 
 import numpy as np
 import typer
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
+
+from calibrant.progress import Step, drawn
 
 __all__ = ["number", "print_json", "print_line", "print_text", "refusing", "ruled", "tell", "working"]
 
@@ -70,12 +71,10 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
-def working(what: str, total: float | None = None) -> Iterator[Callable[..., None]]:
+def working(what: str, total: float | None = None) -> Iterator[Step]:
     """Show on a terminal what is being done, and yield what updates it; elsewhere show nothing."""
-    console = Console(stderr=True)
-    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield partial(progress.update, progress.add_task(what, total=total))
+    with drawn(what, total) as step:
+        yield (lambda **_: None) if step is None else step
 
 
 def refusing(command: Callable[..., None]) -> Callable[..., None]:

@@ -30,13 +30,12 @@ from calibrant.cli.reading import (
     read_labels,
     read_rows,
     require_one_naming,
-    require_one_of,
     require_place,
     split,
     two_classes,
 )
 from calibrant.maps import METHODS
-from calibrant.samples import KINDS, binary, within_unit
+from calibrant.samples import KINDS, binary, one_of, within_unit
 from calibrant.store import write_whole
 
 if TYPE_CHECKING:
@@ -191,10 +190,16 @@ def compare(  # noqa: PLR0913, a command has as many parameters as options
     features: Annotated[
         list[str], typer.Option(help="Columns to train machines on.", show_default="all others, without --score")
     ] = [],  # noqa: B006
-    kernels: Annotated[str, typer.Option(help="Of the machines to train: linear, rbf, poly.")] = "linear,rbf",
+    kernels: Annotated[
+        str | None, typer.Option(help="Of the machines to train: linear, rbf, poly.", show_default="linear,rbf")
+    ] = None,
     choose: Annotated[
-        str, typer.Option(help="The machines' parameters: prior, once on all rows, or nested, in each training part.")
-    ] = "prior",
+        str | None,
+        typer.Option(
+            help="The machines' parameters: prior, once on all rows, or nested, in each training part.",
+            show_default="prior",
+        ),
+    ] = None,
     methods: Methods = None,
     metric: Metrics = ["log_loss", "brier"],  # noqa: B006
     folds: Folds = 10,
@@ -237,17 +242,17 @@ def compare(  # noqa: PLR0913, a command has as many parameters as options
         "n_jobs": jobs,
         "folder": folder,
     }
-    require_report()
     if report is not None:
+        require_report()
         require_place(report, table, name="--report")
-    require_coherent(score, features, weight)
+    require_coherent(score, {"--features": features, "--kernels": kernels, "--choose": choose}, weight)
     require_other_columns(label, [*named(score), *named(features)])
     with resumable(folder):
         if score:
             found = of_scores(source, score, group, {**asked, "kind": kind, "methods": scalings(methods, kind)})
         else:
-            machines = {"kernels": split(kernels), "choose": choose, "methods": scalings(methods, None)}
-            found = of_features(source, features, group, asked | machines)
+            machines = {"kernels": split("linear,rbf" if kernels is None else kernels), "choose": choose or "prior"}
+            found = of_features(source, features, group, asked | machines | {"methods": scalings(methods, None)})
     require_success(found)
     if report is not None:
         write_page(found, report, about=f"Table {table.name}, label {label}.")
@@ -274,11 +279,12 @@ def require_success(found: Any) -> None:
         raise ValueError(msg)
 
 
-def require_coherent(score: Sequence[str], features: Sequence[str], weight: str | None) -> None:
-    """Raise where options exclude each other."""
-    if score and features:
-        msg = "--score compares methods on scores, --features trains machines; give one of them"
-        raise ValueError(msg)
+def require_coherent(score: Sequence[str], training: Mapping[str, Any], weight: str | None) -> None:
+    """Raise where options exclude each other; `training` are those that say how to train machines."""
+    for name, given in training.items():
+        if score and given:
+            msg = f"--score compares methods on scores, {name} trains machines; give one of them"
+            raise ValueError(msg)
     if weight is not None and not score:
         msg = f"--weight needs --score, for machines are trained without weights; got {weight!r}"
         raise ValueError(msg)
@@ -309,7 +315,7 @@ def of_scores(source: Source, score: Sequence[str], group: str | None, asked: Ma
     """Compare methods on columns of scores."""
     from calibrant.comparing import compare_scores
 
-    require_one_of("--kind", asked["kind"], KINDS)
+    one_of("--kind", asked["kind"], KINDS)
     columns = columns_of(source.table, score)
     require_one_naming(source, columns)
     rows = read_rows(source.table, columns, source.label, source.weight)
@@ -374,11 +380,11 @@ def rows_of(found: Comparison) -> int:
 
 def summary(found: Comparison) -> dict[str, Any]:
     """Return a comparison as JSON values: what it says, and every number behind it."""
-    from calibrant.report.comparisons import notes
+    from calibrant.comparing.verdicts import notes, standings_of, verdict
 
     standings = standings_of(found)
     return {
-        "verdict": verdict_of(found, standings),
+        "verdict": verdict(found, standings),
         "notes": notes(found),
         "standings": [{name: value for name, value in each.items() if name != "folds"} for each in standings],
         **json.loads(found.to_json()),
@@ -387,7 +393,7 @@ def summary(found: Comparison) -> dict[str, Any]:
 
 def print_comparison(found: Comparison, heading: str) -> None:
     """Print a comparison as one table a machine, and the verdict."""
-    from calibrant.report.comparisons import notes
+    from calibrant.comparing.verdicts import notes, standings_of, verdict
 
     standings, folds = standings_of(found), len({cell.fold for cell in found.cells})
     print_text(
@@ -398,21 +404,7 @@ def print_comparison(found: Comparison, heading: str) -> None:
     for machine in found.machines:
         mine = [each for each in standings if each["machine"] == machine]
         print_text(*chosen(found, machine), method_table(mine))
-    print_text(verdict_of(found, standings), *(f"Note: {note}" for note in notes(found)))
-
-
-def standings_of(found: Comparison) -> list[dict[str, Any]]:
-    """Return the standing of the methods by each metric on each machine."""
-    from calibrant.report.comparisons import standing
-
-    return [standing(found, metric, machine) for metric in found.metrics for machine in found.machines]
-
-
-def verdict_of(found: Comparison, standings: list[dict[str, Any]]) -> str:
-    """Return in words which method is best."""
-    from calibrant.report.comparisons import verdict
-
-    return verdict(found, standings)
+    print_text(verdict(found, standings), *(f"Note: {note}" for note in notes(found)))
 
 
 def chosen(found: Comparison, machine: str) -> Iterator[str]:
@@ -484,6 +476,8 @@ def report(  # noqa: PLR0913, a command has as many parameters as options
       calibrant report out.parquet --probability p --label churned -o report.html
       calibrant report scores.csv --score f --label y --methods all -o report.html
     """
+    from calibrant.comparing.verdicts import standings_of, verdict
+
     if bool(probability) == bool(score):
         msg = "--probability shows probabilities as they are, --score compares methods; give one of them"
         raise ValueError(msg)
@@ -493,21 +487,21 @@ def report(  # noqa: PLR0913, a command has as many parameters as options
     found: Assessment | Comparison
     if probability:
         found = assessment(source, probability)
-        verdict = found.verdict
+        words = found.verdict
     else:
         asked = {"metrics": named(metric), "cv": folds, "random_state": seed, "kind": kind}
         found = of_scores(source, score, None, {**asked, "methods": scalings(methods, kind)})
-        verdict = verdict_of(found, standings_of(found))
+        words = verdict(found, standings_of(found))
     write_page(found, output, title=title, about=f"Table {table.name}, label {label}.")
     if as_json:
-        print_json({"report": str(output), "verdict": verdict})
+        print_json({"report": str(output), "verdict": words})
     else:
-        print_text(verdict)
+        print_text(words)
         print_line(f"Report: {output}")
 
 
 def require_report() -> None:
-    """Raise now, and not when all has been computed, if a package is missing that puts results into words or pages."""
+    """Raise now, and not when all has been computed, if a package is missing that makes pages."""
     import_module("calibrant.report")
 
 

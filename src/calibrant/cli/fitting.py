@@ -26,13 +26,12 @@ from calibrant.cli.reading import (
     Weight,
     parse_options,
     read_rows,
-    require_one_of,
     require_place,
 )
 from calibrant.maps import METHODS, Map, check_method, fit_map, probabilities
 from calibrant.metrics import brier, log_loss
 from calibrant.multiclass import ClassMap, MatrixMap
-from calibrant.samples import KINDS, Sample, binary, sample
+from calibrant.samples import KINDS, Sample, binary, one_of, sample
 from calibrant.store import save, to_dict
 
 __all__ = ["apply", "fit", "methods"]
@@ -112,8 +111,8 @@ def fit(  # noqa: PLR0913, a command has as many parameters as options
       calibrant fit scores.parquet --score p --label y --kind probability \
           --method bins --option k=20 --option smoothing=raw -o map.json
     """
-    require_one_of("--method", method, METHODS)
-    require_one_of("--kind", kind, KINDS)
+    one_of("--method", method, METHODS)
+    one_of("--kind", kind, KINDS)
     require_place(output, table)
     options = parse_options(option)
     check_method(method, options)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +31,6 @@ __all__ = [
     "read_labels",
     "read_rows",
     "require_one_naming",
-    "require_one_of",
     "require_place",
     "split",
     "two_classes",
@@ -221,13 +220,6 @@ def parse_value(text: str) -> Any:
         except ValueError:
             pass
     return text
-
-
-def require_one_of(name: str, value: str, known: Iterable[str]) -> None:
-    """Raise unless an argument is one of the words that there are."""
-    if value not in known:
-        msg = f"{name} must be one of {', '.join(known)}; got {value!r}"
-        raise ValueError(msg)
 
 
 def require_place(output: Path, *inputs: Path, name: str = "--output") -> None:

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from calibrant.cli.console import print_json, print_line, print_text, ruled
 from calibrant.cli.evidence import print_comparison, require_report, resumable, summary, write_page
-from calibrant.cli.reading import AsJson, require_one_of, require_place
+from calibrant.cli.reading import AsJson, require_place
+from calibrant.samples import one_of
 
 if TYPE_CHECKING:
     from calibrant.experiments import Result
@@ -78,7 +79,7 @@ def reproduce(
     from calibrant.experiments import EXPERIMENTS
     from calibrant.experiments import reproduce as repeat
 
-    require_one_of("PAPER", paper, EXPERIMENTS)
+    one_of("PAPER", paper, EXPERIMENTS)
     with resumable(folder or Path("calibrant-experiments") / paper):
         result = repeat(paper, quick=quick, folder=folder, n_jobs=jobs)
     if as_json:

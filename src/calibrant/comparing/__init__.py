@@ -8,7 +8,7 @@ method, and one with any other setting never meets an old number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -34,6 +34,7 @@ from calibrant.comparing.computing import compared
 from calibrant.comparing.folder import prepare_folder
 from calibrant.comparing.records import Cell, Choice, Comparison, Predictions
 from calibrant.comparing.tasks import Asked, Run
+from calibrant.progress import Progress
 
 __all__ = ["DEFAULT_METHODS", "GRIDS", "Cell", "Choice", "Comparison", "Predictions", "compare", "compare_scores"]
 
@@ -55,7 +56,7 @@ def compare(  # noqa: PLR0913
     random_state: Any = None,
     folder: str | PathLike[str] | None = None,
     keep: bool = True,
-    progress: bool | Callable[[float], None] = True,
+    progress: Progress = True,
 ) -> Comparison:
     """Compare ways to get probabilities out of machines, all on identical folds (Rüping 2004).
 
@@ -89,6 +90,9 @@ def compare(  # noqa: PLR0913
     random_state : int, default=None
         Shuffles the folds, and seeds machines that have no seed; None shuffles the same way every time.
     folder : where finished cells are kept; the same call, after an interruption, computes only what is missing.
+        A method given as a function is known by its code, by what it closes over, and by the code of the functions of
+        its own module that it calls, directly or not. Changes of all else it depends on are not seen, such as the
+        values of global variables, methods of classes and functions of other modules: take another folder then.
     keep : whether the result holds the probabilities out of fold.
     progress : a bar on a terminal, or a function that is told the share done.
 
@@ -131,7 +135,7 @@ def compare_scores(  # noqa: PLR0913
     random_state: Any = None,
     folder: str | PathLike[str] | None = None,
     keep: bool = True,
-    progress: bool | Callable[[float], None] = True,
+    progress: Progress = True,
 ) -> Comparison:
     """Compare methods on scores and labels alone: each fold by a map fitted to the scores of the others.
 

@@ -25,7 +25,7 @@ from calibrant.klr import KernelLogisticRegression
 from calibrant.maps import check_method
 from calibrant.metrics import METRICS
 from calibrant.protocols import FIXED_SEED, PROTOCOLS
-from calibrant.samples import KINDS, at_least_two, finite, weighed, within_unit
+from calibrant.samples import KINDS, at_least_two, finite, one_of, refuse_masked, weighed, within_unit
 
 # The nine of Rüping (2004), and the machine's own probabilities where it has any.
 DEFAULT_METHODS: dict[str, Any] = {
@@ -102,14 +102,6 @@ def check_asked(asked: Asked) -> None:
 def check_protocol(protocol: str) -> None:
     """Raise unless machines are trained by the protocol."""
     one_of("protocol", protocol, [name for name in PROTOCOLS if name != "prefit"])
-
-
-def one_of(name: str, value: Any, choices: Iterable[Any]) -> None:
-    """Raise unless a value is one of some choices."""
-    known = list(choices)
-    if value not in known:
-        msg = f"{name} must be one of {', '.join(map(str, known))}; got {value!r}"
-        raise ValueError(msg)
 
 
 def recipes_of(methods: Any) -> tuple[Recipe, ...]:
@@ -280,6 +272,7 @@ def dataset(name: str, given: Any) -> Data:
     else:
         msg = f"data must be (X, y), (X, y, groups), or a record with X and y; got {type(given).__name__} for {name!r}"
         raise ValueError(msg)
+    refuse_masked("X", X)
     labels = target(y)
     X, labels, groups = indexable(X if hasattr(X, "shape") else np.asarray(X), labels, groups)
     classes = at_least_two(np.unique(labels))

@@ -18,12 +18,13 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import calibrant
 from calibrant.calibrated import machine_of
+from calibrant.comparing.costs import cost
 from calibrant.comparing.folder import Document, digest, key_of, recalled, remember, scores_from
-from calibrant.comparing.progress import cost, shown
 from calibrant.comparing.records import Cell, Choice, Comparison, Predictions, unique
 from calibrant.comparing.tasks import CHOICES, FAILURES, Data, Part, Recipe, Run, Scores, Task, Trial, splits, splitter
 from calibrant.metrics import METRICS
 from calibrant.multiclass import ClassSample, Plan, fit_classes
+from calibrant.progress import shown
 from calibrant.protocols import Job, choose_scheme, collect, part, prepared, refit, score_columns
 from calibrant.samples import distributions
 
@@ -38,7 +39,7 @@ def compared(tasks: Sequence[Task], run: Run, *, keep: bool) -> Comparison:
     """Choose hyper-parameters, compute what is not in the folder, and put everything together."""
     trials = trials_of(tasks)
     total = sum(map(cost, trials)) + sum(map(cost, tasks))
-    with shown(total, run.progress) as advance:
+    with shown("comparing", total, run.progress) as advance:
         tasks = settled(tasks, trials, all_of(try_out, trials, run, advance))
         found = all_of(evaluate, tasks, run, advance)
     done = list(zip(tasks, [documents for documents, _ in found], strict=True))

@@ -12,7 +12,7 @@ import numpy as np
 import sklearn
 
 import calibrant
-from calibrant.comparing.records import strict
+from calibrant.assessing import plain
 from calibrant.comparing.tasks import Part, Scores, Task, Trial, content_of
 from calibrant.store import write_whole
 
@@ -68,7 +68,7 @@ def recalled(folder: Path | None, key: str | None) -> Document | None:
 def remember(folder: Path | None, key: str | None, document: Document) -> None:
     """Keep a document in the folder; it is there whole or not at all."""
     if folder is not None:
-        write_whole(folder / f"{key}.json", (json.dumps(strict(document), allow_nan=False) + "\n").encode())
+        write_whole(folder / f"{key}.json", (json.dumps(plain(document), allow_nan=False) + "\n").encode())
 
 
 def scores_from(document: Document) -> Scores:

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.assessing import plain
 from calibrant.metrics import METRICS
 from calibrant.store import write_whole
 
-__all__ = ["Cell", "Choice", "Comparison", "Predictions", "strict", "unique"]
+__all__ = ["Cell", "Choice", "Comparison", "Predictions", "smaller_is_better", "unique"]
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -109,7 +110,7 @@ class Comparison:
         from calibrant.inference import ranks
 
         def frame(metric: str, machine: str) -> Any:
-            values = signed(metric, np.array(list(self._means(metric, machine).values())))
+            values = smaller_is_better(metric, np.array(list(self._means(metric, machine).values())))
             found = {ties: ranks(values, ties=ties) for ties in ("min", "average")}
             return pandas().DataFrame(found, index=pandas().Index(self.methods(machine), name="method"))
 
@@ -126,7 +127,7 @@ class Comparison:
         from calibrant.inference import rejections
 
         def frame(metric: str, machine: str) -> Any:
-            errors = [signed(metric, each) for each in self.errors(metric, machine).values()]
+            errors = [smaller_is_better(metric, each) for each in self.errors(metric, machine).values()]
             total = sum(rejections(each[None]) for each in errors)  # the number of folds may differ
             return self._frame("method", dict(zip(self.methods(machine), np.asarray(total), strict=True)), machine)
 
@@ -178,7 +179,7 @@ class Comparison:
             "parameters": [asdict(each) for each in self.choices],
             "cells": [asdict(cell) for cell in self.cells],
         }
-        text = json.dumps(strict(document), allow_nan=False, indent=1) + "\n"
+        text = json.dumps(plain(document), allow_nan=False, indent=1) + "\n"
         if path is not None:
             write_whole(Path(path), text.encode())
         return text
@@ -193,7 +194,7 @@ def unique(values: Iterable[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
-def signed(metric: str, values: Floats) -> Floats:
+def smaller_is_better(metric: str, values: Floats) -> Floats:
     """Return a metric so that smaller is better, and what is missing as the worst."""
     oriented = -values if METRICS[metric].better == "larger" else values
     return np.where(np.isnan(oriented), np.inf, oriented)
@@ -206,16 +207,3 @@ def pandas() -> Any:
     except ModuleNotFoundError:
         msg = 'the tables of a comparison need pandas: pip install "calibrant[report]"; cells and to_json do not'
         raise ModuleNotFoundError(msg, name="pandas") from None
-
-
-def strict(value: Any) -> Any:
-    """Return a value in the words of JSON: arrays as lists, numbers that are not finite as strings."""
-    if isinstance(value, Mapping):
-        return {str(name): strict(each) for name, each in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return strict(value.tolist())
-    if isinstance(value, list | tuple):
-        return [strict(each) for each in value]
-    if isinstance(value, float) and not np.isfinite(value):
-        return str(value)
-    return value if isinstance(value, str | int | float | None) else repr(value)

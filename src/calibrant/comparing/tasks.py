@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from pickle import PicklingError
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import joblib
@@ -17,6 +17,8 @@ from sklearn.base import clone
 from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import _safe_indexing
 
+from calibrant.comparing.records import unique
+from calibrant.progress import Progress
 from calibrant.protocols import Fold, Job, folds
 
 Floats = NDArray[np.float64]
@@ -56,7 +58,7 @@ class Run:
 
     folder: Path | None
     n_jobs: int | None
-    progress: bool | Callable[[float], None]
+    progress: Progress
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,11 +211,38 @@ def content_of(name: str, thing: Any) -> str:
 
 
 def code_of(method: Any) -> Any:
-    """Return what a method does, as far as it can be told: a name, the code of a function, the content of an object."""
+    """Return what a method does, as far as it can be told: a name, the content of an object, or the code of a function.
+
+    With the function come those that it closes over, and the functions of its own module that it or they call.
+    """
     if not inspect.isfunction(method):
         return method
-    closure = [cell.cell_contents for cell in method.__closure__ or ()]
-    return [instructions(method.__code__), method.__defaults__, method.__kwdefaults__, [code_of(c) for c in closure]]
+    found = [method]
+    for function in found:  # which grows meanwhile
+        found += [each for each in reached(function) if each not in found]
+    return [
+        [instructions(each.__code__), each.__defaults__, each.__kwdefaults__, enclosed(each, functions=False)]
+        for each in found
+    ]
+
+
+def reached(function: FunctionType) -> list[FunctionType]:
+    """Return the functions that a function closes over, and those of its module whose names are in its code."""
+    named = (function.__globals__.get(name) for name in names_in(function.__code__))
+    own = [each for each in named if inspect.isfunction(each) and each.__module__ == function.__module__]
+    return unique([*enclosed(function, functions=True), *own])
+
+
+def enclosed(function: FunctionType, *, functions: bool) -> list[Any]:
+    """Return what a function closes over: the functions, or all else."""
+    contents = [cell.cell_contents for cell in function.__closure__ or ()]
+    return [each for each in contents if inspect.isfunction(each) == functions]
+
+
+def names_in(code: CodeType) -> list[str]:
+    """Return the global names that compiled code may look up, that of functions inside it too."""
+    inside = [each for each in code.co_consts if isinstance(each, CodeType)]
+    return [*code.co_names, *(name for each in inside for name in names_in(each))]
 
 
 def instructions(code: CodeType) -> list[Any]:

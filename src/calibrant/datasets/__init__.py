@@ -21,6 +21,7 @@ from calibrant.datasets.carriers import table_of
 from calibrant.datasets.features import by_mutual_information, checksum, encode, label_counts
 from calibrant.datasets.records import Carrier, Dataset, Part, Recipe, Table
 from calibrant.datasets.table import DATASETS
+from calibrant.samples import one_of
 
 __all__ = ["DATASETS", "Dataset", "by_mutual_information", "load", "names"]
 
@@ -48,9 +49,7 @@ def load(name: str, *, download: bool = True) -> Dataset:
     >>> data.X.shape, data.y[:3], data.classes
     ((200, 2), array([0, 0, 0]), ('0', '1'))
     """
-    if name not in DATASETS:
-        msg = f"name must be one of {', '.join(DATASETS)}; got {name!r}"
-        raise ValueError(msg)
+    one_of("name", name, DATASETS)
     recipe = DATASETS[name]
     X, y, features, classes, source = load_part(name, recipe, recipe.train, download=download)
     X_test, y_test = load_test(name, recipe, download=download)

@@ -130,7 +130,7 @@ def by_mutual_information(X: Any, y: ArrayLike, k: int = 300) -> NDArray[np.intp
     """
     present = sparse.csr_matrix(X) != 0
     labels = np.asarray(binary("y", y), np.float64)
-    same_length("y", labels, np.empty(present.shape[0]))
+    same_length("y", labels, present)
     if not 1 <= k <= present.shape[1]:
         msg = f"k must be a number of the {present.shape[1]} words; got {k}"
         raise ValueError(msg)

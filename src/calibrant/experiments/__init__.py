@@ -25,7 +25,6 @@ How a paper is added
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,8 @@ from calibrant.experiments import duin1998, lin2007, platt1999, rueping2004
 from calibrant.experiments.records import Cell, Claim, Experiment, Result, Table, Verdict
 from calibrant.experiments.running import run, versions
 from calibrant.experiments.writing import cells_of, document_of, require_packages, write
+from calibrant.progress import Progress
+from calibrant.samples import one_of
 
 __all__ = [
     "EXPERIMENTS",
@@ -65,7 +66,7 @@ def reproduce(
     folder: str | PathLike[str] | None = None,
     into: str | PathLike[str] | None = None,
     n_jobs: int | None = 2,
-    progress: bool | Callable[[float], None] = True,
+    progress: Progress = True,
 ) -> Result:
     """Repeat a published experiment, and write what was found.
 
@@ -124,7 +125,5 @@ def judge_again(folder: str | PathLike[str]) -> Result:
 
 def experiment_of(name: str) -> Experiment:
     """Return an experiment by its name."""
-    if name not in EXPERIMENTS:
-        msg = f"name must be one of {', '.join(EXPERIMENTS)}; got {name!r}"
-        raise ValueError(msg)
+    one_of("name", name, EXPERIMENTS)
     return EXPERIMENTS[name]

@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from calibrant.comparing.records import strict
+from calibrant.assessing import plain
+from calibrant.samples import one_of
 
 __all__ = ["OUTCOMES", "Cell", "Claim", "Experiment", "Result", "Settings", "Table", "Verdict", "having", "numbers"]
 
@@ -38,9 +39,7 @@ class Verdict:
     evidence: str
 
     def __post_init__(self) -> None:
-        if self.outcome not in OUTCOMES:
-            msg = f"outcome must be one of {', '.join(OUTCOMES)}; got {self.outcome!r}"
-            raise ValueError(msg)
+        one_of("outcome", self.outcome, OUTCOMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +139,7 @@ class Result:
             "tables": [asdict(table) for table in self.tables],
             "cells": [asdict(cell) for cell in self.cells],
         }
-        return {name: strict(value) for name, value in document.items()}
+        return {name: plain(value) for name, value in document.items()}
 
 
 def having(cells: Iterable[Cell], **wanted: Any) -> list[Cell]:
@@ -165,7 +164,7 @@ def matches(cell: Cell, wanted: Settings) -> bool:
 
 
 def numbers(value: Any) -> Any:
-    """Return what `strict` made JSON of: infinite numbers and NaN as numbers again.
+    """Return what `plain` made JSON of: infinite numbers and NaN as numbers again.
 
     >>> numbers({"x": ["inf", 1, "text"]})
     {'x': [inf, 1, 'text']}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import platform
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -17,13 +16,12 @@ from joblib import Parallel, delayed
 from calibrant import datasets
 from calibrant.comparing.computing import undisturbed
 from calibrant.comparing.folder import digest, recalled, remember
-from calibrant.comparing.progress import bar, is_terminal, shown
 from calibrant.comparing.tasks import FAILURES, content_of
 from calibrant.experiments.records import FORMAT, Cell, Experiment, Settings, numbers
+from calibrant.progress import Progress, shown
 
 __all__ = ["run", "versions"]
 
-Progress = bool | Callable[[float], None]
 PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
 
 
@@ -47,7 +45,7 @@ def run(
             missing = [place for place, cell in enumerate(found) if cell is None]
             calls = (delayed(computed_cell)(experiment.compute, work[i], folder, keys[i]) for i in missing)
             costs = [experiment.cost(work[i]) for i in missing]
-            with advancing(name, sum(costs), progress) as advance:
+            with shown(f"reproducing {name}", sum(costs), progress) as advance:
                 for place, cell, cost in zip(missing, parallel(calls), costs, strict=True):
                     found[place] = cell
                     advance(cost)
@@ -98,20 +96,3 @@ def warn_of_failures(cells: Sequence[Cell]) -> None:
     if failed:
         message = f"{len(failed)} of {len(cells)} cells could not be computed; the first: {failed[0].note}"
         warnings.warn(message, UserWarning, stacklevel=4)
-
-
-@contextmanager
-def advancing(name: str, total: float, progress: Progress) -> Iterator[Callable[[float], None]]:
-    """Yield a function that is told what has been done, and shows it with the time left."""
-    if progress is not True or not is_terminal() or not total:
-        with shown(total or 1.0, progress if callable(progress) else False) as advance:
-            yield advance
-        return
-    try:
-        found = bar()
-    except ModuleNotFoundError:
-        yield lambda _: None
-        return
-    with found:
-        task = found.add_task(f"reproducing {name}", total=total)
-        yield lambda done: found.advance(task, done)

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calibrant.inference.paired import ROWS_A_CELL, count_of_rows, whole_weights
+from calibrant.inference.paired import ROWS_A_CELL, whole_weights
 from calibrant.maps.isotonic import pool_adjacent_violators
 from calibrant.metrics.scores import class_index, labels_and_probabilities
+from calibrant.samples import one_of, whole
 
 __all__ = ["Corp", "HosmerLemeshow", "Spiegelhalter", "corp", "hosmer_lemeshow", "spiegelhalter"]
 
@@ -90,7 +91,7 @@ def spiegelhalter(
     >>> round(test.statistic, 2), round(test.pvalue, 4), test.direction
     (3.53, 0.0004, 'score above expectation: too extreme')
     """
-    check_score(score)
+    one_of("score", score, LOSSES)
     P, index = outcomes(y, p, labels)
     rows = whole_weights(sample_weight, index)
     kept = rows > 0
@@ -157,16 +158,13 @@ def hosmer_lemeshow(
     >>> test.degrees_of_freedom, test.count.sum(), test.pvalue > 0.05
     (10, np.float64(1000.0), True)
     """
-    k = count_of_rows("groups", groups)
-    if k < 1:
-        msg = f"groups must be at least 1; got {groups}"
-        raise ValueError(msg)
+    k = whole("groups", groups)
     count, observed, expected = grouped(*tallies(y, p, sample_weight), k)
     variance = expected * (1.0 - expected / count)
     tested = variance > 1e-12 * count
     apart = np.abs(observed - expected)
     impossible = bool((apart[~tested] > 1e-9 * count[~tested]).any())
-    free = int(tested.sum()) - count_of_rows("fitted_parameters", fitted_parameters)
+    free = int(tested.sum()) - whole("fitted_parameters", fitted_parameters, low=0)
     if free < 1 and not impossible:
         msg = f"groups less fitted_parameters must leave a degree of freedom; got {int(tested.sum())} groups to test"
         raise ValueError(msg)
@@ -215,8 +213,8 @@ def corp(
     >>> corp(y, p).pvalue > 0.05, corp(y, p**2).pvalue
     (True, 0.000999000999000999)
     """
-    check_score(score)
-    repeats = count_of_rows("draws", draws)
+    one_of("score", score, LOSSES)
+    repeats = whole("draws", draws, low=0)
     probability, positive, total = tallies(y, p, sample_weight)
     rng, found = np.random.default_rng(random_state), miscalibration(probability, positive, total, score)
     labels = drawn_positives(probability, total, repeats, rng)
@@ -287,10 +285,3 @@ def hard_labels(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None = None) -> 
         msg = f"y must hold two classes, for a test counts rows; got {label[mixed][0]}"
         raise ValueError(msg)
     return label, probability
-
-
-def check_score(score: str) -> None:
-    """Raise unless the score has a name."""
-    if score not in LOSSES:
-        msg = f"score must be one of {', '.join(LOSSES)}; got {score!r}"
-        raise ValueError(msg)

@@ -29,6 +29,7 @@ from calibrant.metrics.scores import (
     squared_error,
     surprise,
 )
+from calibrant.samples import one_of
 
 __all__ = ["evaluation"]
 
@@ -42,9 +43,7 @@ def evaluation(metric: Metric, y: NDArray[Any], p: NDArray[Any], options: Mappin
     """Return the metric as a function of how often each cell counts."""
     if callable(metric):
         return weighted(metric, y, p, options)
-    if metric not in METRICS:
-        msg = f"metric must be one of {', '.join(METRICS)}, or a function; got {metric!r}"
-        raise ValueError(msg)
+    one_of("metric", metric, METRICS, beside=", or a function")
     others = {name: value for name, value in options.items() if name != "labels"}
     classes = options.get("labels")
     if one_column_a_class(p):

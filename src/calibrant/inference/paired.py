@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calibrant.samples import number, same_length, vector, weighed
+from calibrant.samples import number, one_of, require_real, same_length, vector, weighed, whole
 
 __all__ = ["McNemar", "PairedT", "Wilcoxon", "corrected_t", "mcnemar", "mcnemar_from_counts", "paired_t", "wilcoxon"]
 
@@ -113,7 +113,7 @@ def corrected_t(first: ArrayLike, second: ArrayLike, *, ratio: float, alternativ
 
 def t_test(d: Floats, share: float, alternative: str) -> PairedT:
     """Return the t-test of differences whose mean has the variance `share` sd(d)^2."""
-    check_alternative(alternative)
+    one_of("alternative", alternative, TAILS)
     t = float(t_statistics(d, share))
     unit = float(scale(d))
     mean, spread = (unit * float(moment) for moment in mean_and_spread(d / unit))
@@ -173,7 +173,7 @@ def mcnemar_from_counts(only_first: int, only_second: int) -> McNemar:
     >>> round(mcnemar_from_counts(80, 50).pvalue, 4)
     0.011
     """
-    b, c = (count_of_rows(name, n) for name, n in (("only_first", only_first), ("only_second", only_second)))
+    b, c = (whole(name, n, low=0) for name, n in (("only_first", only_first), ("only_second", only_second)))
     exact = b + c < FEW
     statistic = float(min(b, c)) if exact else max(0.0, abs(b - c) - 1.0) ** 2 / (b + c)
     pvalue = min(1.0, 2.0 * special.bdtr(min(b, c), b + c, 0.5)) if exact else special.chdtrc(1, statistic)
@@ -200,7 +200,7 @@ def wilcoxon(
     >>> test.plus, test.minus, test.pvalue, test.exact
     (16.0, 5.0, 0.3125, True)
     """
-    check_alternative(alternative)
+    one_of("alternative", alternative, TAILS)
     d = significant(differences(first, second), digits)
     rows = whole_weights(sample_weight, d)
     kept = (d != 0) & (rows > 0)
@@ -264,9 +264,7 @@ def significant(d: Floats, digits: int | None) -> Floats:
 def without_nan(name: str, values: ArrayLike) -> Floats:
     """Return a vector of real numbers, infinite ones allowed."""
     array = vector(name, values)
-    if array.dtype.kind not in "fiub":
-        msg = f"{name} must be real numbers; got dtype {array.dtype}"
-        raise ValueError(msg)
+    require_real(name, array)
     refuse_nan(name, array)
     return np.asarray(array, np.float64)
 
@@ -295,35 +293,17 @@ def whole_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats
     if sample_weight is None:
         return np.ones(len(rows))
     weight = np.asarray(weighed("sample_weight", sample_weight, rows), np.float64)
-    if (broken := weight != np.floor(weight)).any():
-        place = int(np.flatnonzero(broken)[0])
-        msg = f"sample_weight must be whole numbers, for weight k is k rows; got {weight[place]} at position {place}"
-        raise ValueError(msg)
+    require_whole_weights(weight)
     return weight
 
 
-def count_of_rows(name: str, value: Any) -> int:
-    """Return a whole number not below 0."""
-    found = number(name, value, inclusive=True)
-    if found != int(found):
-        msg = f"{name} must be a whole number; got {value!r}"
+def require_whole_weights(weight: Floats, remedy: str = "") -> None:
+    """Raise unless weights are numbers of rows; `remedy` says what helps."""
+    if (broken := weight != np.floor(weight)).any():
+        place = int(np.flatnonzero(broken)[0])
+        rule = "sample_weight must be whole numbers, for weight k is k rows"
+        msg = f"{rule}; got {weight[place]} at position {place}{remedy}"
         raise ValueError(msg)
-    return int(found)
-
-
-def check_alternative(alternative: str) -> None:
-    """Raise unless the alternative has a name."""
-    if alternative not in TAILS:
-        msg = f"alternative must be one of {', '.join(TAILS)}; got {alternative!r}"
-        raise ValueError(msg)
-
-
-def check_alpha(alpha: float) -> float:
-    """Return a significance level, strictly between 0 and 1."""
-    if not 0.0 < number("alpha", alpha) < 1.0:
-        msg = f"alpha must lie in (0, 1); got {alpha}"
-        raise ValueError(msg)
-    return float(alpha)
 
 
 def direction(difference: float) -> str:

@@ -9,20 +9,21 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calibrant.inference.paired import (
-    check_alpha,
-    check_alternative,
+    TAILS,
     difference,
     refuse_nan,
     t_pvalues,
     t_statistics,
     without_nan,
 )
+from calibrant.samples import one_of, proportion, refuse_masked
 
 __all__ = ["Friedman", "critical_difference", "friedman", "ranks", "rejections", "underline"]
 
 Floats = NDArray[np.float64]
 
 TIES = ("min", "average")
+SAME = 1e-9  # relative difference up to which two p-values are one, computed twice
 AXES = {2: "two dimensions", 3: "three dimensions, (data sets, methods, folds)"}
 
 
@@ -56,9 +57,7 @@ def ranks(values: ArrayLike, ties: str = "min") -> Floats:
     >>> ranks([[0.1, 0.2, 0.1, np.inf], [0.4, 0.3, 0.2, 0.1]])
     array([2.5, 3. , 1.5, 2.5])
     """
-    if ties not in TIES:
-        msg = f"ties must be one of {', '.join(TIES)}; got {ties!r}"
-        raise ValueError(msg)
+    one_of("ties", ties, TIES)
     return np.asarray(ranked(table("values", values, 2), ties).mean(axis=0))
 
 
@@ -82,7 +81,7 @@ def critical_difference(methods: int, datasets: int, alpha: float = 0.05) -> flo
     if methods < 2 or datasets < 1:
         msg = f"methods must be at least 2 and datasets at least 1; got {methods} and {datasets}"
         raise ValueError(msg)
-    q = stats.studentized_range.isf(check_alpha(alpha), methods, np.inf) / np.sqrt(2.0)
+    q = stats.studentized_range.isf(proportion("alpha", alpha), methods, np.inf) / np.sqrt(2.0)
     return float(q * rank_spread(methods, datasets))
 
 
@@ -157,14 +156,14 @@ def rejections(errors: ArrayLike, alpha: float = 0.05, alternative: str = "great
     array([[0, 0],
            [1, 0]])
     """
-    check_alternative(alternative)
+    one_of("alternative", alternative, TAILS)
     array = table("errors", errors, 3)
     folds = array.shape[2]
     if folds < 2:
         msg = f"errors must hold at least 2 folds; got {folds}"
         raise ValueError(msg)
     t = t_statistics(difference(*np.broadcast_arrays(array[:, :, None], array[:, None])), 1.0 / folds)
-    rejected = t_pvalues(t, folds - 1, alternative) < check_alpha(alpha)
+    rejected = t_pvalues(t, folds - 1, alternative) < proportion("alpha", alpha)
     asked = t < 0 if alternative == "less" else t > 0
     return np.asarray((rejected & asked).sum(axis=0))
 
@@ -176,7 +175,7 @@ def underline(values: ArrayLike, pvalues: ArrayLike, alpha: float = 0.05) -> NDA
     is significantly better than another; all entries if none differ, and none if there is no such set. `values` are
     the entries, smaller = better; `pvalues[i, j]` is that of the test of i against j: two-sided and symmetric, when the
     values say which of the two is better, or one-sided, small where i is better, as for a test that may
-    contradict the values.
+    contradict the values. What differs by rounding only is the same: p-values symmetric, values equal.
 
     >>> underline([1043, 963, 1060], [[1, 0.01, 0.4], [0.01, 1, 0.02], [0.4, 0.02, 1]])
     array([False,  True, False])
@@ -188,8 +187,10 @@ def underline(values: ArrayLike, pvalues: ArrayLike, alpha: float = 0.05) -> NDA
         )
         msg = f"{rule}; got shape {p.shape}, from {p.min():g} to {p.max():g}"
         raise ValueError(msg)
-    first = (p < p.T) | ((p == p.T) & (entries[:, None] < entries))
-    better = (p < check_alpha(alpha)) & first
+    # One-sided p-values of both directions sum to 1: two that are small and nearly the same are those of one test.
+    symmetric = np.abs(p - p.T) <= SAME * np.maximum(p, p.T)
+    smaller = difference(*np.broadcast_arrays(entries[:, None], entries)) < 0
+    better = (p < proportion("alpha", alpha)) & np.where(symmetric, smaller, p < p.T)
     # A member is better than all outside and than no member: it has as many wins as there are entries outside.
     for wins in range(len(entries) - 1, -1, -1):
         member = better.sum(axis=1) == wins
@@ -200,6 +201,7 @@ def underline(values: ArrayLike, pvalues: ArrayLike, alpha: float = 0.05) -> NDA
 
 def table(name: str, values: ArrayLike, dimensions: int) -> Floats:
     """Return a table of real numbers, infinite ones allowed, NaN not."""
+    refuse_masked(name, values)
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError):

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calibrant.inference.evaluations import Evaluate, Metric, evaluation
-from calibrant.inference.paired import ROWS_A_CELL, count_of_rows
-from calibrant.samples import counts, same_length, vector
+from calibrant.inference.paired import ROWS_A_CELL, require_whole_weights
+from calibrant.samples import counts, known_labels, one_of, proportion, refuse_masked, same_length, vector, whole
 
 __all__ = ["Interval", "bootstrap", "bootstrap_difference"]
 
@@ -157,24 +157,18 @@ def bootstrap_difference(  # noqa: PLR0913, an interval has as many parameters a
 
 def planned(draws: int, confidence: float, method: str, random_state: int | np.random.Generator) -> Plan:
     """Check the choices of a bootstrap."""
-    if method not in ENDS:
-        msg = f"method must be one of {', '.join(ENDS)}; got {method!r}"
-        raise ValueError(msg)
-    if not 0.0 < confidence < 1.0:
-        msg = f"confidence must lie in (0, 1); got {confidence}"
-        raise ValueError(msg)
-    if count_of_rows("draws", draws) < 2:
-        msg = f"draws must be at least 2; got {draws}"
-        raise ValueError(msg)
-    return Plan(int(draws), float(confidence), method, np.random.default_rng(random_state))
+    one_of("method", method, ENDS)
+    level, repeats = proportion("confidence", confidence), whole("draws", draws, low=2)
+    return Plan(repeats, level, method, np.random.default_rng(random_state))
 
 
 def cells(
     y: ArrayLike, forecasts: list[ArrayLike], sample_weight: ArrayLike | None, groups: ArrayLike | None
 ) -> tuple[Index, Population]:
     """Return one row of each cell, and what is to be drawn."""
-    label = vector("y", y)
+    label = known_labels("y", y)
     for p in forecasts:
+        refuse_masked("p", p)
         same_length("p", np.asarray(p), label)
     weight = counts(sample_weight, label)
     kept = np.flatnonzero(weight > 0)
@@ -183,23 +177,13 @@ def cells(
         same_length("groups", names, label)
         _, unit = np.unique(names[kept], return_inverse=True)
         return kept, Population(np.ones(int(unit.max()) + 1), unit, weight[kept])
-    whole(weight)
+    require_whole_weights(weight, ": groups=range(n) draws rows that keep any weights")
     _, code = np.unique(label[kept], return_inverse=True)
     columns = [code, *(column for p in forecasts for column in np.atleast_2d(np.asarray(p)[kept].T))]
     order = np.lexsort(columns)
     new = np.append(True, np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0))
     times = np.add.reduceat(weight[kept][order], np.flatnonzero(new))
     return kept[order[new]], Population(times)
-
-
-def whole(weight: Floats) -> None:
-    """Raise unless weights are numbers of rows."""
-    if (broken := weight != np.floor(weight)).any():
-        place = int(np.flatnonzero(broken)[0])
-        rule = "sample_weight must be whole numbers, for weight k is k rows"
-        remedy = "groups=range(n) draws rows that keep any weights"
-        msg = f"{rule}; got {weight[place]} at position {place}: {remedy}"
-        raise ValueError(msg)
 
 
 def resamples(population: Population, draws: int, rng: np.random.Generator) -> Iterator[Floats]:

@@ -29,7 +29,7 @@ from calibrant.maps.records import (
     probabilities,
 )
 from calibrant.ops import NUMPY
-from calibrant.samples import Sample
+from calibrant.samples import Sample, one_of
 
 __all__ = [
     "METHODS",
@@ -193,9 +193,7 @@ def check_method(method: Any, options: Any) -> None:
         raise ValueError(msg)
     if callable(method):
         return
-    if not isinstance(method, str) or method not in METHODS:
-        msg = f"method must be one of {', '.join(METHODS)}, or a function of a Sample; got {method!r}"
-        raise ValueError(msg)
+    one_of("method", method, METHODS, beside=", or a function of a Sample")
     known = METHODS[method].options()
     unknown = sorted(set(options) - set(known))
     if unknown:

@@ -18,7 +18,7 @@ from calibrant.maps.beta_distribution import FAR, Tails, beta_quantile, beta_tai
 from calibrant.maps.margins import one_row
 from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Steps, assigned_class, shares_of_rest
 from calibrant.ops import EDGE, NUMPY
-from calibrant.samples import Sample, collapse, same_length, squashed_cells, weighed
+from calibrant.samples import Sample, collapse, one_of, same_length, squashed_cells, weighed
 
 __all__ = ["fit_beta", "fit_beta2", "fit_beta_matrix"]
 
@@ -112,9 +112,7 @@ def class_numbers(labels: ArrayLike, memberships: Floats) -> NDArray[np.intp]:
 
 def fit_pieces(memberships: Floats, counts: Floats, criterion: str, *, dis: bool) -> tuple[BetaPiece, ...]:
     """Fit the piece of each class; `counts` holds the weight of each true class in each row."""
-    if criterion not in CRITERIA:
-        msg = f"criterion must be one of {', '.join(CRITERIA)}; got {criterion!r}"
-        raise ValueError(msg)
+    one_of("criterion", criterion, CRITERIA)
     assigned = assigned_class(memberships)
     pieces, unseen = [], []
     for k in range(memberships.shape[1]):

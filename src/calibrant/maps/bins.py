@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.maps.records import Steps
-from calibrant.samples import Sample, collapse, number
+from calibrant.samples import Sample, collapse, number, one_of, whole
 
 __all__ = ["fit_bins"]
 
@@ -30,13 +30,9 @@ def fit_bins(
     >>> fit_bins(sample([1, 2, 3, 4], [0, 0, 0, 1]), k=2, smoothing="raw")
     Steps(edges=(2.5,), values=(0.0, 0.5))
     """
-    if not (isinstance(k, (int, np.integer)) and 1 <= k <= MOST_BINS):
-        msg = f"k must be a whole number of bins from 1 to {MOST_BINS}; got {k!r}"
-        raise ValueError(msg)
-    for name, value, table in (("strategy", strategy, EDGES), ("smoothing", smoothing, SHARES)):
-        if not isinstance(value, str) or value not in table:
-            msg = f"{name} must be one of {', '.join(table)}; got {value!r}"
-            raise ValueError(msg)
+    k = whole("k", k, high=MOST_BINS)
+    one_of("strategy", strategy, EDGES)
+    one_of("smoothing", smoothing, SHARES)
     strength = number("strength", strength, inclusive=smoothing != "prior")
     score, positive, negative = collapse(data).arrays()
     inner = np.unique(EDGES[strategy](score, positive + negative, int(k)))

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from calibrant.maps.priors import best, folds
 from calibrant.maps.records import Cosines
-from calibrant.samples import BLOCK, Sample, collapse, number
+from calibrant.samples import BLOCK, Sample, collapse, number, whole
 
 __all__ = ["fit_cosine"]
 
@@ -30,9 +30,7 @@ def fit_cosine(data: Sample, *, terms: int = 6, gamma: float | None = None, clip
     >>> fit_cosine(sample([-2.0, -1.0, 0.0, 1.0, 2.0], [0, 0, 1, 0, 1]), terms=2, gamma=0.01)([-2, 0, 2]).round(3)
     array([0.083, 0.391, 0.32 ])
     """
-    if not (isinstance(terms, (int, np.integer)) and terms >= 1):
-        msg = f"terms must be a whole number, at least 1; got {terms!r}"
-        raise ValueError(msg)
+    terms = whole("terms", terms)
     if gamma is not None:
         gamma = number("gamma", gamma)
     rows = collapse(data)

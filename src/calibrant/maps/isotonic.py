@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from calibrant.maps.records import Lines, Steps
 from calibrant.ops import LARGEST
-from calibrant.samples import Sample, magnitude
+from calibrant.samples import Sample, magnitude, one_of
 
 __all__ = ["fit_isotonic"]
 
@@ -40,9 +40,7 @@ def fit_isotonic(data: Sample, *, between: str = "lines") -> Lines | Steps:
     >>> fit_isotonic(sample([1, 2, 3, 4], [0, 1, 0, 1]), between="steps")
     Steps(edges=(1.5, 3.5), values=(0.0, 0.5, 1.0))
     """
-    if between not in BETWEEN:
-        msg = f"between must be one of {', '.join(BETWEEN)}; got {between!r}"
-        raise ValueError(msg)
+    one_of("between", between, BETWEEN)
     data = moderate(data)
     rows = sorted_rows(data) if len(data) <= FEW else sifted_rows(data)
     return BETWEEN[between](*blocks(*rows))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.maps.records import Clip, Ends, QuadraticLogit, Sigmoid
-from calibrant.samples import Sample, magnitude
+from calibrant.samples import Sample, magnitude, one_of
 
 __all__ = ["fit_clip01", "fit_gauss", "fit_gauss_tied", "fit_pp", "fit_printed01"]
 
@@ -55,9 +55,7 @@ def outside_margin(data: Sample, smoothing: str) -> tuple[float, float]:
 def added_counts(smoothing: str) -> float:
     """Return how many positives and negatives a smoothing adds."""
     counts = {"raw": 0.0, "laplace": 1.0}
-    if smoothing not in counts:
-        msg = f"smoothing must be one of {', '.join(counts)}; got {smoothing!r}"
-        raise ValueError(msg)
+    one_of("smoothing", smoothing, counts)
     return counts[smoothing]
 
 

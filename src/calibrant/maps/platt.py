@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from calibrant.maps.logistic import Nodes, Summary, newton, summarise
 from calibrant.maps.records import Sigmoid
-from calibrant.samples import Sample, magnitude, number
+from calibrant.samples import Sample, magnitude, number, one_of
 
 __all__ = ["fit_duin_tax", "fit_platt", "fit_softmax", "line", "rising_root", "smoothed_targets"]
 
@@ -45,9 +45,7 @@ def fit_platt(data: Sample, *, targets: str = "smoothed", force_increasing: bool
     >>> fit_platt(sample([-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5], [0, 0, 0, 1, 0, 1, 1, 1]))
     Sigmoid(a=-0.92840760102..., b=-0.00922262682...)
     """
-    if not isinstance(targets, str) or targets not in TARGETS:
-        msg = f"targets must be one of {', '.join(TARGETS)}; got {targets!r}"
-        raise ValueError(msg)
+    one_of("targets", targets, TARGETS)
     summary = summarise(data)
     n_positive = float(summary.positive[1])
     n_negative = float(summary.moments[1]) - n_positive

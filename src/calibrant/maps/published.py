@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibrant.maps.platt import smoothed_targets
 from calibrant.maps.records import Sigmoid
-from calibrant.samples import Sample
+from calibrant.samples import Sample, one_of
 
 __all__ = ["Run", "fit_platt_lm", "fit_platt_newton", "levenberg_marquardt_run", "newton_run"]
 
@@ -181,9 +181,7 @@ def levenberg_marquardt_run(data: Sample, *, bug: bool = False, stop: str = "pap
     >>> [round(levenberg_marquardt_run(data, bug=bug).map.a, 6) for bug in (False, True)]
     [-0.928408, -0.729241]
     """
-    if stop not in STOPS:
-        msg = f"stop must be one of {', '.join(STOPS)}; got {stop!r}"
-        raise ValueError(msg)
+    one_of("stop", stop, STOPS)
     small, enough = STOPS[stop]
     rows = rows_of(data)
     believed = np.full(len(rows.target), rows.target[-1]) if bug else rows.target

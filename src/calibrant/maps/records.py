@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from calibrant.ops import NUMPY, Ops, formula
+from calibrant.samples import one_of, proportion
 
 __all__ = [
     "LINKS",
@@ -103,9 +104,7 @@ class Sigmoid:
         the logistic function, so the band stays inside [0, 1]. It speaks of sampling error alone,
         not of whether a sigmoid is the right shape.
         """
-        if not 0 < confidence < 1:
-            msg = f"confidence must lie strictly between 0 and 1; got {confidence}"
-            raise ValueError(msg)
+        proportion("confidence", confidence)
         error_a, error_level, correlation = self._errors()
         scores = np.asarray(score, np.float64)
         with np.errstate(all="ignore"):
@@ -549,9 +548,7 @@ class Linked:
 
     def __post_init__(self) -> None:
         """Check the link's name."""
-        if self.link not in LINKS:
-            msg = f"link must be one of {', '.join(LINKS)}; got {self.link!r}"
-            raise ValueError(msg)
+        one_of("link", self.link, LINKS)
         if not isinstance(self.inner, Map):
             msg = f"inner must be a map; got {self.inner!r}"
             raise ValueError(msg)

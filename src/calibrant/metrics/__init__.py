@@ -45,7 +45,7 @@ from calibrant.metrics.decomposition import Decomposition, decomposition, discri
 from calibrant.metrics.ranking import auc
 from calibrant.metrics.scores import brier, log_loss, mcre, spherical, total_log_loss
 from calibrant.metrics.smooth import smooth_ece
-from calibrant.samples import finite, same_length
+from calibrant.samples import finite, one_of, same_length
 
 __all__ = [
     "METRICS",
@@ -177,9 +177,7 @@ def from_counts(name: str, p: ArrayLike, positive: ArrayLike, negative: ArrayLik
     >>> from_counts("brier", [0.2, 0.7], positive=[1, 6], negative=[3, 2])
     0.19000000000000003
     """
-    if name not in METRICS:
-        msg = f"name must be one of {', '.join(METRICS)}; got {name!r}"
-        raise ValueError(msg)
+    one_of("name", name, METRICS)
     probability, hits, misses = finite("p", p), finite("positive", positive), finite("negative", negative)
     for argument, totals in (("positive", hits), ("negative", misses)):
         same_length(argument, totals, probability)

@@ -17,7 +17,7 @@ from calibrant.maps.bins import MOST_BINS, frequency_edges
 from calibrant.maps.isotonic import distinct, points
 from calibrant.metrics.confidence import confidences
 from calibrant.metrics.forecasts import forecasts, one_vs_rest
-from calibrant.samples import Sample
+from calibrant.samples import Sample, one_of, whole
 
 __all__ = [
     "ReliabilityTable",
@@ -224,12 +224,8 @@ def mean_over(classes: list[Sample], error: Callable[[Sample], float]) -> float:
 
 def table_of(data: Sample, bins: int, strategy: str) -> ReliabilityTable:
     """Return the table of checked forecasts."""
-    if isinstance(bins, bool) or not (isinstance(bins, (int, np.integer)) and 1 <= bins <= MOST_BINS):
-        msg = f"bins must be a whole number from 1 to {MOST_BINS}; got {bins!r}"
-        raise ValueError(msg)
-    if strategy not in STRATEGIES:
-        msg = f"strategy must be one of {', '.join(STRATEGIES)}; got {strategy!r}"
-        raise ValueError(msg)
+    bins = whole("bins", bins, high=MOST_BINS)
+    one_of("strategy", strategy, STRATEGIES)
     return STRATEGIES[strategy](data, int(bins))
 
 

@@ -20,7 +20,7 @@ from calibrant.metrics.scores import (
     one_column_a_class,
     squared_error,
 )
-from calibrant.samples import counts, finite, same_length, weighed
+from calibrant.samples import counts, finite, proportion, same_length, weighed
 
 __all__ = [
     "ErrorRejectCurve",
@@ -157,16 +157,12 @@ class ErrorRejectCurve:
 
     def error_at(self, rejected: float) -> float:
         """Return the errors left, as a share of all objects, when a share of them is rejected."""
-        if not 0.0 <= rejected <= 1.0:
-            msg = f"rejected must lie in [0, 1]; got {rejected}"
-            raise ValueError(msg)
+        proportion("rejected", rejected, low=True, high=True)
         return float(np.interp(rejected, self.rejected, self.error))
 
     def accuracy_at(self, coverage: float) -> float:
         """Return the share of right decisions among the most confident objects, a share `coverage` of all."""
-        if not 0.0 < coverage <= 1.0:
-            msg = f"coverage must lie in (0, 1]; got {coverage}"
-            raise ValueError(msg)
+        proportion("coverage", coverage, high=True)
         return 1.0 - self.error_at(1.0 - coverage) / coverage
 
 

@@ -16,7 +16,7 @@ from scipy import special
 from calibrant.maps.isotonic import FEW, moderate, pool_adjacent_violators, sifted_rows, sorted_rows
 from calibrant.metrics.forecasts import one_vs_rest
 from calibrant.metrics.scores import brier, log_loss, one_column_a_class
-from calibrant.samples import Sample
+from calibrant.samples import Sample, one_of
 
 __all__ = ["Decomposition", "decomposition", "discrimination", "miscalibration", "uncertainty"]
 
@@ -80,9 +80,7 @@ def decomposition(
     >>> decomposition([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9])
     Decomposition(score=0.2175, miscalibration=0.0925, discrimination=0.125, uncertainty=0.25)
     """
-    if score not in SCORES:
-        msg = f"score must be one of {', '.join(SCORES)}; got {score!r}"
-        raise ValueError(msg)
+    one_of("score", score, SCORES)
     rule, classes = SCORES[score], one_vs_rest(y, p, sample_weight, labels)
     several = one_column_a_class(p)
     if len(classes) > 1 and rule.columns == 1.0:

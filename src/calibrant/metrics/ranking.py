@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.maps.isotonic import distinct, points
 from calibrant.metrics.forecasts import one_vs_rest
-from calibrant.samples import Sample
+from calibrant.samples import Sample, one_of
 
 __all__ = ["auc"]
 
@@ -31,9 +31,7 @@ def auc(
     >>> auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
     0.75
     """
-    if multiclass not in MULTICLASS:
-        msg = f"multiclass must be one of {', '.join(MULTICLASS)}; got {multiclass!r}"
-        raise ValueError(msg)
+    one_of("multiclass", multiclass, MULTICLASS)
     classes = one_vs_rest(y, p, sample_weight, labels)
     return float(np.mean([area(data) for data in MULTICLASS[multiclass](classes)]))
 

@@ -20,7 +20,9 @@ from calibrant.samples import (
     binary,
     distributions,
     finite,
+    known_labels,
     number,
+    refuse_masked,
     same_length,
     vector,
     weighed,
@@ -240,7 +242,7 @@ def binary_labels(y: ArrayLike, labels: ArrayLike | None) -> NDArray[Any]:
             shown = ", ".join(str(value) for value in classes[:5])
             msg = f"labels must hold the negative and the positive class; got {len(classes)} value(s): {shown}"
             raise ValueError(msg)
-        return places(vector("y", y), classes)
+        return places(known_labels("y", y), classes)
     try:
         return binary("y", y)
     except ValueError as error:
@@ -259,7 +261,7 @@ def class_index(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None) -> NDArray
 
 def class_columns(y: ArrayLike, p: NDArray[Any], labels: ArrayLike | None) -> NDArray[np.intp]:
     """Return the column of each row's class in checked posteriors."""
-    observed = vector("y", y)
+    observed = known_labels("y", y)
     same_length("y", observed, p)
     classes = np.unique(observed) if labels is None else vector("labels", labels)
     if len(classes) != p.shape[1]:
@@ -278,7 +280,7 @@ def places(observed: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
         place = np.searchsorted(classes[order], observed)
     except TypeError:
         kinds = sorted({type(value).__name__ for value in observed})
-        msg = f"y must hold labels of the type of the classes, none missing; got {', '.join(kinds)}"
+        msg = f"y must hold labels of the type of the classes; got {', '.join(kinds)}"
         raise ValueError(msg) from None
     found = order[np.minimum(place, len(classes) - 1)]
     if not (classes[found] == observed).all():
@@ -290,6 +292,7 @@ def places(observed: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.intp]:
 
 def log_distributions(name: str, values: ArrayLike) -> Floats:
     """Return logarithms of posteriors, one column a class, after checking that each row sums to 1 up to rounding."""
+    refuse_masked(name, values)
     array = np.asarray(values)
     if array.ndim != 2 or array.shape[1] < 2 or len(array) == 0 or array.dtype.kind not in "fiub":
         msg = f"{name} must be real, one column a class; got an array of shape {array.shape} and dtype {array.dtype}"

@@ -48,22 +48,9 @@ __all__ = [
 
 # Names that need scikit-learn: imported when first asked for.
 LAZY = {
+    **{name: "calibrant.posteriors.estimators" for name in __all__ if name not in globals()},
     "ConfidentClassifier": "calibrant.posteriors.conditional",
     "confident": "calibrant.posteriors.conditional",
-    **dict.fromkeys(
-        (
-            "Fisher",
-            "GaussianBayes",
-            "KNearest",
-            "NearestMean",
-            "NearestNeighbour",
-            "Network",
-            "Parzen",
-            "Tree",
-            "ten_classifiers",
-        ),
-        "calibrant.posteriors.estimators",
-    ),
 }
 
 

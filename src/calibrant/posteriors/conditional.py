@@ -22,7 +22,7 @@ from calibrant.posteriors.discriminants import margins, sigmoid_posteriors, sigm
 from calibrant.posteriors.estimates import cell_estimate
 from calibrant.posteriors.estimators import node_counts
 from calibrant.posteriors.neighbours import ESTIMATES, vote_posteriors
-from calibrant.samples import at_least_two, weighed
+from calibrant.samples import at_least_two, one_of, refuse_masked, weighed
 
 __all__ = ["ConfidentClassifier", "confident"]
 
@@ -111,6 +111,7 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the classifier, and its posteriors on the same rows."""
+        refuse_masked("X", X)
         labels = target(y)
         if len(labels):
             at_least_two(np.unique(labels))
@@ -127,9 +128,7 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
 
     def _attach(self, machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None) -> Self:
         """Estimate the posteriors of a fitted classifier."""
-        if self.estimate not in ESTIMATES:
-            msg = f"estimate must be one of {', '.join(ESTIMATES)}; got {self.estimate!r}"
-            raise ValueError(msg)
+        one_of("estimate", self.estimate, ESTIMATES)
         self.estimator_ = machine
         self.classes_ = single_output(machine)
         rows = None if X is None else labelled(machine, X, y, sample_weight)
@@ -139,6 +138,7 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
     def predict_proba(self, X: Any) -> Floats:
         """Return the posterior of each class."""
         check_is_fitted(self)
+        refuse_masked("X", X)
         return np.asarray(self.posterior_(X))
 
     def predict(self, X: Any) -> NDArray[Any]:

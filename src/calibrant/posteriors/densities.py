@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.posteriors.objects import Objects, in_blocks, require_objects
+from calibrant.samples import number, one_of
 
 __all__ = ["COVARIANCES", "NormalDensities", "bayes", "class_priors", "fit_normal"]
 
@@ -77,12 +78,8 @@ def fit_normal(
     A direction without variance is left out of the distance (pseudo-inverse), and counts 1e-16 of the mean variance in
     the determinant. If only some classes have such directions, that favours them everywhere: regularise.
     """
-    if covariance not in COVARIANCES:
-        msg = f"covariance must be one of {', '.join(COVARIANCES)}; got {covariance!r}"
-        raise ValueError(msg)
-    if not 0.0 <= regularization < np.inf:
-        msg = f"regularization must be a finite number, not negative; got {regularization!r}"
-        raise ValueError(msg)
+    one_of("covariance", covariance, COVARIANCES)
+    number("regularization", regularization, inclusive=True)
     require_objects(data, 2)
     moments = [COVARIANCES[covariance](x, weight) for x, weight in data.groups()]
     unit = float(np.mean([variance.mean() for _, variance, _ in moments])) or 1.0

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.multiclass import normalise
+from calibrant.samples import number, one_of, refuse_masked
 
 __all__ = ["FORMS", "cell_estimate", "distance_estimator"]
 
@@ -43,12 +44,8 @@ def distance_estimator(distances: ArrayLike, *, power: float = 2.0, form: str = 
     array([[0.75, 0.25],
            [0.5 , 0.5 ]])
     """
-    if form not in FORMS:
-        msg = f"form must be one of {', '.join(FORMS)}; got {form!r}"
-        raise ValueError(msg)
-    if not (0 < power < np.inf):
-        msg = f"power must be a positive finite number; got {power!r}"
-        raise ValueError(msg)
+    one_of("form", form, FORMS)
+    number("power", power)
     d = non_negative("distances", distances)
     largest = d.max(axis=-1, keepdims=True)
     relative = np.divide(d, largest, out=np.ones_like(d), where=largest > 0) ** power
@@ -65,6 +62,7 @@ FORMS: dict[str, Callable[[Floats], Floats]] = {
 
 def non_negative(name: str, values: ArrayLike) -> Floats:
     """Return finite numbers, none negative, in at least two columns."""
+    refuse_masked(name, values)
     array = np.asarray(values, np.float64)
     if array.ndim < 1 or array.shape[-1] < 2:
         msg = f"{name} must have one column for each of at least two classes; got an array of shape {array.shape}"

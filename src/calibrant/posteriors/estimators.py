@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from calibrant.estimators import target
 from calibrant.posteriors.densities import fit_normal
 from calibrant.posteriors.discriminants import fit_fisher, fit_nearest_mean
 from calibrant.posteriors.neighbours import fit_neighbours
@@ -25,7 +25,7 @@ from calibrant.posteriors.networks import fit_network
 from calibrant.posteriors.objects import Objects, objects
 from calibrant.posteriors.trees import prune_early
 from calibrant.posteriors.windows import fit_windows
-from calibrant.samples import magnitude, number
+from calibrant.samples import magnitude, number, refuse_masked
 
 __all__ = [
     "Fisher",
@@ -54,8 +54,8 @@ def learn(model: Any, X: Any, y: Any, sample_weight: ArrayLike | None, fit: Call
 
 def training_objects(model: Any, X: Any, y: Any, sample_weight: ArrayLike | None) -> Objects:
     """Return the checked objects and set the classes of an estimator."""
-    X, y = validate_data(model, X, y, dtype=np.float64)
-    check_classification_targets(y)
+    refuse_masked("X", X)
+    X, y = validate_data(model, X, target(y), dtype=np.float64)
     data, model.classes_ = objects(X, y, sample_weight)
     return data
 
@@ -69,6 +69,7 @@ def posteriors(model: Any, X: Any) -> Floats:
 def new_objects(model: Any, X: Any) -> Floats:
     """Return checked objects in the units of the training data."""
     check_is_fitted(model)
+    refuse_masked("X", X)
     X = validate_data(model, X, dtype=np.float64, reset=False)
     with np.errstate(over="ignore"):
         return np.asarray(np.clip(X / model.unit_, -FARTHEST, FARTHEST))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibrant.posteriors.estimates import FORMS, cell_estimate, distance_estimator
 from calibrant.posteriors.objects import CELLS, Objects, in_blocks
-from calibrant.samples import number
+from calibrant.samples import number, one_of, whole
 
 __all__ = ["ESTIMATES", "Neighbours", "choose_k", "fit_neighbours", "leave_one_out_right", "vote_posteriors", "votes"]
 
@@ -62,17 +62,12 @@ def fit_neighbours(
         each class (eq. 5), "auto" is the latter for k = 1 only, where it is the better one.
     **keywords : power and form of `distance_estimator`.
     """
-    if estimate not in ESTIMATES:
-        msg = f"estimate must be one of {', '.join(ESTIMATES)}; got {estimate!r}"
-        raise ValueError(msg)
+    one_of("estimate", estimate, ESTIMATES)
     require_distances(**keywords)
     n = len(data.label)
-    if k is not None and (isinstance(k, bool) or not isinstance(k, (int, np.integer))):
-        msg = f"k must be a whole number of neighbours; got {k!r}"
-        raise ValueError(msg)
     if k is None:
         k = choose_k(data, n - 1 if largest_k is None else largest_k)
-    if not 1 <= k <= n:
+    if whole("k", k) > n:
         msg = f"k must lie between 1 and the number of objects, {n}; got {k}"
         raise ValueError(msg)
     return Neighbours(tuple(rows for rows, _ in data.groups()), int(k), estimate, **keywords)  # type: ignore[arg-type]
@@ -81,9 +76,7 @@ def fit_neighbours(
 def require_distances(power: object = 2.0, form: object = "paper") -> None:
     """Raise unless the options of the distance estimator are right, also where it will not be used."""
     number("power", power)
-    if not isinstance(form, str) or form not in FORMS:
-        msg = f"form must be one of {', '.join(FORMS)}; got {form!r}"
-        raise ValueError(msg)
+    one_of("form", form, FORMS)
 
 
 def choose_k(data: Objects, largest: int) -> int:
@@ -155,9 +148,7 @@ def votes(nearest: Sequence[Floats], k: int) -> Floats:
 
 def vote_posteriors(nearest: Sequence[Floats], count: Floats, power: float, form: str) -> Floats:
     """Return the distance estimate from the k_i-th nearest object of each class, the farthest of a class with fewer."""
-    if form not in FORMS:
-        msg = f"form must be one of {', '.join(FORMS)}; got {form!r}"
-        raise ValueError(msg)
+    one_of("form", form, FORMS)
     majority = count.max(axis=1).astype(np.intp)
     rows = np.arange(len(count))
     distances = [d[rows, np.minimum(majority, d.shape[1]) - 1] for d in nearest]

@@ -14,6 +14,7 @@ from scipy.special import expit
 
 from calibrant.multiclass import normalise
 from calibrant.posteriors.objects import Objects, in_blocks
+from calibrant.samples import one_of, whole
 
 __all__ = ["TRAININGS", "Layers", "Net", "Problem", "fit_network", "start_weights"]
 
@@ -219,16 +220,11 @@ def fit_network(
     lm_fail : "matlab97" leaves the net untrained if its first Levenberg-Marquardt step does not lower the error, as
         the published experiment seems to have done.
     """
-    if training not in TRAININGS:
-        msg = f"training must be one of {', '.join(TRAININGS)}; got {training!r}"
-        raise ValueError(msg)
+    one_of("training", training, TRAININGS)
     if lm_fail not in (None, "matlab97"):
         msg = f"lm_fail must be None or 'matlab97'; got {lm_fail!r}"
         raise ValueError(msg)
-    for name, value in (("hidden", hidden), ("epochs", 1 if epochs is None else epochs)):
-        if value < 1:
-            msg = f"{name} must be at least 1; got {value}"
-            raise ValueError(msg)
+    hidden, epochs = whole("hidden", hidden), None if epochs is None else whole("epochs", epochs)
     low = data.x.min(axis=0)
     span = data.x.max(axis=0) - low
     span[span == 0.0] = 1.0

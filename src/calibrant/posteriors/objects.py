@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.samples import at_least_two, vector, weighed
+from calibrant.samples import at_least_two, known_labels, refuse_masked, same_length, weighed
 
 __all__ = ["Objects", "Posterior", "in_blocks", "objects", "require_objects"]
 
@@ -62,8 +62,9 @@ def objects(x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None) -> tupl
     >>> data.label, classes
     (array([0, 1, 0]), array(['no', 'yes'], dtype='<U3'))
     """
+    refuse_masked("X", x)
     features = np.asarray(x, np.float64)
-    labels = vector("y", y)
+    labels = known_labels("y", y)
     if features.ndim != 2 or not features.size:
         msg = f"X must have one row an object and one column a feature; got an array of shape {features.shape}"
         raise ValueError(msg)
@@ -71,9 +72,7 @@ def objects(x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None) -> tupl
         row, column = np.argwhere(~np.isfinite(features))[0]
         msg = f"X must be finite; got {features[row, column]} in row {row}, column {column}"
         raise ValueError(msg)
-    if len(labels) != len(features):
-        msg = f"y must have one class an object; got {len(labels)} for {len(features)} rows of X"
-        raise ValueError(msg)
+    same_length("y", labels, features)
     weights = np.ones(len(labels)) if weight is None else weighed("sample_weight", weight, labels).astype(np.float64)
     counted = weights > 0
     # A weight counts objects; weights of a smaller mean than 1, as those that sum to 1, are taken as shares of them.

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.posteriors.densities import bayes, class_priors
 from calibrant.posteriors.objects import CELLS, Objects, in_blocks
+from calibrant.samples import number
 
 __all__ = ["Windows", "fit_windows", "leave_one_out_likelihood", "likeliest_width"]
 
@@ -74,12 +75,9 @@ def fit_windows(
     Copies of an object are left out together with it: else the likelihood would grow without limit as h tends to 0. A
     class of one object has no say in a common width.
     """
-    if width is not None and not 0 < width < np.inf:
-        msg = f"width must be a positive finite number; got {width!r}"
-        raise ValueError(msg)
     groups = data.distinct()
     if width is not None:
-        widths = [float(width)] * len(groups)
+        widths = [number("width", width)] * len(groups)
     elif per_class:
         widths = [likeliest_width([group]) for group in groups]
     else:

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.assessing import number
+from calibrant.assessing import number, words
 from calibrant.report import charts
-from calibrant.report.comparisons import words
 
 __all__ = ["Figure", "Figures", "assessment_figures", "comparison_figures", "panel_figures"]
 

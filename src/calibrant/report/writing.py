@@ -9,6 +9,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping
+from importlib import import_module
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
@@ -18,9 +19,8 @@ import jinja2
 from markupsafe import Markup
 
 import calibrant
-from calibrant.assessing import COSTS, NOT_FINITE, REJECTIONS, Assessment, number
+from calibrant.assessing import COSTS, NOT_FINITE, REJECTIONS, Assessment, number, words
 from calibrant.report import charts
-from calibrant.report.comparisons import summary, words
 from calibrant.report.figures import MOST_CLASSES, Figures, assessment_figures, comparison_figures, panel_figures
 from calibrant.store import write_whole
 
@@ -65,8 +65,10 @@ def render_report(
     about: str = "",
 ) -> str:
     """Return a report as the text of an HTML page; see `write_report`."""
-    single = found if isinstance(found, Assessment) else assessment
-    document = document_of(single, None if isinstance(found, Assessment) else summary(found))
+    if isinstance(found, Assessment):
+        document = document_of(found, None)
+    else:
+        document = document_of(assessment, import_module("calibrant.report.comparisons").summary(found))
     document |= {"title": title or default_title(document), "about": about}
     figures: Figures = {
         **assessment_figures(document["assessment"]),

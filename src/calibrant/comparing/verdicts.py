@@ -1,0 +1,179 @@
+"""Which method is best, and whether the difference is real: ranks and tests of a comparison, and a verdict in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.assessing import number, words
+from calibrant.comparing.records import Comparison, smaller_is_better
+from calibrant.inference import corrected_t, critical_difference, friedman, ranks, rejections
+from calibrant.metrics import METRICS
+
+__all__ = ["ALPHA", "holm", "notes", "standing", "standings_of", "verdict"]
+
+Floats = NDArray[np.float64]
+
+ALPHA = 0.05
+
+
+def standings_of(comparison: Comparison) -> list[dict[str, Any]]:
+    """Return the standing of the methods by each metric on each machine."""
+    return [standing(comparison, metric, machine) for metric in comparison.metrics for machine in comparison.machines]
+
+
+def standing(comparison: Comparison, metric: str, machine: str) -> dict[str, Any]:
+    """Return values, ranks and tests of one metric on one machine; methods best first."""
+    errors = comparison.errors(metric, machine)
+    methods = comparison.methods(machine)
+    means = np.array([values.mean(axis=1) for values in errors.values()])
+    oriented = smaller_is_better(metric, means)
+    average = ranks(oriented, ties="average")
+    order = np.lexsort(
+        [np.arange(len(methods)), np.where(np.isfinite(oriented), oriented, 1e300).mean(axis=0), average]
+    )
+    ordered = {name: smaller_is_better(metric, values[order]) for name, values in errors.items()}
+    return {
+        "metric": metric,
+        "machine": machine,
+        "better": METRICS[metric].better,
+        "methods": [methods[k] for k in order],
+        "folds": {name: values[order] for name, values in errors.items()},
+        "means": {name: row[order] for name, row in zip(errors, means, strict=True)},
+        "ranks": {"average": average[order], "min": ranks(oriented, ties="min")[order]},
+        "rejections": rejected(list(ordered.values())),
+        "against_best": against_best(oriented[:, order], ordered, overlap(comparison, machine)),
+    }
+
+
+def rejected(errors: list[Floats]) -> Any:
+    """Return on how many data sets each method is significantly worse than each other, None of single folds."""
+    if min(values.shape[1] for values in errors) < 2:
+        return None
+    return np.sum([rejections(values[None], alpha=ALPHA) for values in errors], axis=0)
+
+
+def overlap(comparison: Comparison, machine: str) -> float:
+    """Return how many rows were tested for each trained on: 1/9 in ten folds, however often they are repeated."""
+    shares = [cell.tested / cell.trained for cell in comparison.cells if cell.machine == machine and cell.trained]
+    return float(np.mean(shares)) if shares else 1.0
+
+
+def against_best(oriented: Floats, errors: Mapping[str, Floats], ratio: float) -> dict[str, Any]:
+    """Return what says whether the best differs from each other method.
+
+    Over several data sets Friedman's test with Nemenyi's critical difference (Demšar 2006); on one the t-test over its
+    folds, corrected for training sets that overlap (Nadeau & Bengio 2003), with Holm's correction for all pairs.
+    """
+    datasets, methods = oriented.shape
+    if methods < 2:
+        return {"test": None}
+    if datasets > 1:
+        average = ranks(oriented, ties="average")
+        difference = critical_difference(methods, datasets, ALPHA)
+        pvalue = friedman(oriented, alpha=ALPHA).pvalue if methods > 2 else None
+        worse = average - average[0] >= difference
+        if pvalue is not None and pvalue >= ALPHA:
+            worse = np.zeros(methods, bool)
+        return {"test": "friedman", "critical_difference": difference, "pvalue": pvalue, "worse": worse}
+    (values,) = errors.values()
+    if values.shape[1] < 2:
+        return {"test": None}
+    # All pairs, not only those with the best: which method is best was seen on the same folds.
+    pairs = list(combinations(range(methods), 2))
+    pvalues = holm(np.array([corrected_t(values[j], values[i], ratio=ratio).pvalue for i, j in pairs]))
+    adjusted = np.append(1.0, pvalues[: methods - 1])
+    return {"test": "corrected_t", "pvalues": adjusted, "worse": adjusted < ALPHA}
+
+
+def holm(pvalues: Floats) -> Floats:
+    """Return p-values corrected for being the smallest of many (Holm 1979).
+
+    >>> holm(np.array([0.01, 0.04, 0.03]))
+    array([0.03, 0.06, 0.06])
+    """
+    order = np.argsort(pvalues, kind="stable")
+    steps = np.maximum.accumulate(pvalues[order] * np.arange(len(pvalues), 0, -1))
+    found = np.empty(len(pvalues))
+    found[order] = np.minimum(steps, 1.0)
+    return found
+
+
+# Words ----------------------------------------------------------------------------------------------------------------
+
+
+def verdict(comparison: Comparison, standings: list[dict[str, Any]]) -> str:
+    """Say which method is best for these data, and whether the difference is real."""
+    first = [standing for standing in standings if standing["metric"] == comparison.metrics[0]]
+    others = [standing for standing in standings if standing["metric"] != comparison.metrics[0]]
+    where = {machine: f"with {machine}" if len(comparison.machines) > 1 else "" for machine in comparison.machines}
+    sentences = [best_of(standing, where[standing["machine"]]) for standing in first]
+    for standing in others:
+        by = f"By the {words(standing['metric'])} {where[standing['machine']]}".strip()
+        sentences.append(f"{by} the best is {standing['methods'][0]}.")
+    return " ".join(sentences)
+
+
+def best_of(standing: Mapping[str, Any], where: str) -> str:
+    """Say which method is best on a machine, and from which it can be told apart."""
+    methods, means = standing["methods"], list(standing["means"].values())
+    best = f"is best by the {words(standing['metric'])}"
+    start = f"{where[:1].upper()}{where[1:]}, {methods[0]} {best}" if where else f"{methods[0]} {best}"
+    if len(means) > 1:
+        head = f"{start}: its average rank over {len(means)} data sets is {number(standing['ranks']['average'][0])}."
+    else:
+        (folds,) = standing["folds"].values()
+        head = f"{start}: {number(means[0][0])}, the mean of {folds.shape[1]} folds."
+    found = standing["against_best"]
+    return f"{head} {REAL[found['test']](methods, found, means)}".strip()
+
+
+def of_ranks(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:  # noqa: ARG001
+    """Say which average ranks differ."""
+    if found["pvalue"] is not None and found["pvalue"] >= ALPHA:
+        seen = f"Friedman's test sees no difference between methods (p = {found['pvalue']:.2g})"
+        return f"That is not shown to be real: {seen}."
+    words = f"by Nemenyi's critical difference of {number(found['critical_difference'])} ranks"
+    return told_apart(methods, found["worse"], words)
+
+
+def of_folds(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:
+    """Say which means over folds differ."""
+    words = told_apart(methods, found["worse"], "by the corrected paired t-test over folds")
+    return f"{words} The next is {methods[1]} with {number(means[0][1])} (p = {found['pvalues'][1]:.2g})."
+
+
+def told_apart(methods: list[str], worse: NDArray[np.bool_], how: str) -> str:
+    """Say from which methods the best can be told apart."""
+    real = [method for method, differs in zip(methods, worse, strict=True) if differs]
+    same = [method for method, differs in zip(methods[1:], worse[1:], strict=True) if not differs]
+    if not real:
+        return f"That is not shown to be real: it cannot be told apart from any other ({how})."
+    rest = f", not from {', '.join(same)}" if same else ""
+    return f"The difference is real from {', '.join(real)}{rest} ({how}, at {ALPHA:.0%})."
+
+
+def untested(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:  # noqa: ARG001
+    """Say why there is no test."""
+    return "Whether the difference is real cannot be tested on one method, or one fold."
+
+
+REAL = {"friedman": of_ranks, "corrected_t": of_folds, None: untested}
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """Return what failed, and what was not kept."""
+    failed: dict[str, int] = {}
+    for cell in comparison.cells:
+        if cell.note:
+            first = cell.note.strip().splitlines()[0].rstrip(":")  # a solver may have much more to say
+            key = f"{cell.method} on {cell.dataset} with {cell.machine}: {first}"
+            failed[key] = failed.get(key, 0) + 1
+    found = [f"{words} ({count} {'fold' if count == 1 else 'folds'})" for words, count in failed.items()]
+    if not comparison.predictions:
+        found.append("The probabilities were not kept: no reliability diagrams and no decisions can be shown.")
+    return found
