@@ -88,9 +88,16 @@ def side_by_side(x: Any, *columns: Floats) -> Any:
     return hstack([x, *columns], format="csr")
 
 
+def row_products(x: Any, z: Any) -> Floats:
+    """Return x.z of every row and its counterpart."""
+    if hasattr(x, "multiply"):
+        return np.asarray(x.multiply(z).sum(axis=1), np.float64).ravel()
+    return np.asarray(np.einsum("ij,ij->i", x, z), np.float64)
+
+
 def squared_norms(x: Any) -> Floats:
     """Return |x|^2 of every row."""
-    return np.asarray((x.multiply(x) if hasattr(x, "multiply") else x * x).sum(axis=1), np.float64).ravel()
+    return row_products(x, x)
 
 
 def exponential(products: Matrix, _: Parameters) -> Matrix:
@@ -182,21 +189,16 @@ class Gram:
 
 def gram(kernel: Kernel, X: Any, *, single: bool = False) -> Gram:
     """Return the kernel matrix of X with itself, in single precision where asked for and harmless."""
-    dtype = np.float32 if single and harmless(kernel, X) else np.float64
     n = X.shape[0] if hasattr(X, "shape") else len(X)
     with np.errstate(over="ignore", invalid="ignore"):  # whoever asks for the matrix looks whether it is finite
-        return Gram(n, diagonal(kernel, X, n), cross(kernel, X, X, dtype), dtype)
-
-
-def diagonal(kernel: Kernel, X: Any, n: int) -> Floats:
-    """Return K(x, x) of every row; a function is asked for small blocks of the matrix."""
-    if kernel.name in KERNELS:
-        formula = KERNELS[kernel.name]
+        if kernel.name not in KERNELS:
+            block = cross(kernel, X, X)
+            parts = [np.diag(block(rows, rows)) for rows in blocks(n, DIAGONAL)]
+            return Gram(n, np.concatenate(parts).astype(np.float64), block, np.float64)
+        formula, dtype = KERNELS[kernel.name], np.float32 if single and harmless(kernel, X) else np.float64
         left, right = formula.images(X, kernel.by, center(X))
-        products = left.multiply(right) if hasattr(left, "multiply") else left * right
-        return formula.finish(np.asarray(products.sum(axis=1), np.float64).ravel(), kernel.by)
-    block = cross(kernel, X, X)
-    return np.concatenate([np.diag(block(rows, rows)) for rows in blocks(n, DIAGONAL)]).astype(np.float64)
+        diagonal = formula.finish(row_products(left, right), kernel.by)
+        return Gram(n, diagonal, finished(formula, kernel.by, left.astype(dtype), left_of(right, dtype)), dtype)
 
 
 def harmless(kernel: Kernel, X: Any, origin: Any = None) -> bool:
@@ -215,10 +217,13 @@ def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> Callable[.
     if kernel.name == "precomputed":
         matrix = np.asarray(x)
         return lambda i, j, _=None: matrix[i, j] if slice in (type(i), type(j)) else matrix[np.ix_(i, j)]
-    formula, by = KERNELS[kernel.name], kernel.by
-    origin = common_origin(x, z)
-    left = formula.images(x, by, origin)[0].astype(dtype)
-    right = left_of(formula.images(z, by, origin)[1], dtype)
+    formula, origin = KERNELS[kernel.name], common_origin(x, z)
+    left, right = formula.images(x, kernel.by, origin)[0], formula.images(z, kernel.by, origin)[1]
+    return finished(formula, kernel.by, left.astype(dtype), left_of(right, dtype))
+
+
+def finished(formula: Formula, by: Parameters, left: Any, right: Callable[[Any], Matrix]) -> Callable[..., Matrix]:
+    """Return the kernels of rows i and j as a function of these."""
     if hasattr(left, "multiply"):
         return lambda i, j, _=None: formula.finish(left[i] @ right(j), by)
     return lambda i, j, out=None: formula.finish(np.matmul(left[i], right(j), out=out), by)

@@ -173,15 +173,17 @@ def thinned(
 ) -> tuple[Indices, Floats]:
     """Return which proposals are accepted, each with probability (rest now)/(rest when drawn), and their factor."""
     rest = gram.block(drawn, drawn).astype(np.float64) - known.T.astype(np.float64) @ known
-    before, uniform = np.diag(rest).copy(), rng.random(len(drawn))
-    lower, accepted = np.zeros_like(rest), []
+    before, uniform = np.diag(rest), rng.random(len(drawn))
+    lower, now = np.zeros_like(rest), before.copy()
+    accepted: list[int] = []
     for j in range(len(drawn)):
-        if rest[j, j] > floor and uniform[j] * before[j] < rest[j, j]:
-            lower[j:, j] = rest[j:, j] / np.sqrt(rest[j, j])
-            rest[j + 1 :, j + 1 :] -= np.outer(lower[j + 1 :, j], lower[j + 1 :, j])
+        if now[j] > floor and uniform[j] * before[j] < now[j]:
+            k = len(accepted)
+            lower[:, k] = (rest[:, j] - lower[:, :k] @ lower[j, :k]) / np.sqrt(now[j])
+            now -= np.square(lower[:, k])
             accepted.append(j)
     chosen = np.array(accepted, np.intp)
-    return chosen, lower[np.ix_(chosen, chosen)]
+    return chosen, np.tril(lower[chosen, : len(chosen)])
 
 
 def append_rows(gram: Gram, F: NDArray[Any], new: slice, pivots: Indices, lower: Floats, rest: Floats) -> None:

@@ -43,8 +43,8 @@ LEAST = 48  # pivots from which that is worth while
 EXPECTED = 0.2  # change of f from the solution in the factor
 UNSEEN = 0.05  # share of the mean importance that every row has
 NEARLY = 0.1  # share of the objective that the last step in the factor may have brought: it brought the most of that
-FORCING = 0.1  # share of the gap that conjugate gradients may leave of it in the quadratic model
-NEGLIGIBLE = 0.5  # share of what these may leave that rows may leave which take no part
+FORCING = 0.03  # share of the gap that conjugate gradients may leave of it in the quadratic model
+NEGLIGIBLE = 0.5  # share of what these may leave that rows may leave which take no part: together less than `tol`
 STALE = 1e-4  # relative gap above which every Newton step has a preconditioner of its own
 SLOW = 8  # steps of conjugate gradients after which the preconditioner is computed anew
 POOR = 25  # steps after which its rank is doubled
@@ -240,9 +240,9 @@ def near_solution(loss: Loss, gram: Gram, sketch: Sketch, most: int) -> tuple[Ne
     factor = sketch.factor
     inner = loss.enveloped(factor.rest)
     point, steps = settled(factored_newton(inner, factor.F, gram.each, sketch.start), NEARLY, most)
-    u = point.f + inner.intercept(point.f, np.zeros(loss.shape[1:]))
+    f = inner.nearest(point.f + inner.intercept(point.f, np.zeros(loss.shape[1:])))
     curvature = loss.curvature(inner.nearest(point.before))
-    return Near(inner.nearest(u), inner.residual(u), preconditioner(curvature, factor, point.solve)), point, steps
+    return Near(f, loss.residual(f), preconditioner(curvature, factor, point.solve)), point, steps
 
 
 def entered(loss: Loss, K: Products, near: Near, tol: float) -> Iterate:
