@@ -7,9 +7,20 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import entr, expit
 
+from calibrant.kernels import loo
 from calibrant.kernels.functions import Kernel, Parameters, gram
 from calibrant.kernels.laplace import laplace
-from calibrant.kernels.loo import leave_one_out, leave_one_out_path
+from calibrant.kernels.loo import (
+    GROUPS,
+    Look,
+    Problem,
+    by_factor,
+    choose,
+    leave_one_out,
+    newton_columns,
+    searched,
+    together,
+)
 from calibrant.kernels.losses import Bernoulli, Multinomial, softmax
 from calibrant.kernels.matrices import Products, pivoted_cholesky
 from calibrant.kernels.smo import solve_smo
@@ -297,12 +308,87 @@ def test_approximate_leave_one_out_is_near_the_real_one():
 def test_the_path_is_the_leave_one_out_of_each_fit():
     X, t = overlapping(80)
     factor = pivoted_cholesky(gram(RBF, X), 80, np.random.default_rng(0))
-    path = leave_one_out_path(Bernoulli(t, np.ones(80)), factor, [0.3, 3.0])
-    for C, value in zip(path.C, path.loss, strict=True):
+    look = by_factor(Bernoulli(t, np.ones(80)), factor)
+    for C in (0.3, 3.0):
         loss = Bernoulli(t, np.full(80, C))
         best = solve(gram(RBF, X), loss, Options()).iterate
         alone, _ = leave_one_out(loss, factor.F, best.f + best.b)
-        assert Bernoulli(t, np.full(80, 1 / 80)).value(alone) == pytest.approx(value, rel=5e-3)
+        assert Bernoulli(t, np.full(80, 1 / 80)).value(alone) == pytest.approx(look(C, None).loss, rel=5e-3)
+
+
+def test_newton_columns_solve_the_newton_system_of_the_rows_that_are_kept(monkeypatch):
+    monkeypatch.setattr(loo, "ENOUGH", 1e-16)
+    monkeypatch.setattr(loo, "STEPS", 100)
+    X, t = overlapping(120)
+    loss, matrix = Bernoulli(t, np.full(120, 3.0)), gram(RBF, X)
+    factor = pivoted_cholesky(matrix, 30, np.random.default_rng(0))
+    f = np.random.default_rng(1).normal(size=120)
+    kept = np.ones((120, 3))
+    kept[:20, 0], kept[20:50, 1] = 0.0, 0.5
+    step = newton_columns(loss, factor, f, kept)
+    (found, left), _ = together(Products(matrix, 1e9), [step, newton_columns(loss, factor, f, kept[:, :2])])
+    assert (left <= 1e-16).all()
+    K = RBF.between(X, X)
+    for column, share in enumerate(kept.T):
+        w = loss.curvature(f).w * share
+        rows = w > 0
+        inside = K[np.ix_(rows, rows)] + np.diag(1 / w[rows])
+        system = np.block([[inside, np.ones((rows.sum(), 1))], [np.ones((1, rows.sum())), np.zeros((1, 1))]])
+        *beta, b = np.linalg.solve(system, np.append(f[rows] + loss.residual(f)[rows] * share[rows] / w[rows], 0.0))
+        np.testing.assert_allclose(found[:, column], K[:, rows] @ beta + b, atol=1e-6)
+
+
+@pytest.mark.parametrize("separation", [0.5, 3.0])
+def test_rows_left_out_in_groups_lose_what_they_lose_in_folds(separation):
+    rng = np.random.default_rng(0)
+    t = (rng.random(600) < 0.5).astype(float)
+    X = rng.normal(size=(600, 4))
+    X[:, 0] += separation * (2 * t - 1)
+    grid, kernel = (0.1, 1.0, 10.0, 100.0), Kernel("rbf", Parameters(gamma=0.1))
+    path = choose(Problem(t, np.ones(600), np.ones(600)), [(0.1, gram(kernel, X))], grid, Options()).paths[0]
+    group = rng.permutation(600) % GROUPS
+    real = {}
+    for C in grid:
+        f = np.empty(600)
+        for out in (group == j for j in range(GROUPS)):
+            best = solve(gram(kernel, X[~out]), Bernoulli(t[~out], np.full((~out).sum(), C)), Options()).iterate
+            f[out] = kernel.between(X[out], X[~out]) @ best.beta + best.b
+        real[C] = Bernoulli(t, np.full(600, 1 / 600)).value(f)
+    for C, value in zip(path.C, path.loss, strict=True):
+        assert value == pytest.approx(real[C], rel=0.1)
+    assert real[path.best] <= 1.02 * min(real.values())
+    assert path.poor[path.C.index(path.best)] < 0.01
+
+
+def test_copies_left_out_one_at_a_time_are_rows_left_out():
+    X, t = overlapping(300)
+    twice = Problem(t, np.full(300, 2.0), np.full(300, 2.0))
+    rows = Problem(np.tile(t, 2), np.ones(600), np.ones(600))
+    options = Options(rank=60)
+    aggregated = choose(twice, [(1.0, gram(RBF, X))], [1.0], options).paths[0]
+    repeated = choose(rows, [(1.0, gram(RBF, np.vstack([X, X])))], [1.0], options).paths[0]
+    assert aggregated.loss[0] == pytest.approx(repeated.loss[0], rel=0.02)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 20, 41])
+@pytest.mark.parametrize("place", [0.0, 0.3, 0.77, 1.0])
+def test_the_search_finds_the_bottom_of_a_valley_and_looks_at_few_values(count, place):
+    grid = np.logspace(-3, 4, count)
+    bottom = -3 + 7 * place
+    seen = []
+
+    def look(Cs, _):
+        seen.extend(Cs)
+        x = np.log10(Cs) - bottom
+        return [Look(loss, 0.0, np.zeros(1)) for loss in 1.0 + np.where(x > 0, 2 * x, -x) + x * x]
+
+    path = searched(look, grid)
+    assert sorted(seen) == list(path.C)
+    losses = [found.loss for found in look(grid, None)]
+    assert len(path.C) <= 12
+    assert sorted(path.C) == list(path.C)
+    assert len(set(path.C)) == len(path.C)
+    assert abs(int(np.argmin(losses)) - list(grid).index(path.best)) <= max(1, count // 20)
 
 
 def test_laplace_is_the_gaussian_process_posterior():

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 from scipy.special import expit
-from sklearn.datasets import load_iris, make_classification
+from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -162,6 +162,30 @@ def test_leave_one_out_chooses_like_folds():
     losses = dict(zip(Cs, slow.cv_losses_[0], strict=True))
     assert losses[quick.C_] <= 1.01 * losses[slow.C_]
     np.testing.assert_allclose(quick.loo_.paths[0].loss[:3], slow.cv_losses_[0][:3], rtol=0.1)
+
+
+def test_leave_one_out_chooses_like_folds_where_many_rows_are_nearly_separable():
+    X, y = load_digits(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(len(y))[:700]  # the set has its writers one after the other
+    X, y = X[rows] / 16, y[rows] % 2
+    Cs = [0.1, 1.0, 10.0, 100.0, 1000.0]
+    quick = KernelLogisticRegressionCV(Cs).fit(X, y)
+    slow = KernelLogisticRegressionCV(Cs, cv=10).fit(X, y)
+    losses = dict(zip(Cs, slow.cv_losses_[0], strict=True))
+    assert losses[quick.C_] <= 1.02 * losses[slow.C_]
+    path = quick.loo_.paths[0]
+    assert set(path.C) <= set(Cs)
+    np.testing.assert_allclose(path.loss, [losses[C] for C in path.C], rtol=0.25)
+
+
+def test_leave_one_out_of_many_rows_takes_classes_weights_and_gammas():
+    X, y = make_classification(600, n_features=5, n_informative=4, n_redundant=0, n_classes=3, random_state=0)
+    weight = np.random.default_rng(0).integers(1, 4, size=600)
+    model = KernelLogisticRegressionCV([0.1, 1.0, 10.0], gammas=[0.02, 0.2]).fit(X, y, sample_weight=weight)
+    assert model.loo_.gammas == (0.02, 0.2)
+    assert np.isfinite([loss for path in model.loo_.paths for loss in path.loss]).all()
+    assert model.loo_.poor < 0.01
+    assert (model.C_, model.kernel_.by.gamma) == model.loo_.best
 
 
 def test_c_and_gamma_by_leave_one_out():

@@ -38,9 +38,9 @@ from calibrant.kernels.functions import (
     take,
 )
 from calibrant.kernels.laplace import Laplace, laplace
-from calibrant.kernels.loo import Choice, choose
+from calibrant.kernels.loo import Choice, Problem, choose
 from calibrant.kernels.losses import Bernoulli, Loss, Multinomial, logits, softmax
-from calibrant.kernels.matrices import Factor, pivoted_cholesky, threads
+from calibrant.kernels.matrices import pivoted_cholesky, threads
 from calibrant.kernels.smo import solve_smo
 from calibrant.kernels.solvers import Iterate, Options, Report, Solution, chosen_rank, constant, solve
 from calibrant.multiclass import couple, pairs
@@ -75,8 +75,8 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     Parameters
     ----------
     C : float or "loo", default=1.0
-        Weight of a row's loss. "loo" chooses it by approximate leave-one-out on one factorisation, and, where that
-        is too rough, says so and takes 10 real folds.
+        Weight of a row's loss. "loo" chooses it by approximate leave-one-out, of a ninth of the rows at a time where
+        there are more than 500, and, where that is too rough, says so and takes 10 real folds.
     kernel : {"linear", "rbf", "poly", "quadratic", "precomputed"} or callable, default="rbf"
         "quadratic" is Platt's ((x.z)/c + 1)^2. A callable takes two sets of rows and returns their kernel matrix.
     gamma : {"scale", "auto", "loo"} or float, default="scale"
@@ -116,7 +116,8 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     objective_, duality_gap_ : the objective, and the duality gap relative to it: objective_ is above the
         minimum by at most duality_gap_ * objective_.
     n_iter_, converged_ : Newton steps, and whether the gap is at most `tol`.
-    loo_ : what "loo" found, a record of the path; cv_losses_ : the mean log losses where real folds were taken.
+    loo_ : what "loo" found, a record of the values of C it looked at.
+    cv_losses_ : the mean log losses where real folds were taken.
 
     Examples
     --------
@@ -192,8 +193,9 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         require_kernel(self.kernel_, rows)
         self.C_: float = 1.0 if isinstance(self.C, str) else float(self.C)
         if "loo" in (self.C, self.gamma):
-            self.loo_ = chosen(self, rows)
-            self.C_, gamma = trusted(self, rows, self.loo_)
+            grid = grid_of(self)
+            self.loo_ = loo_choice(self, rows, grid, gammas_of(self, rows))
+            self.C_, gamma = trusted(self, rows, self.loo_, grid)
             self.kernel_ = Kernel(self.kernel_.name, self.kernel_.by._replace(gamma=gamma))
 
     def _solve(self, rows: Rows) -> None:
@@ -560,10 +562,9 @@ def pairwise(values: list[Floats]) -> tuple[Floats, Floats]:
     return expit(-f), expit(f)
 
 
-def chosen(model: KernelLogisticRegression, rows: Rows) -> Choice:
-    """Return the leave-one-out paths over C and gamma."""
-    grid = C_GRID if model.C == "loo" else (float(model.C),)
-    return loo_choice(model, rows, grid, gammas_of(model, rows))
+def grid_of(model: KernelLogisticRegression) -> tuple[float, ...]:
+    """Return the values of C to try."""
+    return C_GRID if model.C == "loo" else (float(model.C),)
 
 
 def gammas_of(model: KernelLogisticRegression, rows: Rows) -> tuple[float, ...]:
@@ -580,15 +581,14 @@ def loo_choice(
     k, n = len(model.classes_), len(rows.codes)
     target = rows.codes.astype(np.float64) if k == 2 else np.eye(k)[rows.codes]
 
-    def factors() -> Iterator[tuple[float, Factor]]:
+    def grams() -> Iterator[tuple[float, Gram]]:
         for gamma in gammas:
             kernel = Kernel(model.kernel_.name, model.kernel_.by._replace(gamma=gamma))
             matrix = gram(kernel, rows.source(kernel), single=n > SINGLE)
             require_finite(matrix)
-            rank = chosen_rank(Bernoulli(rows.weight, rows.weight), options(model, n))
-            yield gamma, pivoted_cholesky(matrix, rank, np.random.default_rng(options(model, n).seed))
+            yield gamma, matrix
 
-    return choose(target, rows.weight, rows.copies, factors(), grid)
+    return choose(Problem(target, rows.weight, rows.copies), grams(), grid, options(model, n))
 
 
 def warn_if_poor(choice: Choice) -> None:
@@ -823,13 +823,15 @@ class KernelLogisticRegressionCV(KernelLogisticRegression):
         require_some("gammas", gammas)
         if self.cv is None:
             self.loo_ = loo_choice(self, rows, grid, gammas)
-            self.C_, gamma = trusted(self, rows, self.loo_)
+            self.C_, gamma = trusted(self, rows, self.loo_, grid)
         else:
             self.C_, gamma = by_folds(self, rows, grid, gammas, self.cv)
         self.kernel_ = Kernel(self.kernel_.name, self.kernel_.by._replace(gamma=gamma))
 
 
-def trusted(model: KernelLogisticRegression, rows: Rows, choice: Choice) -> tuple[float, float]:
+def trusted(
+    model: KernelLogisticRegression, rows: Rows, choice: Choice, grid: tuple[float, ...]
+) -> tuple[float, float]:
     """Return the C and gamma chosen, by real folds where leave-one-out is too rough an approximation."""
     folds = min(FOLDS, int(np.bincount(rows.codes).min()))
     if choice.poor <= ROUGH or folds < 2:
@@ -840,7 +842,7 @@ def trusted(model: KernelLogisticRegression, rows: Rows, choice: Choice) -> tupl
         f"so C was chosen by {folds}-fold cross-validation; its losses are in cv_losses_"
     )
     warnings.warn(message, UserWarning, stacklevel=5)
-    return by_folds(model, rows, choice.paths[0].C, choice.gammas, folds)
+    return by_folds(model, rows, grid, choice.gammas, folds)
 
 
 def by_folds(

@@ -1,36 +1,62 @@
-"""The regularisation of kernel logistic regression by approximate leave-one-out, on one factor of the kernel.
+"""The regularisation of kernel logistic regression by approximate leave-one-out.
 
 Without row i Newton's step from the solution gives f_i - alpha_i y_i v_i/(1 - W_i v_i), v_i the i-th diagonal entry of
 (K^-1 + W)^-1 with the intercept, W = C p (1 - p) (the formula of Allen's PRESS for one weighted least-squares problem;
-Rad & Maleki 2020 on its accuracy). With K = F'F of rank m it costs n m^2 for each C.
+Rad & Maleki 2020 on its accuracy). Where a factor F of rank m is all of the kernel, that costs n m^2 for each C.
+
+Elsewhere every entry would cost a linear system with K. So rows are left out a group at a time, by the same step from
+the solution with the kernel F'F + D, D the diagonal of the rest: as many systems as groups, solved at once by conjugate
+gradients, since a product of K with many columns costs little more than one with a single column. It is nearly
+cross-validation, for a few steps with K. And only some C are looked at, as if the loss had one valley.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
-from calibrant.kernels.functions import Each, blocks, in_turn
+from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 from calibrant.kernels.losses import Bernoulli
-from calibrant.kernels.matrices import COLUMNS, Factor, threads
-from calibrant.kernels.solvers import NEARLY, LowRank, factored_hessian, factored_newton, product, settled, solve_by
+from calibrant.kernels.matrices import COLUMNS, Factor, Products, pivoted_cholesky, threads
+from calibrant.kernels.solvers import (
+    NEARLY,
+    LowRank,
+    Options,
+    chosen_rank,
+    complete,
+    factored_hessian,
+    factored_newton,
+    product,
+    settled,
+    solve_by,
+)
 
-__all__ = ["Choice", "Path", "choose", "leave_one_out", "leave_one_out_path"]
+__all__ = ["Choice", "Look", "Path", "by_factor", "by_groups", "choose", "leave_one_out", "searched", "together"]
 
 Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 POOR = 0.9  # a leverage W_i v_i from which one Newton step is no longer the row's absence
+GROUPS = 9  # of rows that are left out
+ENOUGH = 2e-3  # share of its squared residual that conjugate gradients may leave of a group's system
+ROUGH = 0.05  # share of it above which the solution is poor
+STEPS = 12  # of conjugate gradients, at most
+TASKS = 4  # looks that share the products with K
+FIRST = 0.55  # of the way along the values of C, where the search begins
+STRIDES = 10  # of the search along all values
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """Approximate leave-one-out log losses, a mean over the rows' weights, along a path of C.
+    """Approximate leave-one-out log losses, a mean over the rows' weights, along a path of those C that were looked at.
 
-    `poor` is the share of the weight at rows whose leverage is too large for the approximation, at each C.
+    `poor` is the share of the weight at rows whose leverage is too large for the approximation, at each C, or whose
+    absence was not computed to the end.
     """
 
     C: tuple[float, ...]
@@ -41,6 +67,19 @@ class Path:
     def best(self) -> float:
         """The C of the smallest loss."""
         return self.C[int(np.nanargmin(self.loss))]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The leave-one-out log loss at one C, the share of poor rows, and coordinates to start from at another C."""
+
+    loss: float
+    poor: float
+    z: Floats
+
+
+At = Callable[[float, Floats | None], Look]
+Asking = Generator[NDArray[Any], NDArray[Any], Look]  # yields what to multiply with K and is sent the product
 
 
 def leave_one_out(
@@ -81,22 +120,210 @@ def one_step(loss: Bernoulli, F: NDArray[Any], point: LowRank, lower: NDArray[An
     return point.z + step, point.f + product(F.T, step)
 
 
-def leave_one_out_path(
-    loss: Bernoulli, factor: Factor, grid: Sequence[float], copies: Floats | None = None, each: Each = in_turn
-) -> Path:
-    """Return the path over increasing C, each started from the last; the weights of `loss` are those for C = 1."""
-    start: Floats | None = None
-    losses, poor, total = [], [], loss.weight.sum()
-    for C in sorted(grid):
+def by_factor(loss: Bernoulli, factor: Factor, copies: Floats | None = None, each: Each = in_turn) -> At:
+    """Return the look at any C with the kernel F'F, all rows left out; the weights of `loss` are those for C = 1."""
+    F, total = factor.F, loss.weight.sum()
+
+    def look(C: float, start: Floats | None) -> Look:
         at = loss.rows(slice(None), C)
-        point, _ = settled(factored_newton(at, factor.F, each, start), NEARLY, 30)
+        point, _ = settled(factored_newton(at, F, each, start), NEARLY, 30)
         curvature = at.curvature(point.f)
-        lower = factored_hessian(curvature, factor.F, each)
-        start, f = one_step(at, factor.F, point, lower)
-        values, leverage = left_out(at, f, curvature.w, variances(lower, factor.F, each), copies)
-        losses.append(loss.value(values) / total)
-        poor.append(float(loss.weight @ (leverage > POOR) / total))
-    return Path(tuple(sorted(grid)), tuple(losses), tuple(poor))
+        lower = factored_hessian(curvature, F, each)
+        z, f = one_step(at, F, point, lower)
+        values, leverage = left_out(at, f, curvature.w, variances(lower, F, each), copies)
+        return Look(loss.value(values) / total, float(loss.weight @ (leverage > POOR) / total), z)
+
+    return look
+
+
+def by_groups(
+    loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn, seed: int = 0
+) -> Callable[[float, Floats | None], tuple[Floats, Asking]]:
+    """Return what begins a look with the kernel itself, rows left out in groups, of each row one copy."""
+    n, total = len(copies), loss.weight.sum()
+    group = stratified(loss.target, np.random.default_rng(seed))
+    kept = np.ones((n, GROUPS + 1))
+    kept[np.arange(n), group] = 1.0 - 1.0 / np.maximum(copies, 1.0)
+
+    def begin(C: float, start: Floats | None) -> tuple[Floats, Asking]:
+        at = loss.rows(slice(None), C)
+        f, z = near(at, factor, each, start)
+        return z, look(at, f, z)
+
+    def look(at: Bernoulli, f: Floats, z: Floats) -> Asking:
+        values, residual = yield from newton_columns(at, factor, f, kept, each)
+        there, left = values[:, -1], values[np.arange(n), group]
+        moved = (there - left) * (expit(there) - 1.0 + loss.target)  # leverage/(1 - leverage), were it the row's alone
+        poor = (moved > POOR / (1.0 - POOR)) | (residual[group] > ROUGH)
+        return Look(loss.value(left) / total, float(loss.weight @ poor / total), z)
+
+    return begin
+
+
+def together(K: Products, tasks: Sequence[Generator[NDArray[Any], NDArray[Any], Any]]) -> list[Any]:
+    """Return what several tasks return that ask for products with K: one product serves all those that still ask."""
+    asked, results = {i: next(task) for i, task in enumerate(tasks)}, {}
+    while asked:
+        ends = np.cumsum([columns.shape[1] for columns in asked.values()])
+        parts = np.split(K(np.hstack(list(asked.values()))), ends[:-1], axis=1)
+        for i, part in zip(list(asked), parts, strict=True):
+            try:
+                asked[i] = tasks[i].send(part.astype(asked[i].dtype))
+            except StopIteration as returned:
+                results[i] = returned.value
+                del asked[i]
+    return [results[i] for i in range(len(tasks))]
+
+
+def stratified(target: Floats, rng: np.random.Generator) -> Indices:
+    """Return the group of each row: at random, as many of each class in every group as can be."""
+    order = rng.permutation(len(target))
+    group = np.empty(len(target), np.intp)
+    group[order[np.argsort(target[order], kind="stable")]] = np.arange(len(target)) % GROUPS
+    return group
+
+
+def near(loss: Bernoulli, factor: Factor, each: Each, start: Floats | None) -> tuple[Floats, Floats]:
+    """Return f and the coordinates z of nearly the solution with the kernel F'F + D, D the diagonal of the rest."""
+    inner = loss.enveloped(factor.rest)
+    point, _ = settled(factored_newton(inner, factor.F, each, start), NEARLY, 30)
+    return inner.nearest(point.f), point.z
+
+
+def newton_columns(
+    loss: Bernoulli, factor: Factor, f: Floats, kept: Floats, each: Each = in_turn
+) -> Generator[NDArray[Any], NDArray[Any], tuple[Floats, Floats]]:
+    """Return the values after a Newton step from f on the exact problem, with as much of the rows as each column keeps.
+
+    Also the share of every column's squared residual that conjugate gradients left.
+    """
+    a, w, dtype = loss.residual(f)[:, None] * kept, loss.curvature(f).w[:, None] * kept, factor.F.dtype
+    root = np.sqrt(w).astype(dtype)
+    precondition = columns_preconditioner(loss, factor, f, root, each)
+    feasible = a - w * (a.sum(axis=0) / w.sum(axis=0))  # sum beta = 0, and stays so
+    Kbeta, left = yield from gradients(root, precondition, feasible.astype(dtype), f[:, None].astype(dtype))
+    b = (a + w * (f[:, None] - Kbeta)).sum(axis=0) / w.sum(axis=0)
+    return Kbeta + b, left
+
+
+Solve = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+def columns_preconditioner(loss: Bernoulli, factor: Factor, f: Floats, root: NDArray[Any], each: Each) -> Solve:
+    """Return the preconditioner of `solvers`, one m by m system for all columns: that of all rows."""
+    from scipy.linalg import get_lapack_funcs
+
+    F, (damped, damping) = factor.F, loss.curvature(f).damped(factor.rest)
+    lower = factored_hessian(damped, F, each)
+    (potrs,) = get_lapack_funcs(("potrs",), (lower,))
+    share = (1.0 / damping).astype(F.dtype)[:, None]
+    scaled = root * share
+    return lambda r: share * r - scaled * (F.T @ potrs(lower, F @ (scaled * r), lower=1)[0])
+
+
+def gradients(
+    root: NDArray[Any], precondition: Solve, a: NDArray[Any], f: NDArray[Any]
+) -> Generator[NDArray[Any], NDArray[Any], tuple[NDArray[Any], NDArray[Any]]]:
+    """Return K beta by column, beta = a + R u, (I + RKR) u = -R (K a - f) up to intercepts.
+
+    Also the share of every column's squared residual that is left.
+    """
+    unit = root / np.sqrt(by_column(root, root))
+
+    def project(v: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(v - unit * by_column(unit, v))
+
+    Kbeta = yield a
+    r = project(root * (Kbeta - f))
+    g = project(precondition(r))
+    d, rg, begun = -g, by_column(r, g), by_column(r, r)
+    for _ in range(STEPS):
+        Ks = yield root * d
+        image = d + root * Ks
+        size = quotient(rg, by_column(d, image))
+        Kbeta = Kbeta + size * Ks
+        previous, r = r, project(r + size * image)
+        left = by_column(r, r)
+        if (left <= ENOUGH * begun).all():
+            break
+        g = project(precondition(r))
+        following = by_column(r, g)
+        d = -g + np.maximum(0.0, quotient(following - by_column(previous, g), rg)) * d
+        rg = following
+    return Kbeta, quotient(left, begun)
+
+
+def by_column(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
+    """Return the products u'v of columns."""
+    return np.asarray(np.einsum("ij,ij->j", u, v))
+
+
+def quotient(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
+    """Return u/v, and 0 where v is not positive: a column that is solved."""
+    return np.asarray(np.divide(u, v, out=np.zeros_like(u), where=v > 0))
+
+
+def searched(at: Callable[[Sequence[float], Floats | None], list[Look]], grid: Sequence[float]) -> Path:
+    """Return the path over those C of an increasing grid that a search for the smallest loss looks at.
+
+    By strides into the valley, then to the bottom of a parabola in log C through the best and its neighbours.
+    """
+    looks: dict[int, Look] = {}
+
+    def look(places: list[int]) -> None:
+        new = [i for i in places if 0 <= i < len(grid) and i not in looks]
+        if new:
+            start = looks[min(looks, key=lambda j: abs(j - new[0]))].z if looks else None
+            looks.update(zip(new, at([grid[i] for i in new], start), strict=True))
+
+    stride, here = max(1, len(grid) // STRIDES), int(FIRST * len(grid))
+    look([here, here + stride, here - stride])
+    while (there := best(looks)) != here:
+        step, here = there - here, there
+        look([min(max(here + step, 0), len(grid) - 1)])
+    while (there := between({i: found.loss for i, found in looks.items()}, np.log(grid))) not in looks:
+        look([there])
+    return path({grid[i]: found for i, found in looks.items()})
+
+
+def best(looks: dict[int, Look]) -> int:
+    """Return the place of the smallest loss."""
+    return min(looks, key=lambda i: looks[i].loss)
+
+
+def between(losses: dict[int, float], x: Floats) -> int:
+    """Return the place where a parabola through the smallest loss and those known on both sides of it is smallest.
+
+    >>> between({0: 9.0, 3: 1.0, 6: 6.0}, np.arange(7.0))
+    3
+    >>> between({0: 4.0, 3: 1.0, 6: 16.0}, np.arange(7.0))
+    2
+    """
+    here = min(losses, key=lambda i: losses[i])
+    left, right = max((i for i in losses if i < here), default=here), min((i for i in losses if i > here), default=here)
+    if here in (left, right):  # an end of the grid
+        return (left + right) // 2 if right - left > 1 else here
+    falling, rising = ((losses[j] - losses[i]) / (x[j] - x[i]) for i, j in ((left, here), (here, right)))
+    if not rising > falling:
+        return here
+    vertex = 0.5 * (x[left] + x[here]) - 0.5 * falling * (x[right] - x[left]) / (rising - falling)
+    return int(np.abs(x - vertex).argmin())
+
+
+def path(looks: dict[float, Look]) -> Path:
+    """Return what was seen, in the order of C."""
+    rising = sorted(looks)
+    return Path(tuple(rising), tuple(looks[C].loss for C in rising), tuple(looks[C].poor for C in rising))
+
+
+def followed(ats: Sequence[At], grid: Sequence[float]) -> Path:
+    """Return the path over all C of an increasing grid, each started from the last; the losses of classes add up."""
+    looks: dict[float, Look] = {}
+    starts: Iterable[Floats | None] = [None] * len(ats)
+    for C in grid:
+        looks[C] = summed([at(C, start) for at, start in zip(ats, starts, strict=True)])
+        starts = looks[C].z
+    return path(looks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +346,55 @@ class Choice:
         return path.poor[int(np.argmin(path.loss))]
 
 
-def choose(
-    target: Floats, weight: Floats, copies: Floats, factors: Iterable[tuple[float, Factor]], grid: Sequence[float]
-) -> Choice:
-    """Return the paths over C for each gamma with its factor; several classes count one against the rest, summed."""
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What C is chosen for: targets (n,) or one against the rest (n, k), weights for C = 1, the rows' repetitions."""
+
+    target: Floats
+    weight: Floats
+    copies: Floats
+
+    @property
+    def losses(self) -> list[Bernoulli]:
+        """The loss of two classes, or those of each class against the rest."""
+        columns = [self.target] if self.target.ndim == 1 else list(self.target.T)
+        return [Bernoulli(column, self.weight) for column in columns]
+
+
+def choose(problem: Problem, grams: Iterable[tuple[float, Gram]], grid: Sequence[float], options: Options) -> Choice:
+    """Return the paths over C for each gamma with its kernel matrix."""
     gammas, paths = [], []
     with threads() as each:
-        for gamma, factor in factors:
-            columns = [target] if target.ndim == 1 else list(target.T)
-            each_class = [leave_one_out_path(Bernoulli(t, weight), factor, grid, copies, each) for t in columns]
+        for gamma, gram in grams:
             gammas.append(gamma)
-            paths.append(total_path(each_class))
+            paths.append(path_of(problem, replace(gram, each=each), sorted(set(grid)), options))
     return Choice(tuple(gammas), tuple(paths))
 
 
-def total_path(paths: list[Path]) -> Path:
-    """Return the sum of the losses of one-against-rest paths, and their worst share of poor rows."""
-    losses = np.sum([path.loss for path in paths], axis=0)
-    return Path(paths[0].C, tuple(losses.tolist()), tuple(np.max([path.poor for path in paths], axis=0).tolist()))
+def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Options) -> Path:
+    """Return the path for one kernel: by the factor where that is all the machine will know of it, else by groups."""
+    losses = problem.losses
+    factor = pivoted_cholesky(gram, chosen_rank(losses[0], options), np.random.default_rng(options.seed))
+    if complete(gram, factor) or not options.exact:
+        return followed([by_factor(loss, factor, problem.copies, gram.each) for loss in losses], grid)
+    K = Products(gram, options.memory)
+    begins = [by_groups(loss, factor, problem.copies, gram.each, options.seed) for loss in losses]
+
+    def looks(Cs: Sequence[float], start: Floats | None) -> list[Look]:
+        tasks: list[Asking] = []
+        starts = [None] * len(begins) if start is None else list(start)
+        for C in Cs:
+            begun = [begin(C, z) for begin, z in zip(begins, starts, strict=True)]
+            starts = [z for z, _ in begun]
+            tasks += [task for _, task in begun]
+        done = [look for some in blocks(len(tasks), TASKS) for look in together(K, tasks[some])]
+        return [summed(done[i : i + len(begins)]) for i in range(0, len(done), len(begins))]
+
+    return searched(looks, grid)
+
+
+def summed(looks: Sequence[Look]) -> Look:
+    """Return the look at all classes: the sum of the losses, and the worst share of poor rows."""
+    return Look(
+        sum(look.loss for look in looks), max(look.poor for look in looks), np.stack([look.z for look in looks])
+    )
