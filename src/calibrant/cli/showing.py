@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from calibrant.cli.console import print_json, print_line, print_text, ruled
+from calibrant.cli.console import print_json, print_line, print_text, ruled, tell
 from calibrant.cli.evidence import print_comparison, require_report, resumable, summary, write_page
 from calibrant.cli.reading import AsJson, require_place
 from calibrant.samples import one_of
@@ -69,28 +69,46 @@ def reproduce(
 ) -> None:
     """Repeat a published experiment: the paper's numbers, ours, and each claim judged.
 
-    Finished cells are kept: an interrupted run goes on where it was. The result
-    is also written as result.json and page.html.
+    Finished cells are kept: an interrupted run goes on where it was, unless the
+    library has changed. The result is also written as result.json and page.html.
+    Where cells could not be computed, as without the data, the exit code is 1.
 
     [bold]Example[/bold]
 
       calibrant reproduce lin2007 --quick
     """
-    from calibrant.experiments import EXPERIMENTS
+    from calibrant.experiments import EXPERIMENTS, require_jobs
     from calibrant.experiments import reproduce as repeat
 
     one_of("PAPER", paper, EXPERIMENTS)
+    require_jobs("--jobs", jobs)
     with resumable(folder or Path("calibrant-experiments") / paper):
         result = repeat(paper, quick=quick, folder=folder, n_jobs=jobs)
     if as_json:
         print_json({**result.as_dict(), "folder": str(result.folder)})
     else:
         print_result(result)
+    require_complete(result)
+
+
+def require_complete(result: Result) -> None:
+    """Say which cells could not be computed, one line a reason, and exit with 1 if there are any."""
+    from calibrant.experiments.running import unfinished
+
+    reasons = unfinished(result.cells)
+    for reason in reasons:
+        tell("error", " ".join(reason.split()), "bold red")
+    if reasons:
+        raise typer.Exit(1)
 
 
 def print_result(result: Result) -> None:
-    """Print the paper's numbers beside ours, and the verdict on each claim."""
+    """Print the paper's numbers beside ours, and the verdict on each claim; of a quick run first that it is one."""
+    from calibrant.experiments.writing import QUICK
+
     experiment = result.experiment
+    if result.quick:
+        print_text(Text(QUICK, style="bold yellow"))
     print_text(Text(experiment.title, style="bold"), experiment.paper)
     for table in result.tables:
         print_text(table.title)

@@ -11,7 +11,9 @@ Dataset('highleyman', 200 rows x 2 features)
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -23,9 +25,11 @@ from calibrant.datasets.records import Carrier, Dataset, Part, Recipe, Table
 from calibrant.datasets.table import DATASETS
 from calibrant.samples import one_of
 
-__all__ = ["DATASETS", "Dataset", "by_mutual_information", "load", "names"]
+__all__ = ["DATASETS", "Dataset", "by_mutual_information", "load", "names", "searching_once"]
 
 Loaded = tuple[Any, NDArray[np.int64], tuple[str, ...], tuple[str, ...], str]
+
+ABSENT: ContextVar[dict[str, str] | None] = ContextVar("ABSENT", default=None)
 
 
 def names() -> list[str]:
@@ -51,9 +55,42 @@ def load(name: str, *, download: bool = True) -> Dataset:
     """
     one_of("name", name, DATASETS)
     recipe = DATASETS[name]
-    X, y, features, classes, source = load_part(name, recipe, recipe.train, download=download)
-    X_test, y_test = load_test(name, recipe, download=download)
+    with remembered(name):
+        X, y, features, classes, source = load_part(name, recipe, recipe.train, download=download)
+        X_test, y_test = load_test(name, recipe, download=download)
     return Dataset(name, X, y, features, classes, recipe.description, source, recipe.notes, X_test, y_test)
+
+
+@contextmanager
+def searching_once(absent: dict[str, str]) -> Iterator[None]:
+    """Let `load` keep by name what could not be had, and refuse it at once instead of asking OpenML again.
+
+    >>> with searching_once({"sonar": "data set 'sonar' cannot be had"}):
+    ...     load("sonar")
+    Traceback (most recent call last):
+    FileNotFoundError: data set 'sonar' cannot be had
+    """
+    token = ABSENT.set(absent)
+    try:
+        yield
+    finally:
+        ABSENT.reset(token)
+
+
+@contextmanager
+def remembered(name: str) -> Iterator[None]:
+    """Raise at once what is known to be absent, and keep what is found to be, while `searching_once`."""
+    absent = ABSENT.get()
+    if absent is None:
+        yield
+        return
+    if name in absent:
+        raise FileNotFoundError(absent[name])
+    try:
+        yield
+    except FileNotFoundError as missing:
+        absent[name] = str(missing)
+        raise
 
 
 def load_test(name: str, recipe: Recipe, *, download: bool) -> tuple[Any, NDArray[np.int64] | None]:

@@ -57,6 +57,9 @@ def attempts(part: Part) -> Iterator[tuple[Carrier, Find]]:
 def folders() -> list[Path]:
     """Return the folders to look in: that of the environment variable CALIBRANT_DATA, then one beside the checkout."""
     given = os.environ.get("CALIBRANT_DATA")
+    if given and not Path(given).is_dir():
+        msg = f"the environment variable CALIBRANT_DATA must name a folder; got {given!r}"
+        raise ValueError(msg)
     return [*([Path(given)] if given else []), BESIDE]
 
 

@@ -17,7 +17,9 @@ How a paper is added
    of it, whose cells the full run reuses.
 4. `make reproduce-<paper>` runs it and writes experiments/<paper>/ and the summary experiments/README.md. Changed
    words or checks need no new run: `python -m calibrant.experiments <paper> --into experiments --judge-again`.
-   A run elsewhere is compared with what is committed by `--against experiments`.
+   A run elsewhere is compared with what is committed by `--against experiments`. Finished cells are found again by
+   settings, constants, data, versions and the library's own source (all but report/, cli/ and plots.py): whoever
+   changes a line of it computes anew, so that cells of different code are never mixed.
 5. tests/test_experiments.py holds every row of `EXPERIMENTS` to this; add tests/test_<paper>.py with a cell recomputed
    by other means.
 """
@@ -28,6 +30,8 @@ import time
 from os import PathLike
 from pathlib import Path
 from typing import Any
+
+from joblib import effective_n_jobs
 
 from calibrant.comparing.folder import prepare_folder
 from calibrant.experiments import duin1998, lin2007, platt1999, rueping2004
@@ -78,7 +82,7 @@ def reproduce(
         interruption, computes only what is missing.
     into : where result.json, README.md, figure.svg and page.html are written, by default the folder, or its
         sub-folder "quick".
-    n_jobs : how many cells are computed side by side; the numbers do not depend on it.
+    n_jobs : how many cells are computed side by side, -1 for one on each core; the numbers do not depend on it.
     progress : a bar with the time left on a terminal, or a function that is told the share done.
 
     Examples
@@ -89,6 +93,7 @@ def reproduce(
     ValueError: name must be one of ...; got 'nobody1900'
     """
     experiment = experiment_of(name)
+    require_jobs("n_jobs", n_jobs)
     require_packages()
     start = time.perf_counter()
     home = HOME / name if folder is None else Path(folder)
@@ -98,7 +103,7 @@ def reproduce(
     seconds = {
         "computing": sum(cell.seconds for cell in cells),
         "wall": time.perf_counter() - start,
-        "n_jobs": n_jobs,
+        "n_jobs": effective_n_jobs(n_jobs),
         "computed": computed,
     }
     target = Path(into) if into is not None else home / "quick" if quick else home
@@ -121,6 +126,18 @@ def judge_again(folder: str | PathLike[str]) -> Result:
     about = {name: document[name] for name in ("quick", "seconds", "versions")}
     experiment_of(document["name"])
     return written(document["name"], cells_of(document), folder=place, **about)
+
+
+def require_jobs(name: str, value: int | None) -> None:
+    """Raise unless joblib can take a number of processes.
+
+    >>> require_jobs("n_jobs", 0)
+    Traceback (most recent call last):
+    ValueError: n_jobs must be a number of processes other than 0 (-1 for all cores); got 0
+    """
+    if value == 0:
+        msg = f"{name} must be a number of processes other than 0 (-1 for all cores); got {value}"
+        raise ValueError(msg)
 
 
 def experiment_of(name: str) -> Experiment:

@@ -11,6 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from calibrant.experiments.published import comparisons
 from calibrant.experiments.records import OUTCOMES, Cell, Result, numbers
 from calibrant.store import write_whole
 
@@ -67,7 +68,11 @@ def in_lines(document: Document) -> str:
 
 def document_of(path: Path) -> dict[str, Any]:
     """Return the document of a result.json."""
-    document: dict[str, Any] = json.loads(path.read_bytes())
+    try:
+        document: dict[str, Any] = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        msg = f"a folder of results must hold {path.parent.name}/{path.name}; there is no {str(path)!r}"
+        raise FileNotFoundError(msg) from None
     return document
 
 
@@ -101,6 +106,7 @@ def page(document: Document, picture: str) -> str:
         length=length(document),
         counts=counts(document["verdicts"]),
         quick=QUICK,
+        published=comparisons(document["tables"]),
         failures=failures(document["cells"]),
     )
 
@@ -109,13 +115,12 @@ def readme(document: Document) -> str:
     """Return the README of a result: what reproduced, what did not, what could not be tried and why."""
     lines = [f"# {document['title']}", "", GENERATED, "", document["paper"], "", document["about"], ""]
     if document["quick"]:
-        lines += [
-            "**A quick run: a part of the experiment, to see that it works. The verdicts are those of the part.**"
-        ]
-        lines += [""]
+        lines += [f"**{QUICK}**", ""]
     lines += [f"Of {len(document['verdicts'])} claims: {counts(document['verdicts'])}.", ""]
     for outcome in OUTCOMES:
         lines += section(document, outcome)
+    if published := comparisons(document["tables"]):
+        lines += ["## The published numbers themselves", "", *(f"- {each}" for each in published), ""]
     for table in document["tables"]:
         lines += [f"## {table['title']}", "", *markdown(table), ""]
         lines += [table["note"], ""] if table["note"] else []
@@ -149,7 +154,7 @@ def failures(cells: Iterable[Mapping[str, Any]]) -> list[str]:
     for cell in cells:
         if cell["values"] is None:
             notes[cell["note"]] = notes.get(cell["note"], 0) + 1
-    return [f"{count} {'cell' if count == 1 else 'cells'}: {note}" for note, count in notes.items()]
+    return [f"{counted(count, 'cell')}: {note}" for note, count in notes.items()]
 
 
 def counts(verdicts: Sequence[Mapping[str, Any]]) -> str:
@@ -169,12 +174,22 @@ def length(document: Document) -> str:
     """Return how long the run took, and with what."""
     seconds, cells = document["seconds"], len(document["cells"])
     used = ", ".join(f"{name} {number}" for name, number in document["versions"].items())
-    known = cells - seconds["computed"]
-    rest = f"; {known} of the cells had been computed before" if known else ""
-    return (
-        f"{cells} cells took {duration(seconds['computing'])} of computing, the run {duration(seconds['wall'])} with "
-        f"{seconds['n_jobs']} processes{rest}. Computed with {used}."
-    )
+    known, all_cells = cells - seconds["computed"], counted(cells, "cell")
+    wall = f"{duration(seconds['wall'])} with {counted(seconds['n_jobs'] or 1, 'process', 'processes')}"
+    took = f"{all_cells} took {duration(seconds['computing'])} of computing, summed over all of them"
+    if not known:
+        return f"{took}; the run took {wall}. Computed with {used}."
+    before = f"{known} of them had been computed by earlier runs"
+    return f"{took}. {before}: the last run, of {seconds['computed']}, took {wall}. Computed with {used}."
+
+
+def counted(number: int, one: str, several: str = "") -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "process", "processes"), counted(3, "cell")
+    ('1 process', '3 cells')
+    """
+    return f"{number} {one if number == 1 else several or one + 's'}"
 
 
 def duration(seconds: float) -> str:
@@ -228,25 +243,42 @@ def summary(documents: Sequence[Document]) -> str:
     """Return the page of all claims, from the results that are there."""
     rows = [{**each, "name": document["name"]} for document in documents for each in document["verdicts"]]
     rows.sort(key=lambda row: place(row["id"]))
-    judged = {row["id"] for row in rows}
-    without = [number for number in NUMBERED if number not in judged]
-    lines = ["# The published experiments, repeated", "", GENERATED, ""]
-    lines += [f"Of {len(rows)} claims judged: {counts(rows)}."]
-    if without:
-        lines += [f"Of the twenty numbered claims these have no result yet: {', '.join(without)}."]
-    lines += ["", "| paper | title | claims | computing |", "| --- | --- | --- | --- |"]
+    lines = ["# The published experiments, repeated", "", GENERATED, "", *tally(rows)]
+    lines += ["", "| paper | title | claims | computing, all cells | wall time |", "| --- | --- | --- | --- | --- |"]
     lines += [
         f"| [{each['name']}]({each['name']}/README.md) | {escaped(each['title'])} | {counts(each['verdicts'])} | "
-        f"{duration(each['seconds']['computing'])} |"
+        f"{duration(each['seconds']['computing'])} | {wall_time(each)} |"
         for each in documents
     ]
-    lines += ["", "| | claim | verdict | evidence |", "| --- | --- | --- | --- |"]
+    lines += ["", "| | claim | verdict | evidence, and how it was judged |", "| --- | --- | --- | --- |"]
     lines += [
         f"| {row['id']} | {escaped(row['claim'])} ([{row['name']}]({row['name']}/README.md)) | **{row['outcome']}** | "
-        f"{escaped(row['evidence'])} |"
+        f"{escaped(row['evidence'])}<br>*Judged so: {escaped(row['rule'])}* |"
         for row in rows
     ]
     return "\n".join([*lines, ""])
+
+
+def tally(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return how the twenty numbered claims were judged, and apart from them the additional ones."""
+    numbered = [row for row in rows if row["id"] in NUMBERED]
+    more = [row for row in rows if row["id"] not in NUMBERED]
+    without = [number for number in NUMBERED if number not in {row["id"] for row in numbered}]
+    lines = [f"Of the twenty numbered claims {counts(numbered)}."]
+    if without:
+        lines += [f"These have no result yet: {', '.join(without)}."]
+    if more:
+        names = ", ".join(row["id"] for row in more)
+        lines += [f"Of {counted(len(more), 'additional part')} of claims ({names}) {counts(more)}."]
+    return lines
+
+
+def wall_time(document: Document) -> str:
+    """Return the time of the last run, and whether it was a part."""
+    seconds, cells = document["seconds"], len(document["cells"])
+    jobs = counted(seconds["n_jobs"] or 1, "process", "processes")
+    part = f"; the last run alone, {seconds['computed']} of {cells} cells" if seconds["computed"] < cells else ""
+    return f"{duration(seconds['wall'])} ({jobs}{part})"
 
 
 def place(claim: str) -> tuple[int, str]:
