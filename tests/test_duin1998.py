@@ -309,10 +309,24 @@ def test_the_figure_shows_every_method():
     cells = growing()
     cells[3].values["q"]["Max"] = [0.3]  # rho 2.5 on the second set
     drawing = duin1998.figure(cells)
-    points = [line.get_xydata() for axes in drawing.axes for line in axes.get_lines() if line.get_marker() in "os"]
+    markers = {"o", *duin1998.MARKERS.values()}
+    points = [line.get_xydata() for axes in drawing.axes for line in axes.get_lines() if line.get_marker() in markers]
+    assert len(points) == 3 * 2 * len(duin1998.NAMES)
     shown = [axes.get_ylim() for axes in drawing.axes[3:]]
     assert max(point[0, 1] for point in points) == pytest.approx(2.5)
     assert all(low == 0.0 and high > 2.5 for low, high in shown)
+    (legend,) = [axes.get_legend() for axes in drawing.axes if axes.get_legend()]
+    assert [text.get_text() for text in legend.get_texts()] == ["classifiers", *(f"{n} rule" for n in duin1998.MARKERS)]
+    assert not [text for axes in drawing.axes for text in axes.texts]  # rules have a marker each, not a name
+
+
+def test_classifiers_that_are_near_each_other_have_their_names_apart():
+    cells = growing()
+    for place, name in enumerate(("1-NN", "k-NN", "Parz")):
+        cells[5].values["q"][name] = [0.11 + 0.001 * place]
+        cells[5].values["errors"][name] = [100 + place]
+    names = {text.get_text(): text.get_ha() for axes in duin1998.figure(cells).axes for text in axes.texts}
+    assert names == {"1-NN": "right", "k-NN": "left", "Parz": "right"}
 
 
 # The run --------------------------------------------------------------------------------------------------------------

@@ -105,9 +105,9 @@ def run_of(**changed):
 
 
 def made_up(lm=None, newton=None, dynamic=None, **others):
-    """All cells of a quick run; what is changed is changed on shuttle with training scores and class 2 positive."""
+    """All cells of a full run; what is changed is changed on shuttle with training scores and class 2 positive."""
     cells = []
-    for settings in lin2007.stage(quick=True, done=()):
+    for settings in lin2007.stage(quick=False, done=()):
         if "example" in settings:
             cells.append(Cell(settings, lin2007.compute(settings), 0.0))
             continue
@@ -137,11 +137,74 @@ BAD = {"overflows": 2, "objective": 11.0, "converged": False}
         (made_up(BAD | {"iterations": 4}), "does not hold"),
         (made_up(BAD, newton={"converged": False}), "does not hold"),
         (made_up(BAD, newton={"objective": 10.5}), "does not hold"),
+        (made_up(BAD, newton={"a": np.nan}), "does not hold"),
+        (made_up(BAD, dynamic={"b": -np.inf}), "does not hold"),
         (made_up(), "does not hold"),
     ],
 )
 def test_robustness_is_judged_from_the_numbers(cells, outcome):
     assert lin2007.is_robust(cells).outcome == outcome
+
+
+def test_a_part_of_the_problems_is_not_enough():
+    whole = made_up(BAD, dynamic={"backtracks": 3})
+    last = next(place for place, cell in enumerate(whole) if cell.settings.get("dataset") == "shuttle")
+    verdicts = lin2007.EXPERIMENT.judge([*whole[:last], *whole[last + 1 :]])
+    for claim in ("C6", "C6b"):
+        assert lin2007.EXPERIMENT.judge(whole)[claim].outcome == "holds"
+        assert verdicts[claim].outcome == "not testable"
+        assert "all 110 problems of each reading are needed; of shuttle (train, 2 positive) there are 109" in (
+            verdicts[claim].evidence
+        )
+    without_sonar = [cell for cell in whole if cell.settings.get("dataset") != "sonar"]
+    verdicts = lin2007.EXPERIMENT.judge(without_sonar)
+    assert (verdicts["C6"].outcome, verdicts["C6b"].outcome) == ("not testable", "holds")  # only C6 is of both sets
+
+
+def test_examples_are_judged_without_the_problems():
+    examples = [cell for cell in made_up() if "example" in cell.settings]
+    failed = Cell({"dataset": "sonar", "positive": "R", "scores": "train", "log2C": 1, "log2gamma": 1}, None, 0.0, "?")
+    verdicts = lin2007.EXPERIMENT.judge([*examples, failed])
+    for claim in ("C7", "C8", "C18"):
+        assert verdicts[claim].outcome == "holds"
+        assert verdicts[claim].evidence.endswith("The problems of sonar and shuttle are not there.")
+    assert {verdicts[claim].outcome for claim in ("C6", "C6b")} == {"not testable"}
+    one = next(cell for cell in made_up() if cell.settings.get("dataset") == "shuttle")
+    evidence = lin2007.EXPERIMENT.judge([*examples, one])["C8"].evidence
+    assert evidence.endswith("The slope is off by more than 1% in 1 of 1 problems of shuttle.")
+
+
+def test_earlier_averages_stand_beside_those_of_all_problems_only():
+    whole = made_up()
+    part = [cell for cell in whole if cell.settings.get("log2C") in (None, *lin2007.QUICK_C)]
+    for cells, shown in ((whole, True), (part, False)):
+        for table in lin2007.tables(cells):
+            assert ("earlier run" in {row[0] for row in table.rows}) == shown
+
+
+def test_no_overflow_of_newton_is_shown_as_measured(committed):
+    cells = [Cell(json.loads(settings), values, 0.0) for settings, values in committed.items()]
+    for table in lin2007.tables(cells):
+        rows = [row for row in table.rows if row[0] == "here"]
+        for row in rows:
+            newton = "Newton" in row[3]
+            assert (row[4] is None) == newton
+            assert row[8].startswith("cannot / ") == newton
+
+
+def test_the_note_says_which_rows_agree_with_the_earlier_run(committed):
+    cells = [Cell(json.loads(settings), values, 0.0) for settings, values in committed.items()]
+    off = []
+    for table in lin2007.tables(cells):
+        for earlier, here in zip(table.rows, table.rows[1:], strict=False):
+            if earlier[:2] == ("earlier run", "train"):
+                pairs = zip(table.columns[4:8], earlier[4:8], here[4:8], strict=True)
+                off += [(table.title[9:16], earlier[3], name) for name, *both in pairs if differ(*both)]
+    assert off == [("shuttle", "Levenberg-Marquardt", "iterations")]
+
+
+def differ(one, other):
+    return one is not None and other is not None and f"{one:.3f}" != f"{other:.3f}"
 
 
 def test_the_last_look_at_the_gradient_is_no_step():

@@ -1,6 +1,7 @@
 """Rüping 2004: cells recomputed by other means, claims judged from made-up numbers, a short run."""
 
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -13,12 +14,14 @@ from sklearn.svm import SVC
 
 from calibrant import datasets
 from calibrant.comparing.computing import undisturbed
-from calibrant.experiments import reproduce, writing
+from calibrant.datasets.table import DATASETS
+from calibrant.experiments import EXPERIMENTS, reproduce, writing
 from calibrant.experiments import rueping2004 as paper
 from calibrant.experiments.records import Cell
 
 FOLDS = StratifiedKFold(10, shuffle=True, random_state=paper.SEED)
 INNER = StratifiedKFold(3, shuffle=True, random_state=paper.SEED)
+RESULT = Path(__file__).parents[1] / "experiments" / "rueping2004" / "result.json"
 
 
 def data_or_skip(name):
@@ -111,10 +114,10 @@ def test_a_cell_of_linear_klr_is_logistic_regression():
 
 @pytest.mark.parametrize(("machine", "kernel", "gamma"), [("svm", "rbf", -3), ("klr", "linear", None)])
 def test_a_path_of_the_choice_recomputed(machine, kernel, gamma):
-    data = data_or_skip("business")
-    settings = {"stage": "choice", "dataset": "business", "machine": machine, "kernel": kernel, "log2gamma": gamma}
+    data = data_or_skip("liver")
+    settings = {"stage": "choice", "dataset": "liver", "machine": machine, "kernel": kernel, "log2gamma": gamma}
     values = computed(**settings)
-    assert (values["rows"], values["folds"], len(values["outcomes"])) == (157, 10, 11)
+    assert (values["rows"], values["folds"], len(values["outcomes"])) == (345, 10, 11)
     folds = StratifiedKFold(10, shuffle=True, random_state=paper.SEED + 1)
     for log2C, (hits, _) in zip(paper.LOG2_C, values["outcomes"], strict=True):
         if log2C > 5:
@@ -130,9 +133,9 @@ def test_a_path_of_the_choice_recomputed(machine, kernel, gamma):
 
 
 def test_a_path_ends_where_libsvm_takes_too_long(monkeypatch):
-    data_or_skip("business")
+    data_or_skip("liver")
     monkeypatch.setattr(paper, "STEPS", 2000)
-    settings = {"stage": "choice", "dataset": "business", "machine": "svm", "kernel": "linear", "log2gamma": None}
+    settings = {"stage": "choice", "dataset": "liver", "machine": "svm", "kernel": "linear", "log2gamma": None}
     with pytest.warns(UserWarning, match="terminated early"):
         values = paper.compute(settings)
     assert 0 < len(values["outcomes"]) < 11
@@ -165,7 +168,8 @@ def path(gamma, outcomes, machine="klr"):
     return Cell(settings, {"rows": 100, "folds": 10, "outcomes": outcomes}, 0.0)
 
 
-def test_of_equals_both_machines_take_the_smallest_c_then_the_smallest_gamma():
+def test_of_equals_both_machines_take_the_smallest_c_then_the_smallest_gamma(monkeypatch):
+    monkeypatch.setitem(paper.PATHS, "rbf", 3)
     for machine in paper.METHODS:
         cells = [
             path(-3, [(90, 9.0), (95, 5.0), (95, 3.0)], machine),
@@ -178,6 +182,7 @@ def test_of_equals_both_machines_take_the_smallest_c_then_the_smallest_gamma():
         settings = paper.comparisons(quick=False, done=cells)
         assert [each["rule"] for each in settings] == ["smallest C"] * 2 + ["log loss"] * (machine == "klr")
         assert {each["scale"] for each in settings[:2]} == set(paper.SCALES)
+        assert paper.comparisons(quick=False, done=cells[:2]) == []  # nothing is chosen from a part of the grid
 
 
 # Verdicts from made-up numbers ----------------------------------------------------------------------------------------
@@ -255,12 +260,45 @@ def test_klr_is_mixed_where_it_is_first_on_some_sets_only():
     assert verdict.outcome == "holds"
 
 
+def samples(svm, log2C=0, curve=None):
+    shape = {} if curve is None else {"curve": curve}
+    values = {"svm": {"variance": svm, "order": 0.1}, "klr": {"variance": 0.2, "order": 0.9}, "beyond": 0.5}
+    values = {name: each | shape if isinstance(each, dict) else each for name, each in values.items()}
+    settings = {"stage": "figure", "log2C": log2C, "log2gamma": -1}
+    return [Cell({**settings, "draw": draw}, values, 0.0) for draw in range(3)]
+
+
 @pytest.mark.parametrize(("svm", "outcome"), [(0.05, "holds"), (0.2, "does not hold")])
 def test_flatness_is_judged_from_the_numbers(svm, outcome):
-    settings = {"stage": "figure", "log2C": 0, "log2gamma": -1}
-    values = {"svm": {"variance": svm, "order": 0.1}, "klr": {"variance": 0.2, "order": 0.9}, "beyond": 0.5}
-    cells = [Cell({**settings, "draw": draw}, values, 0.0) for draw in range(3)]
-    assert paper.is_flat_beyond(cells).outcome == outcome
+    assert paper.is_flat_beyond(samples(svm)).outcome == outcome
+    others = [*samples(0.05, log2C=4), *samples(0.2, log2C=8)]
+    verdict = paper.is_flat_beyond([*samples(svm), *others])
+    assert verdict.outcome == outcome  # other points are told, not judged
+    assert f"met at {1 + (outcome == 'holds')} of 3 points" in verdict.evidence
+    (table,) = [table for table in paper.tables([*samples(svm), *others]) if "Figure 1" in table.title]
+    assert [row[-1] for row in table.rows] == ["yes" if outcome == "holds" else "no", "yes", "no"]
+
+
+def test_where_the_drawn_curves_cross_and_turn_back_is_told():
+    curve = np.sin((paper.GRID - 0.74) / 2)  # highest at 0.74 + pi, lowest at 0.74 - pi
+    evidence = paper.is_flat_beyond(samples(0.05, curve=curve.tolist())).evidence
+    assert "the SVM crosses 1/2 at x = 0.74, KLR at 0.74" in evidence
+    assert "lowest at x = -2.4 (0.269) and highest at 3.9 (0.731)" in evidence
+
+
+def test_the_caption_tells_what_was_found(committed):
+    found = paper.figure_points(committed)
+    assert len(found) == 9
+    assert sum(map(paper.is_flat, found.values())) == 5
+    assert "one of the nine points of (C, gamma) in the full run's table, at five of which" in paper.EXPERIMENT.caption
+    (drawn,) = [cell for cell in found[paper.FIGURE_POINT] if cell.settings["draw"] == 0]
+    curve = np.asarray(drawn.values["klr"]["curve"])
+    highest = paper.GRID[curve.argmax()]
+    assert highest == pytest.approx(3.2)
+    assert (np.diff(curve[curve.argmax() :]) < 0).all()
+    assert paper.crossings(curve) == [pytest.approx(1.0, abs=0.1)]
+    x, _ = paper.one_dimension(np.random.default_rng([paper.SEED, 0]), paper.EACH)
+    assert f"beyond which {np.sum(x > 3.2)} of the {len(x)} rows are" in paper.EXPERIMENT.caption
 
 
 def test_the_rules_are_met_by_the_published_tables():
@@ -292,6 +330,62 @@ def test_stand_ins_move_no_verdict_and_no_average():
 def test_a_set_of_which_a_part_is_missing_is_left_out():
     cells = [cell for cell in made_up() if cell.settings != made_up()[0].settings]
     assert paper.compared_sets(cells, paper.PUBLIC) == list(paper.PUBLIC[1:])
+    assert paper.compared_sets(cells, paper.PUBLIC, ["rbf"]) == list(paper.PUBLIC)
+
+
+@pytest.mark.parametrize("place", [0, 7])
+def test_without_a_public_set_nothing_is_judged_or_averaged(place):
+    left = [name for name in paper.PUBLIC if name != paper.PUBLIC[place]]
+    cells = made_up(left, infinite=["beta as printed"])
+    for claim, verdict in paper.EXPERIMENT.judge(cells).items():
+        assert verdict.outcome == "not testable", claim
+        if claim != "C20":
+            assert verdict.evidence.startswith("all 8 public sets are needed")
+            assert verdict.evidence.endswith(f"compared are {paper.PUBLIC[place]}")
+    titles = [table.title for table in paper.tables(cells)]
+    assert not [title for title in titles if "verage" in title or "rejected" in title]
+    assert [table.rows[-1][0] for table in paper.tables(cells) if "by data set" in table.title] == [left[-1]] * 4
+
+
+def test_whether_a_single_set_decides_is_told():
+    hard = {f"linear_{name.replace(' ', '_')}": 3.0 for name in LEVELS} | {"linear_platt": 1.0, "linear_klr": 2.0}
+    # First by rank with the linear kernel, but not on average, because of the second set; not with rbf for the last.
+    cells = [*made_up(paper.PUBLIC[2:]), *made_up(paper.PUBLIC[:1]), *made_up(paper.PUBLIC[1:2], **hard)]
+    spoilt = [*cells[:40], *made_up(["business"], rbf_klr=0.9), *cells[48:]]
+    whole, part = paper.klr_is_best(cells), paper.klr_is_best(spoilt)
+    assert (whole.outcome, part.outcome) == ("holds", "does not hold")
+    assert f"A single set decides: the rule would not be met without {paper.PUBLIC[1]}." in whole.evidence
+    assert "A single set decides: the rule would be met without business." in part.evidence
+    assert "No single set decides" in paper.klr_is_best(made_up(rbf_klr=0.2)).evidence
+
+
+def test_ranks_are_told_with_a_beta_like_the_published_one():
+    cells = made_up()  # Beta is fourth, that of the assigned class last
+    first, second = [table for table in paper.tables(cells) if table.title.startswith("Average ranks")]
+    assert [row[2] for row in first.rows] == [1, 2, 4, 3, 6, 9, 8, 7, 5]
+    assert [row[2] for row in second.rows] == [1, 2, 9, 3, 5, 8, 7, 6, 4]
+    assert [row[1] for row in first.rows] == [row[1] for row in second.rows] == [3.18, 3.18, 9, 3.27, *first_ranks()]
+    assert second.rows[2][0] == "SVM-Beta of the assigned class"
+    for check, name in ((paper.klr_is_best, "KLR 1.00"), (paper.platt_and_beta2_are_best, "PP 4.00")):
+        told = check(cells).evidence.split("With Beta of the assigned class in its place the rule is ")[1]
+        assert told.startswith("met" if check is paper.platt_and_beta2_are_best else "not met")
+        assert name in told
+
+
+def first_ranks():
+    return paper.PUBLISHED_RANKS["linear", "brier"][4:]
+
+
+def test_the_cross_entropy_of_pp_is_told():
+    cells = [*made_up(paper.PUBLIC[1:]), *made_up(paper.PUBLIC[:1], infinite=["pp"])]
+    evidence = paper.pp_is_comparable(cells).evidence
+    assert "PP is infinite on covtype (linear) and infinite on covtype (rbf)" in evidence
+    assert "rejected by it on 8 (linear) and 8 (rbf) of 8 sets" in evidence
+    (table,) = [table for table in paper.tables(cells) if table.title.startswith("mCRE, averaged")]
+    assert table.note.endswith("here infinite on covtype (linear) and infinite on covtype (rbf).")
+    better = paper.pp_is_comparable(made_up(pp=0.1)).evidence
+    assert "finite on all sets (linear) and finite on all sets (rbf)" in better
+    assert "on 0 (linear) and 0 (rbf) of 8 sets" in better
 
 
 def test_the_tables_show_what_the_paper_shows():
@@ -320,14 +414,64 @@ def test_published_numbers_are_those_transcribed():
         assert [list(row) for row in paper.PUBLISHED_REJECTIONS[kernel]] == published["ttest_rejections"][kernel]
 
 
-def test_a_short_run_from_end_to_end(tmp_path, monkeypatch):
-    data_or_skip("business")
-    monkeypatch.setattr(paper, "LOG2_GAMMA", (-5,))
-    monkeypatch.setattr(paper, "DRAWS", 3)
-    result = reproduce("rueping2004", quick=True, folder=tmp_path, n_jobs=1, progress=False)
-    assert all(cell.values is not None for cell in result.cells)
-    assert {verdict.outcome for verdict in result.verdicts.values()} <= {"holds", "does not hold"}
-    assert len(result.tables) == len(paper.TABLES)
-    document = writing.document_of(result.folder / "result.json")
-    assert (result.folder / "README.md").read_text() == writing.readme(document)
-    assert (result.folder / "page.html").stat().st_size < 1_000_000
+# The run --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def committed():
+    if not RESULT.exists():
+        pytest.skip("there is no committed result beside the tests")
+    return writing.cells_of(writing.document_of(RESULT))
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    for name in paper.QUICK:
+        data_or_skip(name)
+    # Only these data, so that no other is looked for in the network.
+    alone = replace(paper.EXPERIMENT, data=paper.QUICK)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(EXPERIMENTS, "rueping2004", alone)
+        return reproduce("rueping2004", quick=True, folder=tmp_path_factory.mktemp("r"), n_jobs=2, progress=False)
+
+
+def test_the_data_of_a_quick_run_are_in_packages():
+    for name in paper.QUICK:
+        assert "package" in {carrier.place for carrier in DATASETS[name].train.carriers}
+
+
+def test_the_quick_run_is_whole(quick):
+    assert all(cell.values is not None for cell in quick.cells)
+    titles = [table.title for table in quick.tables]
+    assert {"MSE, linear, by data set", "mCRE, nats, linear, by data set", "Hyper-parameters chosen"} <= set(titles)
+    assert not [title for title in titles if "verage" in title]
+    outcomes = {claim: verdict.outcome for claim, verdict in quick.verdicts.items()}
+    assert outcomes == dict.fromkeys(("C1", "C2", "C2b", "C3", "C4", "C5"), "not testable") | {"C20": "holds"}
+    document = writing.document_of(quick.folder / "result.json")
+    assert (quick.folder / "README.md").read_text() == writing.readme(document)
+    assert (quick.folder / "page.html").stat().st_size < 1_000_000
+
+
+def test_the_quick_run_agrees_with_the_committed_one(quick, committed):
+    known = {json.dumps(cell.settings, sort_keys=True): cell.values for cell in committed}
+    stages = {cell.settings["stage"] for cell in quick.cells}
+    assert stages == {"figure", "choice", "comparison"}
+    for cell in quick.cells:
+        old = known[json.dumps(cell.settings, sort_keys=True)]  # every cell of a quick run is one of the full run
+        near = 1e-4 if cell.settings.get("machine", "klr") == "klr" else 1e-6
+        for name, one, other in numbers_of(cell.values, old):
+            assert one == pytest.approx(other, rel=near, abs=near), (cell.settings, name)
+
+
+def numbers_of(one, other, name=""):
+    """The numbers of two values side by side, with their names."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            yield from numbers_of(one[key], other[key], f"{name} {key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other)
+        for place, pair in enumerate(zip(one, other, strict=True)):
+            yield from numbers_of(*pair, f"{name} {place}")
+    else:
+        yield name, one, other

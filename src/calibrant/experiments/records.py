@@ -10,7 +10,19 @@ from typing import Any
 from calibrant.assessing import plain
 from calibrant.samples import one_of
 
-__all__ = ["OUTCOMES", "Cell", "Claim", "Experiment", "Result", "Settings", "Table", "Verdict", "having", "numbers"]
+__all__ = [
+    "OUTCOMES",
+    "Cell",
+    "Claim",
+    "Experiment",
+    "Result",
+    "Settings",
+    "Table",
+    "Verdict",
+    "having",
+    "numbers",
+    "verdict",
+]
 
 FORMAT = 1
 OUTCOMES = ("holds", "does not hold", "not testable")
@@ -40,6 +52,15 @@ class Verdict:
 
     def __post_init__(self) -> None:
         one_of("outcome", self.outcome, OUTCOMES)
+
+
+def verdict(evidence: str, *, holds: bool) -> Verdict:
+    """Return the verdict on a claim that could be tested.
+
+    >>> verdict("3 of 5 rows.", holds=False).outcome
+    'does not hold'
+    """
+    return Verdict("holds" if holds else "does not hold", evidence)
 
 
 @dataclass(frozen=True, slots=True)
