@@ -400,7 +400,7 @@ class Machine:
             for columns in blocks(len(coefficient), ROWS):
                 f[rows] += block(rows, columns) @ coefficient[columns]
 
-        with threads() as each:
+        with threads(max(len(f), len(coefficient))) as each:
             each(fill, blocks(len(f), ROWS))
         return f
 

@@ -92,7 +92,7 @@ def select(gram: Gram, loss: Loss, growth: Growth, copies: Floats) -> Selected:
 
     Cost for |S| = m in the end: n m^3/3 operations and n kernels for each candidate of each addition.
     """
-    with threads() as each:
+    with threads(gram.n) as each:
         return selected(replace(gram, each=each), loss, growth, copies)
 
 
@@ -261,6 +261,6 @@ def certified(gram: Gram, loss: Loss, now: Grown) -> Iterate:
     beta[pivots] = solve_triangular(now.factor.F[:m, pivots], now.z[:-1], lower=False, check_finite=False)
     a = loss.residual(f + b)
     objective = 0.5 * float(np.vdot(now.z[:-1], now.z[:-1])) + loss.value(f + b)
-    with threads() as each:
+    with threads(gram.n) as each:
         product = Products(replace(gram, each=each), 0.0)(a)
     return Iterate(beta, f, b, objective, duality_gap(beta, f, a, product))

@@ -59,6 +59,6 @@ def embedded(columns: Floats, place: int, count: int) -> Floats:
 
 def laplace(loss: Loss, factor: Factor, f: Floats, scale: float) -> Laplace:
     """Return the posterior at the values f of a solution."""
-    with threads() as each:
+    with threads(len(f)) as each:
         lower = factored_hessian(loss.curvature(f), factor.F, each)
     return Laplace(factor.pivots, factor.F[: factor.rank, factor.pivots].astype(np.float64), lower, scale)

@@ -364,7 +364,7 @@ class Problem:
 def choose(problem: Problem, grams: Iterable[tuple[float, Gram]], grid: Sequence[float], options: Options) -> Choice:
     """Return the paths over C for each gamma with its kernel matrix."""
     gammas, paths = [], []
-    with threads() as each:
+    with threads(GROUPS * len(problem.copies)) as each:
         for gamma, gram in grams:
             gammas.append(gamma)
             paths.append(path_of(problem, replace(gram, each=each), sorted(set(grid)), options))

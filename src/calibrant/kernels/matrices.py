@@ -22,6 +22,7 @@ Indices = NDArray[np.intp]
 TILE = 512  # rows: a tile of single precision stays in the second-level cache while it is used twice
 COLUMNS = 2_048  # of a factor, worked on at a time
 PACK = 64  # tiles in one array
+SHARED = 3_000  # rows from which work is shared among threads
 SHARES = 4  # of the tiles, for threads
 TRIES = 4  # empty rounds after which the residual is rounding only
 FINE = {np.dtype(np.float32): (3e-6, 1e-5), np.dtype(np.float64): (1e-13, 1e-12)}  # share of the trace, of a pivot
@@ -34,13 +35,13 @@ class Products:
     are tiled in the given order; tiles are worth keeping that hold some of the first `busy` of them.
     """
 
-    __slots__ = ("gram", "kept", "known", "places", "rows")
+    __slots__ = ("gram", "kept", "known", "order", "places", "tiles")
 
     def __init__(self, gram: Gram, memory: float, order: Indices | None = None, busy: int | None = None) -> None:
         self.gram = gram
-        order = np.arange(gram.n) if order is None else order
-        self.rows = [order[block] for block in blocks(gram.n, TILE)]
-        self.places = list(pairs(len(self.rows)))
+        self.order = np.arange(gram.n) if order is None else order
+        self.tiles = blocks(gram.n, TILE)
+        self.places = list(pairs(len(self.tiles)))
         again = sum(i * TILE < (gram.n if busy is None else busy) for i, _ in self.places)
         room = int(memory // (np.dtype(gram.dtype).itemsize * TILE * TILE))
         self.known = np.zeros(min(room, again), bool)
@@ -50,30 +51,35 @@ class Products:
 
     def __call__(self, v: Floats, first: int = 0, last: int | None = None) -> Floats:
         """Return K v, v of shape (n,) or (n, k), at the rows of some tiles and 0 elsewhere; zeros of v cost nothing."""
-        rounded, last = v.astype(self.gram.dtype), len(self.rows) if last is None else last
-        there = np.array([rounded[rows].any() for rows in self.rows])
-        asked = np.arange(len(there)) >= first
-        asked[last:] = False
+        ordered = v[self.order].astype(self.gram.dtype)
+        there = [bool(ordered[rows].any()) for rows in self.tiles]
+        asked = [first <= i < (len(there) if last is None else last) for i in range(len(there))]
         numbers = [n for n, (i, j) in enumerate(self.places) if (asked[i] and there[j]) or (asked[j] and there[i])]
-        shares = [(numbers[i::SHARES], rounded, asked) for i in range(SHARES)]
-        return np.asarray(np.sum(self.gram.each(self.share, shares), axis=0))
+        shares = [(numbers[i::SHARES], ordered, asked) for i in range(SHARES)]
+        out = np.empty(v.shape)
+        out[self.order] = np.sum(self.gram.each(self.share, shares), axis=0)
+        return out
 
-    def share(self, task: tuple[list[int], NDArray[Any], NDArray[np.bool_]]) -> Floats:
-        """Return what some tiles contribute to K v."""
+    def rows(self, tiles: int) -> Indices:
+        """Return the rows of the first tiles."""
+        return self.order[: tiles * TILE]
+
+    def share(self, task: tuple[list[int], NDArray[Any], list[bool]]) -> Floats:
+        """Return what some tiles contribute to K v, in the order of the tiles."""
         numbers, v, asked = task
         out, room = np.zeros(v.shape), np.empty((TILE, TILE), self.gram.dtype)
         for number in numbers:
             i, j = self.places[number]
-            tile = self.tile(number, room)
+            tile, above, beside = self.tile(number, room), self.tiles[i], self.tiles[j]
             if asked[i]:
-                out[self.rows[i]] += tile @ v[self.rows[j]]
+                out[above] += tile @ v[beside]
             if i != j and asked[j]:
-                out[self.rows[j]] += tile.T @ v[self.rows[i]]
+                out[beside] += tile.T @ v[above]
         return out
 
     def tile(self, number: int, room: NDArray[Any]) -> NDArray[Any]:
         """Return a tile, computed in some room or kept."""
-        i, j = (self.rows[place] for place in self.places[number])
+        i, j = (self.order[self.tiles[place]] for place in self.places[number])
         keep = number < len(self.known)
         tile = (self.kept[number // PACK][number % PACK] if keep else room)[: len(i), : len(j)]
         if keep and self.known[number]:
@@ -98,15 +104,22 @@ def controller() -> Any:
 
 
 @contextmanager
-def threads() -> Iterator[Each]:
-    """Give a way to share work among as many threads as BLAS would use, each of which uses BLAS alone."""
+def threads(rows: int) -> Iterator[Each]:
+    """Give a way to share work among as many threads as BLAS would use, each of which uses BLAS alone.
+
+    Work on few rows is done in turn: handing it over would take longer.
+    """
     found = controller()
     count = max([library["num_threads"] for library in found.info()], default=1) if found else 1
     if count == 1:
         yield in_turn
         return
-    with found.limit(limits=1), ThreadPoolExecutor(count) as pool:
-        yield lambda work, items: list(pool.map(work, items))
+    with found.limit(limits=1):
+        if rows < SHARED:
+            yield in_turn
+            return
+        with ThreadPoolExecutor(count) as pool:
+            yield lambda work, items: list(pool.map(work, items))
 
 
 def pairs(count: int) -> Iterator[tuple[int, int]]:

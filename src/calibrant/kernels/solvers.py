@@ -377,7 +377,7 @@ def newton_step(loss: Loss, K: Products, system: System, now: Iterate, tol: floa
     objective is still larger than before. The system is solved among the rows whose share of that is not negligible;
     the others keep their beta.
     """
-    residual, whole = system.start.residual(system.curvature), len(K.rows)
+    residual, whole = system.start.residual(system.curvature), len(K.tiles)
     gap = 0.5 * squared(residual)
     enough = max(0.5 * tol * now.objective, FORCING * min(0.1, np.sqrt(gap / now.objective)) * min(gap, now.gap))
     near = gap <= NEARLY * now.objective
@@ -402,8 +402,8 @@ def moving(curvature: Curvature, K: Products, residual: Floats, negligible: floa
     """
     own, amount = np.square(residual).reshape(K.gram.n, -1).sum(axis=1), curvature.amount()
     share = 0.5 * (own + amount * own.sum() / amount.sum())
-    behind = np.cumsum([share[rows].sum() for rows in reversed(K.rows)])
-    return max(1, len(K.rows) - int(np.searchsorted(behind, negligible)))
+    behind = np.cumsum([share[K.order[rows]].sum() for rows in reversed(K.tiles)])
+    return max(1, len(K.tiles) - int(np.searchsorted(behind, negligible)))
 
 
 def conjugate_gradients(
@@ -415,7 +415,7 @@ def conjugate_gradients(
     """
     x, Kx = system.start.beta, system.start.product
     moved = np.zeros(len(x), bool)
-    moved[np.concatenate(K.rows[:tiles])] = True
+    moved[K.rows(tiles)] = True
     curvature = system.curvature.among(moved)
     project = projection(moved, intercepts(curvature, x))
     r = project(residual)
@@ -517,7 +517,7 @@ def solve(
     precision (4 n^2 in double) where `memory` allows it, and 4 m n (8 m n) for the factor of rank m.
     """
     solution = Solution(constant(loss), 0, False, None, interrupted=True)
-    with suppress(KeyboardInterrupt), threads() as each:
+    with suppress(KeyboardInterrupt), threads(gram.n) as each:
         for better in solutions(replace(gram, each=each), loss, options, start):
             solution = replace(better, interrupted=True)
             if report:
