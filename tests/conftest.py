@@ -23,6 +23,14 @@ SHELLS = [pattern for pattern, rules in IGNORED.items() if "TID253" in rules and
 SPEC = Path(__file__).parents[2] / "shared" / "spec"
 
 
+def data_or_skip(name):
+    """Return a data set of the experiments where it is on this machine."""
+    try:
+        return calibrant.datasets.load(name, download=False)
+    except FileNotFoundError as missing:
+        pytest.skip(f"the data are not on this machine: {missing}")
+
+
 @pytest.fixture(scope="session")
 def vectors():
     """Expected values computed independently of this package."""

@@ -9,10 +9,11 @@ from scipy.spatial.distance import cdist
 from scipy.stats import multivariate_normal, norm
 from sklearn.neighbors import KNeighborsClassifier
 
-from calibrant import datasets, generators
+from calibrant import generators
 from calibrant.experiments import duin1998, reproduce, writing
 from calibrant.experiments.records import Cell
 from calibrant.posteriors import ten_classifiers
+from tests.conftest import data_or_skip
 
 RESULT = Path(__file__).parents[1] / "experiments" / "duin1998" / "result.json"
 TABLES = Path(__file__).parents[2] / "shared" / "spec" / "paper_tables.json"
@@ -333,10 +334,7 @@ def test_classifiers_that_are_near_each_other_have_their_names_apart():
 
 
 def test_the_quick_run_agrees_with_the_committed_one(committed, tmp_path):
-    try:
-        datasets.load("biomed", download=False)
-    except FileNotFoundError as missing:
-        pytest.skip(f"the data are not on this machine: {missing}")
+    data_or_skip("biomed")
     result = reproduce("duin1998", quick=True, folder=tmp_path, n_jobs=2, progress=False)
     for cell in result.cells:
         known = committed[json.dumps(cell.settings, sort_keys=True)].values

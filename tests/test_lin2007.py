@@ -8,18 +8,11 @@ import pytest
 from scipy import optimize
 from sklearn.svm import SVC
 
-from calibrant import datasets
 from calibrant.experiments import lin2007, reproduce, writing
 from calibrant.experiments.records import Cell
+from tests.conftest import data_or_skip
 
 RESULT = Path(__file__).parents[1] / "experiments" / "lin2007" / "result.json"
-
-
-def data_or_skip(name):
-    try:
-        return datasets.load(name, download=False)
-    except FileNotFoundError as missing:
-        pytest.skip(f"the data are not on this machine: {missing}")
 
 
 @pytest.fixture(scope="module")

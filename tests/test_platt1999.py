@@ -16,15 +16,9 @@ from calibrant.experiments.platt1999 import REUTERS, TASKS, Task
 from calibrant.experiments.records import Cell
 from calibrant.inference import wilcoxon
 from calibrant.maps import Sigmoid
+from tests.conftest import data_or_skip
 
 RESULT = Path(__file__).parents[1] / "experiments" / "platt1999" / "result.json"
-
-
-def data_or_skip(name):
-    try:
-        return datasets.load(name, download=False)
-    except FileNotFoundError as missing:
-        pytest.skip(f"the data are not on this machine: {missing}")
 
 
 @pytest.fixture(scope="module")

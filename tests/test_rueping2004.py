@@ -12,23 +12,16 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.svm import SVC
 
-from calibrant import datasets
 from calibrant.comparing.computing import undisturbed
 from calibrant.datasets.table import DATASETS
 from calibrant.experiments import EXPERIMENTS, reproduce, writing
 from calibrant.experiments import rueping2004 as paper
 from calibrant.experiments.records import Cell
+from tests.conftest import data_or_skip
 
 FOLDS = StratifiedKFold(10, shuffle=True, random_state=paper.SEED)
 INNER = StratifiedKFold(3, shuffle=True, random_state=paper.SEED)
 RESULT = Path(__file__).parents[1] / "experiments" / "rueping2004" / "result.json"
-
-
-def data_or_skip(name):
-    try:
-        return datasets.load(name, download=False)
-    except FileNotFoundError as missing:
-        pytest.skip(f"the data are not on this machine: {missing}")
 
 
 def computed(**settings):

@@ -27,6 +27,7 @@ from calibrant.kernels.solvers import (
     NEARLY,
     LowRank,
     Options,
+    by_column,
     chosen_rank,
     complete,
     factored_hessian,
@@ -251,11 +252,6 @@ def gradients(
         d = -g + np.maximum(0.0, quotient(following - by_column(previous, g), rg)) * d
         rg = following
     return Kbeta, quotient(left, begun)
-
-
-def by_column(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
-    """Return the products u'v of columns."""
-    return np.asarray(np.einsum("ij,ij->j", u, v))
 
 
 def quotient(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:

@@ -119,7 +119,7 @@ def factored_newton(
     shift = loss.intercept(f, np.zeros(loss.shape[1:]))
     z[-1] += shift
     f += shift
-    at, norms = loss.expanded(f), squared_norms(F)
+    at, norms = loss.expanded(f), by_column(F, F)
     value = 0.5 * squared(z[:-1]) + at.value
     while True:
         system = newton_system(at.curvature, F, norms, each)
@@ -155,12 +155,12 @@ def squared(v: Floats) -> float:
     return float(np.vdot(v, v))
 
 
-def squared_norms(F: NDArray[Any]) -> Floats:
-    """Return |F_i|^2 of every column."""
-    return np.asarray(np.einsum("ij,ij->j", F, F), np.float64)
+def by_column(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
+    """Return the products u'v of columns."""
+    return np.asarray(np.einsum("ij,ij->j", u, v))
 
 
-def newton_system(curvature: Curvature, F: NDArray[Any], norms: Floats, each: Each) -> Solve:
+def newton_system(curvature: Curvature, F: NDArray[Any], norms: NDArray[Any], each: Each) -> Solve:
     """Return the solver of (F W F' + penalty) x = g for a direction or a preconditioner, which may be approximate.
 
     Many rows are sampled by their importance.
@@ -268,7 +268,8 @@ def refined(loss: Loss, K: Products, factor: Factor, now: Iterate, options: Opti
         if count >= POOR and options.rank == 0 and worth_extending(K.gram, factor):
             factor = pivoted_cholesky(K.gram, min(K.gram.n, 2 * factor.rank), rng, factor)
         if precondition is None or count >= SLOW or now.gap > STALE * now.objective:
-            system = newton_system(curvature.damped(factor.rest)[0], factor.F, squared_norms(factor.F), K.gram.each)
+            damped, norms = curvature.damped(factor.rest)[0], by_column(factor.F, factor.F)
+            system = newton_system(damped, factor.F, norms, K.gram.each)
             precondition = preconditioner(curvature, factor, system)
         x, Kx, count = newton_step(loss, K, System(curvature, precondition, start), now, options.tol)
         now, reached = line_search(loss, now, x, Kx)
