@@ -160,7 +160,7 @@ def test_products_of_some_tiles_are_the_rows_of_all_of_it():
     X, _ = overlapping(1300)
     matrix = gram(RBF, X)
     K, order = matrix.block(slice(None), slice(None)), np.random.default_rng(2).permutation(1300)
-    products = Products(matrix, 1e9, order, busy=400)
+    products = Products(matrix, 1e9, order)
     v = np.random.default_rng(3).normal(size=1300)
     v[order[512:]] = 0.0
     for first, last in ((0, None), (0, 1), (1, None), (2, 3)):
@@ -191,6 +191,14 @@ def test_an_expansion_is_value_residual_and_curvature_together(rest, far):
         assert at.curvature.amount() == pytest.approx(loss.curvature(f).amount(), rel=1e-9)
     own = Bernoulli(t, c).enveloped(np.full(50, rest)).nearest(f)
     assert own == pytest.approx(f + rest * Bernoulli(t, c).residual(own), rel=1e-9, abs=1e-9)
+
+
+def test_a_rows_own_f_is_found_where_newtons_steps_go_from_end_to_end():
+    rng = np.random.default_rng(0)
+    t, rest, u = rng.integers(0, 2, 5000).astype(float), rng.uniform(0, 1000, 5000), 40 * rng.normal(size=5000)
+    loss = Bernoulli(t, np.ones(5000))
+    own = loss.enveloped(rest).nearest(u)
+    assert own == pytest.approx(u + rest * loss.residual(own), abs=1e-6)
 
 
 def test_rows_that_take_no_part_are_in_the_gap():

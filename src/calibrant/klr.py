@@ -51,7 +51,7 @@ __all__ = ["KernelLogisticRegression", "KernelLogisticRegressionCV"]
 
 Floats = NDArray[np.float64]
 
-SINGLE = 1_000  # rows from which single precision pays
+SINGLE = 500  # rows from which single precision pays
 LIGHT = 1e3  # weight C_i of a row up to which it does no harm
 PRECISE = 1e-6  # relative gap below which single precision is not enough
 PROBED = 300  # rows whose kernels with each other show whether a function is a kernel
@@ -95,7 +95,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     max_iter : int, default=100
         The most Newton steps (steps of pairs times 1000 for "smo").
     rank : int, default=None
-        Rank of the factor of the kernel; None chooses about 1.6 n^0.6.
+        Rank of the factor of the kernel; None chooses about 1.6 n^0.6, or less where the exact problem needs less.
     class_weight : dict or "balanced", default=None
     memory : str or float, default="4GB"
         How much of the kernel matrix to keep: 2 n^2 bytes in single precision, else it is computed anew when needed.
@@ -179,7 +179,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         self.classes_, codes = np.unique(labels, return_inverse=True)
         copies, weight = row_weights(self, X, labels, codes, sample_weight)
         rows = Rows(X, np.flatnonzero(weight), codes, weight, copies)
-        left = self.classes_[np.unique(rows.codes)].tolist()
+        left = self.classes_[np.bincount(rows.codes, minlength=len(self.classes_)) > 0].tolist()
         if len(left) < max(2, len(self.classes_)):
             msg = f"y must hold two classes or more, with rows of positive weight; got {len(left)} class(es): {left}"
             raise ValueError(msg)
@@ -623,7 +623,11 @@ def row_weights(
     if not weight.any():
         msg = f"sample_weight must not all be zero; got {len(weight)} zeros"
         raise ValueError(msg)
-    each = np.asarray(compute_class_weight(model.class_weight, classes=model.classes_, y=labels, sample_weight=weight))
+    if model.class_weight is None:
+        each = np.ones(len(model.classes_))
+    else:
+        given = compute_class_weight(model.class_weight, classes=model.classes_, y=labels, sample_weight=weight)
+        each = np.asarray(given)
     if not (np.isfinite(each) & (each >= 0)).all():
         wrong = {str(name): float(value) for name, value in zip(model.classes_, each, strict=True)}
         msg = f"class_weight must be finite and not negative; got {wrong}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -27,7 +27,8 @@ __all__ = [
 
 Floats = NDArray[np.float64]
 Matrix = NDArray[Any]  # float32 or float64
-Each = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
+Indices = NDArray[np.intp]
+Block = Callable[..., Matrix]
 
 DIAGONAL = 128  # rows whose kernels with each other are computed for the sake of the diagonal
 FAR = 30.0  # gamma |x - mean|^2 from which the cancellation in a squared distance needs double precision
@@ -167,22 +168,37 @@ class Kernel:
         return np.asarray(cross(self, x, z)(slice(None), slice(None)), np.float64)
 
 
-def in_turn(work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """Return the results of some work on every item."""
-    return [work(item) for item in items]
+@dataclass(frozen=True, slots=True)
+class Each:
+    """How work on many items is done: in turn, or by `count` threads."""
+
+    count: int = 1
+    run: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map
+
+    def __call__(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        """Return the results of some work on every item."""
+        return list(self.run(work, items))
+
+    def shares(self, items: Sequence[Any]) -> list[Sequence[Any]]:
+        """Return the items in one part for each thread."""
+        return [items[first :: self.count] for first in range(self.count)]
+
+
+in_turn = Each()
 
 
 @dataclass(frozen=True, slots=True)
 class Gram:
     """The kernel matrix of n rows, of which `block` computes any part: it takes slices or numbers of rows.
 
-    A third argument of `block` is an array that it may return the part in. `each` is how work on the parts is done: in
-    turn, or by threads.
+    A third argument of `block` is an array that it may return the part in. `arranged` is `block` for rows in another
+    order, `each` how work on the parts is done.
     """
 
     n: int
     diagonal: Floats
-    block: Callable[..., Matrix]
+    block: Block
+    arranged: Callable[[Indices], Block]
     dtype: Any
     each: Each = in_turn
 
@@ -194,11 +210,16 @@ def gram(kernel: Kernel, X: Any, *, single: bool = False) -> Gram:
         if kernel.name not in KERNELS:
             block = cross(kernel, X, X)
             parts = [np.diag(block(rows, rows)) for rows in blocks(n, DIAGONAL)]
-            return Gram(n, np.concatenate(parts).astype(np.float64), block, np.float64)
+            diagonal = np.concatenate(parts).astype(np.float64)
+            return Gram(n, diagonal, block, lambda order: lambda i, j, _=None: block(order[i], order[j]), np.float64)
         formula, dtype = KERNELS[kernel.name], np.float32 if single and harmless(kernel, X) else np.float64
         left, right = formula.images(X, kernel.by, center(X))
         diagonal = formula.finish(row_products(left, right), kernel.by)
-        return Gram(n, diagonal, finished(formula, kernel.by, left.astype(dtype), left_of(right, dtype)), dtype)
+
+        def arranged(rows: Any) -> Block:
+            return finished(formula, kernel.by, left[rows].astype(dtype), left_of(right[rows], dtype))
+
+        return Gram(n, diagonal, arranged(slice(None)), arranged, dtype)
 
 
 def harmless(kernel: Kernel, X: Any, origin: Any = None) -> bool:
@@ -209,7 +230,7 @@ def harmless(kernel: Kernel, X: Any, origin: Any = None) -> bool:
     return float(kernel.by.gamma * squared_norms(moved).max(initial=0.0)) < FAR
 
 
-def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> Callable[..., Matrix]:
+def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> Block:
     """Return K(x_i, z_j) as a function of slices or numbers of rows i and j; for "precomputed" x is the matrix."""
     if callable(kernel.name):
         function = kernel.name
@@ -222,7 +243,7 @@ def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> Callable[.
     return finished(formula, kernel.by, left.astype(dtype), left_of(right, dtype))
 
 
-def finished(formula: Formula, by: Parameters, left: Any, right: Callable[[Any], Matrix]) -> Callable[..., Matrix]:
+def finished(formula: Formula, by: Parameters, left: Any, right: Callable[[Any], Matrix]) -> Block:
     """Return the kernels of rows i and j as a function of these."""
     if hasattr(left, "multiply"):
         return lambda i, j, _=None: formula.finish(left[i] @ right(j), by)

@@ -26,8 +26,10 @@ Floats = NDArray[np.float64]
 DENSITY = 8.0  # rows sampled for each unit of curvature
 ENVELOPE = 50  # Newton steps or halvings for the f of a row
 STEEP = 4.0  # C times the rest from which Newton's steps for it could miss: |e'| <= C rest e^2/(12 sqrt 3) below
-SETTLED = 1e-6  # the last step for it, so that the error is its square
+SETTLED = (1e-4, 1e-7)  # the last step for it, so that the error is less than its square; or where they could miss
+ROUNDING = 1e-13  # of f
 LEAST = 100.0  # rows sampled however little they matter: the intercept needs some
+SHARED = 2  # blocks of columns from which threads share them
 FLAT = 1e-10  # least p(1 - p): a row that is certain keeps a trace of curvature, so that systems stay definite
 
 
@@ -69,8 +71,12 @@ class Curvature(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """A loss at some f to second order: its value, residual (minus the gradient) and curvature."""
+    """A loss to second order at some f: its value, residual (minus the gradient) and curvature.
 
+    `f` is the row's own where that is another one.
+    """
+
+    f: Floats
     value: float
     residual: Floats
     curvature: Curvature
@@ -107,7 +113,7 @@ class Loss(Protocol):
         ...
 
     def expanded(self, f: Floats) -> Expansion:
-        """Return all three, for little more than one of them."""
+        """Return all of that, for little more than one of them."""
         ...
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
@@ -159,7 +165,7 @@ class Diagonal:
             return total
 
         columns = blocks(len(root), 1024)
-        return np.asarray(np.sum(each(share, [columns[0::2], columns[1::2]]), axis=0))
+        return np.asarray(sum(each(share, each.shares(columns))) if len(columns) > SHARED else share(columns))
 
     def amount(self) -> Floats:
         """Return W."""
@@ -212,7 +218,7 @@ class Bernoulli:
         above, below = np.where(f > 0, likely, unlikely), np.where(f > 0, unlikely, likely)
         value = float(self.weight @ (np.maximum(f, 0.0) - self.target * f + np.log1p(e)))
         residual = self.weight * (self.target * below - (1.0 - self.target) * above)
-        return Expansion(value, residual, Diagonal(self.weight * np.maximum(likely * unlikely, FLAT)))
+        return Expansion(f, value, residual, Diagonal(self.weight * np.maximum(likely * unlikely, FLAT)))
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum C (t - p) = 0."""
@@ -273,17 +279,18 @@ class Enveloped:
         t, reach = self.of.target, self.rest * self.weight
         low, high = u - reach * (1.0 - t), u + reach * t
         f = u + self.rest * self.of.residual(u) / (1.0 + 0.25 * reach) if guess is None else guess
-        f = np.clip(f, low, high)
+        f, low, high = np.clip(f, low, high), low - 1.0, high + 1.0
+        steep = bool(reach.max() > STEEP)
         for _ in range(ENVELOPE):
             p = expit(f)
             excess = f - u - reach * (t - p)
             following = f - excess / (1.0 + reach * p * (1.0 - p))
-            if reach.max() > STEEP:
+            if steep:
                 low, high = np.where(excess > 0, low, f), np.where(excess > 0, f, high)
-                outside = (following < low) | (following > high)
-                following = np.where(outside, 0.5 * (low + high), following)
+                ends = (following <= low) | (following >= high)  # steps from end to end would go on for ever
+                following = np.where(ends & (np.abs(following - f) > SETTLED[steep]), 0.5 * (low + high), following)
             moved, f = float(np.abs(following - f).max(initial=0.0)), following
-            if moved <= SETTLED * (1.0 + float(np.abs(f).max(initial=0.0))):
+            if moved <= SETTLED[steep] + ROUNDING * float(np.abs(f).max(initial=0.0)):
                 break
         return f
 
@@ -304,7 +311,7 @@ class Enveloped:
         """Return value, residual and curvature at the row's own f."""
         at = self.of.expanded(self.nearest(f))
         value = at.value + 0.5 * float(self.rest @ np.square(at.residual))
-        return Expansion(value, at.residual, at.curvature.damped(self.rest)[0])
+        return Expansion(at.f, value, at.residual, at.curvature.damped(self.rest)[0])
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum C (t - p) = 0."""
@@ -406,7 +413,7 @@ class Multinomial:
 
     def expanded(self, f: Floats) -> Expansion:
         """Return value, residual and curvature."""
-        return Expansion(self.value(f), self.residual(f), self.curvature(f))
+        return Expansion(f, self.value(f), self.residual(f), self.curvature(f))
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum_i C_i (t_i - p_i) = 0, by Newton's method with backtracking."""
@@ -466,7 +473,7 @@ def balancing(loss: Enveloped, f: Floats, start: Floats) -> Floats:
         if not low < following < high and np.isfinite(low + high):
             following = 0.5 * (low + high)
         moved, b = abs(following - b), following
-        if moved <= 1e-8 * (1.0 + abs(b)):  # the error is the square of that
+        if moved <= 1e-6 * (1.0 + abs(b)):  # the error is about the square of that
             break
     return np.float64(b)  # type: ignore[return-value]
 

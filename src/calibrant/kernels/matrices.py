@@ -23,7 +23,6 @@ TILE = 512  # rows: a tile of single precision stays in the second-level cache w
 COLUMNS = 2_048  # of a factor, worked on at a time
 PACK = 64  # tiles in one array
 SHARED = 3_000  # rows from which work is shared among threads
-SHARES = 4  # of the tiles, for threads
 TRIES = 4  # empty rounds after which the residual is rounding only
 FINE = {np.dtype(np.float32): (3e-6, 1e-5), np.dtype(np.float64): (1e-13, 1e-12)}  # share of the trace, of a pivot
 
@@ -32,19 +31,19 @@ class Products:
     """Products K v, from tiles of the upper triangle: as many as `memory` bytes hold are kept, the others made anew.
 
     All of them are 2 n^2 bytes in single precision and 4 n^2 in double. Sums over tiles are in double precision. Rows
-    are tiled in the given order; tiles are worth keeping that hold some of the first `busy` of them.
+    are tiled in the given order.
     """
 
-    __slots__ = ("gram", "kept", "known", "order", "places", "tiles")
+    __slots__ = ("block", "gram", "kept", "known", "order", "places", "tiles")
 
-    def __init__(self, gram: Gram, memory: float, order: Indices | None = None, busy: int | None = None) -> None:
+    def __init__(self, gram: Gram, memory: float, order: Indices | None = None) -> None:
         self.gram = gram
         self.order = np.arange(gram.n) if order is None else order
+        self.block = gram.block if order is None else gram.arranged(order)
         self.tiles = blocks(gram.n, TILE)
         self.places = list(pairs(len(self.tiles)))
-        again = sum(i * TILE < (gram.n if busy is None else busy) for i, _ in self.places)
         room = int(memory // (np.dtype(gram.dtype).itemsize * TILE * TILE))
-        self.known = np.zeros(min(room, again), bool)
+        self.known = np.zeros(min(room, len(self.places)), bool)
         # Many tiles in one array: the system hands out large arrays in large pages, which saves a third of the time.
         packs = blocks(len(self.known), PACK)
         self.kept = [np.empty((pack.stop - pack.start, TILE, TILE), gram.dtype) for pack in packs]
@@ -55,9 +54,9 @@ class Products:
         there = [bool(ordered[rows].any()) for rows in self.tiles]
         asked = [first <= i < (len(there) if last is None else last) for i in range(len(there))]
         numbers = [n for n, (i, j) in enumerate(self.places) if (asked[i] and there[j]) or (asked[j] and there[i])]
-        shares = [(numbers[i::SHARES], ordered, asked) for i in range(SHARES)]
+        shares = [(share, ordered, asked) for share in self.gram.each.shares(numbers)]
         out = np.empty(v.shape)
-        out[self.order] = np.sum(self.gram.each(self.share, shares), axis=0)
+        out[self.order] = sum(self.gram.each(self.share, shares))
         return out
 
     def rows(self, tiles: int) -> Indices:
@@ -79,12 +78,12 @@ class Products:
 
     def tile(self, number: int, room: NDArray[Any]) -> NDArray[Any]:
         """Return a tile, computed in some room or kept."""
-        i, j = (self.order[self.tiles[place]] for place in self.places[number])
+        i, j = (self.tiles[place] for place in self.places[number])
         keep = number < len(self.known)
-        tile = (self.kept[number // PACK][number % PACK] if keep else room)[: len(i), : len(j)]
+        tile = (self.kept[number // PACK][number % PACK] if keep else room)[: i.stop - i.start, : j.stop - j.start]
         if keep and self.known[number]:
             return tile
-        computed = self.gram.block(i, j, tile)
+        computed = self.block(i, j, tile)
         if keep and computed is not tile:
             tile[...] = computed
         self.known[number : number + keep] = True
@@ -119,7 +118,7 @@ def threads(rows: int) -> Iterator[Each]:
             yield in_turn
             return
         with ThreadPoolExecutor(count) as pool:
-            yield lambda work, items: list(pool.map(work, items))
+            yield Each(count, pool.map)
 
 
 def pairs(count: int) -> Iterator[tuple[int, int]]:

@@ -40,7 +40,6 @@ TIGHT = {1: 1e-15, 2: 1e-12}  # the relative gap that small problems of two clas
 STEPS = 300  # of conjugate gradients for one Newton step, at most
 COARSE = 3  # times as many pivots has the factor as the one that shows where they are needed
 LEAST = 48  # pivots from which that is worth while
-EXPECTED = 0.2  # change of f from the solution in the factor
 UNSEEN = 0.05  # share of the mean importance that every row has
 NEARLY = 0.1  # share of the objective that the last step in the factor may have brought: it brought the most of that
 FORCING = 0.03  # share of the gap that conjugate gradients may leave of it in the quadratic model
@@ -89,17 +88,24 @@ class Solution:
 
 
 def chosen_rank(loss: Loss, options: Options) -> int:
-    """Return the rank of the factor: all n for small n, else 1.6 n^0.6 between 64 and 1200."""
+    """Return the rank of a factor to rely on: all n for small n, else 1.6 n^0.6 between 64 and 1200."""
     n, k = loss.shape[0], loss.shape[1] if len(loss.shape) > 1 else 1
     wanted = options.rank or (n if n <= SMALL else int(np.clip(1.6 * n**0.6, 64, 1200)))
     return min(n, wanted, max(8, WHOLE // k) if k > 1 else n)
+
+
+def least_rank(loss: Loss, options: Options) -> int:
+    """Return that of a factor to start the exact problem from: n^0.8/6 where less is needed."""
+    most = chosen_rank(loss, options)
+    return most if options.rank or not options.exact else min(most, max(64, int(len(loss.target) ** 0.8 / 6.0)))
 
 
 @dataclass(frozen=True, slots=True)
 class LowRank:
     """A point in the coordinates of a factor: the last of z is the intercept; f = F'z.
 
-    `decrement` is what the step to it was to bring, `before` its f before that step, `solve` the Newton system there.
+    `decrement` is what the step to it was to bring, `before` the rows' own f before that step, `solve` the Newton
+    system there.
     """
 
     z: Floats
@@ -116,9 +122,10 @@ def factored_newton(
     """Yield Newton's iterates on 1/2 |z|^2 + loss(F'z), the last coordinate without penalty."""
     z = np.zeros((len(F), *loss.shape[1:])) if start is None else start.copy()
     f = product(F.T, z)
-    shift = loss.intercept(f, np.zeros(loss.shape[1:]))
-    z[-1] += shift
-    f += shift
+    if start is None:
+        shift = loss.intercept(f, np.zeros(loss.shape[1:]))
+        z[-1] += shift
+        f += shift
     at, norms = loss.expanded(f), by_column(F, F)
     value = 0.5 * squared(z[:-1]) + at.value
     while True:
@@ -128,9 +135,9 @@ def factored_newton(
         step = -system(gradient)
         along = product(F.T, step)
         decrement = -float(np.vdot(gradient, step))
-        size, before = 1.0, f
+        size, before, values = 1.0, at.f, f
         while True:
-            trial, f = z + size * step, before + size * along
+            trial, f = z + size * step, values + size * along
             at = loss.expanded(f)
             following = 0.5 * squared(trial[:-1]) + at.value
             if following <= value - SUFFICIENT * size * decrement + noise(F) * abs(value) or size < 1e-8:
@@ -241,8 +248,7 @@ def near_solution(loss: Loss, gram: Gram, sketch: Sketch, most: int) -> tuple[Ne
     inner = loss.enveloped(factor.rest)
     point, steps = settled(factored_newton(inner, factor.F, gram.each, sketch.start), NEARLY, most)
     f = inner.nearest(point.f + inner.intercept(point.f, np.zeros(loss.shape[1:])))
-    curvature = loss.curvature(inner.nearest(point.before))
-    return Near(f, loss.residual(f), preconditioner(curvature, factor, point.solve)), point, steps
+    return Near(f, loss.residual(f), preconditioner(loss.curvature(point.before), factor, point.solve)), point, steps
 
 
 def entered(loss: Loss, K: Products, near: Near, tol: float) -> Iterate:
@@ -474,36 +480,35 @@ def line_search(loss: Loss, now: Iterate, x: Floats, Kx: Floats) -> tuple[Iterat
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """A factor, where to start Newton's method in it, the rows in the order of what they matter, and how many do."""
+    """A factor, where to start Newton's method in it, and the rows in the order of what they matter."""
 
     factor: Factor
     start: Floats | None
     order: NDArray[np.intp] | None = None
-    busy: int | None = None
 
 
-def sketched(loss: Loss, gram: Gram, rank: int, tol: float, rng: np.random.Generator) -> Sketch:
-    """Return a factor whose later pivots are where the loss is, by a solution in its first third, and that solution.
+def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Generator) -> Sketch:
+    """Return a factor whose later pivots are where the loss is, by a solution in its first ones, and that solution.
 
     That is found on every fourth row if there are many. What a kernel of the factor lacks of w is what the rest of the
-    kernel adds to sum a_i K(x_i, .), so rows are important in proportion to |a_i|.
+    kernel adds to sum a_i K(x_i, .), so rows are important in proportion to |a_i|. The rank is between two, the larger
+    the more of the curvature meets the rest: so many steps of conjugate gradients would be needed.
     """
-    stride = int(np.clip(COARSE * gram.n // (8 * rank), 1, 4))
+    stride = int(np.clip(COARSE * gram.n // (8 * least), 1, 4))
     rows = slice(None, None, stride)
     missing = np.ptp(loss.target[rows], axis=0).min() == 0.0
-    if gram.n <= SMALL or rank < LEAST or missing:  # too small, too coarse, or a class is not among these rows
-        return Sketch(pivoted_cholesky(gram, rank, rng), None)
-    few = pivoted_cholesky(gram, rank // COARSE, rng)
+    if gram.n <= SMALL or least < LEAST or missing:  # too small, too coarse, or a class is not among these rows
+        return Sketch(pivoted_cholesky(gram, most, rng), None)
+    few = pivoted_cholesky(gram, least // COARSE, rng)
     inner = loss.enveloped(few.rest)
     point, _ = settled(factored_newton(inner.rows(rows, float(stride)), few.F[:, rows], gram.each), 2 * NEARLY, 30)
     at = inner.expanded(product(few.F.T, point.z))
-    a = np.abs(at.residual).reshape(gram.n, -1).sum(axis=1)
+    a, unseen = np.abs(at.residual).reshape(gram.n, -1).sum(axis=1), loss.curvature(at.f).amount() * few.rest
+    rank = least + int((most - least) * min(1.0, 2.0 * float(np.mean(unseen / (1.0 + unseen)))))
     factor = pivoted_cholesky(gram, rank, rng, few, a + UNSEEN * a.mean())
     start = np.zeros((len(factor.F), *loss.shape[1:]))
     start[: few.rank], start[-1] = point.z[:-1], point.z[-1]
-    order = np.argsort(-a, kind="stable")
-    behind = 0.5 * EXPECTED**2 * np.cumsum(at.curvature.amount()[order[::-1]])
-    return Sketch(factor, start, order, gram.n - int(np.searchsorted(behind, 0.25 * tol * at.value)))
+    return Sketch(factor, start, np.argsort(-a, kind="stable"))
 
 
 Report = Callable[[Solution], None]
@@ -536,8 +541,9 @@ def constant(loss: Loss) -> Iterate:
 def solutions(gram: Gram, loss: Loss, options: Options, start: Iterate | None) -> Iterator[Solution]:
     """Yield better and better solutions until the gap is small or nothing moves."""
     tol = min(options.tol, TIGHT[len(loss.shape)]) if gram.n <= SMALL else options.tol
-    sketch = sketched(loss, gram, chosen_rank(loss, options), tol, np.random.default_rng(options.seed))
-    factor, K = sketch.factor, Products(gram, options.memory, sketch.order, sketch.busy)
+    ranks, rng = (least_rank(loss, options), chosen_rank(loss, options)), np.random.default_rng(options.seed)
+    sketch = sketched(loss, gram, *ranks, rng)
+    factor, K = sketch.factor, Products(gram, options.memory, sketch.order)
     best, steps, stopped = first_iterate(loss, K, sketch, start, replace(options, tol=tol))
     yield Solution(best, steps, False, factor)
     if stopped:
