@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from math import comb
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,11 +50,13 @@ DEFAULTS = Parameters()
 class Formula:
     """A kernel as `finish(left.right, parameters)` of the rows' two images under `images`.
 
-    `finish` may write on the matrix it is given. So every kernel of rows costs one matrix product and one pass.
+    `finish` may write on the matrix it is given. So every kernel of rows costs one matrix product and one pass. `rank`
+    is the dimension of its functions of so many features.
     """
 
     finish: Callable[[Matrix, Parameters], Matrix]
     images: Callable[[Any, Parameters, Any], tuple[Any, Any]] = lambda x, _, __: (x, x)
+    rank: Callable[[int, Parameters], float] = lambda _, __: np.inf
 
     def __call__(self, x: Any, z: Any, by: Parameters) -> Floats:
         """Return K for every row of x and of z, in double precision."""
@@ -113,11 +116,17 @@ def power(products: Matrix, by: Parameters) -> Matrix:
     return np.asarray(np.square(products, out=products) if by.degree == 2 else products**by.degree)
 
 
+def monomials(features: int, by: Parameters) -> float:
+    """Return how many products of up to so many features there are, with a power that is none infinitely many."""
+    whole = by.degree == int(by.degree)
+    return float(comb(features + int(by.degree), int(by.degree))) if whole else np.inf
+
+
 # K(x, z) as LIBSVM defines it; "quadratic" is Platt's ((x.z)/c + 1)^2 with gamma = 1/c, coef0 = 1 and degree = 2.
 KERNELS: dict[str, Formula] = {
-    "linear": Formula(lambda products, _: products),
-    "poly": Formula(power),
-    "quadratic": Formula(power),
+    "linear": Formula(lambda products, _: products, rank=lambda features, _: features),
+    "poly": Formula(power, rank=monomials),
+    "quadratic": Formula(power, rank=monomials),
     "rbf": Formula(exponential, distance_images),
     "sigmoid": Formula(lambda products, by: np.tanh(by.gamma * products + by.coef0)),
 }
@@ -192,7 +201,7 @@ class Gram:
     """The kernel matrix of n rows, of which `block` computes any part: it takes slices or numbers of rows.
 
     A third argument of `block` is an array that it may return the part in. `arranged` is `block` for rows in another
-    order, `each` how work on the parts is done.
+    order, `each` how work on the parts is done, and `rank` what that of the matrix is at most.
     """
 
     n: int
@@ -200,6 +209,7 @@ class Gram:
     block: Block
     arranged: Callable[[Indices], Block]
     dtype: Any
+    rank: float = np.inf
     each: Each = in_turn
 
 
@@ -219,7 +229,7 @@ def gram(kernel: Kernel, X: Any, *, single: bool = False) -> Gram:
         def arranged(rows: Any) -> Block:
             return finished(formula, kernel.by, left[rows].astype(dtype), left_of(right[rows], dtype))
 
-        return Gram(n, diagonal, arranged(slice(None)), arranged, dtype)
+        return Gram(n, diagonal, arranged(slice(None)), arranged, dtype, formula.rank(X.shape[1], kernel.by))
 
 
 def harmless(kernel: Kernel, X: Any, origin: Any = None) -> bool:

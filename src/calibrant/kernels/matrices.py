@@ -31,19 +31,21 @@ class Products:
     """Products K v, from tiles of the upper triangle: as many as `memory` bytes hold are kept, the others made anew.
 
     All of them are 2 n^2 bytes in single precision and 4 n^2 in double. Sums over tiles are in double precision. Rows
-    are tiled in the given order.
+    are tiled in the given order. Where the tiles between the first `busy` of them are less than half of all, only they
+    are kept.
     """
 
     __slots__ = ("block", "gram", "kept", "known", "order", "places", "tiles")
 
-    def __init__(self, gram: Gram, memory: float, order: Indices | None = None) -> None:
+    def __init__(self, gram: Gram, memory: float, order: Indices | None = None, busy: int | None = None) -> None:
         self.gram = gram
         self.order = np.arange(gram.n) if order is None else order
         self.block = gram.block if order is None else gram.arranged(order)
         self.tiles = blocks(gram.n, TILE)
         self.places = list(pairs(len(self.tiles)))
         room = int(memory // (np.dtype(gram.dtype).itemsize * TILE * TILE))
-        self.known = np.zeros(min(room, len(self.places)), bool)
+        among = sum(j * TILE < (gram.n if busy is None else busy) for _, j in self.places)
+        self.known = np.zeros(min(room, among if 2 * among < len(self.places) else len(self.places)), bool)
         # Many tiles in one array: the system hands out large arrays in large pages, which saves a third of the time.
         packs = blocks(len(self.known), PACK)
         self.kept = [np.empty((pack.stop - pack.start, TILE, TILE), gram.dtype) for pack in packs]
@@ -122,8 +124,8 @@ def threads(rows: int) -> Iterator[Each]:
 
 
 def pairs(count: int) -> Iterator[tuple[int, int]]:
-    """Yield the places of the upper triangle, row by row."""
-    return ((i, j) for i in range(count) for j in range(i, count))
+    """Yield the places of the upper triangle, column by column: those among the first rows come first."""
+    return ((i, j) for j in range(count) for i in range(j + 1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,9 +41,11 @@ STEPS = 300  # of conjugate gradients for one Newton step, at most
 COARSE = 3  # times as many pivots has the factor as the one that shows where they are needed
 LEAST = 48  # pivots from which that is worth while
 UNSEEN = 0.05  # share of the mean importance that every row has
+QUIET = 0.01  # share of the dual point that rows hold whose kernels with each other are not worth keeping
 NEARLY = 0.1  # share of the objective that the last step in the factor may have brought: it brought the most of that
 FORCING = 0.03  # share of the gap that conjugate gradients may leave of it in the quadratic model
 NEGLIGIBLE = 0.5  # share of what these may leave that rows may leave which take no part: together less than `tol`
+LATER = 0.05  # share of the gap that such rows may leave to the next Newton step
 STALE = 1e-4  # relative gap above which every Newton step has a preconditioner of its own
 SLOW = 8  # steps of conjugate gradients after which the preconditioner is computed anew
 POOR = 25  # steps after which its rank is doubled
@@ -94,18 +96,18 @@ def chosen_rank(loss: Loss, options: Options) -> int:
     return min(n, wanted, max(8, WHOLE // k) if k > 1 else n)
 
 
-def least_rank(loss: Loss, options: Options) -> int:
-    """Return that of a factor to start the exact problem from: n^0.8/6 where less is needed."""
-    most = chosen_rank(loss, options)
-    return most if options.rank or not options.exact else min(most, max(64, int(len(loss.target) ** 0.8 / 6.0)))
+def least_rank(gram: Gram, options: Options, most: int) -> int:
+    """Return that of a factor to start the exact problem from: n^0.8/6, unless with `most` there is nothing left."""
+    final = options.rank or not options.exact or gram.rank <= most
+    return most if final else min(most, max(64, int(gram.n**0.8 / 6.0)))
 
 
 @dataclass(frozen=True, slots=True)
 class LowRank:
     """A point in the coordinates of a factor: the last of z is the intercept; f = F'z.
 
-    `decrement` is what the step to it was to bring, `before` the rows' own f before that step, `solve` the Newton
-    system there.
+    `decrement` is what the step to it was to bring, `before` the rows' own f before that step, `gap` the duality gap
+    and `solve` the Newton system there.
     """
 
     z: Floats
@@ -113,6 +115,7 @@ class LowRank:
     objective: float
     decrement: float
     before: Floats
+    gap: float
     solve: Solve
 
 
@@ -144,7 +147,7 @@ def factored_newton(
                 break
             size *= 0.5
         z, value = trial, following
-        yield LowRank(z, f, value, max(decrement, 0.0), before, system)
+        yield LowRank(z, f, value, max(decrement, 0.0), before, 0.5 * squared(gradient), system)
 
 
 def noise(F: NDArray[Any]) -> float:
@@ -218,10 +221,14 @@ def solve_by(lower: NDArray[Any], g: Floats) -> Floats:
     return np.asarray(x.reshape(g.T.shape).T, np.float64)
 
 
-def settled(newton: Iterator[LowRank], tol: float, most: int) -> tuple[LowRank, int]:
-    """Return the first point whose step brought at most tol times its objective, and the number of steps to it."""
+def settled(newton: Iterator[LowRank], tol: float, most: int, *, sure: bool = False) -> tuple[LowRank, int]:
+    """Return the first point whose step brought at most tol times its objective, and the number of steps to it.
+
+    To be `sure` the gap before that step must be as small: a steep loss makes it much larger than what a step brings.
+    """
     for steps, point in enumerate(newton, 1):
-        if point.decrement <= tol * point.objective or steps >= most:
+        left = max(point.decrement, point.gap) if sure else point.decrement
+        if left <= tol * point.objective or steps >= most:
             break
     return point, steps
 
@@ -387,8 +394,8 @@ def newton_step(loss: Loss, K: Products, system: System, now: Iterate, tol: floa
     residual, whole = system.start.residual(system.curvature), len(K.tiles)
     gap = 0.5 * squared(residual)
     enough = max(0.5 * tol * now.objective, FORCING * min(0.1, np.sqrt(gap / now.objective)) * min(gap, now.gap))
-    near = gap <= NEARLY * now.objective
-    tiles, tightened = moving(system.curvature, K, residual, NEGLIGIBLE * enough) if near else whole, 0
+    negligible, near = max(NEGLIGIBLE * enough, LATER * gap), gap <= now.objective
+    tiles, tightened = moving(system.curvature, K, residual, negligible) if near else whole, 0
 
     def completed(x: Floats, Kx: Floats) -> Floats:
         return Kx if tiles == whole else Kx + K(x - system.start.beta, first=tiles)
@@ -480,11 +487,12 @@ def line_search(loss: Loss, now: Iterate, x: Floats, Kx: Floats) -> tuple[Iterat
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """A factor, where to start Newton's method in it, and the rows in the order of what they matter."""
+    """A factor, where to start Newton's method in it, the rows in the order of what they matter, and how many do."""
 
     factor: Factor
     start: Floats | None
     order: NDArray[np.intp] | None = None
+    busy: int | None = None
 
 
 def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Generator) -> Sketch:
@@ -508,7 +516,8 @@ def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Gener
     factor = pivoted_cholesky(gram, rank, rng, few, a + UNSEEN * a.mean())
     start = np.zeros((len(factor.F), *loss.shape[1:]))
     start[: few.rank], start[-1] = point.z[:-1], point.z[-1]
-    return Sketch(factor, start, np.argsort(-a, kind="stable"))
+    order = np.argsort(-a, kind="stable")
+    return Sketch(factor, start, order, int(np.searchsorted(np.cumsum(a[order]), (1.0 - QUIET) * a.sum())) + 1)
 
 
 Report = Callable[[Solution], None]
@@ -541,9 +550,9 @@ def constant(loss: Loss) -> Iterate:
 def solutions(gram: Gram, loss: Loss, options: Options, start: Iterate | None) -> Iterator[Solution]:
     """Yield better and better solutions until the gap is small or nothing moves."""
     tol = min(options.tol, TIGHT[len(loss.shape)]) if gram.n <= SMALL else options.tol
-    ranks, rng = (least_rank(loss, options), chosen_rank(loss, options)), np.random.default_rng(options.seed)
-    sketch = sketched(loss, gram, *ranks, rng)
-    factor, K = sketch.factor, Products(gram, options.memory, sketch.order)
+    most = chosen_rank(loss, options)
+    sketch = sketched(loss, gram, least_rank(gram, options, most), most, np.random.default_rng(options.seed))
+    factor, K = sketch.factor, Products(gram, options.memory, sketch.order, sketch.busy)
     best, steps, stopped = first_iterate(loss, K, sketch, start, replace(options, tol=tol))
     yield Solution(best, steps, False, factor)
     if stopped:
@@ -574,5 +583,5 @@ def first_iterate(
             return lifted(loss, K.gram, factor, point), steps, True
     small = K.gram.n <= SMALL
     newton = factored_newton(loss, factor.F, K.gram.each, sketch.start)
-    point, steps = settled(newton, max(0.1 * options.tol, 1e-14), options.max_iter)
+    point, steps = settled(newton, max(0.1 * options.tol, 1e-14), options.max_iter, sure=True)
     return lifted(loss, K.gram, factor, polished(newton, point) if small else point), steps, False
