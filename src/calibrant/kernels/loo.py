@@ -32,6 +32,7 @@ from calibrant.kernels.solvers import (
     complete,
     factored_hessian,
     factored_newton,
+    lower_rank,
     product,
     settled,
     solve_by,
@@ -43,7 +44,10 @@ Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 POOR = 0.9  # a leverage W_i v_i from which one Newton step is no longer the row's absence
-GROUPS = 9  # of rows that are left out
+SHARE = 0.7  # of the rank of a factor to rely on that is enough to start from
+GROUPS = 9  # of rows, to be left out
+SAMPLE = 2_000  # rows that are, at least, where there are more
+LEAST = 3  # groups that are, at least
 ENOUGH = 2e-3  # share of its squared residual that conjugate gradients may leave of a group's system
 ROUGH = 0.05  # share of it above which the solution is poor
 STEPS = 12  # of conjugate gradients, at most
@@ -140,11 +144,17 @@ def by_factor(loss: Bernoulli, factor: Factor, copies: Floats | None = None, eac
 def by_groups(
     loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn, seed: int = 0
 ) -> Callable[[float, Floats | None], tuple[Floats, Asking]]:
-    """Return what begins a look with the kernel itself, rows left out in groups, of each row one copy."""
-    n, total = len(copies), loss.weight.sum()
-    group = stratified(loss.target, np.random.default_rng(seed))
-    kept = np.ones((n, GROUPS + 1))
-    kept[np.arange(n), group] = 1.0 - 1.0 / np.maximum(copies, 1.0)
+    """Return what begins a look with the kernel itself, rows left out in groups, of each row one copy.
+
+    Of many rows a sample of groups is left out: the losses at two C differ by about the same at any row.
+    """
+    n, group = len(copies), stratified(loss.target, np.random.default_rng(seed))
+    count = int(np.clip(-(-GROUPS * SAMPLE // n), LEAST, GROUPS))
+    rows = np.flatnonzero(group < count)
+    some, columns = loss.rows(rows), (rows, group[rows])
+    kept = np.ones((n, count + 1))
+    kept[columns] = 1.0 - 1.0 / np.maximum(copies[rows], 1.0)
+    total = some.weight.sum()
 
     def begin(C: float, start: Floats | None) -> tuple[Floats, Asking]:
         at = loss.rows(slice(None), C)
@@ -153,10 +163,10 @@ def by_groups(
 
     def look(at: Bernoulli, f: Floats, z: Floats) -> Asking:
         values, residual = yield from newton_columns(at, factor, f, kept, each)
-        there, left = values[:, -1], values[np.arange(n), group]
-        moved = (there - left) * (expit(there) - 1.0 + loss.target)  # leverage/(1 - leverage), were it the row's alone
-        poor = (moved > POOR / (1.0 - POOR)) | (residual[group] > ROUGH)
-        return Look(loss.value(left) / total, float(loss.weight @ poor / total), z)
+        there, left = values[rows, -1], values[columns]
+        moved = (there - left) * (expit(there) - 1.0 + some.target)  # leverage/(1 - leverage), were it the row's alone
+        poor = (moved > POOR / (1.0 - POOR)) | (residual[columns[1]] > ROUGH)
+        return Look(some.value(left) / total, float(some.weight @ poor / total), z)
 
     return begin
 
@@ -370,7 +380,9 @@ def choose(problem: Problem, grams: Iterable[tuple[float, Gram]], grid: Sequence
 def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Options) -> Path:
     """Return the path for one kernel: by the factor where that is all the machine will know of it, else by groups."""
     losses = problem.losses
-    factor = pivoted_cholesky(gram, chosen_rank(losses[0], options), np.random.default_rng(options.seed))
+    most = chosen_rank(losses[0], options)
+    rank = lower_rank(gram, options, most, SHARE * most)
+    factor = pivoted_cholesky(gram, rank, np.random.default_rng(options.seed))
     if complete(gram, factor) or not options.exact:
         return followed([by_factor(loss, factor, problem.copies, gram.each) for loss in losses], grid)
     K = Products(gram, options.memory)

@@ -96,10 +96,10 @@ def chosen_rank(loss: Loss, options: Options) -> int:
     return min(n, wanted, max(8, WHOLE // k) if k > 1 else n)
 
 
-def least_rank(gram: Gram, options: Options, most: int) -> int:
-    """Return that of a factor to start the exact problem from: n^0.8/6, unless with `most` there is nothing left."""
-    final = options.rank or not options.exact or gram.rank <= most
-    return most if final else min(most, max(64, int(gram.n**0.8 / 6.0)))
+def lower_rank(gram: Gram, options: Options, most: int, enough: float) -> int:
+    """Return that of a factor to start the exact problem from, unless with `most` there is nothing left to solve."""
+    final = options.rank or not options.exact or gram.n <= SMALL or gram.rank <= most
+    return most if final else min(most, max(64, int(enough)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -551,7 +551,8 @@ def solutions(gram: Gram, loss: Loss, options: Options, start: Iterate | None) -
     """Yield better and better solutions until the gap is small or nothing moves."""
     tol = min(options.tol, TIGHT[len(loss.shape)]) if gram.n <= SMALL else options.tol
     most = chosen_rank(loss, options)
-    sketch = sketched(loss, gram, least_rank(gram, options, most), most, np.random.default_rng(options.seed))
+    least = lower_rank(gram, options, most, gram.n**0.8 / 6.0)
+    sketch = sketched(loss, gram, least, most, np.random.default_rng(options.seed))
     factor, K = sketch.factor, Products(gram, options.memory, sketch.order, sketch.busy)
     best, steps, stopped = first_iterate(loss, K, sketch, start, replace(options, tol=tol))
     yield Solution(best, steps, False, factor)
