@@ -8,13 +8,14 @@ from scipy.optimize import minimize
 from scipy.special import entr, expit
 
 from calibrant.kernels import loo
-from calibrant.kernels.functions import Kernel, Parameters, gram
+from calibrant.kernels.functions import Each, Kernel, Parameters, gram
 from calibrant.kernels.laplace import laplace
 from calibrant.kernels.loo import (
     GROUPS,
     Look,
     Problem,
     by_factor,
+    by_groups,
     choose,
     leave_one_out,
     newton_columns,
@@ -24,7 +25,7 @@ from calibrant.kernels.loo import (
 from calibrant.kernels.losses import Bernoulli, Multinomial, softmax
 from calibrant.kernels.matrices import Products, pivoted_cholesky
 from calibrant.kernels.smo import solve_smo
-from calibrant.kernels.solvers import Options, solve
+from calibrant.kernels.solvers import Options, factored_newton, settled, solve
 
 RBF = Kernel("rbf", Parameters(gamma=0.3))
 
@@ -160,13 +161,49 @@ def test_products_of_some_tiles_are_the_rows_of_all_of_it():
     X, _ = overlapping(1300)
     matrix = gram(RBF, X)
     K, order = matrix.block(slice(None), slice(None)), np.random.default_rng(2).permutation(1300)
-    products = Products(matrix, 1e9, order)
     v = np.random.default_rng(3).normal(size=1300)
     v[order[512:]] = 0.0
-    for first, last in ((0, None), (0, 1), (1, None), (2, 3)):
-        asked = np.zeros(1300, bool)
-        asked[order[512 * first : None if last is None else 512 * last]] = True
-        assert products(v, first, last) == pytest.approx(np.where(asked, K @ v, 0.0), abs=1e-10)
+    for busy, kept in ((100, 1), (600, 6), (None, 6)):  # of six tiles
+        products = Products(matrix, 1e9, order, busy)
+        assert len(products.known) == kept
+        for first, last in ((0, None), (0, 1), (1, None), (2, 3), (0, None)):
+            asked = np.zeros(1300, bool)
+            asked[order[512 * first : None if last is None else 512 * last]] = True
+            assert products(v, first, last) == pytest.approx(np.where(asked, K @ v, 0.0), abs=1e-10)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_shares_hold_every_item_once(count):
+    shares = Each(count).shares(range(7))
+    assert len(shares) == count
+    assert sorted(item for share in shares for item in share) == list(range(7))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rank"),
+    [
+        (Kernel("linear"), 4),
+        (Kernel("quadratic", Parameters(0.5, 1.0, 2)), 15),
+        (Kernel("poly", Parameters(1, 1, 3)), 35),
+    ],
+)
+def test_a_kernel_of_finite_rank_is_known_as_such(kernel, rank):
+    X, _ = separated(200)
+    matrix = gram(kernel, X)
+    assert matrix.rank == rank == np.linalg.matrix_rank(matrix.block(slice(None), slice(None)), tol=1e-6)
+    assert gram(RBF, X).rank == gram(Kernel("poly", Parameters(1, 1, 2.5)), np.abs(X)).rank == np.inf
+
+
+def test_newton_in_a_factor_is_sure_when_its_gap_is_small():
+    rng = np.random.default_rng(1)
+    X = 1000 * rng.normal(size=(400, 10))
+    loss = Bernoulli((X[:, :3].sum(axis=1) + 2000 * rng.normal(size=400) > 0).astype(float), np.full(400, 400.0))
+    F = pivoted_cholesky(gram(Kernel("linear"), X), 12, rng).F
+    gaps = {}
+    for sure in (False, True):
+        point, _ = settled(factored_newton(loss, F), 1e-5, 100, sure=sure)
+        gaps[sure] = 0.5 * np.square((point.z - F @ loss.residual(point.f))[:-1]).sum() / point.objective
+    assert gaps[True] < 1e-5 < gaps[False]
 
 
 def test_pivots_are_where_they_are_wanted():
@@ -366,6 +403,15 @@ def test_rows_left_out_in_groups_lose_what_they_lose_in_folds(separation):
         assert value == pytest.approx(real[C], rel=0.1)
     assert real[path.best] <= 1.02 * min(real.values())
     assert path.poor[path.C.index(path.best)] < 0.01
+
+
+@pytest.mark.parametrize(("n", "groups"), [(900, 9), (2600, 7), (6000, 3)])
+def test_of_many_rows_a_sample_is_left_out(n, groups):
+    X, t = overlapping(n)
+    factor = pivoted_cholesky(gram(RBF, X), 30, np.random.default_rng(0))
+    _, asking = by_groups(Bernoulli(t, np.ones(n)), factor, np.ones(n))(1.0, None)
+    assert next(asking).shape == (n, groups + 1)
+    assert groups * n >= min(n, 2000) * 9
 
 
 def test_copies_left_out_one_at_a_time_are_rows_left_out():
