@@ -889,6 +889,13 @@ REFUSED_EVIDENCE = {
     "score and features": (FORECASTS, (*COMPARE, "--features", "p"), "--features trains machines; give one of them"),
     "score and kernels": (FORECASTS, (*COMPARE, "--kernels", "rbf"), "--kernels trains machines; give one of them"),
     "score and a choice": (FORECASTS, (*COMPARE, "--choose", "prior"), "--choose trains machines; give one of them"),
+    "kind of no score": (FORECASTS, ("compare", "--label", "y", "--kind", "margin"), "--kind is that of scores, so it"),
+    "folds of no score": (FORECASTS, (*REPORT, "--probability", "p", "--folds", "5"), "needs --score; got --folds 5"),
+    "metrics of no score": (
+        FORECASTS,
+        (*REPORT, "--probability", "p", "--metric", "ece", "--metric", "brier"),
+        "got --metric ece brier",
+    ),
     "weights of machines": (FORECASTS, ("compare", "--label", "y", "--weight", "w"), "--weight needs --score"),
     "folder": (FORECASTS, (*COMPARE, "--folder", "{folder}/t.csv"), "folder must be a directory"),
     "report": (FORECASTS, (*COMPARE, "--report", "{folder}"), "--report must be a file"),

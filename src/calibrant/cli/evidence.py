@@ -183,6 +183,7 @@ def tests(found: Assessment) -> Table:
 
 
 def compare(  # noqa: PLR0913, a command has as many parameters as options
+    context: typer.Context,
     table: TableFile,
     *,
     label: Label,
@@ -246,6 +247,10 @@ def compare(  # noqa: PLR0913, a command has as many parameters as options
         require_report()
         require_place(report, table, name="--report")
     require_coherent(score, {"--features": features, "--kernels": kernels, "--choose": choose}, weight)
+    if not score:
+        refuse(
+            context, ["kind"], "is that of scores, so it needs --score; machines that are trained here have their own"
+        )
     require_other_columns(label, [*named(score), *named(features)])
     with resumable(folder):
         if score:
@@ -262,6 +267,24 @@ def compare(  # noqa: PLR0913, a command has as many parameters as options
         print_comparison(found, f"{table}: {rows_of(found):,} rows")
         if report is not None:
             print_line(f"Report: {report}")
+
+
+def refuse(context: typer.Context, names: Sequence[str], reason: str) -> None:
+    """Raise where an option was given that would have no say."""
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            msg = f"--{name} {reason}; got --{name} {shown(context.params[name])}"
+            raise ValueError(msg)
+
+
+def shown(value: Any) -> str:
+    """Return an option's value as it was given.
+
+    >>> shown(["brier", "ece"]), shown(10)
+    ('brier ece', '10')
+    """
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def require_other_columns(label: str, columns: list[str]) -> None:
@@ -447,6 +470,7 @@ def some(names: Sequence[str], total: int) -> str:
 
 
 def report(  # noqa: PLR0913, a command has as many parameters as options
+    context: typer.Context,
     table: TableFile,
     *,
     label: Label,
@@ -486,6 +510,7 @@ def report(  # noqa: PLR0913, a command has as many parameters as options
     source = Source(table, label, weight, pos_label, classes)
     found: Assessment | Comparison
     if probability:
+        refuse(context, ["methods", "metric", "folds", "kind", "seed"], "is for comparing methods, so it needs --score")
         found = assessment(source, probability)
         words = found.verdict
     else:
