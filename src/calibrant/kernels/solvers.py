@@ -261,10 +261,9 @@ def near_solution(loss: Loss, gram: Gram, sketch: Sketch, most: int) -> tuple[Ne
 def entered(loss: Loss, K: Products, near: Near, tol: float) -> Iterate:
     """Return the exact problem's Newton iterate from a loss expanded at values that need not be those of any w."""
     q, curvature = K(near.dual), loss.curvature(near.f)
-    now = Iterate(near.dual, q, *with_intercept(loss, near.dual, q, np.zeros(loss.shape[1:])), np.inf)
+    now = with_intercept(loss, near.dual, q, np.zeros(loss.shape[1:]))
     start = Start(near.dual, q, q - near.f, np.zeros_like(q))
-    x, Kx, _ = newton_step(loss, K, System(curvature, near.precondition, start), now, tol)
-    return line_search(loss, now, x, Kx)[0]
+    return newton_step(loss, K, System(curvature, near.precondition, start), now, tol)[0]
 
 
 def refined(loss: Loss, K: Products, factor: Factor, now: Iterate, options: Options) -> Iterator[Iterate]:
@@ -284,8 +283,7 @@ def refined(loss: Loss, K: Products, factor: Factor, now: Iterate, options: Opti
             damped, norms = curvature.damped(factor.rest)[0], by_column(factor.F, factor.F)
             system = newton_system(damped, factor.F, norms, K.gram.each)
             precondition = preconditioner(curvature, factor, system)
-        x, Kx, count = newton_step(loss, K, System(curvature, precondition, start), now, options.tol)
-        now, reached = line_search(loss, now, x, Kx)
+        now, reached, count = newton_step(loss, K, System(curvature, precondition, start), now, options.tol)
         dual = dual or reached
 
 
@@ -343,13 +341,13 @@ def lifted(loss: Loss, gram: Gram, factor: Factor, point: LowRank) -> Iterate:
     for start in range(0, gram.n, 2048):
         rows = slice(start, start + 2048)
         f[rows] = gram.block(rows, factor.pivots) @ at
-    return Iterate(beta, f, *with_intercept(loss, beta, f, point.z[-1]), np.inf)
+    return with_intercept(loss, beta, f, point.z[-1])
 
 
-def with_intercept(loss: Loss, beta: Floats, f: Floats, start: Floats) -> tuple[Floats, float]:
-    """Return the best intercept and the objective with it."""
+def with_intercept(loss: Loss, beta: Floats, f: Floats, start: Floats) -> Iterate:
+    """Return w = K beta, of values f, with the best intercept; its gap is not known."""
     b = loss.intercept(f, start)
-    return b, 0.5 * float(np.vdot(beta, f)) + loss.value(f + b)
+    return Iterate(beta, f, b, 0.5 * float(np.vdot(beta, f)) + loss.value(f + b), np.inf)
 
 
 def dual_or(loss: Loss, now: Iterate, a: Floats, q: Floats) -> Iterate:
@@ -357,11 +355,11 @@ def dual_or(loss: Loss, now: Iterate, a: Floats, q: Floats) -> Iterate:
 
     Its objective exceeds the dual one by the gap and by what it exceeds the objective of `now`.
     """
-    b, objective = with_intercept(loss, a, q, now.b)
+    there = with_intercept(loss, a, q, now.b)
     slack = 1e-9 * now.objective if len(a) <= SMALL else 0.0
-    if objective > now.objective + slack:
+    if there.objective > now.objective + slack:
         return now
-    return Iterate(a, q, b, objective, max(0.0, now.gap + objective - now.objective))
+    return replace(there, gap=max(0.0, now.gap + there.objective - now.objective))
 
 
 def preconditioner(curvature: Curvature, factor: Factor, system: Solve) -> Solve:
@@ -384,29 +382,37 @@ class System:
     start: Start
 
 
-def newton_step(loss: Loss, K: Products, system: System, now: Iterate, tol: float) -> tuple[Floats, Floats, int]:
-    """Return beta and K beta nearly at the minimum of the quadratic model at `now`, and the steps that took.
+def newton_step(loss: Loss, K: Products, system: System, now: Iterate, tol: float) -> tuple[Iterate, bool, int]:
+    """Return the iterate nearly at the minimum of the quadratic model at `now`, True, and how many steps that took.
 
-    Half of the squared residual is the duality gap of the model: it says when to stop, unless the
-    objective is still larger than before. The system is solved among the rows whose share of that is not negligible;
-    the others keep their beta.
+    Where that point is no better than `now`, it is one on the way there, and False. Half of the squared residual is the
+    duality gap of the model: it says when to stop, unless the objective is still larger than before. The system is
+    solved among the rows whose share of that is not negligible; the others keep their beta.
     """
     residual, whole = system.start.residual(system.curvature), len(K.tiles)
     gap = 0.5 * squared(residual)
     enough = max(0.5 * tol * now.objective, FORCING * min(0.1, np.sqrt(gap / now.objective)) * min(gap, now.gap))
     negligible, near = max(NEGLIGIBLE * enough, LATER * gap), gap <= now.objective
     tiles, tightened = moving(system.curvature, K, residual, negligible) if near else whole, 0
-
-    def completed(x: Floats, Kx: Floats) -> Floats:
-        return Kx if tiles == whole else Kx + K(x - system.start.beta, first=tiles)
-
     for count, (x, Kx, gap) in enumerate(conjugate_gradients(system, K, residual, tiles)):
         if count and (gap <= enough or count >= STEPS):
-            f = completed(x, Kx)
-            if tightened == 3 or count >= STEPS or with_intercept(loss, x, f, now.b)[1] <= now.objective:
-                return x, f, count
+            there = with_intercept(loss, x, completed(system, K, x, Kx, tiles), now.b)
+            if not_worse(there, now):
+                return there, True, count
+            if tightened == 3 or count >= STEPS:
+                break
             enough, tightened = 0.1 * min(enough, gap), tightened + 1
-    return x, completed(x, Kx), count
+    return *line_search(loss, now, x, completed(system, K, x, Kx, tiles)), count
+
+
+def completed(system: System, K: Products, x: Floats, Kx: Floats, tiles: int) -> Floats:
+    """Return K x at all rows, where conjugate gradients know it at those of some tiles."""
+    return Kx if tiles == len(K.tiles) else Kx + K(x - system.start.beta, first=tiles)
+
+
+def not_worse(there: Iterate, now: Iterate) -> bool:
+    """Return whether an objective is at most another, but for rounding."""
+    return there.objective <= now.objective * (1.0 + ROUNDING)
 
 
 def moving(curvature: Curvature, K: Products, residual: Floats, negligible: float) -> int:
@@ -477,10 +483,9 @@ def line_search(loss: Loss, now: Iterate, x: Floats, Kx: Floats) -> tuple[Iterat
     """Return the first point at 1, 1/2, 1/4, ... of the way to x whose objective is no larger, and whether it is x."""
     size = 1.0
     while size > 1e-6:
-        beta, f = now.beta + size * (x - now.beta), now.f + size * (Kx - now.f)
-        b, objective = with_intercept(loss, beta, f, now.b)
-        if objective <= now.objective * (1.0 + ROUNDING):
-            return Iterate(beta, f, b, objective, np.inf), size == 1.0
+        there = with_intercept(loss, now.beta + size * (x - now.beta), now.f + size * (Kx - now.f), now.b)
+        if not_worse(there, now):
+            return there, size == 1.0
         size *= 0.5
     return now, False
 
@@ -544,7 +549,7 @@ def solve(
 def constant(loss: Loss) -> Iterate:
     """Return w = 0 with the best intercept."""
     nothing = np.zeros(loss.shape)
-    return Iterate(nothing, nothing, *with_intercept(loss, nothing, nothing, np.zeros(loss.shape[1:])), np.inf)
+    return with_intercept(loss, nothing, nothing, np.zeros(loss.shape[1:]))
 
 
 def solutions(gram: Gram, loss: Loss, options: Options, start: Iterate | None) -> Iterator[Solution]:
@@ -572,8 +577,7 @@ def first_iterate(
 ) -> tuple[Iterate, int, bool]:
     """Return where the exact problem's iterates start from, the Newton steps to it, and whether a key ended them."""
     if start is not None:
-        f = K(start.beta)
-        return Iterate(start.beta, f, *with_intercept(loss, start.beta, f, start.b), np.inf), 0, False
+        return with_intercept(loss, start.beta, K(start.beta), start.b), 0, False
     factor = sketch.factor
     if options.exact and not complete(K.gram, factor):
         near, point, steps = near_solution(loss, K.gram, sketch, options.max_iter)
