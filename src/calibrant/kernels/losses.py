@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import entr, expit, log_expit, logsumexp
+from scipy.special import entr, log_expit, logsumexp
 
 from calibrant.kernels.functions import Each, blocks
 
@@ -25,8 +25,8 @@ Floats = NDArray[np.float64]
 
 DENSITY = 8.0  # rows sampled for each unit of curvature
 ENVELOPE = 50  # Newton steps or halvings for the f of a row
-STEEP = 4.0  # C times the rest from which Newton's steps for it could miss: |e'| <= C rest e^2/(12 sqrt 3) below
-SETTLED = (1e-4, 1e-7)  # the last step for it, so that the error is less than its square; or where they could miss
+PATIENT = 8  # steps after which a bracket keeps them from cycling
+SETTLED = 1e-6  # the last step, so that the error is its square times C rest
 ROUNDING = 1e-13  # of f
 LEAST = 100.0  # rows sampled however little they matter: the intercept needs some
 SHARED = 2  # blocks of columns from which threads share them
@@ -204,21 +204,20 @@ class Bernoulli:
 
     def residual(self, f: Floats) -> Floats:
         """Return C (t - p) = C (t expit(-f) - (1 - t) expit(f)), which does not cancel."""
-        return np.asarray(self.weight * (self.target * expit(-f) - (1.0 - self.target) * expit(f)))
+        above, below, _ = shares(f)
+        return np.asarray(self.weight * (self.target * below - (1.0 - self.target) * above))
 
     def curvature(self, f: Floats) -> Diagonal:
         """Return W."""
-        return Diagonal(self.weight * np.maximum(expit(f) * expit(-f), FLAT))
+        above, below, _ = shares(f)
+        return Diagonal(self.weight * np.maximum(above * below, FLAT))
 
     def expanded(self, f: Floats) -> Expansion:
-        """Return value, residual and curvature, of which exp(-|f|) is all that costs."""
-        e = np.exp(-np.abs(f))
-        likely = 1.0 / (1.0 + e)
-        unlikely = e * likely
-        above, below = np.where(f > 0, likely, unlikely), np.where(f > 0, unlikely, likely)
+        """Return value, residual and curvature, of which the exponentials are all that costs."""
+        above, below, e = shares(f)
         value = float(self.weight @ (np.maximum(f, 0.0) - self.target * f + np.log1p(e)))
         residual = self.weight * (self.target * below - (1.0 - self.target) * above)
-        return Expansion(f, value, residual, Diagonal(self.weight * np.maximum(likely * unlikely, FLAT)))
+        return Expansion(f, value, residual, Diagonal(self.weight * np.maximum(above * below, FLAT)))
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum C (t - p) = 0."""
@@ -279,18 +278,17 @@ class Enveloped:
         t, reach = self.of.target, self.rest * self.weight
         low, high = u - reach * (1.0 - t), u + reach * t
         f = u + self.rest * self.of.residual(u) / (1.0 + 0.25 * reach) if guess is None else guess
-        f, low, high = np.clip(f, low, high), low - 1.0, high + 1.0
-        steep = bool(reach.max() > STEEP)
-        for _ in range(ENVELOPE):
-            p = expit(f)
+        f = np.clip(f, low, high)
+        for turn in range(ENVELOPE):
+            p = 0.5 + 0.5 * np.tanh(0.5 * f)
             excess = f - u - reach * (t - p)
-            following = f - excess / (1.0 + reach * p * (1.0 - p))
-            if steep:
+            following = np.clip(f - excess / (1.0 + reach * p * (1.0 - p)), low, high)
+            if turn >= PATIENT:
                 low, high = np.where(excess > 0, low, f), np.where(excess > 0, f, high)
                 ends = (following <= low) | (following >= high)  # steps from end to end would go on for ever
-                following = np.where(ends & (np.abs(following - f) > SETTLED[steep]), 0.5 * (low + high), following)
+                following = np.where(ends & (np.abs(following - f) > SETTLED), 0.5 * (low + high), following)
             moved, f = float(np.abs(following - f).max(initial=0.0)), following
-            if moved <= SETTLED[steep] + ROUNDING * float(np.abs(f).max(initial=0.0)):
+            if moved <= SETTLED + ROUNDING * float(np.abs(f).max(initial=0.0)):
                 break
         return f
 
@@ -458,6 +456,14 @@ class Multinomial:
     def nearest(self, f: Floats) -> Floats:
         """Return f."""
         return f
+
+
+def shares(f: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return p = expit(f), 1 - p and exp(-|f|), none of which cancels."""
+    above, below = np.exp(np.minimum(f, 0.0)), np.exp(-np.maximum(f, 0.0))
+    e = above * below
+    likely = 1.0 / (1.0 + e)
+    return above * likely, below * likely, e
 
 
 def balancing(loss: Enveloped, f: Floats, start: Floats) -> Floats:
