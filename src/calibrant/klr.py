@@ -51,7 +51,8 @@ __all__ = ["KernelLogisticRegression", "KernelLogisticRegressionCV"]
 
 Floats = NDArray[np.float64]
 
-SINGLE = 500  # rows from which single precision pays
+SINGLE = 500  # rows from which single precision pays in a fit
+MANY = 1_000  # rows from which it pays in prediction, and Lanczos' method for an eigenvalue
 LIGHT = 1e3  # weight C_i of a row up to which it does no harm
 PRECISE = 1e-6  # relative gap below which single precision is not enough
 PROBED = 300  # rows whose kernels with each other show whether a function is a kernel
@@ -384,7 +385,7 @@ class Machine:
 
     def single(self, kernel: Kernel, X: Any, support: Any) -> bool:
         """Return whether single precision pays and does no harm."""
-        if len(self.support) <= SINGLE or np.abs(self.coefficient).max() > LIGHT or kernel.name != "rbf":
+        if len(self.support) <= MANY or np.abs(self.coefficient).max() > LIGHT or kernel.name != "rbf":
             return False
         origin = common_origin(X, support)
         return harmless(kernel, X, origin) and harmless(kernel, support, origin)
@@ -690,7 +691,7 @@ def require_semidefinite(matrix: Floats) -> None:
 
 def smallest_eigenvalue(matrix: Floats) -> float:
     """Return the smallest eigenvalue, for many rows as Lanczos' method sees it."""
-    if len(matrix) <= SINGLE:
+    if len(matrix) <= MANY:
         return float(np.linalg.eigvalsh(matrix)[0])
     from scipy.sparse.linalg import eigsh
 
