@@ -45,7 +45,7 @@ QUIET = 0.003  # share of the dual point that rows hold whose kernels with each 
 NEARLY = 0.1  # share of the objective that the last step in the factor may have brought: it brought the most of that
 FORCING = 0.03  # share of the gap that conjugate gradients may leave of it in the quadratic model
 NEGLIGIBLE = 0.5  # share of what these may leave that rows may leave which take no part: together less than `tol`
-LATER = 0.05  # share of the gap that such rows may leave to the next Newton step
+LATER = 0.05  # share of the gap that such rows may leave of the first step
 STALE = 1e-4  # relative gap above which every Newton step has a preconditioner of its own
 SLOW = 8  # steps of conjugate gradients after which the preconditioner is computed anew
 POOR = 25  # steps after which its rank is doubled
@@ -221,14 +221,13 @@ def solve_by(lower: NDArray[Any], g: Floats) -> Floats:
     return np.asarray(x.reshape(g.T.shape).T, np.float64)
 
 
-def settled(newton: Iterator[LowRank], tol: float, most: int, *, sure: bool = False) -> tuple[LowRank, int]:
+def settled(newton: Iterator[LowRank], tol: float, most: int, gap: float = np.inf) -> tuple[LowRank, int]:
     """Return the first point whose step brought at most tol times its objective, and the number of steps to it.
 
-    To be `sure` the gap before that step must be as small: a steep loss makes it much larger than what a step brings.
+    The gap before that step must be small as well: a steep loss makes it much larger than what a step brings.
     """
     for steps, point in enumerate(newton, 1):
-        left = max(point.decrement, point.gap) if sure else point.decrement
-        if left <= tol * point.objective or steps >= most:
+        if (point.decrement <= tol * point.objective and point.gap <= gap * point.objective) or steps >= most:
             break
     return point, steps
 
@@ -263,7 +262,7 @@ def entered(loss: Loss, K: Products, near: Near, tol: float) -> Iterate:
     q, curvature = K(near.dual), loss.curvature(near.f)
     now = with_intercept(loss, near.dual, q, np.zeros(loss.shape[1:]))
     start = Start(near.dual, q, q - near.f, np.zeros_like(q))
-    return newton_step(loss, K, System(curvature, near.precondition, start), now, tol)[0]
+    return newton_step(loss, K, System(curvature, near.precondition, start), now, tol, LATER)[0]
 
 
 def refined(loss: Loss, K: Products, factor: Factor, now: Iterate, options: Options) -> Iterator[Iterate]:
@@ -382,18 +381,22 @@ class System:
     start: Start
 
 
-def newton_step(loss: Loss, K: Products, system: System, now: Iterate, tol: float) -> tuple[Iterate, bool, int]:
+def newton_step(
+    loss: Loss, K: Products, system: System, now: Iterate, tol: float, later: float = 0.0
+) -> tuple[Iterate, bool, int]:
     """Return the iterate nearly at the minimum of the quadratic model at `now`, True, and how many steps that took.
 
     Where that point is no better than `now`, it is one on the way there, and False. Half of the squared residual is the
     duality gap of the model: it says when to stop, unless the objective is still larger than before. The system is
-    solved among the rows whose share of that is not negligible; the others keep their beta.
+    solved among the rows whose share of that is not negligible; the others keep their beta, which may leave a share
+    `later` of the gap to the next step.
     """
     residual, whole = system.start.residual(system.curvature), len(K.tiles)
     gap = 0.5 * squared(residual)
     enough = max(0.5 * tol * now.objective, FORCING * min(0.1, np.sqrt(gap / now.objective)) * min(gap, now.gap))
-    negligible, near = max(NEGLIGIBLE * enough, LATER * gap), gap <= now.objective
-    tiles, tightened = moving(system.curvature, K, residual, negligible) if near else whole, 0
+    near = gap <= (1.0 if later else NEARLY) * now.objective
+    tiles = moving(system.curvature, K, residual, max(NEGLIGIBLE * enough, later * gap)) if near else whole
+    tightened = 0
     for count, (x, Kx, gap) in enumerate(conjugate_gradients(system, K, residual, tiles)):
         if count and (gap <= enough or count >= STEPS):
             there = with_intercept(loss, x, completed(system, K, x, Kx, tiles), now.b)
@@ -566,8 +569,14 @@ def solutions(gram: Gram, loss: Loss, options: Options, start: Iterate | None) -
     for iterate in refined(loss, K, factor, best, replace(options, tol=tol)):
         stuck = iterate.objective >= best.objective and iterate.gap >= 0.5 * best.gap
         best = iterate if iterate.objective <= best.objective * (1.0 + 1e-9) else best
-        yield Solution(best, steps, best.gap <= options.tol * best.objective, factor)
-        if iterate.gap <= tol * iterate.objective or stuck or not options.exact or steps >= options.max_iter:
+        solved = best.gap <= options.tol * best.objective
+        yield Solution(best, steps, solved, factor)
+        if iterate.gap <= tol * iterate.objective or not options.exact or steps >= options.max_iter:
+            return
+        if stuck and start is not None and not solved:  # the last solution led nowhere: without it
+            cold = solutions(gram, loss, options, None)
+            yield from (better for better in cold if better.iterate.gap < best.gap)
+        if stuck:
             return
         steps += 1
 
@@ -576,10 +585,11 @@ def first_iterate(
     loss: Loss, K: Products, sketch: Sketch, start: Iterate | None, options: Options
 ) -> tuple[Iterate, int, bool]:
     """Return where the exact problem's iterates start from, the Newton steps to it, and whether a key ended them."""
-    if start is not None:
-        return with_intercept(loss, start.beta, K(start.beta), start.b), 0, False
     factor = sketch.factor
-    if options.exact and not complete(K.gram, factor):
+    whole = complete(K.gram, factor)
+    if start is not None and not whole:
+        return with_intercept(loss, start.beta, K(start.beta), start.b), 0, False
+    if options.exact and not whole:
         near, point, steps = near_solution(loss, K.gram, sketch, options.max_iter)
         try:
             found = entered(loss, K, near, options.tol)
@@ -587,6 +597,11 @@ def first_iterate(
         except KeyboardInterrupt:
             return lifted(loss, K.gram, factor, point), steps, True
     small = K.gram.n <= SMALL
-    newton = factored_newton(loss, factor.F, K.gram.each, sketch.start)
-    point, steps = settled(newton, max(0.1 * options.tol, 1e-14), options.max_iter, sure=True)
+    begin = sketch.start
+    if start is not None:
+        begin = product(factor.F, start.beta)
+        begin[-1] = start.b
+    newton = factored_newton(loss, factor.F, K.gram.each, begin)
+    gap = np.inf if small else options.tol  # few rows are polished
+    point, steps = settled(newton, max(0.1 * options.tol, 1e-14), options.max_iter, gap)
     return lifted(loss, K.gram, factor, polished(newton, point) if small else point), steps, False
