@@ -458,3 +458,13 @@ def test_one_row_of_a_class_among_many():
     model = KernelLogisticRegression(1.0, kernel="linear").fit(X, y)
     assert model.converged_
     assert model.n_iter_ < 40
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_solution_in_a_factor_may_start_from_the_last_one():
+    X, y = make_classification(700, n_features=5, flip_y=0.1, random_state=0)
+    model = KernelLogisticRegression(0.1, solver="low_rank", rank=40, warm_start=True).fit(X, y)
+    warm = model.set_params(C=10.0).fit(X, y)
+    cold = KernelLogisticRegression(10.0, solver="low_rank", rank=40).fit(X, y)
+    assert warm.objective_ == pytest.approx(cold.objective_, rel=1e-4)
+    assert warm.n_iter_ <= cold.n_iter_ + 2

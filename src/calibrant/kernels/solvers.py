@@ -587,7 +587,7 @@ def first_iterate(
     """Return where the exact problem's iterates start from, the Newton steps to it, and whether a key ended them."""
     factor = sketch.factor
     whole = complete(K.gram, factor)
-    if start is not None and not whole:
+    if options.exact and not whole and start is not None:
         return with_intercept(loss, start.beta, K(start.beta), start.b), 0, False
     if options.exact and not whole:
         near, point, steps = near_solution(loss, K.gram, sketch, options.max_iter)
