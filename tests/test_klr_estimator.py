@@ -468,3 +468,14 @@ def test_the_solution_in_a_factor_may_start_from_the_last_one():
     cold = KernelLogisticRegression(10.0, solver="low_rank", rank=40).fit(X, y)
     assert warm.objective_ == pytest.approx(cold.objective_, rel=1e-4)
     assert warm.n_iter_ <= cold.n_iter_ + 2
+
+
+def test_of_many_rows_too_an_indefinite_matrix_is_refused_and_a_singular_one_is_not():
+    X = np.random.default_rng(0).normal(size=(1100, 6))
+    y = X[:, 0] + X[:, 1] ** 2 > 1
+    matrix = X @ X.T
+    model = KernelLogisticRegression(kernel="precomputed")
+    assert model.fit(matrix, y).converged_
+    matrix[3, 7] = matrix[7, 3] = 100.0
+    with pytest.raises(ValueError, match="positive semidefinite, a precomputed one too; got one with the eigenvalue -"):
+        model.fit(matrix, y)
