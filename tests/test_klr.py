@@ -25,7 +25,7 @@ from calibrant.kernels.loo import (
 from calibrant.kernels.losses import Bernoulli, Multinomial, softmax
 from calibrant.kernels.matrices import Products, pivoted_cholesky
 from calibrant.kernels.smo import solve_smo
-from calibrant.kernels.solvers import Options, factored_newton, settled, solve
+from calibrant.kernels.solvers import Iterate, Options, factored_newton, settled, solve
 
 RBF = Kernel("rbf", Parameters(gamma=0.3))
 
@@ -493,3 +493,15 @@ def test_a_path_along_c_from_the_last_solution_converges():
         solution = solve(matrix, Bernoulli(t, np.full(1600, C)), Options(), start=last)
         assert solution.converged
         last = solution.iterate
+
+
+@pytest.mark.parametrize("scale", [1e2, 1e6])
+def test_a_start_that_leads_nowhere_is_left(scale):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 8))
+    t = (X[:, 0] + 0.3 * rng.logistic(size=700) > 0).astype(float)
+    matrix, loss, beta = gram(RBF, X), Bernoulli(t, np.full(700, 10.0)), scale * rng.normal(size=700)
+    start = Iterate(beta, beta, np.float64(0.0), 0.0, np.inf)
+    solution, cold = (solve(matrix, loss, Options(rank=60), start=first) for first in (start, None))
+    assert solution.converged
+    assert solution.iterate.objective == pytest.approx(cold.iterate.objective, rel=1e-4)
