@@ -29,7 +29,7 @@ PATIENT = 8  # steps after which a bracket keeps them from cycling
 SETTLED = 1e-6  # the last step, so that the error is its square times C rest
 ROUNDING = 1e-13  # of f
 LEAST = 100.0  # rows sampled however little they matter: the intercept needs some
-SHARED = 2  # blocks of columns from which threads share them
+SHARED = 2  # blocks of columns that threads do not share
 FLAT = 1e-10  # least p(1 - p): a row that is certain keeps a trace of curvature, so that systems stay definite
 
 

@@ -45,7 +45,8 @@ class Products:
         self.places = list(pairs(len(self.tiles)))
         room = int(memory // (np.dtype(gram.dtype).itemsize * TILE * TILE))
         among = sum(j * TILE < (gram.n if busy is None else busy) for _, j in self.places)
-        self.known = np.zeros(min(room, among if 2 * among < len(self.places) else len(self.places)), bool)
+        worth = among if 2 * among < len(self.places) else len(self.places)
+        self.known = np.zeros(min(room, worth), bool)
         # Many tiles in one array: the system hands out large arrays in large pages, which saves a third of the time.
         packs = blocks(len(self.known), PACK)
         self.kept = [np.empty((pack.stop - pack.start, TILE, TILE), gram.dtype) for pack in packs]

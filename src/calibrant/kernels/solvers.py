@@ -399,11 +399,12 @@ def newton_step(
     tightened = 0
     for count, (x, Kx, gap) in enumerate(conjugate_gradients(system, K, residual, tiles)):
         if count and (gap <= enough or count >= STEPS):
-            there = with_intercept(loss, x, completed(system, K, x, Kx, tiles), now.b)
+            f = completed(system, K, x, Kx, tiles)
+            there = with_intercept(loss, x, f, now.b)
             if not_worse(there, now):
                 return there, True, count
             if tightened == 3 or count >= STEPS:
-                break
+                return *line_search(loss, now, x, f), count
             enough, tightened = 0.1 * min(enough, gap), tightened + 1
     return *line_search(loss, now, x, completed(system, K, x, Kx, tiles)), count
 
@@ -556,27 +557,30 @@ def constant(loss: Loss) -> Iterate:
 
 
 def solutions(gram: Gram, loss: Loss, options: Options, start: Iterate | None) -> Iterator[Solution]:
-    """Yield better and better solutions until the gap is small or nothing moves."""
-    tol = min(options.tol, TIGHT[len(loss.shape)]) if gram.n <= SMALL else options.tol
+    """Yield better and better solutions until the gap is small or nothing moves, without the start if that is why."""
     most = chosen_rank(loss, options)
     least = lower_rank(gram, options, most, gram.n**0.8 / 6.0)
     sketch = sketched(loss, gram, least, most, np.random.default_rng(options.seed))
-    factor, K = sketch.factor, Products(gram, options.memory, sketch.order, sketch.busy)
+    K = Products(gram, options.memory, sketch.order, sketch.busy)
+    for found in improved(loss, K, sketch, start, options):
+        yield found
+    if start is not None and options.exact and not found.converged and found.steps < options.max_iter:
+        cold = improved(loss, K, sketch, None, options)
+        yield from (better for better in cold if better.iterate.gap < found.iterate.gap)
+
+
+def improved(loss: Loss, K: Products, sketch: Sketch, start: Iterate | None, options: Options) -> Iterator[Solution]:
+    """Yield better and better solutions from a start, or from the factor."""
+    tol = min(options.tol, TIGHT[len(loss.shape)]) if K.gram.n <= SMALL else options.tol
     best, steps, stopped = first_iterate(loss, K, sketch, start, replace(options, tol=tol))
-    yield Solution(best, steps, False, factor)
+    yield Solution(best, steps, False, sketch.factor)
     if stopped:
         raise KeyboardInterrupt
-    for iterate in refined(loss, K, factor, best, replace(options, tol=tol)):
+    for iterate in refined(loss, K, sketch.factor, best, replace(options, tol=tol)):
         stuck = iterate.objective >= best.objective and iterate.gap >= 0.5 * best.gap
         best = iterate if iterate.objective <= best.objective * (1.0 + 1e-9) else best
-        solved = best.gap <= options.tol * best.objective
-        yield Solution(best, steps, solved, factor)
-        if iterate.gap <= tol * iterate.objective or not options.exact or steps >= options.max_iter:
-            return
-        if stuck and start is not None and not solved:  # the last solution led nowhere: without it
-            cold = solutions(gram, loss, options, None)
-            yield from (better for better in cold if better.iterate.gap < best.gap)
-        if stuck:
+        yield Solution(best, steps, best.gap <= options.tol * best.objective, sketch.factor)
+        if iterate.gap <= tol * iterate.objective or stuck or not options.exact or steps >= options.max_iter:
             return
         steps += 1
 
@@ -586,10 +590,9 @@ def first_iterate(
 ) -> tuple[Iterate, int, bool]:
     """Return where the exact problem's iterates start from, the Newton steps to it, and whether a key ended them."""
     factor = sketch.factor
-    whole = complete(K.gram, factor)
-    if options.exact and not whole and start is not None:
-        return with_intercept(loss, start.beta, K(start.beta), start.b), 0, False
-    if options.exact and not whole:
+    if options.exact and not complete(K.gram, factor):
+        if start is not None:
+            return with_intercept(loss, start.beta, K(start.beta), start.b), 0, False
         near, point, steps = near_solution(loss, K.gram, sketch, options.max_iter)
         try:
             found = entered(loss, K, near, options.tol)
