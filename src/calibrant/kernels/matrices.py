@@ -21,6 +21,8 @@ Indices = NDArray[np.intp]
 
 TILE = 512  # rows: a tile of single precision stays in the second-level cache while it is used twice
 COLUMNS = 2_048  # of a factor, worked on at a time
+STEP = 1.0 / 65_535.0  # in which kernels between 0 and 1 can be kept
+MANY = 10_000  # rows from which that pays
 PACK = 64  # tiles in one array
 SHARED = 3_000  # rows from which work is shared among threads
 TRIES = 4  # empty rounds after which the residual is rounding only
@@ -30,26 +32,37 @@ FINE = {np.dtype(np.float32): (3e-6, 1e-5), np.dtype(np.float64): (1e-13, 1e-12)
 class Products:
     """Products K v, from tiles of the upper triangle: as many as `memory` bytes hold are kept, the others made anew.
 
-    All of them are 2 n^2 bytes in single precision and 4 n^2 in double. Sums over tiles are in double precision. Rows
-    are tiled in the given order. Where the tiles between the first `busy` of them are less than half of all, only they
-    are kept.
+    All of them are 2 n^2 bytes in single precision and 4 n^2 in double. If `coarse` ones will do, kernels in single
+    precision, which are between 0 and 1, are kept in steps of 1/65535 where there are many: n^2 bytes; a tile just
+    computed is not rounded. Sums over tiles are in double precision. Rows are tiled in the given order. Where the tiles
+    between the first `busy` of them are less than half of all, only they are kept.
     """
 
-    __slots__ = ("block", "gram", "kept", "known", "order", "places", "tiles")
+    __slots__ = ("block", "gram", "kept", "known", "order", "places", "steps", "tiles")
 
-    def __init__(self, gram: Gram, memory: float, order: Indices | None = None, busy: int | None = None) -> None:
+    def __init__(
+        self,
+        gram: Gram,
+        memory: float,
+        order: Indices | None = None,
+        busy: int | None = None,
+        *,
+        coarse: bool = False,
+    ) -> None:
         self.gram = gram
         self.order = np.arange(gram.n) if order is None else order
         self.block = gram.block if order is None else gram.arranged(order)
         self.tiles = blocks(gram.n, TILE)
         self.places = list(pairs(len(self.tiles)))
-        room = int(memory // (np.dtype(gram.dtype).itemsize * TILE * TILE))
+        self.steps = coarse and gram.dtype == np.float32 and gram.n >= MANY
+        dtype = np.dtype(np.uint16 if self.steps else gram.dtype)
+        room = int(memory // (dtype.itemsize * TILE * TILE))
         among = sum(j * TILE < (gram.n if busy is None else busy) for _, j in self.places)
         worth = among if 2 * among < len(self.places) else len(self.places)
         self.known = np.zeros(min(room, worth), bool)
         # Many tiles in one array: the system hands out large arrays in large pages, which saves a third of the time.
         packs = blocks(len(self.known), PACK)
-        self.kept = [np.empty((pack.stop - pack.start, TILE, TILE), gram.dtype) for pack in packs]
+        self.kept = [np.empty((pack.stop - pack.start, TILE, TILE), dtype) for pack in packs]
 
     def __call__(self, v: Floats, first: int = 0, last: int | None = None) -> Floats:
         """Return K v, v of shape (n,) or (n, k), at the rows of some tiles and 0 elsewhere; zeros of v cost nothing."""
@@ -69,28 +82,40 @@ class Products:
     def share(self, task: tuple[list[int], NDArray[Any], list[bool]]) -> Floats:
         """Return what some tiles contribute to K v, in the order of the tiles."""
         numbers, v, asked = task
-        out, room = np.zeros(v.shape), np.empty((TILE, TILE), self.gram.dtype)
+        out, room, units = np.zeros(v.shape), np.empty((TILE, TILE), self.gram.dtype), (v, v * v.dtype.type(STEP))
         for number in numbers:
             i, j = self.places[number]
-            tile, above, beside = self.tile(number, room), self.tiles[i], self.tiles[j]
+            (tile, steps), above, beside = self.tile(number, room), self.tiles[i], self.tiles[j]
+            u = units[steps]
             if asked[i]:
-                out[above] += tile @ v[beside]
+                out[above] += tile @ u[beside]
             if i != j and asked[j]:
-                out[beside] += tile.T @ v[above]
+                out[beside] += tile.T @ u[above]
         return out
 
-    def tile(self, number: int, room: NDArray[Any]) -> NDArray[Any]:
-        """Return a tile, computed in some room or kept."""
+    def tile(self, number: int, room: NDArray[Any]) -> tuple[NDArray[Any], bool]:
+        """Return a tile, computed in some room or kept, and whether it is in steps."""
         i, j = (self.tiles[place] for place in self.places[number])
-        keep = number < len(self.known)
-        tile = (self.kept[number // PACK][number % PACK] if keep else room)[: i.stop - i.start, : j.stop - j.start]
-        if keep and self.known[number]:
-            return tile
-        computed = self.block(i, j, tile)
-        if keep and computed is not tile:
-            tile[...] = computed
-        self.known[number : number + keep] = True
-        return computed
+        shape = np.s_[: i.stop - i.start, : j.stop - j.start]
+        if number >= len(self.known):
+            return self.block(i, j, room[shape]), False
+        kept = self.kept[number // PACK][number % PACK][shape]
+        known = bool(self.known[number])
+        if not self.steps:
+            computed = kept if known else self.block(i, j, kept)
+            if computed is not kept:
+                kept[...] = computed
+            self.known[number] = True
+            return kept, False
+        tile = room[shape]
+        if known:
+            np.copyto(tile, kept)
+        else:
+            tile = self.block(i, j, tile)
+            tile *= 1.0 / STEP
+            np.add(tile, 0.5, out=kept, casting="unsafe")
+            self.known[number] = True
+        return tile, True
 
 
 @cache
@@ -188,14 +213,14 @@ def thinned(
 ) -> tuple[Indices, Floats]:
     """Return which proposals are accepted, each with probability (rest now)/(rest when drawn), and their factor."""
     rest = gram.block(drawn, drawn).astype(np.float64) - known.T.astype(np.float64) @ known
-    before, uniform = np.diag(rest), rng.random(len(drawn))
-    lower, now = np.zeros_like(rest), before.copy()
+    before, uniform = np.diag(rest).copy(), rng.random(len(drawn))
+    lower = np.zeros_like(rest)
     accepted: list[int] = []
     for j in range(len(drawn)):
-        if now[j] > floor and uniform[j] * before[j] < now[j]:
-            k = len(accepted)
-            lower[:, k] = (rest[:, j] - lower[:, :k] @ lower[j, :k]) / np.sqrt(now[j])
-            now -= np.square(lower[:, k])
+        if rest[j, j] > floor and uniform[j] * before[j] < rest[j, j]:
+            column = rest[:, j] / np.sqrt(rest[j, j])
+            rest -= column[:, None] * column
+            lower[:, len(accepted)] = column
             accepted.append(j)
     chosen = np.array(accepted, np.intp)
     return chosen, np.tril(lower[chosen, : len(chosen)])
@@ -209,9 +234,10 @@ def append_rows(gram: Gram, F: NDArray[Any], new: slice, pivots: Indices, lower:
     def write(columns: slice) -> None:
         kernel = gram.block(pivots, columns)
         if new.start:
-            kernel = kernel - at_pivots @ old[:, columns]
-        F[new, columns] = inverse @ kernel
-        rest[columns] -= np.square(F[new, columns]).sum(axis=0)
+            known = at_pivots @ old[:, columns]
+            kernel = np.subtract(kernel, known, out=known)
+        rows = np.matmul(inverse, kernel, out=F[new, columns])
+        rest[columns] -= np.einsum("ij,ij->j", rows, rows)
 
     gram.each(write, blocks(gram.n, COLUMNS))
     np.maximum(rest, 0.0, out=rest)

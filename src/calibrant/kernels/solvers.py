@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.kernels.functions import Each, Gram, in_turn
-from calibrant.kernels.losses import Curvature, Loss, duality_gap
+from calibrant.kernels.losses import ALL, Curvature, Loss, duality_gap
 from calibrant.kernels.matrices import Factor, Products, coefficients, pivoted_cholesky, threads
 
 __all__ = ["Iterate", "Options", "Solution", "factored_newton", "refined", "solve"]
@@ -36,6 +36,8 @@ SMALL = 500  # rows up to which the factor is of full rank
 WHOLE = 4_000  # unknowns up to which the Newton system of several classes is written out
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 ROUNDING = 1e-12  # of the objective
+ROUGH = 1e-5  # relative gap from which, and
+LIGHT = 30.0  # weight C_i of a row up to which, a certificate may rest on kernels kept in steps
 TIGHT = {1: 1e-15, 2: 1e-12}  # the relative gap that small problems of two classes, and of more, reach at no cost
 STEPS = 300  # of conjugate gradients for one Newton step, at most
 COARSE = 3  # times as many pivots has the factor as the one that shows where they are needed
@@ -43,9 +45,11 @@ LEAST = 48  # pivots from which that is worth while
 UNSEEN = 0.05  # share of the mean importance that every row has
 QUIET = 0.003  # share of the dual point that rows hold whose kernels with each other are not worth keeping
 NEARLY = 0.1  # share of the objective that the last step in the factor may have brought: it brought the most of that
-FORCING = 0.03  # share of the gap that conjugate gradients may leave of it in the quadratic model
-NEGLIGIBLE = 0.5  # share of what these may leave that rows may leave which take no part: together less than `tol`
-LATER = 0.05  # share of the gap that such rows may leave of the first step
+CLOSE = 0.9  # share of `tol` that conjugate gradients may leave in the quadratic model, but for what that is off by
+CUBIC = 0.1  # of the square of the relative gap: about what the model is off by
+FORCING = 0.03  # of the relative gap to the power of 1.5: what they may leave before the last step
+NEGLIGIBLE = 0.2  # share of what these may leave that rows may leave which take no part
+LATER = 0.1  # share of the gap that such rows may leave of the first step
 STALE = 1e-4  # relative gap above which every Newton step has a preconditioner of its own
 SLOW = 8  # steps of conjugate gradients after which the preconditioner is computed anew
 POOR = 25  # steps after which its rank is doubled
@@ -175,16 +179,14 @@ def newton_system(curvature: Curvature, F: NDArray[Any], norms: NDArray[Any], ea
 
     Many rows are sampled by their importance.
     """
-    if F.shape[1] > SMALL:
-        rows, curvature = curvature.sketch(norms)
-        F = F[:, rows]
-    lower = factored_hessian(curvature, F, each)
+    rows, some = curvature.sketch(norms) if F.shape[1] > SMALL else (ALL, curvature)
+    lower = factored_hessian(some, F, each, rows)
     return lambda g: solve_by(lower, g)
 
 
-def factored_hessian(curvature: Curvature, F: NDArray[Any], each: Each) -> NDArray[Any]:
-    """Return the Cholesky factor of F W F' + penalty, the penalty 1 but 0 for the intercept."""
-    hessian = curvature.hessian(F, each)
+def factored_hessian(curvature: Curvature, F: NDArray[Any], each: Each, rows: Any = ALL) -> NDArray[Any]:
+    """Return the Cholesky factor of F W F' + penalty, the penalty 1 but 0 for the intercept, of some rows or all."""
+    hessian = curvature.hessian(F, each, rows)
     m, unknowns = len(F), len(hessian)
     penalty = np.ones(m, F.dtype)
     penalty[-1] = 0.0
@@ -393,7 +395,8 @@ def newton_step(
     """
     residual, whole = system.start.residual(system.curvature), len(K.tiles)
     gap = 0.5 * squared(residual)
-    enough = max(0.5 * tol * now.objective, FORCING * min(0.1, np.sqrt(gap / now.objective)) * min(gap, now.gap))
+    relative = min(gap, now.gap) / now.objective
+    enough = now.objective * max(CLOSE * tol - CUBIC * relative**2, FORCING * min(NEARLY, relative**1.5))
     near = gap <= (1.0 if later else NEARLY) * now.objective
     tiles = moving(system.curvature, K, residual, max(NEGLIGIBLE * enough, later * gap)) if near else whole
     tightened = 0
@@ -469,6 +472,8 @@ def intercepts(curvature: Curvature, like: Floats) -> Floats:
     for a in range(k):
         one = np.ones(like.shape) if like.ndim == 1 else np.tile(np.arange(k) == a, (len(like), 1)).astype(np.float64)
         columns[:, a] = curvature.root_transposed(one).ravel()
+    if k == 1:
+        return np.asarray(columns / np.linalg.norm(columns))
     vectors, values, _ = np.linalg.svd(columns, full_matrices=False)
     return np.asarray(vectors[:, values > 1e-8 * values[0]])
 
@@ -518,10 +523,11 @@ def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Gener
         return Sketch(pivoted_cholesky(gram, most, rng), None)
     few = pivoted_cholesky(gram, least // COARSE, rng)
     inner = loss.enveloped(few.rest)
-    point, _ = settled(factored_newton(inner.rows(rows, float(stride)), few.F[:, rows], gram.each), 2 * NEARLY, 30)
+    some = np.ascontiguousarray(few.F[:, rows])
+    point, _ = settled(factored_newton(inner.rows(rows, float(stride)), some, gram.each), 2 * NEARLY, 30)
     at = inner.expanded(product(few.F.T, point.z))
     a, unseen = np.abs(at.residual).reshape(gram.n, -1).sum(axis=1), loss.curvature(at.f).amount() * few.rest
-    rank = least + int((most - least) * min(1.0, 2.0 * float(np.mean(unseen / (1.0 + unseen)))))
+    rank = least + int((most - least) * min(1.0, 2.4 * float(np.mean(unseen / (1.0 + unseen)))))
     factor = pivoted_cholesky(gram, rank, rng, few, a + UNSEEN * a.mean())
     start = np.zeros((len(factor.F), *loss.shape[1:]))
     start[: few.rank], start[-1] = point.z[:-1], point.z[-1]
@@ -559,9 +565,10 @@ def constant(loss: Loss) -> Iterate:
 def solutions(gram: Gram, loss: Loss, options: Options, start: Iterate | None) -> Iterator[Solution]:
     """Yield better and better solutions until the gap is small or nothing moves, without the start if that is why."""
     most = chosen_rank(loss, options)
-    least = lower_rank(gram, options, most, gram.n**0.8 / 6.0)
+    least = lower_rank(gram, options, most, gram.n**0.9 / 20.0)
     sketch = sketched(loss, gram, least, most, np.random.default_rng(options.seed))
-    K = Products(gram, options.memory, sketch.order, sketch.busy)
+    coarse = options.tol >= ROUGH and float(loss.weight.max(initial=0.0)) <= LIGHT
+    K = Products(gram, options.memory, sketch.order, sketch.busy, coarse=coarse)
     for found in improved(loss, K, sketch, start, options):
         yield found
     if start is not None and options.exact and not found.converged and found.steps < options.max_iter:
