@@ -402,7 +402,7 @@ def test_newton_columns_solve_the_newton_system_of_the_rows_that_are_kept(monkey
     kept = np.ones((120, 3))
     kept[:20, 0], kept[20:50, 1] = 0.0, 0.5
     step = newton_columns(loss, factor, f, kept)
-    (found, left), _ = together(Products(matrix, 1e9), [step, newton_columns(loss, factor, f, kept[:, :2])])
+    (found, left, whole), _ = together(Products(matrix, 1e9), [step, newton_columns(loss, factor, f, kept[:, :2])])
     assert (left <= 1e-16).all()
     K = RBF.between(X, X)
     for column, share in enumerate(kept.T):
@@ -412,6 +412,8 @@ def test_newton_columns_solve_the_newton_system_of_the_rows_that_are_kept(monkey
         system = np.block([[inside, np.ones((rows.sum(), 1))], [np.ones((1, rows.sum())), np.zeros((1, 1))]])
         *beta, b = np.linalg.solve(system, np.append(f[rows] + loss.residual(f)[rows] * share[rows] / w[rows], 0.0))
         np.testing.assert_allclose(found[:, column], K[:, rows] @ beta + b, atol=1e-6)
+    np.testing.assert_allclose(whole.beta, beta, atol=1e-6)
+    np.testing.assert_allclose(whole.f + whole.b, found[:, -1])
 
 
 @pytest.mark.parametrize("separation", [0.5, 3.0])

@@ -16,6 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from calibrant import KernelLogisticRegression, KernelLogisticRegressionCV, progress
+from calibrant.kernels import matrices, solvers
 from calibrant.kernels.solvers import solve
 from calibrant.klr import bytes_of
 
@@ -52,6 +53,26 @@ def test_softmax_with_the_linear_kernel_is_multinomial_logistic_regression():
     theirs = LogisticRegression(C=2.0, class_weight="balanced", tol=1e-10, max_iter=10_000).fit(X, y, weight)
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(X), atol=1e-5)
     assert ours.converged_
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_fit_goes_on_from_what_leave_one_out_found(monkeypatch, classes):
+    X, y = data(900)
+    y = y + (classes == 3) * (X[:, 0] > 1)
+    sketched, products, calls = solvers.sketched, matrices.Products.__init__, []
+    monkeypatch.setattr(solvers, "sketched", lambda *a: (calls.append("factor"), sketched(*a))[1])
+    monkeypatch.setattr(matrices.Products, "__init__", lambda *a, **k: (calls.append("kernels"), products(*a, **k))[1])
+    chosen = KernelLogisticRegression("loo", tol=1e-6).fit(X, y)
+    assert calls == ["kernels"]
+    fitted = KernelLogisticRegression(chosen.C_, tol=1e-6).fit(X, y)
+    assert calls == ["kernels", "factor", "kernels"]
+    assert chosen.converged_
+    assert chosen.objective_ * (1 - chosen.duality_gap_) <= fitted.objective_ <= chosen.objective_ * (1 + 1e-6)
+    np.testing.assert_allclose(chosen.predict_proba(X), fitted.predict_proba(X), atol=0.01)
+    assert chosen.loo_.known is None
+    calls.clear()
+    KernelLogisticRegression("loo", gamma="loo").fit(X, y)  # one kernel in memory at a time
+    assert calls[-2:] == ["factor", "kernels"]
 
 
 @pytest.mark.parametrize("solver", ["newton", "preconditioned", "smo", "auto"])

@@ -15,7 +15,7 @@ from calibrant.kernels.import_vectors import Growth, certified, select
 from calibrant.kernels.laplace import laplace
 from calibrant.kernels.losses import Loss
 from calibrant.kernels.matrices import Factor
-from calibrant.kernels.solvers import Iterate
+from calibrant.kernels.solvers import Iterate, Known
 from calibrant.klr import SINGLE, KernelLogisticRegression, Machine, Rows, loss_of, require_finite
 from calibrant.samples import whole
 
@@ -111,7 +111,7 @@ class ImportVectorMachine(KernelLogisticRegression):
         self.class_weight = class_weight
         self.random_state = random_state
 
-    def _solve(self, rows: Rows) -> None:
+    def _solve(self, rows: Rows, known: Known | None) -> None:  # noqa: ARG002
         """Grow the machine and keep what prediction needs."""
         matrix = gram(self.kernel_, rows.source(self.kernel_))
         require_finite(matrix)

@@ -42,7 +42,7 @@ from calibrant.kernels.loo import Choice, Problem, choose
 from calibrant.kernels.losses import Bernoulli, Loss, Multinomial, logits, softmax
 from calibrant.kernels.matrices import pivoted_cholesky, threads
 from calibrant.kernels.smo import solve_smo
-from calibrant.kernels.solvers import Iterate, Options, Report, Solution, chosen_rank, constant, solve
+from calibrant.kernels.solvers import Iterate, Known, Options, Report, Solution, chosen_rank, constant, solve
 from calibrant.multiclass import couple, pairs
 from calibrant.progress import drawn
 from calibrant.samples import one_of, refuse_masked, same_length, whole
@@ -184,22 +184,17 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         if len(left) < max(2, len(self.classes_)):
             msg = f"y must hold two classes or more, with rows of positive weight; got {len(left)} class(es): {left}"
             raise ValueError(msg)
-        self._choose(rows)
-        self._solve(rows)
+        self._solve(rows, self._choose(rows))
         return self
 
-    def _choose(self, rows: Rows) -> None:
-        """Settle the kernel and C."""
+    def _choose(self, rows: Rows) -> Known | None:
+        """Settle the kernel and C, and return what is known of the kernel matrix then."""
         self.kernel_ = resolved_kernel(self, rows)
         require_kernel(self.kernel_, rows)
         self.C_: float = 1.0 if isinstance(self.C, str) else float(self.C)
-        if "loo" in (self.C, self.gamma):
-            grid = grid_of(self)
-            self.loo_ = loo_choice(self, rows, grid, gammas_of(self, rows))
-            self.C_, gamma = trusted(self, rows, self.loo_, grid)
-            self.kernel_ = Kernel(self.kernel_.name, self.kernel_.by._replace(gamma=gamma))
+        return by_loo(self, rows, grid_of(self), gammas_of(self, rows)) if "loo" in (self.C, self.gamma) else None
 
-    def _solve(self, rows: Rows) -> None:
+    def _solve(self, rows: Rows, known: Known | None) -> None:
         """Train the machines and keep what prediction needs."""
         k, previous = len(self.classes_), getattr(self, "_last", None)
         tasks: Sequence[tuple[int, ...]] = pairs(k) if self.multi_class == "ovo" and k > 2 else [tuple(range(k))]
@@ -207,7 +202,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         trained: list[Trained] = []
         for task, start in zip(tasks, started, strict=True):
             stopped = bool(trained) and trained[-1].interrupted
-            trained.append(untrained(self, rows, task) if stopped else train(self, rows, task, start))
+            trained.append(untrained(self, rows, task) if stopped else train(self, rows, task, start, known))
         self._last = [machine.last for machine in trained] if self.warm_start else None
         self._posterior: Posterior | Laplace | None = posterior(self, rows, trained)
         used = np.unique(np.concatenate([machine.rows[machine.used()] for machine in trained]))
@@ -464,7 +459,13 @@ def between(
     return cross(kernel, X, take(support, places), dtype)
 
 
-def train(model: KernelLogisticRegression, rows: Rows, classes: tuple[int, ...], last: Iterate | None) -> Trained:
+def train(
+    model: KernelLogisticRegression,
+    rows: Rows,
+    classes: tuple[int, ...],
+    last: Iterate | None,
+    known: Known | None,
+) -> Trained:
     """Train one machine for some of the classes."""
     mine = np.flatnonzero(np.isin(rows.codes, classes))
     loss = loss_of(np.searchsorted(classes, rows.codes[mine]), model.C_ * rows.weight[mine], len(classes))
@@ -473,18 +474,27 @@ def train(model: KernelLogisticRegression, rows: Rows, classes: tuple[int, ...],
     light = len(mine) > SINGLE and model.tol >= PRECISE and float(loss.weight.max()) <= LIGHT
     matrix = gram(model.kernel_, part, single=light)
     require_finite(matrix)
-    start = last if last is not None and last.beta.shape == loss.shape else None
     if model.solver == "smo":
         return by_smo(model, mine, matrix, loss)
+    known = known if known and known.K.gram.n == matrix.n and known.K.gram.dtype == matrix.dtype else None
+    start = known.start if known and known.C == model.C_ else last
+    start = start if start is not None and start.beta.shape == loss.shape else None
     with reporter(model) as report:
-        solution = solved(matrix, loss, options(model, len(mine)), start, report)
+        solution = solved(matrix, loss, options(model, len(mine)), start, known, report)
     return Trained(mine, solution.iterate, solution.steps, solution.converged, solution.interrupted)
 
 
-def solved(matrix: Gram, loss: Loss, options: Options, start: Iterate | None, report: Report | None) -> Solution:
+def solved(
+    matrix: Gram,
+    loss: Loss,
+    options: Options,
+    start: Iterate | None,
+    known: Known | None,
+    report: Report | None,
+) -> Solution:
     """Solve, and raise where numbers are not finite."""
     try:
-        solution = solve(matrix, loss, options, start=start, report=report)
+        solution = solve(matrix, loss, options, start=start, known=known, report=report)
     except np.linalg.LinAlgError as failed:
         solution, reason = None, f": {failed}"
     else:
@@ -596,7 +606,7 @@ def warn_if_poor(choice: Choice) -> None:
     """Say where the approximation should not be trusted."""
     if choice.poor > ROUGH:
         message = f"approximate leave-one-out is poor for {choice.poor:.0%} of the rows at C={choice.best[0]:.3g}"
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warnings.warn(message, UserWarning, stacklevel=6)
 
 
 def resolved_kernel(model: KernelLogisticRegression, rows: Rows) -> Kernel:
@@ -830,8 +840,8 @@ class KernelLogisticRegressionCV(KernelLogisticRegression):
         self.verbose = verbose
         self.random_state = random_state
 
-    def _choose(self, rows: Rows) -> None:
-        """Settle the kernel and C."""
+    def _choose(self, rows: Rows) -> Known | None:
+        """Settle the kernel and C, and return what is known of the kernel matrix then."""
         self.kernel_ = resolved_kernel(self, rows)
         require_kernel(self.kernel_, rows)
         Cs: Any = np.logspace(-3, 4, self.Cs) if isinstance(self.Cs, Integral) else self.Cs
@@ -840,11 +850,21 @@ class KernelLogisticRegressionCV(KernelLogisticRegression):
         require_some("Cs", grid)
         require_some("gammas", gammas)
         if self.cv is None:
-            self.loo_ = loo_choice(self, rows, grid, gammas)
-            self.C_, gamma = trusted(self, rows, self.loo_, grid)
-        else:
-            self.C_, gamma = by_folds(self, rows, grid, gammas, self.cv)
+            return by_loo(self, rows, grid, gammas)
+        self.C_, gamma = by_folds(self, rows, grid, gammas, self.cv)
         self.kernel_ = Kernel(self.kernel_.name, self.kernel_.by._replace(gamma=gamma))
+        return None
+
+
+def by_loo(
+    model: KernelLogisticRegression, rows: Rows, grid: tuple[float, ...], gammas: tuple[float, ...]
+) -> Known | None:
+    """Settle C and gamma by leave-one-out, or where that is too rough by folds; return what it found of the kernel."""
+    choice = loo_choice(model, rows, grid, gammas)
+    model.loo_ = replace(choice, known=None)
+    model.C_, gamma = trusted(model, rows, choice, grid)
+    model.kernel_ = Kernel(model.kernel_.name, model.kernel_.by._replace(gamma=gamma))
+    return choice.known
 
 
 def trusted(

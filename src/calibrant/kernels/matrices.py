@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -74,6 +75,12 @@ class Products:
         out = np.empty(v.shape)
         out[self.order] = sum(self.gram.each(self.share, shares))
         return out
+
+    def by(self, each: Each) -> Products:
+        """Return the same products, their work done in another way."""
+        again = copy(self)
+        again.gram = replace(self.gram, each=each)
+        return again
 
     def rows(self, tiles: int) -> Indices:
         """Return the rows of the first tiles."""

@@ -27,7 +27,7 @@ from calibrant.kernels.functions import Each, Gram, in_turn
 from calibrant.kernels.losses import ALL, Curvature, Loss, duality_gap
 from calibrant.kernels.matrices import Factor, Products, coefficients, pivoted_cholesky, threads
 
-__all__ = ["Iterate", "Options", "Solution", "factored_newton", "refined", "solve"]
+__all__ = ["Iterate", "Known", "Options", "Solution", "factored_newton", "refined", "solve"]
 
 Floats = NDArray[np.float64]
 Solve = Callable[[Floats], Floats]
@@ -535,20 +535,37 @@ def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Gener
     return Sketch(factor, start, order, int(np.searchsorted(np.cumsum(a[order]), (1.0 - QUIET) * a.sum())) + 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a search found of a kernel matrix: products with it, a factor, and nearly the solution at its best C."""
+
+    K: Products
+    factor: Factor
+    C: float
+    start: Iterate | None
+
+
 Report = Callable[[Solution], None]
 
 
 def solve(
-    gram: Gram, loss: Loss, options: Options, *, start: Iterate | None = None, report: Report | None = None
+    gram: Gram,
+    loss: Loss,
+    options: Options,
+    *,
+    start: Iterate | None = None,
+    known: Known | None = None,
+    report: Report | None = None,
 ) -> Solution:
     """Return the solution of relative gap `tol`, or the best one there is after `max_iter` steps or an interruption.
 
-    `start` is the solution of a similar problem on the same rows. Memory: 2 n^2 bytes for the kernel in single
-    precision (4 n^2 in double) where `memory` allows it, and 4 m n (8 m n) for the factor of rank m.
+    `start` is the solution of a similar problem on the same rows, `known` what is known of their kernels. Memory: 2 n^2
+    bytes for the kernel in single precision, n^2 if coarse, 4 n^2 in double, where `memory` allows it; 4 m n for the
+    factor of rank m, 8 m n in double.
     """
     solution = Solution(constant(loss), 0, False, None, interrupted=True)
     with suppress(KeyboardInterrupt), threads(gram.n) as each:
-        for better in solutions(replace(gram, each=each), loss, options, start):
+        for better in solutions(replace(gram, each=each), loss, options, start, known):
             solution = replace(better, interrupted=True)
             if report:
                 report(solution)
@@ -562,13 +579,18 @@ def constant(loss: Loss) -> Iterate:
     return with_intercept(loss, nothing, nothing, np.zeros(loss.shape[1:]))
 
 
-def solutions(gram: Gram, loss: Loss, options: Options, start: Iterate | None) -> Iterator[Solution]:
+def solutions(
+    gram: Gram, loss: Loss, options: Options, start: Iterate | None, known: Known | None
+) -> Iterator[Solution]:
     """Yield better and better solutions until the gap is small or nothing moves, without the start if that is why."""
-    most = chosen_rank(loss, options)
-    least = lower_rank(gram, options, most, gram.n**0.9 / 20.0)
-    sketch = sketched(loss, gram, least, most, np.random.default_rng(options.seed))
-    coarse = options.tol >= ROUGH and float(loss.weight.max(initial=0.0)) <= LIGHT
-    K = Products(gram, options.memory, sketch.order, sketch.busy, coarse=coarse)
+    if known is None:
+        most = chosen_rank(loss, options)
+        least = lower_rank(gram, options, most, gram.n**0.9 / 20.0)
+        sketch = sketched(loss, gram, least, most, np.random.default_rng(options.seed))
+        coarse = options.tol >= ROUGH and float(loss.weight.max(initial=0.0)) <= LIGHT
+        K = Products(gram, options.memory, sketch.order, sketch.busy, coarse=coarse)
+    else:
+        sketch, K = Sketch(known.factor, None), known.K.by(gram.each)
     for found in improved(loss, K, sketch, start, options):
         yield found
     if start is not None and options.exact and not found.converged and found.steps < options.max_iter:
