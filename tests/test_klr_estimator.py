@@ -67,7 +67,7 @@ def test_a_fit_goes_on_from_what_leave_one_out_found(monkeypatch, classes):
     fitted = KernelLogisticRegression(chosen.C_, tol=1e-6).fit(X, y)
     assert calls == ["kernels", "factor", "kernels"]
     assert chosen.converged_
-    assert chosen.objective_ * (1 - chosen.duality_gap_) <= fitted.objective_ <= chosen.objective_ * (1 + 1e-6)
+    assert chosen.objective_ == pytest.approx(fitted.objective_, rel=2e-6)  # tol, and rounding in single precision
     np.testing.assert_allclose(chosen.predict_proba(X), fitted.predict_proba(X), atol=0.01)
     assert chosen.loo_.known is None
     calls.clear()

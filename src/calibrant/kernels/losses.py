@@ -122,6 +122,10 @@ class Loss(Protocol):
         """Return the best intercept to add to f."""
         ...
 
+    def prior(self) -> Floats:
+        """Return the intercept whose probabilities are the shares of the classes, the best for f = 0."""
+        ...
+
     def divergence(self, beta: Floats, f: Floats) -> tuple[float, Floats]:
         """Return sum C_i KL(p' | p) and beta' - beta, beta' = C (t - p') being the feasible dual point next to beta."""
         ...
@@ -225,6 +229,11 @@ class Bernoulli:
         """Return b with sum C (t - p) = 0."""
         return balancing(self.enveloped(np.zeros(len(f))), f, start)
 
+    def prior(self) -> Floats:
+        """Return the logit of the share of the second class."""
+        share = min(max(float(self.weight @ self.target / self.weight.sum()), FLAT), 1.0 - FLAT)
+        return np.float64(np.log(share / (1.0 - share)))  # type: ignore[return-value]
+
     def divergence(self, beta: Floats, f: Floats) -> tuple[float, Floats]:
         """Return sum C_i KL(p' | p) and the change that makes beta feasible: p' in [0, 1], sum beta' = 0."""
         p = np.clip(self.target - beta / self.weight, 0.0, 1.0)
@@ -274,19 +283,24 @@ class Enveloped:
         return self.of.shape
 
     def nearest(self, u: Floats, guess: Floats | None = None) -> Floats:
-        """Return f = u + rest C (t - p(f)), by Newton's steps, in a bracket where they could miss it."""
+        """Return f = u + rest C (t - p(f)), by Newton's steps, in a bracket where they could miss it.
+
+        With r = rest C/2 that is f = u + 2 r t - r - r tanh(f/2).
+        """
         if not self.rest.any():
             return u
-        t, reach = self.of.target, self.rest * self.weight
-        low, high = u - reach * (1.0 - t), u + reach * t
-        f = u + self.rest * self.of.residual(u) / (1.0 + 0.25 * reach) if guess is None else guess
-        f = between(f, low, high)
-        fine = SETTLED + ROUNDING * float(np.abs(u).max(initial=0.0))
+        reach = self.rest * self.weight
+        high, half = u + reach * self.target, 0.5 * reach
+        low, centre = high - reach, high - half
+        f = u - (u - centre + half * np.tanh(0.5 * u)) / (1.0 + 0.5 * half) if guess is None else guess
+        f, fine = between(f, low, high), SETTLED
         for turn in range(ENVELOPE):
-            p = 0.5 + 0.5 * np.tanh(0.5 * f)
-            excess = f - u - reach * (t - p)
-            following = between(f - excess / (1.0 + reach * p * (1.0 - p)), low, high)
+            bend = np.tanh(0.5 * f)
+            pull = half * bend
+            excess = f - centre + pull
+            following = between(f - excess / (1.0 + 0.5 * (half - pull * bend)), low, high)
             if turn >= PATIENT:
+                fine = SETTLED + ROUNDING * float(np.abs(f).max(initial=0.0))
                 low, high = np.where(excess > 0, low, f), np.where(excess > 0, f, high)
                 ends = (following <= low) | (following >= high)  # steps from end to end would go on for ever
                 following = np.where(ends & (np.abs(following - f) > SETTLED), 0.5 * (low + high), following)
@@ -321,6 +335,10 @@ class Enveloped:
     def intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum C (t - p) = 0."""
         return balancing(self, f, start)
+
+    def prior(self) -> Floats:
+        """Return that of the loss itself."""
+        return self.of.prior()
 
     def divergence(self, beta: Floats, f: Floats) -> tuple[float, Floats]:
         """Return that of the loss itself."""
@@ -439,6 +457,11 @@ class Multinomial:
             if np.abs(step).max() <= 1e-12 * (1.0 + np.abs(b).max()):
                 break
         return np.asarray(b - b.mean())
+
+    def prior(self) -> Floats:
+        """Return the logarithms of the shares of the classes, less their mean."""
+        logs = np.log(np.maximum(self.weight @ self.target / self.weight.sum(), FLAT))
+        return np.asarray(logs - logs.mean())
 
     def divergence(self, beta: Floats, f: Floats) -> tuple[float, Floats]:
         """Return sum C_i KL(p' | p) and the change that makes beta feasible: p' distributions, sum_i beta'_i = 0."""

@@ -45,9 +45,10 @@ LEAST = 48  # pivots from which that is worth while
 UNSEEN = 0.05  # share of the mean importance that every row has
 QUIET = 0.003  # share of the dual point that rows hold whose kernels with each other are not worth keeping
 NEARLY = 0.1  # share of the objective that the last step in the factor may have brought: it brought the most of that
-CLOSE = 0.9  # share of `tol` that conjugate gradients may leave in the quadratic model, but for what that is off by
-CUBIC = 0.1  # of the square of the relative gap: about what the model is off by
-FORCING = 0.03  # of the relative gap to the power of 1.5: what they may leave before the last step
+CLOSE = 0.9  # share of `tol` to be left after the last Newton step
+CUBIC = 0.3  # of the squared relative gap: about what the quadratic model is off by
+LAST = 0.1  # share of `tol` left for the model, from which on a Newton step can be the last
+FORCING = 0.03  # of the relative gap to the power of 1.5: what may be left in the model before that
 NEGLIGIBLE = 0.2  # share of what these may leave that rows may leave which take no part
 LATER = 0.1  # share of the gap that such rows may leave of the first step
 STALE = 1e-4  # relative gap above which every Newton step has a preconditioner of its own
@@ -130,9 +131,8 @@ def factored_newton(
     z = np.zeros((len(F), *loss.shape[1:])) if start is None else start.copy()
     f = product(F.T, z)
     if start is None:
-        shift = loss.intercept(f, np.zeros(loss.shape[1:]))
-        z[-1] += shift
-        f += shift
+        z[-1] = loss.prior()
+        f += z[-1]
     at, norms = loss.expanded(f), by_column(F, F)
     value = 0.5 * squared(z[:-1]) + at.value
     while True:
@@ -395,8 +395,7 @@ def newton_step(
     """
     residual, whole = system.start.residual(system.curvature), len(K.tiles)
     gap = 0.5 * squared(residual)
-    relative = min(gap, now.gap) / now.objective
-    enough = now.objective * max(CLOSE * tol - CUBIC * relative**2, FORCING * min(NEARLY, relative**1.5))
+    enough = now.objective * enough_of(min(gap, now.gap) / now.objective, tol)
     near = gap <= (1.0 if later else NEARLY) * now.objective
     tiles = moving(system.curvature, K, residual, max(NEGLIGIBLE * enough, later * gap)) if near else whole
     tightened = 0
@@ -410,6 +409,14 @@ def newton_step(
                 return *line_search(loss, now, x, f), count
             enough, tightened = 0.1 * min(enough, gap), tightened + 1
     return *line_search(loss, now, x, completed(system, K, x, Kx, tiles)), count
+
+
+def enough_of(relative: float, tol: float) -> float:
+    """Return what conjugate gradients may leave in the quadratic model of a relative gap."""
+    last = CLOSE * tol - CUBIC * relative**2
+    if last > LAST * tol:
+        return last
+    return max(LAST * tol, FORCING * min(NEARLY, float(relative**1.5)) / max(1.0, relative))
 
 
 def completed(system: System, K: Products, x: Floats, Kx: Floats, tiles: int) -> Floats:
@@ -438,7 +445,8 @@ def conjugate_gradients(
 ) -> Iterator[tuple[Floats, Floats, float]]:
     """Yield beta = a + R u, K beta and 1/2 |r|^2, r = (I + R'KR) u + R'(K a - f) up to intercepts, at some tiles' rows.
 
-    The formula of Polak and Ribiere forgives a preconditioner in single precision.
+    The formula of Polak and Ribiere forgives a preconditioner in single precision. What these steps lessen is not |r|,
+    so out of them all comes the point of the least |r| on the line from the last one (Schoenauer's smoothing).
     """
     x, Kx = system.start.beta, system.start.product
     moved = np.zeros(len(x), bool)
@@ -448,8 +456,10 @@ def conjugate_gradients(
     r = project(residual)
     g = project(system.precondition(r))
     d, rg = -g, float(np.vdot(r, g))
+    point = x, Kx, r
     while True:
-        yield x, Kx, 0.5 * squared(r)
+        point = smoothed(point, (x, Kx, r))
+        yield point[0], point[1], 0.5 * squared(point[2])
         s = curvature.root(d)
         Ks = K(s, last=tiles)
         image = d + curvature.root_transposed(Ks)
@@ -463,6 +473,18 @@ def conjugate_gradients(
         following = float(np.vdot(r, g))
         d = -g + max(0.0, (following - float(np.vdot(previous, g))) / rg) * d
         rg = following
+
+
+Point = tuple[Floats, Floats, Floats]  # beta, K beta and the residual
+
+
+def smoothed(past: Point, now: Point) -> Point:
+    """Return the point of the least |r| on the line through two points."""
+    change = tuple(after - before for before, after in zip(past, now, strict=True))
+    length = squared(change[2])
+    share = -float(np.vdot(past[2], change[2])) / length if length > 0.0 else 1.0
+    beta, product, r = (before + share * way for before, way in zip(past, change, strict=True))
+    return beta, product, r
 
 
 def intercepts(curvature: Curvature, like: Floats) -> Floats:
@@ -576,7 +598,7 @@ def solve(
 def constant(loss: Loss) -> Iterate:
     """Return w = 0 with the best intercept."""
     nothing = np.zeros(loss.shape)
-    return with_intercept(loss, nothing, nothing, np.zeros(loss.shape[1:]))
+    return with_intercept(loss, nothing, nothing, loss.prior())
 
 
 def solutions(
