@@ -1,6 +1,7 @@
 """The core of kernel logistic regression: optimality, certificates, other people's numbers, leave-one-out."""
 
 from dataclasses import replace
+from itertools import islice, pairwise
 
 import numpy as np
 import pytest
@@ -25,7 +26,19 @@ from calibrant.kernels.loo import (
 from calibrant.kernels.losses import Bernoulli, Multinomial, softmax
 from calibrant.kernels.matrices import Products, pivoted_cholesky
 from calibrant.kernels.smo import solve_smo
-from calibrant.kernels.solvers import Iterate, Options, factored_newton, settled, solve
+from calibrant.kernels.solvers import (
+    Iterate,
+    Options,
+    Start,
+    System,
+    conjugate_gradients,
+    enough_of,
+    factored_newton,
+    newton_system,
+    preconditioner,
+    settled,
+    solve,
+)
 
 RBF = Kernel("rbf", Parameters(gamma=0.3))
 
@@ -186,6 +199,49 @@ def test_certificates_hold_where_kernels_are_kept_in_steps(monkeypatch, C, tol, 
     dual = C * (entr(p) + entr(1.0 - p)).sum() - 0.5 * now.beta @ K @ now.beta
     assert primal - dual <= 1.1 * now.gap + 1e-7 * primal
     assert now.gap <= tol * primal
+
+
+def test_conjugate_gradients_never_raise_the_gap_of_the_model():
+    X, t = overlapping(400)
+    loss, matrix, K = Bernoulli(t, np.full(400, 30.0)), gram(RBF, X), RBF.between(X, X)
+    factor = pivoted_cholesky(matrix, 20, np.random.default_rng(0))
+    f = np.random.default_rng(1).normal(size=400)
+    curvature, a = loss.curvature(f), loss.residual(f) - loss.residual(f).mean()
+    damped = curvature.damped(factor.rest)[0]
+    system = newton_system(damped, factor.F, np.ones(400), Each())
+    start = Start(a, K @ a, K @ a - f, np.zeros(400))
+    residual = start.residual(curvature)
+    ask = System(curvature, preconditioner(curvature, factor, system), start)
+    steps = list(islice(conjugate_gradients(ask, Products(matrix, 1e9), residual, 1), 60))
+    gaps = [gap for _, _, gap in steps]
+    assert all(after <= before * (1 + 1e-9) for before, after in pairwise(gaps))
+    beta, product, gap = steps[-1]
+    assert gap < 1e-10 * gaps[0]
+    np.testing.assert_allclose(product, K @ beta, atol=1e-6)
+    w = curvature.amount()
+    bent = K @ beta - f + (beta - a) / w  # the optimality condition of the model: the same at every row, an intercept
+    assert np.ptp(bent) < 1e-3
+
+
+@pytest.mark.parametrize("tol", [1e-3, 1e-6])
+def test_a_step_that_can_be_the_last_goes_to_the_end_and_no_further(tol):
+    for relative in np.logspace(-8, 4, 40):
+        enough = enough_of(relative, tol)
+        assert 0.1 * tol <= enough
+        assert enough <= max(0.9 * tol, 0.03 * relative)
+        if 0.3 * relative**2 < 0.5 * tol:
+            assert 0.4 * tol <= enough <= 0.9 * tol
+
+
+def test_the_prior_is_the_best_intercept_of_nothing():
+    rng = np.random.default_rng(0)
+    weight = rng.uniform(0.1, 3.0, 60)
+    two = Bernoulli((rng.random(60) < 0.2).astype(float), weight)
+    assert two.prior() == pytest.approx(float(two.intercept(np.zeros(60), np.zeros(()))), abs=1e-9)
+    more = Multinomial(np.eye(3)[rng.integers(0, 3, 60)], weight)
+    np.testing.assert_allclose(more.prior(), more.intercept(np.zeros((60, 3)), np.zeros(3)), atol=1e-9)
+    one = Bernoulli(np.zeros(5), np.ones(5))
+    assert np.isfinite(one.prior())
 
 
 def test_products_of_some_tiles_are_the_rows_of_all_of_it():
