@@ -13,6 +13,7 @@ from scipy.special import expit
 from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from calibrant import KernelLogisticRegression, KernelLogisticRegressionCV, progress
@@ -73,6 +74,16 @@ def test_a_fit_goes_on_from_what_leave_one_out_found(monkeypatch, classes):
     calls.clear()
     KernelLogisticRegression("loo", gamma="loo").fit(X, y)  # one kernel in memory at a time
     assert calls[-2:] == ["factor", "kernels"]
+
+
+@pytest.mark.parametrize(("C", "tol"), [(20.0, 1e-6), (900.0, 1e-6), (900.0, 1e-4)])
+def test_the_objective_is_right_to_the_tolerance_in_any_precision(C, tol):
+    X, y = make_classification(800, 20, n_informative=10, flip_y=0.2, random_state=1019)
+    model = KernelLogisticRegression(C, tol=tol, gamma=0.0006).fit(X, y)
+    K, beta = rbf_kernel(X, gamma=0.0006), model.dual_coef_.ravel()
+    f = K @ beta + model.intercept_
+    truth = 0.5 * beta @ K @ beta + C * np.logaddexp(0.0, np.where(y == 1, -f, f)).sum()
+    assert model.objective_ == pytest.approx(truth, rel=tol)
 
 
 @pytest.mark.parametrize("solver", ["newton", "preconditioned", "smo", "auto"])

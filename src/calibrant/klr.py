@@ -55,6 +55,7 @@ SINGLE = 500  # rows from which single precision pays in a fit
 MANY = 1_000  # rows from which it pays in prediction, and Lanczos' method for an eigenvalue
 LIGHT = 1e3  # weight C_i of a row up to which it does no harm
 PRECISE = 1e-6  # relative gap below which single precision is not enough
+DUST = 3e-8  # what it costs the objective, relative to it, for each unit of the largest weight
 PROBED = 300  # rows whose kernels with each other show whether a function is a kernel
 ROWS = 512  # new rows, and support rows, whose kernels are computed at a time
 ROUGH = 0.05  # share of the rows of too large a leverage from which leave-one-out is not trusted
@@ -471,7 +472,7 @@ def train(
     loss = loss_of(np.searchsorted(classes, rows.codes[mine]), model.C_ * rows.weight[mine], len(classes))
     source = rows.source(model.kernel_)
     part = source if len(mine) == len(rows.codes) else part_of(model.kernel_, source, mine)
-    light = len(mine) > SINGLE and model.tol >= PRECISE and float(loss.weight.max()) <= LIGHT
+    light = len(mine) > SINGLE and model.tol >= PRECISE and float(loss.weight.max()) <= min(LIGHT, model.tol / DUST)
     matrix = gram(model.kernel_, part, single=light)
     require_finite(matrix)
     if model.solver == "smo":
