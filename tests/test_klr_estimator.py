@@ -63,13 +63,13 @@ def test_a_fit_goes_on_from_what_leave_one_out_found(monkeypatch, classes):
     sketched, products, calls = solvers.sketched, matrices.Products.__init__, []
     monkeypatch.setattr(solvers, "sketched", lambda *a: (calls.append("factor"), sketched(*a))[1])
     monkeypatch.setattr(matrices.Products, "__init__", lambda *a, **k: (calls.append("kernels"), products(*a, **k))[1])
-    chosen = KernelLogisticRegression("loo", tol=1e-6).fit(X, y)
+    chosen = KernelLogisticRegression("loo", tol=1e-5).fit(X, y)
     assert calls == ["kernels"]
-    fitted = KernelLogisticRegression(chosen.C_, tol=1e-6).fit(X, y)
+    fitted = KernelLogisticRegression(chosen.C_, tol=1e-5).fit(X, y)
     assert calls == ["kernels", "factor", "kernels"]
     assert chosen.converged_
-    assert chosen.objective_ == pytest.approx(fitted.objective_, rel=2e-6)  # tol, and rounding in single precision
-    np.testing.assert_allclose(chosen.predict_proba(X), fitted.predict_proba(X), atol=0.01)
+    assert chosen.objective_ == pytest.approx(fitted.objective_, rel=1.5e-5)  # tol, and rounding in single precision
+    np.testing.assert_allclose(chosen.predict_proba(X), fitted.predict_proba(X), atol=0.03)
     assert chosen.loo_.known is None
     calls.clear()
     KernelLogisticRegression("loo", gamma="loo").fit(X, y)  # one kernel in memory at a time

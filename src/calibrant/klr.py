@@ -54,7 +54,7 @@ Floats = NDArray[np.float64]
 SINGLE = 500  # rows from which single precision pays in a fit
 MANY = 1_000  # rows from which it pays in prediction, and Lanczos' method for an eigenvalue
 LIGHT = 1e3  # weight C_i of a row up to which it does no harm
-PRECISE = 1e-6  # relative gap below which single precision is not enough
+PRECISE = 1e-5  # relative gap below which single precision is not enough
 DUST = 3e-8  # what it costs the objective, relative to it, for each unit of the largest weight
 PROBED = 300  # rows whose kernels with each other show whether a function is a kernel
 ROWS = 512  # new rows, and support rows, whose kernels are computed at a time
@@ -100,7 +100,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         Rank of the factor of the kernel; None chooses about 1.6 n^0.6, or less where the exact problem needs less.
     class_weight : dict or "balanced", default=None
     memory : str or float, default="4GB"
-        How much of the kernel matrix to keep: 2 n^2 bytes in single precision, else it is computed anew when needed.
+        How much of the kernel matrix to keep, at most 2 n^2 bytes in single precision; the rest is computed anew.
     warm_start : bool, default=False
         Start from the last solution when the number of rows is the same.
     verbose : bool or int, default=0

@@ -41,7 +41,7 @@ ROUGH = 1e-5  # relative gap from which, and
 LIGHT = 30.0  # weight C_i of a row up to which, a certificate may rest on kernels kept in steps
 TIGHT = {1: 1e-15, 2: 1e-12}  # the relative gap that small problems of two classes, and of more, reach at no cost
 STEPS = 300  # of conjugate gradients for one Newton step, at most
-COARSE = 5  # times as many pivots may the factor have as the one that shows where they are needed
+COARSE = 3  # times as many pivots, to twice that, has the factor as the one that shows where they are needed
 LEAST = 48  # pivots from which that is worth while
 UNSEEN = 0.05  # share of the mean importance that every row has
 QUIET = 0.003  # share of the dual point that rows hold whose kernels with each other are not worth keeping
@@ -539,8 +539,8 @@ def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Gener
     kernel adds to sum a_i K(x_i, .), so rows are important in proportion to |a_i|. The rank is between two, the larger
     the more of the curvature meets the rest: so many steps of conjugate gradients would be needed.
     """
-    first = most // COARSE
-    stride = int(np.clip(gram.n // (8 * max(1, first)), 1, 4))
+    first = max(1, least // COARSE, most // (2 * COARSE))
+    stride = int(np.clip(gram.n // (8 * first), 1, 4))
     rows = slice(None, None, stride)
     missing = np.ptp(loss.target[rows], axis=0).min() == 0.0
     if gram.n <= FEW or least < LEAST or missing:  # too small, too coarse, or a class is not among these rows
