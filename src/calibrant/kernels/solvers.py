@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 Solve = Callable[[Floats], Floats]
 
 SMALL = 500  # rows up to which the factor is of full rank
-FEW = 1_500  # rows up to which a coarse solution, to see where pivots are needed, costs more than it saves
+FEW = 2_200  # rows up to which a coarse solution, to see where pivots are needed, costs more than it saves
 WHOLE = 4_000  # unknowns up to which the Newton system of several classes is written out
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 ROUNDING = 1e-12  # of the objective
@@ -544,7 +544,7 @@ def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Gener
     rows = slice(None, None, stride)
     missing = np.ptp(loss.target[rows], axis=0).min() == 0.0
     if gram.n <= FEW or least < LEAST or missing:  # too small, too coarse, or a class is not among these rows
-        rank = most if gram.n <= SMALL or gram.n > FEW else least + (most - least) // 4
+        rank = most if gram.n <= SMALL or gram.n > FEW else (least + most) // 2
         return Sketch(pivoted_cholesky(gram, rank, rng), None)
     few = pivoted_cholesky(gram, first, rng)
     inner = loss.enveloped(few.rest)
