@@ -111,6 +111,10 @@ class ImportVectorMachine(KernelLogisticRegression):
         self.class_weight = class_weight
         self.random_state = random_state
 
+    def _choose(self, rows: Rows) -> None:
+        """Settle the kernel and C, and keep no kernels: the machine grows from nothing."""
+        super()._choose(rows)
+
     def _solve(self, rows: Rows, known: Known | None) -> None:  # noqa: ARG002
         """Grow the machine and keep what prediction needs."""
         matrix = gram(self.kernel_, rows.source(self.kernel_))

@@ -472,17 +472,20 @@ def train(
     loss = loss_of(np.searchsorted(classes, rows.codes[mine]), model.C_ * rows.weight[mine], len(classes))
     source = rows.source(model.kernel_)
     part = source if len(mine) == len(rows.codes) else part_of(model.kernel_, source, mine)
-    light = len(mine) > SINGLE and model.tol >= PRECISE and float(loss.weight.max()) <= min(LIGHT, model.tol / DUST)
-    matrix = gram(model.kernel_, part, single=light)
+    matrix = gram(model.kernel_, part, single=len(mine) > SINGLE and is_light(model, loss.weight))
     require_finite(matrix)
     if model.solver == "smo":
         return by_smo(model, mine, matrix, loss)
-    known = known if known and known.K.gram.n == matrix.n and known.K.gram.dtype == matrix.dtype else None
-    start = known.start if known and known.C == model.C_ else last
+    start = last if known is None else known.start
     start = start if start is not None and start.beta.shape == loss.shape else None
     with reporter(model) as report:
         solution = solved(matrix, loss, options(model, len(mine)), start, known, report)
     return Trained(mine, solution.iterate, solution.steps, solution.converged, solution.interrupted)
+
+
+def is_light(model: KernelLogisticRegression, weight: Floats) -> bool:
+    """Return whether the objective is right to the tolerance in single precision."""
+    return model.tol >= PRECISE and float(weight.max()) <= min(LIGHT, model.tol / DUST)
 
 
 def solved(
@@ -860,12 +863,25 @@ class KernelLogisticRegressionCV(KernelLogisticRegression):
 def by_loo(
     model: KernelLogisticRegression, rows: Rows, grid: tuple[float, ...], gammas: tuple[float, ...]
 ) -> Known | None:
-    """Settle C and gamma by leave-one-out, or where that is too rough by folds; return what it found of the kernel."""
+    """Settle C and gamma by leave-one-out, or where that is too rough by folds.
+
+    Return what it found of the kernel if that serves the fit, and keep no kernels that do not.
+    """
     choice = loo_choice(model, rows, grid, gammas)
-    model.loo_ = replace(choice, known=None)
+    known, choice = choice.known if serves(model, rows, choice) else None, replace(choice, known=None)
+    model.loo_ = choice
     model.C_, gamma = trusted(model, rows, choice, grid)
     model.kernel_ = Kernel(model.kernel_.name, model.kernel_.by._replace(gamma=gamma))
-    return choice.known
+    return known
+
+
+def serves(model: KernelLogisticRegression, rows: Rows, choice: Choice) -> bool:
+    """Return whether a fit can go on from a choice: with its C, all its rows, and in its precision."""
+    if choice.known is None or choice.poor > ROUGH or model.solver == "smo":
+        return False
+    whole = model.multi_class == "softmax" or len(model.classes_) == 2
+    precise = choice.known.K.gram.dtype == np.float64 or is_light(model, choice.known.C * rows.weight)
+    return whole and precise
 
 
 def trusted(

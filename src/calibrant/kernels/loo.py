@@ -22,14 +22,13 @@ from scipy.special import expit
 
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 from calibrant.kernels.losses import Bernoulli
-from calibrant.kernels.matrices import COLUMNS, Factor, Products, pivoted_cholesky, threads
+from calibrant.kernels.matrices import COLUMNS, Factor, Products, by_column, pivoted_cholesky, threads
 from calibrant.kernels.solvers import (
     NEARLY,
     Iterate,
     Known,
     LowRank,
     Options,
-    by_column,
     chosen_rank,
     complete,
     factored_hessian,

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 
-__all__ = ["Factor", "Products", "coefficients", "pivoted_cholesky", "threads"]
+__all__ = ["Factor", "Products", "by_column", "coefficients", "pivoted_cholesky", "threads"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -244,11 +244,16 @@ def append_rows(gram: Gram, F: NDArray[Any], new: slice, pivots: Indices, lower:
             known = at_pivots @ old[:, columns]
             kernel = np.subtract(kernel, known, out=known)
         rows = np.matmul(inverse, kernel, out=F[new, columns])
-        rest[columns] -= np.einsum("ij,ij->j", rows, rows)
+        rest[columns] -= by_column(rows, rows)
 
     gram.each(write, blocks(gram.n, COLUMNS))
     np.maximum(rest, 0.0, out=rest)
     rest[pivots] = 0.0
+
+
+def by_column(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
+    """Return the products u'v of columns."""
+    return np.asarray(np.einsum("ij,ij->j", u, v))
 
 
 def coefficients(gram: Gram, factor: Factor, z: Floats) -> Floats:

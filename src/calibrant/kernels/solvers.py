@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from calibrant.kernels.functions import Each, Gram, in_turn
 from calibrant.kernels.losses import ALL, Curvature, Loss, duality_gap
-from calibrant.kernels.matrices import Factor, Products, coefficients, pivoted_cholesky, threads
+from calibrant.kernels.matrices import Factor, Products, by_column, coefficients, pivoted_cholesky, threads
 
 __all__ = ["Iterate", "Known", "Options", "Solution", "factored_newton", "refined", "solve"]
 
@@ -168,11 +168,6 @@ def product(matrix: NDArray[Any], v: Floats) -> Floats:
 def squared(v: Floats) -> float:
     """Return |v|^2."""
     return float(np.vdot(v, v))
-
-
-def by_column(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
-    """Return the products u'v of columns."""
-    return np.asarray(np.einsum("ij,ij->j", u, v))
 
 
 def newton_system(curvature: Curvature, F: NDArray[Any], norms: NDArray[Any], each: Each) -> Solve:
@@ -543,9 +538,10 @@ def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Gener
     stride = int(np.clip(gram.n // (8 * first), 1, 4))
     rows = slice(None, None, stride)
     missing = np.ptp(loss.target[rows], axis=0).min() == 0.0
-    if gram.n <= FEW or least < LEAST or missing:  # too small, too coarse, or a class is not among these rows
-        rank = most if gram.n <= SMALL or gram.n > FEW else (least + most) // 2
-        return Sketch(pivoted_cholesky(gram, rank, rng), None)
+    if SMALL < gram.n <= FEW:
+        return Sketch(pivoted_cholesky(gram, (least + most) // 2, rng), None)
+    if gram.n <= SMALL or least < LEAST or missing:  # too small, too coarse, or a class is not among these rows
+        return Sketch(pivoted_cholesky(gram, most, rng), None)
     few = pivoted_cholesky(gram, first, rng)
     inner = loss.enveloped(few.rest)
     some = np.ascontiguousarray(few.F[:, rows])
