@@ -35,6 +35,7 @@ from calibrant.kernels.solvers import (
     enough_of,
     factored_newton,
     newton_system,
+    place,
     preconditioner,
     settled,
     solve,
@@ -244,6 +245,28 @@ def test_the_prior_is_the_best_intercept_of_nothing():
     assert np.isfinite(one.prior())
 
 
+@pytest.mark.parametrize("start", [0.0, 40.0, -3e4])
+@pytest.mark.parametrize("far", [0.0, 7e3, -2e5])
+def test_the_best_intercept_is_found_from_anywhere(far, start):
+    rng = np.random.default_rng(0)
+    t, f = (rng.random(200) < 0.3).astype(float), far + 10.0 * rng.standard_normal(200)
+    loss = Bernoulli(t, rng.random(200) + 0.5)
+    b = loss.intercept(f, np.float64(start))
+    assert loss.residual(f + b).sum() == pytest.approx(0.0, abs=1e-5)
+
+
+def test_a_step_that_was_to_bring_more_than_is_left_is_doubled_where_that_is_better():
+    X, t = separated(400)
+    F = pivoted_cholesky(gram(RBF, X), 100, np.random.default_rng(0)).F
+    loss = Bernoulli(t, np.full(len(t), 10.0))
+    start = np.append(np.zeros(len(F) - 1), loss.prior())
+    first, second = islice(factored_newton(loss, F), 2)
+    step = first.solve(F @ loss.residual(F.T @ start))
+    once = place(loss, start + step, F.T @ (start + step))
+    np.testing.assert_allclose(first.z, start + 2.0 * step)
+    assert first.decrement > once.objective > first.objective > second.objective
+
+
 def test_products_of_some_tiles_are_the_rows_of_all_of_it():
     X, _ = overlapping(1300)
     matrix = gram(RBF, X)
@@ -373,7 +396,8 @@ def test_an_interrupted_fit_keeps_the_best_solution():
 
     loss = Bernoulli(t, np.full(len(t), 100.0))
     solution = solve(gram(RBF, X), loss, Options(rank=20, tol=1e-12), report=interrupt)
-    assert solution is seen[-1]
+    assert solution.iterate is seen[-1].iterate
+    assert solution.interrupted
     assert not solution.converged
     assert np.isfinite(solution.iterate.beta).all()
     assert solution.iterate.objective < loss.value(np.zeros(900))

@@ -206,7 +206,10 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
             trained.append(untrained(self, rows, task) if stopped else train(self, rows, task, start, known))
         self._last = [machine.last for machine in trained] if self.warm_start else None
         self._posterior: Posterior | Laplace | None = posterior(self, rows, trained)
-        used = np.unique(np.concatenate([machine.rows[machine.used()] for machine in trained]))
+        some = np.zeros(len(rows.kept), bool)
+        for machine in trained:
+            some[machine.rows[machine.used()]] = True
+        used = np.flatnonzero(some)
         self.machines_ = [machine.at(used) for machine in trained]
         self.support_ = rows.kept[used]
         every = len(used) == len(rows.kept)

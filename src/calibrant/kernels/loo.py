@@ -22,7 +22,7 @@ from scipy.special import expit
 
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 from calibrant.kernels.losses import Bernoulli
-from calibrant.kernels.matrices import COLUMNS, Factor, Products, by_column, pivoted_cholesky, threads
+from calibrant.kernels.matrices import COLUMNS, Factor, Products, by_column, inverse_of, pivoted_cholesky, threads
 from calibrant.kernels.solvers import (
     NEARLY,
     Iterate,
@@ -112,10 +112,7 @@ def left_out(loss: Bernoulli, f: Floats, w: Floats, v: Floats, copies: Floats | 
 
 def variances(lower: NDArray[Any], F: NDArray[Any], each: Each) -> Floats:
     """Return the diagonal of F' (L L')^-1 F."""
-    from scipy.linalg import lapack
-
-    invert = lapack.strtri if lower.dtype == np.float32 else lapack.dtrtri
-    inverse = np.tril(invert(lower, lower=1)[0])
+    inverse = inverse_of(lower)
     parts = each(
         lambda rows: np.square(inverse @ F[:, rows]).sum(axis=0, dtype=np.float64), blocks(F.shape[1], COLUMNS)
     )

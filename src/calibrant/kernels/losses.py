@@ -28,6 +28,7 @@ ENVELOPE = 50  # Newton steps or halvings for the f of a row
 PATIENT = 8  # steps after which a bracket keeps them from cycling
 SETTLED = 1e-3  # the last step: the error is at most half of its square, because |p''| <= p'
 ROUNDING = 1e-13  # of f
+BALANCED = 1e-4  # the last step of an intercept, of which the same holds
 LEAST = 100.0  # rows sampled however little they matter: the intercept needs some
 SHARED = 2  # blocks of columns that threads do not share
 ALL = slice(None)  # rows
@@ -503,19 +504,19 @@ def clipped(f: Floats, low: Floats, high: Floats) -> Floats:
 
 
 def balancing(loss: Enveloped, f: Floats, start: Floats) -> Floats:
-    """Return b with sum residual(f + b) = 0, by Newton's steps of at most 1 that a bracket keeps from cycling."""
-    b, low, high, near = float(start), -np.inf, np.inf, None
+    """Return b with sum residual(f + b) = 0, by Newton's steps of at most 1, 2, 4, ... in a bracket against cycling."""
+    b, low, high, near, reach = float(start), -np.inf, np.inf, None, 1.0
     for _ in range(200):
         near = loss.nearest(f + b, near)
         at = loss.of.expanded(near)
         slope = float(at.residual.sum())
         low, high = (b, high) if slope > 0 else (low, b)
         curve = float(at.curvature.damped(loss.rest)[0].amount().sum())
-        following = b + min(max(slope / curve, -1.0), 1.0)
+        following, reach = b + min(max(slope / curve, -reach), reach), 2.0 * reach
         if not low < following < high and np.isfinite(low + high):
             following = 0.5 * (low + high)
         moved, b = abs(following - b), following
-        if moved <= 1e-6 * (1.0 + abs(b)):  # the error is about the square of that
+        if moved <= BALANCED:
             break
     return np.float64(b)  # type: ignore[return-value]
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 
-__all__ = ["Factor", "Products", "by_column", "coefficients", "pivoted_cholesky", "threads"]
+__all__ = ["Factor", "Products", "by_column", "coefficients", "inverse_of", "pivoted_cholesky", "threads"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -220,22 +220,22 @@ def thinned(
 ) -> tuple[Indices, Floats]:
     """Return which proposals are accepted, each with probability (rest now)/(rest when drawn), and their factor."""
     rest = gram.block(drawn, drawn).astype(np.float64) - known.T.astype(np.float64) @ known
-    before, uniform = np.diag(rest).copy(), rng.random(len(drawn))
-    lower = np.zeros_like(rest)
+    needed = np.maximum(rng.random(len(drawn)) * rest.diagonal(), floor).tolist()
+    upper = np.empty_like(rest)
     accepted: list[int] = []
-    for j in range(len(drawn)):
-        if rest[j, j] > floor and uniform[j] * before[j] < rest[j, j]:
-            column = rest[:, j] / np.sqrt(rest[j, j])
-            rest -= column[:, None] * column
-            lower[:, len(accepted)] = column
+    for j, least in enumerate(needed):
+        own = rest[j, j]
+        if own > least:
+            row = np.multiply(rest[j], own**-0.5, out=upper[len(accepted)])
+            rest -= np.multiply.outer(row, row)
             accepted.append(j)
     chosen = np.array(accepted, np.intp)
-    return chosen, np.tril(lower[chosen, : len(chosen)])
+    return chosen, np.tril(upper[: len(chosen), chosen].T)
 
 
 def append_rows(gram: Gram, F: NDArray[Any], new: slice, pivots: Indices, lower: Floats, rest: Floats) -> None:
     """Write the new rows of the factor, L^-1 (K_pivots - F_pivots' F), and take them off the rest."""
-    old, inverse = F[: new.start], np.linalg.inv(lower).astype(F.dtype)
+    old, inverse = F[: new.start], inverse_of(lower).astype(F.dtype)
     at_pivots = np.ascontiguousarray(old[:, pivots].T)
 
     def write(columns: slice) -> None:
@@ -249,6 +249,14 @@ def append_rows(gram: Gram, F: NDArray[Any], new: slice, pivots: Indices, lower:
     gram.each(write, blocks(gram.n, COLUMNS))
     np.maximum(rest, 0.0, out=rest)
     rest[pivots] = 0.0
+
+
+def inverse_of(lower: NDArray[Any]) -> NDArray[Any]:
+    """Return L^-1 from the lower triangle of a matrix."""
+    from scipy.linalg import lapack
+
+    invert = lapack.strtri if lower.dtype == np.float32 else lapack.dtrtri
+    return np.tril(invert(lower, lower=1)[0])
 
 
 def by_column(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.kernels.functions import Each, Gram, in_turn
-from calibrant.kernels.losses import ALL, Curvature, Loss, duality_gap
+from calibrant.kernels.losses import ALL, Curvature, Expansion, Loss, duality_gap
 from calibrant.kernels.matrices import Factor, Products, by_column, coefficients, pivoted_cholesky, threads
 
 __all__ = ["Iterate", "Known", "Options", "Solution", "factored_newton", "refined", "solve"]
@@ -125,34 +125,60 @@ class LowRank:
     solve: Solve
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Coordinates, the values F'z, the loss expanded there, and the objective."""
+
+    z: Floats
+    f: Floats
+    at: Expansion
+    objective: float
+
+
+def place(loss: Loss, z: Floats, f: Floats) -> Place:
+    """Return what there is to know of coordinates z with the values f."""
+    at = loss.expanded(f)
+    return Place(z, f, at, 0.5 * squared(z[:-1]) + at.value)
+
+
 def factored_newton(
     loss: Loss, F: NDArray[Any], each: Each = in_turn, start: Floats | None = None
 ) -> Iterator[LowRank]:
     """Yield Newton's iterates on 1/2 |z|^2 + loss(F'z), the last coordinate without penalty."""
-    z = np.zeros((len(F), *loss.shape[1:])) if start is None else start.copy()
-    f = product(F.T, z)
+    z = np.zeros((len(F), *loss.shape[1:])) if start is None else start
+    f, norms = product(F.T, z), by_column(F, F)
     if start is None:
         z[-1] = loss.prior()
         f += z[-1]
-    at, norms = loss.expanded(f), by_column(F, F)
-    value = 0.5 * squared(z[:-1]) + at.value
+    now = place(loss, z, f)
     while True:
-        system = newton_system(at.curvature, F, norms, each)
-        gradient = -product(F, at.residual)
-        gradient[:-1] += z[:-1]
+        system = newton_system(now.at.curvature, F, norms, each)
+        gradient = -product(F, now.at.residual)
+        gradient[:-1] += now.z[:-1]
         step = -system(gradient)
-        along = product(F.T, step)
         decrement = -float(np.vdot(gradient, step))
-        size, before, values = 1.0, at.f, f
-        while True:
-            trial, f = z + size * step, values + size * along
-            at = loss.expanded(f)
-            following = 0.5 * squared(trial[:-1]) + at.value
-            if following <= value - SUFFICIENT * size * decrement + noise(F) * abs(value) or size < 1e-8:
-                break
-            size *= 0.5
-        z, value = trial, following
-        yield LowRank(z, f, value, max(decrement, 0.0), before, 0.5 * squared(gradient), system)
+        before, now = now.at.f, descended(loss, now, (step, product(F.T, step)), decrement, noise(F))
+        yield LowRank(now.z, now.f, now.objective, max(decrement, 0.0), before, 0.5 * squared(gradient), system)
+
+
+def descended(loss: Loss, now: Place, step: tuple[Floats, Floats], decrement: float, rounding: float) -> Place:
+    """Return the first place at 1, 1/2, 1/4, ... of a step that is lower by a share of what the step was to bring.
+
+    Where that was more than is left, twice the step may be better: the tails of the loss are flatter than its model.
+    """
+
+    def at(size: float) -> Place:
+        return place(loss, now.z + size * step[0], now.f + size * step[1])
+
+    size, there = 1.0, at(1.0)
+    while not there.objective <= now.objective - SUFFICIENT * size * decrement + rounding * abs(now.objective):
+        if size < 1e-8:
+            return there
+        size *= 0.5
+        there = at(size)
+    if size < 1.0 or decrement <= there.objective:
+        return there
+    return min(there, at(2.0), key=lambda place: place.objective)
 
 
 def noise(F: NDArray[Any]) -> float:
@@ -258,7 +284,7 @@ def near_solution(loss: Loss, gram: Gram, sketch: Sketch, most: int) -> tuple[Ne
 def entered(loss: Loss, K: Products, near: Near, tol: float) -> Iterate:
     """Return the exact problem's Newton iterate from a loss expanded at values that need not be those of any w."""
     q, curvature = K(near.dual), loss.curvature(near.f)
-    now = with_intercept(loss, near.dual, q, np.zeros(loss.shape[1:]))
+    now = with_intercept(loss, near.dual, q, np.average(near.f - q, axis=0, weights=curvature.amount()))
     start = Start(near.dual, q, q - near.f, np.zeros_like(q))
     return newton_step(loss, K, System(curvature, near.precondition, start), now, tol, LATER)[0]
 
@@ -539,7 +565,7 @@ def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Gener
     rows = slice(None, None, stride)
     missing = np.ptp(loss.target[rows], axis=0).min() == 0.0
     if SMALL < gram.n <= FEW:
-        return Sketch(pivoted_cholesky(gram, (least + most) // 2, rng), None)
+        return Sketch(pivoted_cholesky(gram, (2 * least + most) // 3, rng), None)
     if gram.n <= SMALL or least < LEAST or missing:  # too small, too coarse, or a class is not among these rows
         return Sketch(pivoted_cholesky(gram, most, rng), None)
     few = pivoted_cholesky(gram, first, rng)
@@ -584,20 +610,19 @@ def solve(
     bytes for the kernel in single precision, n^2 if coarse, 4 n^2 in double, where `memory` allows it; 4 m n for the
     factor of rank m, 8 m n in double.
     """
-    solution = Solution(constant(loss), 0, False, None, interrupted=True)
+    solution, interrupted = None, True
     with suppress(KeyboardInterrupt), threads(gram.n) as each:
-        for better in solutions(replace(gram, each=each), loss, options, start, known):
-            solution = replace(better, interrupted=True)
+        for solution in solutions(replace(gram, each=each), loss, options, start, known):
             if report:
                 report(solution)
-        solution = replace(solution, interrupted=False)
-    return solution
+        interrupted = False
+    return replace(solution or Solution(constant(loss), 0, False, None), interrupted=interrupted)
 
 
 def constant(loss: Loss) -> Iterate:
     """Return w = 0 with the best intercept."""
-    nothing = np.zeros(loss.shape)
-    return with_intercept(loss, nothing, nothing, loss.prior())
+    nothing, b = np.zeros(loss.shape), loss.prior()
+    return Iterate(nothing, nothing, b, loss.value(nothing + b), np.inf)
 
 
 def solutions(
