@@ -32,13 +32,16 @@ from calibrant.kernels.solvers import (
     Start,
     System,
     conjugate_gradients,
+    constant,
     enough_of,
     factored_newton,
+    line_search,
     newton_system,
     place,
     preconditioner,
     settled,
     solve,
+    with_intercept,
 )
 
 RBF = Kernel("rbf", Parameters(gamma=0.3))
@@ -195,9 +198,11 @@ def test_certificates_hold_where_kernels_are_kept_in_steps(monkeypatch, C, tol, 
     loss, K = Bernoulli(t, np.full(1500, C)), RBF.between(X, X)
     now = solve(gram(RBF, X, single=True), loss, Options(tol=tol)).iterate
     assert asked == [coarse]
-    p = np.abs(t - now.beta / C)  # the dual point is beta, up to a rounding of its sum
+    p = np.clip(t - now.beta / C, 0.0, 1.0)  # the dual point next to beta
+    p += (t - p).sum() / (p * (1.0 - p)).sum() * p * (1.0 - p)
+    a = C * (t - p)
     primal = 0.5 * now.beta @ K @ now.beta + loss.value(K @ now.beta + now.b)
-    dual = C * (entr(p) + entr(1.0 - p)).sum() - 0.5 * now.beta @ K @ now.beta
+    dual = C * (entr(p) + entr(1.0 - p)).sum() - 0.5 * a @ K @ a
     assert primal - dual <= 1.1 * now.gap + 1e-7 * primal
     assert now.gap <= tol * primal
 
@@ -265,6 +270,19 @@ def test_a_step_that_was_to_bring_more_than_is_left_is_doubled_where_that_is_bet
     once = place(loss, start + step, F.T @ (start + step))
     np.testing.assert_allclose(first.z, start + 2.0 * step)
     assert first.decrement > once.objective > first.objective > second.objective
+
+
+@pytest.mark.parametrize("far", [1.0, 30.0])
+def test_a_line_search_finds_the_lowest_point_of_the_way(far):
+    X, t = overlapping(200)
+    K, loss = RBF.between(X, X), Bernoulli(t, np.full(200, 50.0))
+    x = far * loss.residual(np.full(200, loss.prior()))
+    flat = constant(loss)
+    best = line_search(loss, flat, x, K @ x)
+    sizes = np.linspace(0.0, 1.0, 2001)
+    on_the_way = [with_intercept(loss, size * x, size * (K @ x), flat.b).objective for size in sizes]
+    assert best.objective - min(on_the_way) <= 0.02 * (flat.objective - min(on_the_way))
+    assert best.f == pytest.approx(K @ best.beta)
 
 
 def test_products_of_some_tiles_are_the_rows_of_all_of_it():
