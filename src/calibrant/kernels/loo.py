@@ -281,50 +281,58 @@ def quotient(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
 def searched(at: Callable[[Sequence[float], Floats | None], list[Look]], grid: Sequence[float]) -> Path:
     """Return the path over those C of an increasing grid that a search for the smallest loss looks at.
 
-    By strides into the valley, three C at a time, which cost little more than one; then to the bottom of a parabola in
-    log C through the best and its neighbours.
+    At most three C at a time, which cost little more than one: where a parabola in log C has its bottom.
     """
     looks: dict[int, Look] = {}
-
-    def look(places: Iterable[int]) -> bool:
-        new = sorted(set(places) & set(range(len(grid))) - set(looks))
-        if new:
-            start = looks[min(looks, key=lambda j: abs(j - new[0]))].z if looks else None
-            looks.update(zip(new, at([grid[i] for i in new], start), strict=True))
-        return bool(new)
-
-    stride, here = max(2, len(grid) // STRIDES), int(FIRST * len(grid))
-    look([here - stride, here, here + stride])
-    while (here := best(looks)) in (min(looks), max(looks)):
-        ahead = stride if here == max(looks) else -stride
-        if not look([here + ahead // 2, here + ahead, here + 2 * ahead]):
-            break
-    while (there := between({i: found.loss for i, found in looks.items()}, np.log(grid))) not in looks:
-        look([there])
+    x, stride, middle = np.log(grid), max(2, len(grid) // STRIDES), int(FIRST * len(grid))
+    places: Iterable[int] = (middle - stride, middle, middle + stride)
+    while new := sorted(set(places) & set(range(len(grid))) - set(looks)):
+        start = looks[min(looks, key=lambda j: abs(j - new[0]))].z if looks else None
+        looks.update(zip(new, at([grid[i] for i in new], start), strict=True))
+        places = promising({i: found.loss for i, found in looks.items()}, x, stride)
     return path({grid[i]: found for i, found in looks.items()})
 
 
-def best(looks: dict[int, Look]) -> int:
-    """Return the place of the smallest loss."""
-    return min(looks, key=lambda i: looks[i].loss)
+def promising(losses: dict[int, float], x: Floats, stride: int) -> tuple[int, ...]:
+    """Return where the bottom of a parabola is, by the smallest loss and the nearest on both sides, if it has both.
 
+    Else by the last three, and further on: at most two strides ahead, half of the way there, and a stride behind it.
 
-def between(losses: dict[int, float], x: Floats) -> int:
-    """Return the place where a parabola through the smallest loss and those known on both sides of it is smallest.
-
-    >>> between({0: 9.0, 3: 1.0, 6: 6.0}, np.arange(7.0))
-    3
-    >>> between({0: 4.0, 3: 1.0, 6: 16.0}, np.arange(7.0))
-    2
+    >>> promising({0: 9.0, 3: 1.0, 6: 6.0}, np.arange(9.0), 2)
+    (3,)
+    >>> promising({0: 4.0, 3: 1.0, 6: 16.0}, np.arange(9.0), 2)
+    (2,)
+    >>> promising({2: 9.0, 4: 2.0, 6: 1.0}, np.arange(9.0), 2)
+    (5,)
+    >>> promising({0: 9.0, 2: 4.0, 4: 1.0}, np.arange(9.0), 2)
+    (5, 6, 8)
     """
+    known = sorted(losses)
     here = min(losses, key=lambda i: losses[i])
-    left, right = max((i for i in losses if i < here), default=here), min((i for i in losses if i > here), default=here)
-    if here in (left, right):  # an end of the grid
-        return (left + right) // 2 if right - left > 1 else here
-    falling, rising = ((losses[j] - losses[i]) / (x[j] - x[i]) for i, j in ((left, here), (here, right)))
+    place = known.index(here)
+    if 0 < place < len(known) - 1:
+        return (bottom(losses, known[place - 1 : place + 2], x, here),)
+    if here in (0, len(x) - 1):  # an end of the grid
+        beside = known[1 if place == 0 else -2] if len(known) > 1 else here
+        return ((here + beside) // 2,) if abs(here - beside) > 1 else ()
+    ahead = -1 if place == 0 else 1
+    last = known[:3] if place == 0 else known[-3:]
+    reach = ahead * (bottom(losses, last, x, here + 2 * ahead * stride) - here)
+    if reach <= 0 and here + ahead * reach not in losses:
+        return (here + ahead * reach,)
+    reach = min(max(reach, 1), 2 * stride)
+    return tuple(int(np.clip(here + ahead * far, 0, len(x) - 1)) for far in (max(1, reach // 2), reach, reach + stride))
+
+
+def bottom(losses: dict[int, float], three: Sequence[int], x: Floats, other: int) -> int:
+    """Return the place nearest to the bottom of a parabola through three losses, or another if it has none."""
+    if len(three) < 3:
+        return other
+    left, middle, right = three
+    falling, rising = ((losses[j] - losses[i]) / (x[j] - x[i]) for i, j in ((left, middle), (middle, right)))
     if not rising > falling:
-        return here
-    vertex = 0.5 * (x[left] + x[here]) - 0.5 * falling * (x[right] - x[left]) / (rising - falling)
+        return other
+    vertex = 0.5 * (x[left] + x[middle]) - 0.5 * falling * (x[right] - x[left]) / (rising - falling)
     return int(np.abs(x - vertex).argmin())
 
 
