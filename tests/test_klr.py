@@ -20,6 +20,7 @@ from calibrant.kernels.loo import (
     choose,
     leave_one_out,
     newton_columns,
+    path,
     searched,
     together,
 )
@@ -521,7 +522,7 @@ def test_rows_left_out_in_groups_lose_what_they_lose_in_folds(separation):
     X = rng.normal(size=(600, 4))
     X[:, 0] += separation * (2 * t - 1)
     grid, kernel = (0.1, 1.0, 10.0, 100.0), Kernel("rbf", Parameters(gamma=0.1))
-    path = choose(Problem(t, np.ones(600), np.ones(600)), [(0.1, gram(kernel, X))], grid, Options()).paths[0]
+    along = choose(Problem(t, np.ones(600), np.ones(600)), [(0.1, gram(kernel, X))], grid, Options()).paths[0]
     group = rng.permutation(600) % GROUPS
     real = {}
     for C in grid:
@@ -530,10 +531,10 @@ def test_rows_left_out_in_groups_lose_what_they_lose_in_folds(separation):
             best = solve(gram(kernel, X[~out]), Bernoulli(t[~out], np.full((~out).sum(), C)), Options()).iterate
             f[out] = kernel.between(X[out], X[~out]) @ best.beta + best.b
         real[C] = Bernoulli(t, np.full(600, 1 / 600)).value(f)
-    for C, value in zip(path.C, path.loss, strict=True):
+    for C, value in zip(along.C, along.loss, strict=True):
         assert value == pytest.approx(real[C], rel=0.1)
-    assert real[path.best] <= 1.02 * min(real.values())
-    assert path.poor[path.C.index(path.best)] < 0.01
+    assert real[along.best] <= 1.02 * min(real.values())
+    assert along.poor[along.C.index(along.best)] < 0.01
 
 
 @pytest.mark.parametrize(("n", "groups"), [(900, 9), (2600, 7), (6000, 3)])
@@ -567,13 +568,12 @@ def test_the_search_finds_the_bottom_of_a_valley_and_looks_at_few_values(count, 
         x = np.log10(Cs) - bottom
         return [Look(loss, 0.0, np.zeros(1)) for loss in 1.0 + np.where(x > 0, 2 * x, -x) + x * x]
 
-    path = searched(look, grid)
-    assert sorted(seen) == list(path.C)
+    along = path(searched(look, grid))
+    assert sorted(seen) == list(along.C)
     losses = [found.loss for found in look(grid, None)]
-    assert len(path.C) <= 12
-    assert sorted(path.C) == list(path.C)
-    assert len(set(path.C)) == len(path.C)
-    assert abs(int(np.argmin(losses)) - list(grid).index(path.best)) <= max(1, count // 20)
+    assert len(along.C) <= 12
+    assert len(set(along.C)) == len(along.C)
+    assert abs(int(np.argmin(losses)) - list(grid).index(along.best)) <= max(1, count // 20)
 
 
 def test_laplace_is_the_gaussian_process_posterior():

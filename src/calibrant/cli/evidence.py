@@ -246,11 +246,11 @@ def compare(  # noqa: PLR0913, a command has as many parameters as options
     if report is not None:
         require_report()
         require_place(report, table, name="--report")
-    require_coherent(score, {"--features": features, "--kernels": kernels, "--choose": choose}, weight)
-    if not score:
-        refuse(
-            context, ["kind"], "is that of scores, so it needs --score; machines that are trained here have their own"
-        )
+    if score:
+        refuse(context, ["features", "kernels", "choose"], "trains machines, --score compares methods on scores")
+    else:
+        refuse(context, ["kind"], "needs --score: machines that are trained here have scores of their own kind")
+        refuse(context, ["weight"], "needs --score: machines are trained without weights")
     require_other_columns(label, [*named(score), *named(features)])
     with resumable(folder):
         if score:
@@ -299,17 +299,6 @@ def require_success(found: Any) -> None:
     failed = [cell.note for cell in found.cells if all(value != value for value in cell.values.values())]
     if len(failed) == len(found.cells):
         msg = f"no method could be judged: {failed[0]}"
-        raise ValueError(msg)
-
-
-def require_coherent(score: Sequence[str], training: Mapping[str, Any], weight: str | None) -> None:
-    """Raise where options exclude each other; `training` are those that say how to train machines."""
-    for name, given in training.items():
-        if score and given:
-            msg = f"--score compares methods on scores, {name} trains machines; give one of them"
-            raise ValueError(msg)
-    if weight is not None and not score:
-        msg = f"--weight needs --score, for machines are trained without weights; got {weight!r}"
         raise ValueError(msg)
 
 

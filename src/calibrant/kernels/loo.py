@@ -278,8 +278,8 @@ def quotient(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.divide(u, v, out=np.zeros_like(u), where=v > 0))
 
 
-def searched(at: Callable[[Sequence[float], Floats | None], list[Look]], grid: Sequence[float]) -> Path:
-    """Return the path over those C of an increasing grid that a search for the smallest loss looks at.
+def searched(at: Callable[[Sequence[float], Floats | None], list[Look]], grid: Sequence[float]) -> dict[float, Look]:
+    """Return the looks at those C of an increasing grid that a search for the smallest loss takes.
 
     At most three C at a time, which cost little more than one: where a parabola in log C has its bottom.
     """
@@ -290,7 +290,7 @@ def searched(at: Callable[[Sequence[float], Floats | None], list[Look]], grid: S
         start = looks[min(looks, key=lambda j: abs(j - new[0]))].z if looks else None
         looks.update(zip(new, at([grid[i] for i in new], start), strict=True))
         places = promising({i: found.loss for i, found in looks.items()}, x, stride)
-    return path({grid[i]: found for i, found in looks.items()})
+    return {grid[i]: found for i, found in looks.items()}
 
 
 def promising(losses: dict[int, float], x: Floats, stride: int) -> tuple[int, ...]:
@@ -342,14 +342,14 @@ def path(looks: dict[float, Look]) -> Path:
     return Path(tuple(rising), tuple(looks[C].loss for C in rising), tuple(looks[C].poor for C in rising))
 
 
-def followed(ats: Sequence[At], grid: Sequence[float]) -> Path:
-    """Return the path over all C of an increasing grid, each started from the last; the losses of classes add up."""
+def followed(ats: Sequence[At], grid: Sequence[float]) -> dict[float, Look]:
+    """Return the looks at all C of an increasing grid, each started from the last; the losses of classes add up."""
     looks: dict[float, Look] = {}
     starts: Iterable[Floats | None] = [None] * len(ats)
     for C in grid:
         looks[C] = summed([at(C, start) for at, start in zip(ats, starts, strict=True)])
         starts = looks[C].z
-    return path(looks)
+    return looks
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,8 +398,8 @@ def choose(problem: Problem, grams: Iterable[tuple[float, Gram]], grid: Sequence
         for gamma, gram in grams:
             known = None  # room for the next kernel
             gammas.append(gamma)
-            path, known = path_of(problem, replace(gram, each=each), sorted(set(grid)), options)
-            paths.append(path)
+            along, known = path_of(problem, replace(gram, each=each), sorted(set(grid)), options)
+            paths.append(along)
     return Choice(tuple(gammas), tuple(paths), known if len(gammas) == 1 else None)
 
 
@@ -410,10 +410,9 @@ def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Option
     rank = lower_rank(gram, options, most, SHARE * most)
     factor = pivoted_cholesky(gram, rank, np.random.default_rng(options.seed))
     if complete(gram, factor) or not options.exact:
-        return followed([by_factor(loss, factor, problem.copies, gram.each) for loss in losses], grid), None
+        return path(followed([by_factor(loss, factor, problem.copies, gram.each) for loss in losses], grid)), None
     K = Products(gram, options.memory)
     begins = [by_groups(loss, factor, problem.copies, gram.each, options.seed) for loss in losses]
-    wholes: dict[float, Iterate | None] = {}
 
     def looks(Cs: Sequence[float], start: Floats | None) -> list[Look]:
         tasks: list[Asking] = []
@@ -423,12 +422,11 @@ def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Option
             starts = [z for z, _ in begun]
             tasks += [task for _, task in begun]
         done = [look for some in blocks(len(tasks), TASKS) for look in together(K, tasks[some])]
-        found = [summed(done[i : i + len(begins)]) for i in range(0, len(done), len(begins))]
-        wholes.update(zip(Cs, (look.whole for look in found), strict=True))
-        return found
+        return [summed(done[i : i + len(begins)]) for i in range(0, len(done), len(begins))]
 
-    path = searched(looks, grid)
-    return path, Known(K.by(in_turn), factor, path.best, wholes[path.best])
+    found = searched(looks, grid)
+    along = path(found)
+    return along, Known(K.by(in_turn), factor, along.best, found[along.best].whole)
 
 
 def summed(looks: Sequence[Look]) -> Look:

@@ -37,8 +37,7 @@ FEW = 2_200  # rows up to which a coarse solution, to see where pivots are neede
 WHOLE = 4_000  # unknowns up to which the Newton system of several classes is written out
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 ROUNDING = 1e-12  # of the objective
-ROUGH = 1e-5  # relative gap from which, and
-LIGHT = 30.0  # weight C_i of a row up to which, a certificate may rest on kernels kept in steps
+IN_STEPS = 1e-5, 30.0  # relative gap from which, and weight C_i up to which, a certificate may rest on kernels in steps
 TIGHT = {1: 1e-15, 2: 1e-12}  # the relative gap that small problems of two classes, and of more, reach at no cost
 STEPS = 300  # of conjugate gradients for one Newton step, at most
 SEARCH = 14  # places looked at for the lowest one on the way of a Newton step that goes too far
@@ -646,7 +645,7 @@ def solutions(
         most = chosen_rank(loss, options)
         least = lower_rank(gram, options, most, gram.n**0.9 / 20.0)
         sketch = sketched(loss, gram, least, most, np.random.default_rng(options.seed))
-        coarse = options.tol >= ROUGH and float(loss.weight.max(initial=0.0)) <= LIGHT
+        coarse = options.tol >= IN_STEPS[0] and float(loss.weight.max(initial=0.0)) <= IN_STEPS[1]
         K = Products(gram, options.memory, sketch.order, sketch.busy, coarse=coarse)
     else:
         sketch, K = Sketch(known.factor, None), known.K.by(gram.each)
