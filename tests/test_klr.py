@@ -385,6 +385,15 @@ def test_rows_that_take_no_part_are_in_the_gap():
     assert primal - best <= now.gap
 
 
+@pytest.mark.parametrize("n", [200, 251, 500])
+def test_few_rows_are_solved_nearly_to_rounding(n):
+    X, t = overlapping(n)
+    loss = Bernoulli(t, np.full(n, 10.0))
+    now = solve(gram(RBF, X), loss, Options()).iterate
+    assert now.gap <= 1e-11 * now.objective
+    np.testing.assert_allclose(now.beta, loss.residual(RBF.between(X, X) @ now.beta + now.b), atol=1e-4)
+
+
 def test_a_warm_start_needs_fewer_steps():
     X, t = overlapping(800)
     cold = solve(gram(RBF, X), Bernoulli(t, np.full(len(t), 10.0)), Options())

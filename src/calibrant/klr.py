@@ -78,7 +78,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     ----------
     C : float or "loo", default=1.0
         Weight of a row's loss. "loo" chooses it by approximate leave-one-out, of a ninth of the rows at a time where
-        there are more than 500, and, where that is too rough, says so and takes 10 real folds.
+        there are more than 250, and, where that is too rough, says so and takes 10 real folds.
     kernel : {"linear", "rbf", "poly", "quadratic", "precomputed"} or callable, default="rbf"
         "quadratic" is Platt's ((x.z)/c + 1)^2. A callable takes two sets of rows and returns their kernel matrix.
     gamma : {"scale", "auto", "loo"} or float, default="scale"
@@ -88,7 +88,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         Of "quadratic"; "auto" is the mean of x.x.
     solver : {"auto", "newton", "preconditioned", "low_rank", "smo"}, default="auto"
         "newton" takes a factor of full rank, "preconditioned" one of low rank and conjugate gradients on the exact
-        problem; "auto" is the first up to 500 rows. "low_rank" stops at the solution in the factor and reports its gap.
+        problem; "auto" is the first up to 250 rows. "low_rank" stops at the solution in the factor and reports its gap.
         "smo" is the algorithm of Keerthi et al. (2005), for reproduction, two classes.
     multi_class : {"softmax", "ovo"}, default="softmax"
         One machine for all classes, or one for each pair, coupled (Wu, Lin & Weng 2004).

@@ -32,13 +32,14 @@ __all__ = ["Iterate", "Known", "Options", "Solution", "factored_newton", "refine
 Floats = NDArray[np.float64]
 Solve = Callable[[Floats], Floats]
 
-SMALL = 500  # rows up to which the factor is of full rank
+SMALL = 250  # rows up to which the factor is of full rank
+FINE = 500  # rows up to which a fit goes on nearly to rounding
 FEW = 2_200  # rows up to which a coarse solution, to see where pivots are needed, costs more than it saves
 WHOLE = 4_000  # unknowns up to which the Newton system of several classes is written out
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 ROUNDING = 1e-12  # of the objective
 IN_STEPS = 1e-5, 30.0  # relative gap from which, and weight C_i up to which, a certificate may rest on kernels in steps
-TIGHT = {1: 1e-15, 2: 1e-12}  # the relative gap that small problems of two classes, and of more, reach at no cost
+TIGHT = 1e-12  # the relative gap that small problems reach at little cost
 STEPS = 300  # of conjugate gradients for one Newton step, at most
 SEARCH = 14  # places looked at for the lowest one on the way of a Newton step that goes too far
 COARSE = 3  # times as many pivots, to twice that, has the factor as the one that shows where they are needed
@@ -202,7 +203,7 @@ def newton_system(curvature: Curvature, F: NDArray[Any], norms: NDArray[Any], ea
 
     Many rows are sampled by their importance.
     """
-    rows, some = curvature.sketch(norms) if F.shape[1] > SMALL else (ALL, curvature)
+    rows, some = curvature.sketch(norms) if F.shape[1] > FINE else (ALL, curvature)
     lower = factored_hessian(some, F, each, rows)
     return lambda g: solve_by(lower, g)
 
@@ -352,7 +353,7 @@ def certified(loss: Loss, K: Products, now: Iterate, a: Floats, tol: float) -> t
     if bound > 0.1 * tol * now.objective and gap <= tol * now.objective:
         bound = 0.5 * max(0.0, float(np.vdot(change, K(change))))
     known = Iterate(now.beta, now.f, now.b, now.objective, max(gap, 0.0) + bound)
-    if K.gram.n <= SMALL:
+    if K.gram.n <= FINE:
         by_residual, _ = certified_by_residual(loss, K, known, a)
         known = by_residual if by_residual.gap <= known.gap else known
     return known, Start(known.beta, known.f, np.zeros_like(a), known.beta - loss.residual(known.f + known.b))
@@ -381,7 +382,7 @@ def dual_or(loss: Loss, now: Iterate, a: Floats, q: Floats) -> Iterate:
     Its objective exceeds the dual one by the gap and by what it exceeds the objective of `now`.
     """
     there = with_intercept(loss, a, q, now.b)
-    slack = 1e-9 * now.objective if len(a) <= SMALL else 0.0
+    slack = 1e-9 * now.objective if len(a) <= FINE else 0.0
     if there.objective > now.objective + slack:
         return now
     return replace(there, gap=max(0.0, now.gap + there.objective - now.objective))
@@ -658,7 +659,7 @@ def solutions(
 
 def improved(loss: Loss, K: Products, sketch: Sketch, start: Iterate | None, options: Options) -> Iterator[Solution]:
     """Yield better and better solutions from a start, or from the factor."""
-    tol = min(options.tol, TIGHT[len(loss.shape)]) if K.gram.n <= SMALL else options.tol
+    tol = min(options.tol, TIGHT) if K.gram.n <= FINE else options.tol
     best, steps, stopped = first_iterate(loss, K, sketch, start, replace(options, tol=tol))
     yield Solution(best, steps, False, sketch.factor)
     if stopped:
