@@ -111,21 +111,21 @@ def table():
     found = Parallel(n_jobs=-1)(delayed(measured)(name, X, y) for name, (X, y) in data.items())
     losses, seconds = (np.array(part) for part in zip(*found, strict=True))
     worse = losses / losses[:, :1] - 1.0
-    lines = ["| mean log loss over folds | " + " | ".join(SYSTEMS) + " |", "|---" * (len(SYSTEMS) + 1) + "|"]
+    total, rest = seconds.sum(axis=0), worse[:, 1:]
+    lines = [line("mean log loss over folds", SYSTEMS), "|---" * (len(SYSTEMS) + 1) + "|"]
+    lines += [line(name, (f"{loss:.4f}" for loss in row)) for name, row in zip(data, losses, strict=True)]
     lines += [
-        f"| {name} | " + " | ".join(f"{loss:.4f}" for loss in row) + " |"
-        for name, row in zip(data, losses, strict=True)
+        line(f"better than the first on, of {len(data)}", ("", *(rest < 0).sum(axis=0))),
+        line("median of the differences", ("", *(f"{each:+.1%}" for each in np.median(rest, axis=0)))),
+        line("largest of them", ("", *(f"{each:+.0%}" for each in rest.max(axis=0)))),
+        line("time, relative", (f"{each:.2g}" for each in total / total[0])),
     ]
-    lines.append(
-        f"| better than the first on, of {len(data)} | | " + " | ".join(map(str, (worse[:, 1:] < 0).sum(axis=0))) + " |"
-    )
-    lines.append(
-        "| median of the differences | | " + " | ".join(f"{m:+.1%}" for m in np.median(worse[:, 1:], axis=0)) + " |"
-    )
-    lines.append("| largest of them | | " + " | ".join(f"{most:+.0%}" for most in worse[:, 1:].max(axis=0)) + " |")
-    total = seconds.sum(axis=0)
-    lines.append("| time, relative | " + " | ".join(f"{share:.2g}" for share in total / total[0]) + " |")
     return "\n".join(lines)
+
+
+def line(name, cells):
+    """Return a line of a Markdown table."""
+    return f"| {name} | " + " | ".join(map(str, cells)) + " |"
 
 
 if __name__ == "__main__":

@@ -86,6 +86,11 @@ def test_the_objective_is_right_to_the_tolerance_in_any_precision(C, tol):
     assert model.objective_ == pytest.approx(truth, rel=tol)
 
 
+def test_classes_that_look_like_numbers_to_predict_are_warned_about():
+    with pytest.warns(UserWarning, match="could represent a regression problem"):
+        KernelLogisticRegression().fit(np.arange(30.0)[:, None], np.arange(30))
+
+
 @pytest.mark.parametrize("solver", ["newton", "preconditioned", "smo", "auto"])
 def test_solvers_agree_and_satisfy_the_optimality_condition(solver):
     X, y = data()

@@ -170,8 +170,6 @@ def target(y: ArrayLike | None) -> NDArray[Any]:
         msg = "fit requires y to be passed, but the target y is None"
         raise ValueError(msg)
     refuse_masked("y", y)
-    if type(y) is np.ndarray and y.ndim == 1 and y.dtype.kind in "biuU":
-        return y  # classes, whatever they are
     refuse_missing("y", np.asarray(y))
     labels = column_or_1d(y, warn=True)
     assert_all_finite(labels, input_name="y")

@@ -42,7 +42,7 @@ from calibrant.kernels.loo import Choice, Problem, choose
 from calibrant.kernels.losses import Bernoulli, Loss, Multinomial, logits, softmax
 from calibrant.kernels.matrices import pivoted_cholesky, threads
 from calibrant.kernels.smo import solve_smo
-from calibrant.kernels.solvers import Iterate, Known, Options, Report, Solution, chosen_rank, constant, solve
+from calibrant.kernels.solvers import CAREFUL, Iterate, Known, Options, Report, Solution, chosen_rank, constant, solve
 from calibrant.multiclass import couple, pairs
 from calibrant.progress import drawn
 from calibrant.samples import one_of, refuse_masked, same_length, whole
@@ -51,7 +51,7 @@ __all__ = ["KernelLogisticRegression", "KernelLogisticRegressionCV"]
 
 Floats = NDArray[np.float64]
 
-SINGLE = 500  # rows from which single precision pays in a fit
+SINGLE = CAREFUL  # rows from which a fit is in single precision: fewer are solved beyond it
 MANY = 1_000  # rows from which it pays in prediction, and Lanczos' method for an eigenvalue
 LIGHT = 1e3  # weight C_i of a row up to which it does no harm
 PRECISE = 1e-5  # relative gap below which single precision is not enough

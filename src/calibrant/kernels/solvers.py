@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 Solve = Callable[[Floats], Floats]
 
 SMALL = 250  # rows up to which the factor is of full rank
-FINE = 500  # rows up to which a fit goes on nearly to rounding
+CAREFUL = 500  # rows up to which a fit goes on nearly to rounding
 FEW = 2_200  # rows up to which a coarse solution, to see where pivots are needed, costs more than it saves
 WHOLE = 4_000  # unknowns up to which the Newton system of several classes is written out
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
@@ -203,7 +203,7 @@ def newton_system(curvature: Curvature, F: NDArray[Any], norms: NDArray[Any], ea
 
     Many rows are sampled by their importance.
     """
-    rows, some = curvature.sketch(norms) if F.shape[1] > FINE else (ALL, curvature)
+    rows, some = curvature.sketch(norms) if F.shape[1] > CAREFUL else (ALL, curvature)
     lower = factored_hessian(some, F, each, rows)
     return lambda g: solve_by(lower, g)
 
@@ -353,7 +353,7 @@ def certified(loss: Loss, K: Products, now: Iterate, a: Floats, tol: float) -> t
     if bound > 0.1 * tol * now.objective and gap <= tol * now.objective:
         bound = 0.5 * max(0.0, float(np.vdot(change, K(change))))
     known = Iterate(now.beta, now.f, now.b, now.objective, max(gap, 0.0) + bound)
-    if K.gram.n <= FINE:
+    if K.gram.n <= CAREFUL:
         by_residual, _ = certified_by_residual(loss, K, known, a)
         known = by_residual if by_residual.gap <= known.gap else known
     return known, Start(known.beta, known.f, np.zeros_like(a), known.beta - loss.residual(known.f + known.b))
@@ -382,7 +382,7 @@ def dual_or(loss: Loss, now: Iterate, a: Floats, q: Floats) -> Iterate:
     Its objective exceeds the dual one by the gap and by what it exceeds the objective of `now`.
     """
     there = with_intercept(loss, a, q, now.b)
-    slack = 1e-9 * now.objective if len(a) <= FINE else 0.0
+    slack = 1e-9 * now.objective if len(a) <= CAREFUL else 0.0
     if there.objective > now.objective + slack:
         return now
     return replace(there, gap=max(0.0, now.gap + there.objective - now.objective))
@@ -573,12 +573,12 @@ def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Gener
     kernel adds to sum a_i K(x_i, .), so rows are important in proportion to |a_i|. The rank is between two, the larger
     the more of the curvature meets the rest: so many steps of conjugate gradients would be needed.
     """
+    if SMALL < gram.n <= FEW:
+        return Sketch(pivoted_cholesky(gram, (2 * least + most) // 3, rng), None)
     first = max(1, least // COARSE, most // (2 * COARSE))
     stride = int(np.clip(gram.n // (8 * first), 1, 4))
     rows = slice(None, None, stride)
     missing = np.ptp(loss.target[rows], axis=0).min() == 0.0
-    if SMALL < gram.n <= FEW:
-        return Sketch(pivoted_cholesky(gram, (2 * least + most) // 3, rng), None)
     if gram.n <= SMALL or least < LEAST or missing:  # too small, too coarse, or a class is not among these rows
         return Sketch(pivoted_cholesky(gram, most, rng), None)
     few = pivoted_cholesky(gram, first, rng)
@@ -659,7 +659,7 @@ def solutions(
 
 def improved(loss: Loss, K: Products, sketch: Sketch, start: Iterate | None, options: Options) -> Iterator[Solution]:
     """Yield better and better solutions from a start, or from the factor."""
-    tol = min(options.tol, TIGHT) if K.gram.n <= FINE else options.tol
+    tol = min(options.tol, TIGHT) if K.gram.n <= CAREFUL else options.tol
     best, steps, stopped = first_iterate(loss, K, sketch, start, replace(options, tol=tol))
     yield Solution(best, steps, False, sketch.factor)
     if stopped:
