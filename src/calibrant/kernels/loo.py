@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
-from calibrant.kernels.losses import Bernoulli
+from calibrant.kernels.losses import Bernoulli, Diagonal
 from calibrant.kernels.matrices import COLUMNS, Factor, Products, by_column, inverse_of, pivoted_cholesky, threads
 from calibrant.kernels.solvers import (
     NEARLY,
@@ -39,11 +39,15 @@ from calibrant.kernels.solvers import (
     solve_by,
 )
 
-__all__ = ["Choice", "Look", "Path", "by_factor", "by_groups", "choose", "leave_one_out", "searched", "together"]
+__all__ = ["Choice", "Look", "Path", "by_factor", "by_groups", "choose", "searched", "together"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
+FOLLOWED = 70_000  # numbers in a factor up to which the absence of a row is followed beyond one step
+ABSENT = 4  # steps of that
+MATTERS = 0.05  # from which it is: leverage, times the change of f, times that of the loss with it
+SETTLED = 0.1  # change of f by the last step up to which it has come to an end
 POOR = 0.9  # a leverage W_i v_i from which one Newton step is no longer the row's absence
 SHARE = 0.7  # of the rank of a factor to rely on that is enough to start from
 GROUPS = 9  # of rows, to be left out
@@ -54,6 +58,7 @@ ROUGH = 0.05  # share of it above which the solution is poor
 STEPS = 12  # of conjugate gradients, at most
 TASKS = 4  # looks that share the products with K
 FIRST = 0.55  # of the way along the values of C, where the search begins
+FEW = 8  # values of C that are not searched: all of them are looked at
 STRIDES = 10  # of the search along all values
 
 
@@ -92,22 +97,10 @@ At = Callable[[float, Floats | None], Look]
 Asking = Generator[NDArray[Any], NDArray[Any], Look]  # yields what to multiply with K and is sent the product
 
 
-def leave_one_out(
-    loss: Bernoulli, F: NDArray[Any], f: Floats, copies: Floats | None = None, each: Each = in_turn
-) -> tuple[Floats, Floats]:
-    """Return the approximate leave-one-out values of f, and the leverages W_i v_i, from a factor with a row of ones.
-
-    `copies` are the rows' numbers of repetitions, of which one is left out.
-    """
-    curvature = loss.curvature(f)
-    return left_out(loss, f, curvature.w, variances(factored_hessian(curvature, F, each), F, each), copies)
-
-
-def left_out(loss: Bernoulli, f: Floats, w: Floats, v: Floats, copies: Floats | None) -> tuple[Floats, Floats]:
-    """Return f_i - a_i v_i/(1 - W_i v_i) and W_i v_i, for one of each row's copies."""
-    one = 1.0 if copies is None else 1.0 / np.maximum(copies, 1.0)
-    leverage = np.minimum(one * w * v, 1.0 - 1e-6)
-    return f - one * loss.residual(f) * v / (1.0 - leverage), leverage
+def left_out(loss: Bernoulli, f: Floats, w: Floats, v: Floats, share: Floats) -> tuple[Floats, Floats]:
+    """Return f_i - a_i v_i/(1 - W_i v_i) and W_i v_i, of a share of each row."""
+    leverage = np.minimum(share * w * v, 1.0 - 1e-6)
+    return f - share * loss.residual(f) * v / (1.0 - leverage), leverage
 
 
 def variances(lower: NDArray[Any], F: NDArray[Any], each: Each) -> Floats:
@@ -127,20 +120,92 @@ def one_step(loss: Bernoulli, F: NDArray[Any], point: LowRank, lower: NDArray[An
     return point.z + step, point.f + product(F.T, step)
 
 
-def by_factor(loss: Bernoulli, factor: Factor, copies: Floats | None = None, each: Each = in_turn) -> At:
-    """Return the look at any C with the kernel F'F, all rows left out; the weights of `loss` are those for C = 1."""
-    F, total = factor.F, loss.weight.sum()
+def by_factor(loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn) -> At:
+    """Return the look at any C with the kernel F'F, all rows left out, of each one copy; the loss is that for C = 1."""
+    F, total, share = factor.F, loss.weight.sum(), 1.0 / np.maximum(copies, 1.0)
 
     def look(C: float, start: Floats | None) -> Look:
         at = loss.rows(slice(None), C)
         point, _ = settled(factored_newton(at, F, each, start), NEARLY, 30)
-        curvature = at.curvature(point.f)
-        lower = factored_hessian(curvature, F, each)
+        w = at.curvature(point.f).w
+        lower = factored_hessian(Diagonal(w), F, each)
         z, f = one_step(at, F, point, lower)
-        values, leverage = left_out(at, f, curvature.w, variances(lower, F, each), copies)
-        return Look(loss.value(values) / total, float(loss.weight @ (leverage > POOR) / total), z)
+        if F.size <= FOLLOWED:
+            values, poor = Absence(at, f, w, inverse_of(lower) @ F, share).values()
+        else:
+            values, leverage = left_out(at, f, w, variances(lower, F, each), share)
+            poor = leverage > POOR
+        whole = Iterate(at.residual(f), f - z[-1], z[-1], np.inf, np.inf)
+        return Look(loss.value(values) / total, float(loss.weight @ poor / total), z, whole)
 
     return look
+
+
+@dataclass(frozen=True, slots=True)
+class Absence:
+    """What is known at the solution with all rows: the loss, f, W, L^-1 F of the Hessian LL', the shares left out."""
+
+    loss: Bernoulli
+    f: Floats
+    w: Floats
+    P: NDArray[Any]
+    share: Floats
+
+    def values(self) -> tuple[Floats, NDArray[np.bool_]]:
+        """Return the values of all rows without themselves, and which are poor.
+
+        One Newton step, and where the absence matters more of them. Of values that then have not settled the farther
+        counts: one step is too far where other rows gain curvature by it.
+        """
+        first, leverage = left_out(self.loss, self.f, self.w, by_column(self.P, self.P), self.share)
+        far = np.abs(first - self.f)
+        rows = np.flatnonzero(leverage * far * np.abs(self.loss.target - expit(first)) > MATTERS)
+        values, poor = first.copy(), np.zeros(len(first), bool)
+        if len(rows):
+            values[rows], last = self.followed(rows, leverage[rows])
+            poor[rows] = last > SETTLED
+        return np.where(poor & (far > np.abs(values - self.f)), first, values), poor
+
+    def followed(self, rows: Indices, leverage: Floats) -> tuple[Floats, Floats]:
+        """Return the values of some rows, each without itself, and how far the last step moved them.
+
+        By conjugate gradients on the problem of the other rows, preconditioned by its Hessian at f, one row a column.
+        A step ends where its slope would be zero if that were linear, at most where the quadratic model is lowest.
+        """
+        own, P = (rows, np.arange(len(rows))), self.P.astype(np.float32)
+        keeps, (target, weight, w, f) = 1.0 - self.share[rows], wide(self.loss.target, self.loss.weight, self.w, self.f)
+        others = Bernoulli(target, weight)
+
+        def residual(f: NDArray[Any]) -> NDArray[Any]:
+            a = others.residual(f)
+            a[own] *= keeps
+            return a
+
+        pull = P.T @ (P[:, rows] * (self.share[rows] * self.w[rows] / (1.0 - leverage)).astype(np.float32))
+        beta = others.residual(f) + np.zeros((1, len(rows)), np.float32)
+        a, f, w = residual(beta * 0 + f), beta * 0 + f, beta * 0 + w
+        w[own] *= keeps
+        past: tuple[NDArray[Any], ...] = ()
+        for _ in range(ABSENT):
+            r = beta - a
+            step = -(P.T @ (P @ r))
+            step += pull * step[own]
+            change, slope = -r - w * step, by_column(r, step)
+            if past:
+                before, steepness, way, along = past
+                again = np.maximum(0.0, quotient(by_column(before - r, step), -steepness))
+                step, change = step + again * way, change + again * along
+            past = r, slope, step, change
+            here, there = by_column(r, step), by_column(beta + change - residual(f + step), step)
+            size = np.where(there > 0.0, quotient(-here, there - here), np.float32(1.0))
+            f, beta = f + size * step, beta + size * change
+            a = residual(f)
+        return f[own].astype(np.float64), np.abs(size * step[own]).astype(np.float64)
+
+
+def wide(*columns: Floats) -> tuple[NDArray[Any], ...]:
+    """Return each as one column in single precision."""
+    return tuple(column[:, None].astype(np.float32) for column in columns)
 
 
 def by_groups(
@@ -279,10 +344,12 @@ def quotient(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
 
 
 def searched(at: Callable[[Sequence[float], Floats | None], list[Look]], grid: Sequence[float]) -> dict[float, Look]:
-    """Return the looks at those C of an increasing grid that a search for the smallest loss takes.
+    """Return the looks at those C of an increasing grid that a search for the smallest loss takes; at all, if few.
 
     At most three C at a time, which cost little more than one: where a parabola in log C has its bottom.
     """
+    if len(grid) <= FEW:
+        return dict(zip(grid, at(grid, None), strict=True))
     looks: dict[int, Look] = {}
     x, stride, middle = np.log(grid), max(2, len(grid) // STRIDES), int(FIRST * len(grid))
     places: Iterable[int] = (middle - stride, middle, middle + stride)
@@ -342,13 +409,13 @@ def path(looks: dict[float, Look]) -> Path:
     return Path(tuple(rising), tuple(looks[C].loss for C in rising), tuple(looks[C].poor for C in rising))
 
 
-def followed(ats: Sequence[At], grid: Sequence[float]) -> dict[float, Look]:
-    """Return the looks at all C of an increasing grid, each started from the last; the losses of classes add up."""
-    looks: dict[float, Look] = {}
-    starts: Iterable[Floats | None] = [None] * len(ats)
-    for C in grid:
-        looks[C] = summed([at(C, start) for at, start in zip(ats, starts, strict=True)])
-        starts = looks[C].z
+def followed(ats: Sequence[At], Cs: Sequence[float], start: Floats | None) -> list[Look]:
+    """Return the looks at increasing C, each started from the last; the losses of classes add up."""
+    looks: list[Look] = []
+    for C in Cs:
+        starts = [None] * len(ats) if start is None else list(start)
+        looks.append(summed([at(C, z) for at, z in zip(ats, starts, strict=True)]))
+        start = looks[-1].z
     return looks
 
 
@@ -403,15 +470,16 @@ def choose(problem: Problem, grams: Iterable[tuple[float, Gram]], grid: Sequence
     return Choice(tuple(gammas), tuple(paths), known if len(gammas) == 1 else None)
 
 
-def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Options) -> tuple[Path, Known | None]:
+def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Options) -> tuple[Path, Known]:
     """Return the path for one kernel: by the factor where that is all the machine will know of it, else by groups."""
     losses = problem.losses
     most = chosen_rank(losses[0], options)
     rank = lower_rank(gram, options, most, SHARE * most)
     factor = pivoted_cholesky(gram, rank, np.random.default_rng(options.seed))
-    if complete(gram, factor) or not options.exact:
-        return path(followed([by_factor(loss, factor, problem.copies, gram.each) for loss in losses], grid)), None
     K = Products(gram, options.memory)
+    if complete(gram, factor) or not options.exact:
+        ats = [by_factor(loss, factor, problem.copies, gram.each) for loss in losses]
+        return outcome(searched(lambda Cs, start: followed(ats, Cs, start), grid), K, factor)
     begins = [by_groups(loss, factor, problem.copies, gram.each, options.seed) for loss in losses]
 
     def looks(Cs: Sequence[float], start: Floats | None) -> list[Look]:
@@ -424,9 +492,13 @@ def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Option
         done = [look for some in blocks(len(tasks), TASKS) for look in together(K, tasks[some])]
         return [summed(done[i : i + len(begins)]) for i in range(0, len(done), len(begins))]
 
-    found = searched(looks, grid)
-    along = path(found)
-    return along, Known(K.by(in_turn), factor, along.best, found[along.best].whole)
+    return outcome(searched(looks, grid), K, factor)
+
+
+def outcome(looks: dict[float, Look], K: Products, factor: Factor) -> tuple[Path, Known]:
+    """Return the path, and what a fit with its best C can go on from."""
+    along = path(looks)
+    return along, Known(K.by(in_turn), factor, along.best, looks[along.best].whole)
 
 
 def summed(looks: Sequence[Look]) -> Look:

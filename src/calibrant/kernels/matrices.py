@@ -189,6 +189,8 @@ def pivoted_cholesky(
     drawing (Epperly et al. 2024). It ends early where the rest is rounding. Cost: n m^2 operations and n m kernels.
     """
     n, done = gram.n, 0 if start is None else start.rank
+    if rank >= n and not done:
+        return full_cholesky(gram)
     F = np.empty((rank + 1, n), gram.dtype)
     pivots = np.empty(rank, np.intp)
     rest = gram.diagonal.copy() if start is None else start.rest.copy()
@@ -207,6 +209,18 @@ def pivoted_cholesky(
             pivots[new], done = drawn[chosen], new.stop
     F[done] = 1.0
     return Factor(F[: done + 1], pivots[:done], rest)
+
+
+def full_cholesky(gram: Gram) -> Factor:
+    """Return the factor of all of the kernel, by the largest pivots until the rest is rounding."""
+    from scipy.linalg import lapack
+
+    every, (_, fine) = slice(0, gram.n), FINE[np.dtype(gram.dtype)]
+    factorise = lapack.spstrf if gram.dtype == np.float32 else lapack.dpstrf
+    upper, order, rank, _ = factorise(gram.block(every, every), tol=fine * gram.diagonal.max())
+    F, pivots = np.ones((rank + 1, gram.n), gram.dtype), np.asarray(order - 1, np.intp)
+    F[:rank, pivots] = np.triu(upper)[:rank]
+    return Factor(F, pivots[:rank], np.maximum(gram.diagonal - by_column(F[:rank], F[:rank]), 0.0))
 
 
 def proposals(share: Floats, size: int, rng: np.random.Generator) -> Indices:
