@@ -21,6 +21,7 @@ import calibrant
 from bench.pages import publish
 
 MOST = 1_000  # rows
+MARGIN = 3  # per cent that one system may be worse than another
 GRID = np.logspace(-1, 2, 7)
 FOLDS = StratifiedKFold(5, shuffle=True, random_state=0)
 
@@ -89,35 +90,48 @@ def available(name):
 
 
 def measured(name, X, y):
-    """Return the mean log losses over folds and the seconds of all systems on a data set."""
+    """Return the log losses of all rows, a mean over the repetitions, and the seconds of all systems on a data set."""
     warnings.simplefilter("ignore")
-    losses, seconds = np.zeros(len(SYSTEMS)), np.zeros(len(SYSTEMS))
-    folds = RepeatedStratifiedKFold(n_splits=5, n_repeats=4 if len(y) < 400 else 2, random_state=0)
-    for train, test in folds.split(X, y):
+    repeats = 4 if len(y) < 400 else 2
+    losses, seconds = np.zeros((len(SYSTEMS), len(y))), np.zeros(len(SYSTEMS))
+    for train, test in RepeatedStratifiedKFold(n_splits=5, n_repeats=repeats, random_state=0).split(X, y):
         scaler = StandardScaler().fit(X[train])
         seen, unseen = scaler.transform(X[train]), scaler.transform(X[test])
+        column = np.searchsorted(np.unique(y), y[test])
         for i, fit in enumerate(SYSTEMS.values()):
             start = time.perf_counter()
             P = fit(seen, y[train]).predict_proba(unseen)
             seconds[i] += time.perf_counter() - start
-            losses[i] += calibrant.metrics.log_loss(y[test], P, labels=np.unique(y)) / folds.get_n_splits()
-    sys.stderr.write(f"{name}: {losses.round(4)}\n")
+            losses[i, test] -= np.log(P[np.arange(len(test)), column]) / repeats
+    sys.stderr.write(f"{name}: {losses.mean(axis=1).round(4)}\n")
     return losses, seconds
+
+
+def compared(losses):
+    """Return the mean loss of the first system, and the differences of the others in per cent of it with their errors.
+
+    The standard error is that of a mean over rows: the differences of a row's losses.
+    """
+    base, others = losses[0], losses[1:] - losses[0]
+    mean = base.mean()
+    return mean, 100 * others.mean(axis=1) / mean, 100 * others.std(axis=1) / np.sqrt(len(base)) / mean
 
 
 def table():
     """Return the measurements as a Markdown table."""
     data = {name: found for name in DATA if (found := available(name))}
     found = Parallel(n_jobs=-1)(delayed(measured)(name, X, y) for name, (X, y) in data.items())
-    losses, seconds = (np.array(part) for part in zip(*found, strict=True))
-    worse = losses / losses[:, :1] - 1.0
-    total, rest = seconds.sum(axis=0), worse[:, 1:]
-    lines = [line("mean log loss over folds", SYSTEMS), "|---" * (len(SYSTEMS) + 1) + "|"]
-    lines += [line(name, (f"{loss:.4f}" for loss in row)) for name, row in zip(data, losses, strict=True)]
+    means, worse, errors = (np.array(part) for part in zip(*(compared(losses) for losses, _ in found), strict=True))
+    total = np.sum([seconds for _, seconds in found], axis=0)
+    lines = [line("log loss, and differences in per cent", SYSTEMS), "|---" * (len(SYSTEMS) + 1) + "|"]
+    for name, mean, *row in zip(data, means, worse, errors, strict=True):
+        lines.append(line(name, (f"{mean:.4f}", *(f"{d:+.1f} ± {e:.1f}" for d, e in zip(*row, strict=True)))))
+    behind = worse > MARGIN
     lines += [
-        line(f"better than the first on, of {len(data)}", ("", *(rest < 0).sum(axis=0))),
-        line("median of the differences", ("", *(f"{each:+.1%}" for each in np.median(rest, axis=0)))),
-        line("largest of them", ("", *(f"{each:+.0%}" for each in rest.max(axis=0)))),
+        line(f"better than the first on, of {len(data)}", ("", *(worse < 0).sum(axis=0))),
+        line("median of the differences", ("", *(f"{each:+.1f}" for each in np.median(worse, axis=0)))),
+        line(f"worse by more than {MARGIN} % on", ("", *behind.sum(axis=0))),
+        line("and by two standard errors on", ("", *(behind & (worse > 2 * errors)).sum(axis=0))),
         line("time, relative", (f"{each:.2g}" for each in total / total[0])),
     ]
     return "\n".join(lines)

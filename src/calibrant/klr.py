@@ -42,7 +42,18 @@ from calibrant.kernels.loo import Choice, Problem, choose
 from calibrant.kernels.losses import Bernoulli, Loss, Multinomial, logits, softmax
 from calibrant.kernels.matrices import pivoted_cholesky, threads
 from calibrant.kernels.smo import solve_smo
-from calibrant.kernels.solvers import CAREFUL, Iterate, Known, Options, Report, Solution, chosen_rank, constant, solve
+from calibrant.kernels.solvers import (
+    CAREFUL,
+    SMALL,
+    Iterate,
+    Known,
+    Options,
+    Report,
+    Solution,
+    chosen_rank,
+    constant,
+    solve,
+)
 from calibrant.multiclass import couple, pairs
 from calibrant.progress import drawn
 from calibrant.samples import one_of, refuse_masked, same_length, whole
@@ -61,6 +72,7 @@ ROWS = 512  # new rows, and support rows, whose kernels are computed at a time
 ROUGH = 0.05  # share of the rows of too large a leverage from which leave-one-out is not trusted
 FOLDS = 10  # of real cross-validation in its place
 C_GRID = tuple(float(C) for C in np.logspace(-3, 4, 20))
+STEEP = tuple(float(C) for C in 10.0 ** (4 + 7 / 19 * np.arange(1, 9)))  # for few rows, far apart for a given kernel
 GAMMA_GRID = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # times the one of "scale"
 SOLVERS = ("auto", "newton", "preconditioned", "low_rank", "smo")
 UNITS = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
@@ -77,8 +89,9 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     Parameters
     ----------
     C : float or "loo", default=1.0
-        Weight of a row's loss. "loo" chooses it by approximate leave-one-out, of a ninth of the rows at a time where
-        there are more than 250, and, where that is too rough, says so and takes 10 real folds.
+        Weight of a row's loss. "loo" chooses it between 1e-3 and 1e4 (1e7 up to 250 rows with a given gamma) by
+        approximate leave-one-out, of a ninth of the rows at a time where there are more than 250, and, where that is
+        too rough, says so and takes 10 real folds.
     kernel : {"linear", "rbf", "poly", "quadratic", "precomputed"} or callable, default="rbf"
         "quadratic" is Platt's ((x.z)/c + 1)^2. A callable takes two sets of rows and returns their kernel matrix.
     gamma : {"scale", "auto", "loo"} or float, default="scale"
@@ -193,7 +206,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         self.kernel_ = resolved_kernel(self, rows)
         require_kernel(self.kernel_, rows)
         self.C_: float = 1.0 if isinstance(self.C, str) else float(self.C)
-        return by_loo(self, rows, grid_of(self), gammas_of(self, rows)) if "loo" in (self.C, self.gamma) else None
+        return by_loo(self, rows, grid_of(self, rows), gammas_of(self, rows)) if "loo" in (self.C, self.gamma) else None
 
     def _solve(self, rows: Rows, known: Known | None) -> None:
         """Train the machines and keep what prediction needs."""
@@ -580,9 +593,11 @@ def pairwise(values: list[Floats]) -> tuple[Floats, Floats]:
     return expit(-f), expit(f)
 
 
-def grid_of(model: KernelLogisticRegression) -> tuple[float, ...]:
+def grid_of(model: KernelLogisticRegression, rows: Rows) -> tuple[float, ...]:
     """Return the values of C to try."""
-    return C_GRID if model.C == "loo" else (float(model.C),)
+    if model.C != "loo":
+        return (float(model.C),)
+    return C_GRID + STEEP if len(rows.kept) <= SMALL and model.gamma != "loo" else C_GRID
 
 
 def gammas_of(model: KernelLogisticRegression, rows: Rows) -> tuple[float, ...]:

@@ -48,6 +48,7 @@ FOLLOWED = 70_000  # numbers in a factor up to which the absence of a row is fol
 ABSENT = 4  # steps of that
 MATTERS = 0.05  # from which it is: leverage, times the change of f, times that of the loss with it
 SETTLED = 0.1  # change of f by the last step up to which it has come to an end
+NEAR = 0.01  # share of the objective that the last step but one may have brought, where Newton's steps are cheap
 POOR = 0.9  # a leverage W_i v_i from which one Newton step is no longer the row's absence
 SHARE = 0.7  # of the rank of a factor to rely on that is enough to start from
 GROUPS = 9  # of rows, to be left out
@@ -57,7 +58,7 @@ ENOUGH = 2e-3  # share of its squared residual that conjugate gradients may leav
 ROUGH = 0.05  # share of it above which the solution is poor
 STEPS = 12  # of conjugate gradients, at most
 TASKS = 4  # looks that share the products with K
-FIRST = 0.55  # of the way along the values of C, where the search begins
+FIRST = 10.0  # the C near which the search begins
 FEW = 8  # values of C that are not searched: all of them are looked at
 STRIDES = 10  # of the search along all values
 
@@ -126,7 +127,7 @@ def by_factor(loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_t
 
     def look(C: float, start: Floats | None) -> Look:
         at = loss.rows(slice(None), C)
-        point, _ = settled(factored_newton(at, F, each, start), NEARLY, 30)
+        point, _ = settled(factored_newton(at, F, each, start), NEAR, 30)
         w = at.curvature(point.f).w
         lower = factored_hessian(Diagonal(w), F, each)
         z, f = one_step(at, F, point, lower)
@@ -351,7 +352,8 @@ def searched(at: Callable[[Sequence[float], Floats | None], list[Look]], grid: S
     if len(grid) <= FEW:
         return dict(zip(grid, at(grid, None), strict=True))
     looks: dict[int, Look] = {}
-    x, stride, middle = np.log(grid), max(2, len(grid) // STRIDES), int(FIRST * len(grid))
+    x, stride = np.log(grid), max(2, len(grid) // STRIDES)
+    middle = int(np.abs(x - np.log(FIRST)).argmin())
     places: Iterable[int] = (middle - stride, middle, middle + stride)
     while new := sorted(set(places) & set(range(len(grid))) - set(looks)):
         start = looks[min(looks, key=lambda j: abs(j - new[0]))].z if looks else None

@@ -293,8 +293,7 @@ class Enveloped:
         reach = self.rest * self.weight
         high, half = u + reach * self.target, 0.5 * reach
         low, centre = high - reach, high - half
-        f = u - (u - centre + half * np.tanh(0.5 * u)) / (1.0 + 0.5 * half) if guess is None else guess
-        f, fine = clipped(f, low, high), SETTLED
+        f, fine = clipped(self.about(u, reach) if guess is None else guess, low, high), SETTLED
         for turn in range(ENVELOPE):
             bend = np.tanh(0.5 * f)
             pull = half * bend
@@ -309,6 +308,15 @@ class Enveloped:
             if moved <= fine:
                 break
         return f
+
+    def about(self, u: Floats, reach: Floats) -> Floats:
+        """Return nearly that f: g = y f is the root of (g - y u)(1 + exp(g)) = reach, and steps from below it converge.
+
+        There g <= log(1 + reach) =: l unless y u is larger, hence g > log(reach/(1 + l - y u)).
+        """
+        side = 2.0 * self.of.target - 1.0
+        v, most = side * u, np.log1p(reach)
+        return np.asarray(side * np.maximum(v, most - np.log1p(np.maximum(most - v, 0.0))))
 
     def value(self, f: Floats) -> float:
         """Return sum C_i loss(f_i) + (f_i - u_i)^2/(2 rest_i), which is flat about the row's own f."""
