@@ -507,6 +507,23 @@ def test_rows_whose_absence_has_no_end_are_poor_and_not_taken_too_kindly():
     assert poor[2] > 0.05
 
 
+def test_heavy_rows_are_left_out_as_well_as_light_ones():
+    X, t = overlapping(70, seed=5)
+    factor = pivoted_cholesky(gram(RBF, X), 70, np.random.default_rng(0))
+    wide = replace(factor, F=np.vstack([1e-15 * factor.F[:-1], factor.F[-1:]]))  # a kernel by 1e-30, a weight by 1e30
+    light = by_factor(Bernoulli(t, np.ones(70)), factor, np.ones(70))(3.0, None)
+    heavy = by_factor(Bernoulli(t, np.full(70, 1e30)), wide, np.ones(70))(3.0, None)
+    assert heavy.loss == pytest.approx(light.loss, rel=1e-3)
+
+
+@pytest.mark.parametrize(("classes", "goes_on"), [(1, True), (3, True), (40, False)])
+def test_a_fit_of_many_classes_makes_a_smaller_factor(classes, goes_on):
+    X, t = overlapping(110)
+    target = t if classes == 1 else np.eye(classes)[np.arange(110) % classes]
+    choice = choose(Problem(target, np.ones(110), np.ones(110)), [(1.0, gram(RBF, X))], [1.0], Options())
+    assert (choice.known is not None) == goes_on
+
+
 def test_a_look_leaves_where_a_fit_can_go_on():
     X, t = overlapping(80)
     factor = pivoted_cholesky(gram(RBF, X), 80, np.random.default_rng(0))

@@ -45,14 +45,16 @@ from calibrant.kernels.smo import solve_smo
 from calibrant.kernels.solvers import (
     CAREFUL,
     SMALL,
+    WHOLE,
     Iterate,
     Known,
     Options,
     Report,
     Solution,
-    chosen_rank,
     constant,
     solve,
+    usual_rank,
+    written_out,
 )
 from calibrant.multiclass import couple, pairs
 from calibrant.progress import drawn
@@ -430,9 +432,11 @@ class Posterior:
 
     def laplace(self, kernel: Kernel) -> Laplace:
         """Return the Laplace approximation, its pivots as rows."""
+        n = len(self.f)
+        rank = self.options.rank or (n if n <= SMALL else usual_rank(n))
         factor = pivoted_cholesky(
-            gram(kernel, self.X, single=len(self.f) > SINGLE),
-            chosen_rank(self.loss, self.options),
+            gram(kernel, self.X, single=n > SINGLE),
+            written_out(self.loss.shape, rank, WHOLE),
             np.random.default_rng(self.options.seed),
         )
         found = laplace(self.loss, factor, self.f, self.scale)

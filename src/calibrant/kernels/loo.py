@@ -2,7 +2,8 @@
 
 Without row i Newton's step from the solution gives f_i - alpha_i y_i v_i/(1 - W_i v_i), v_i the i-th diagonal entry of
 (K^-1 + W)^-1 with the intercept, W = C p (1 - p) (the formula of Allen's PRESS for one weighted least-squares problem;
-Rad & Maleki 2020 on its accuracy). Where a factor F of rank m is all of the kernel, that costs n m^2 for each C.
+Rad & Maleki 2020 on its accuracy). Where a factor F of rank m is all of the kernel, that costs n m^2 for each C. With
+few rows one step is not enough, and cheap to go on from: conjugate gradients on every row's own problem, side by side.
 
 Elsewhere every entry would cost a linear system with K. So rows are left out a group at a time, by the same step from
 the solution with the kernel F'F + D, D the diagonal of the rest: as many systems as groups, solved at once by conjugate
@@ -48,6 +49,7 @@ FOLLOWED = 70_000  # numbers in a factor up to which the absence of a row is fol
 ABSENT = 4  # steps of that
 MATTERS = 0.05  # from which it is: leverage, times the change of f, times that of the loss with it
 SETTLED = 0.1  # change of f by the last step up to which it has come to an end
+LIGHT = 1e8  # weight C_i of a row up to which single precision will do for that
 NEAR = 0.01  # share of the objective that the last step but one may have brought, where Newton's steps are cheap
 POOR = 0.9  # a leverage W_i v_i from which one Newton step is no longer the row's absence
 SHARE = 0.7  # of the rank of a factor to rely on that is enough to start from
@@ -173,19 +175,20 @@ class Absence:
         By conjugate gradients on the problem of the other rows, preconditioned by its Hessian at f, one row a column.
         A step ends where its slope would be zero if that were linear, at most where the quadratic model is lowest.
         """
-        own, P = (rows, np.arange(len(rows))), self.P.astype(np.float32)
-        keeps, (target, weight, w, f) = 1.0 - self.share[rows], wide(self.loss.target, self.loss.weight, self.w, self.f)
+        dtype: Any = np.float32 if self.loss.weight.max() <= LIGHT else np.float64
+        own, keeps, P = (rows, np.arange(len(rows))), 1.0 - self.share[rows], self.P.astype(dtype)
+        target, weight = (each[:, None].astype(dtype) for each in (self.loss.target, self.loss.weight))
         others = Bernoulli(target, weight)
+        f, w = (np.repeat(each[:, None].astype(dtype), len(rows), axis=1) for each in (self.f, self.w))
+        w[own] *= keeps
 
         def residual(f: NDArray[Any]) -> NDArray[Any]:
             a = others.residual(f)
             a[own] *= keeps
             return a
 
-        pull = P.T @ (P[:, rows] * (self.share[rows] * self.w[rows] / (1.0 - leverage)).astype(np.float32))
-        beta = others.residual(f) + np.zeros((1, len(rows)), np.float32)
-        a, f, w = residual(beta * 0 + f), beta * 0 + f, beta * 0 + w
-        w[own] *= keeps
+        pull = P.T @ (P[:, rows] * (self.share[rows] * self.w[rows] / (1.0 - leverage)).astype(dtype))
+        beta, a = others.residual(f), residual(f)
         past: tuple[NDArray[Any], ...] = ()
         for _ in range(ABSENT):
             r = beta - a
@@ -198,15 +201,10 @@ class Absence:
                 step, change = step + again * way, change + again * along
             past = r, slope, step, change
             here, there = by_column(r, step), by_column(beta + change - residual(f + step), step)
-            size = np.where(there > 0.0, quotient(-here, there - here), np.float32(1.0))
+            size = np.where(there > 0.0, quotient(-here, there - here), dtype(1.0))
             f, beta = f + size * step, beta + size * change
             a = residual(f)
         return f[own].astype(np.float64), np.abs(size * step[own]).astype(np.float64)
-
-
-def wide(*columns: Floats) -> tuple[NDArray[Any], ...]:
-    """Return each as one column in single precision."""
-    return tuple(column[:, None].astype(np.float32) for column in columns)
 
 
 def by_groups(
@@ -472,16 +470,16 @@ def choose(problem: Problem, grams: Iterable[tuple[float, Gram]], grid: Sequence
     return Choice(tuple(gammas), tuple(paths), known if len(gammas) == 1 else None)
 
 
-def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Options) -> tuple[Path, Known]:
+def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Options) -> tuple[Path, Known | None]:
     """Return the path for one kernel: by the factor where that is all the machine will know of it, else by groups."""
     losses = problem.losses
-    most = chosen_rank(losses[0], options)
+    most = chosen_rank(losses[0].shape, options)
     rank = lower_rank(gram, options, most, SHARE * most)
     factor = pivoted_cholesky(gram, rank, np.random.default_rng(options.seed))
     K = Products(gram, options.memory)
     if complete(gram, factor) or not options.exact:
         ats = [by_factor(loss, factor, problem.copies, gram.each) for loss in losses]
-        return outcome(searched(lambda Cs, start: followed(ats, Cs, start), grid), K, factor)
+        return outcome(searched(lambda Cs, start: followed(ats, Cs, start), grid), K, factor, problem, options)
     begins = [by_groups(loss, factor, problem.copies, gram.each, options.seed) for loss in losses]
 
     def looks(Cs: Sequence[float], start: Floats | None) -> list[Look]:
@@ -494,12 +492,16 @@ def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Option
         done = [look for some in blocks(len(tasks), TASKS) for look in together(K, tasks[some])]
         return [summed(done[i : i + len(begins)]) for i in range(0, len(done), len(begins))]
 
-    return outcome(searched(looks, grid), K, factor)
+    return outcome(searched(looks, grid), K, factor, problem, options)
 
 
-def outcome(looks: dict[float, Look], K: Products, factor: Factor) -> tuple[Path, Known]:
-    """Return the path, and what a fit with its best C can go on from."""
+def outcome(
+    looks: dict[float, Look], K: Products, factor: Factor, problem: Problem, options: Options
+) -> tuple[Path, Known | None]:
+    """Return the path, and what a fit with its best C can go on from: not a factor too large for all its classes."""
     along = path(looks)
+    if factor.rank > chosen_rank(problem.target.shape, options):
+        return along, None
     return along, Known(K.by(in_turn), factor, along.best, looks[along.best].whole)
 
 

@@ -33,9 +33,11 @@ Floats = NDArray[np.float64]
 Solve = Callable[[Floats], Floats]
 
 SMALL = 250  # rows up to which the factor is of full rank
+SEVERAL = 600  # values f of several classes up to which it is
 CAREFUL = 500  # rows up to which a fit goes on nearly to rounding
 FEW = 2_200  # rows up to which a coarse solution, to see where pivots are needed, costs more than it saves
-WHOLE = 4_000  # unknowns up to which the Newton system of several classes is written out
+SYSTEM = 1_000  # unknowns up to which writing out the Newton system of several classes saves more than it costs
+WHOLE = 4_000  # unknowns up to which it can be done
 SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
 ROUNDING = 1e-12  # of the objective
 IN_STEPS = 1e-5, 30.0  # relative gap from which, and weight C_i up to which, a certificate may rest on kernels in steps
@@ -97,16 +99,31 @@ class Solution:
     interrupted: bool = False
 
 
-def chosen_rank(loss: Loss, options: Options) -> int:
-    """Return the rank of a factor to rely on: all n for small n, else 1.6 n^0.6 between 64 and 1200."""
-    n, k = loss.shape[0], loss.shape[1] if len(loss.shape) > 1 else 1
-    wanted = options.rank or (n if n <= SMALL else int(np.clip(1.6 * n**0.6, 64, 1200)))
-    return min(n, wanted, max(8, WHOLE // k) if k > 1 else n)
+def small(shape: tuple[int, ...]) -> bool:
+    """Return whether the factor is of full rank for so many values f."""
+    return shape[0] <= SMALL if len(shape) == 1 else shape[0] * shape[1] <= SEVERAL
+
+
+def chosen_rank(shape: tuple[int, ...], options: Options) -> int:
+    """Return the rank of a factor to rely on, for values f of a shape: what is asked for, n if few, or the usual."""
+    if options.rank:
+        return written_out(shape, options.rank, WHOLE)
+    return written_out(shape, shape[0] if small(shape) else usual_rank(shape[0]), SYSTEM)
+
+
+def usual_rank(n: int) -> int:
+    """Return 1.6 n^0.6, from 64 to 1200."""
+    return int(np.clip(1.6 * n**0.6, 64, 1200))
+
+
+def written_out(shape: tuple[int, ...], rank: int, unknowns: int) -> int:
+    """Return the rank, or a lower one with which the Newton system of several classes has no more unknowns."""
+    return min(shape[0], rank, max(8, unknowns // shape[1]) if len(shape) > 1 else rank)
 
 
 def lower_rank(gram: Gram, options: Options, most: int, enough: float) -> int:
     """Return that of a factor to start the exact problem from, unless with `most` there is nothing left to solve."""
-    final = options.rank or not options.exact or gram.n <= SMALL or gram.rank <= most
+    final = options.rank or not options.exact or most == gram.n or gram.rank <= most
     return most if final else min(most, max(64, int(enough)))
 
 
@@ -302,7 +319,7 @@ def refined(loss: Loss, K: Products, factor: Factor, now: Iterate, options: Opti
         now, start = certified(loss, K, now, a, options.tol) if dual else certified_by_residual(loss, K, now, a)
         yield now
         curvature = loss.curvature(now.f + now.b)
-        if count >= POOR and options.rank == 0 and worth_extending(K.gram, factor, count):
+        if count >= POOR and options.rank == 0 and worth_extending(K.gram, factor, count, a.size // len(a)):
             factor = pivoted_cholesky(K.gram, min(K.gram.n, 2 * factor.rank), rng, factor)
         if precondition is None or count >= SLOW or now.gap > STALE * now.objective:
             damped, norms = curvature.damped(factor.rest)[0], by_column(factor.F, factor.F)
@@ -312,10 +329,13 @@ def refined(loss: Loss, K: Products, factor: Factor, now: Iterate, options: Opti
         dual = dual or reached
 
 
-def worth_extending(gram: Gram, factor: Factor, count: int) -> bool:
-    """Return whether a factor of twice the rank would see more of the kernel, and cost less than so many products."""
+def worth_extending(gram: Gram, factor: Factor, count: int, k: int) -> bool:
+    """Return whether a factor of twice the rank would see more of the kernel, and cost less than so many products.
+
+    Its Newton system costs n (k m)^2 operations, a product with all columns n^2 k.
+    """
     rank = 2 * factor.rank
-    return rank < gram.n and rank**2 <= FASTER * count * gram.n and not complete(gram, factor)
+    return rank < gram.n and k * rank**2 <= FASTER * count * gram.n and not complete(gram, factor)
 
 
 def complete(gram: Gram, factor: Factor) -> bool:
@@ -573,13 +593,13 @@ def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Gener
     kernel adds to sum a_i K(x_i, .), so rows are important in proportion to |a_i|. The rank is between two, the larger
     the more of the curvature meets the rest: so many steps of conjugate gradients would be needed.
     """
-    if SMALL < gram.n <= FEW:
+    if most < gram.n <= FEW:
         return Sketch(pivoted_cholesky(gram, (2 * least + most) // 3, rng), None)
     first = max(1, least // COARSE, most // (2 * COARSE))
     stride = int(np.clip(gram.n // (8 * first), 1, 4))
     rows = slice(None, None, stride)
     missing = np.ptp(loss.target[rows], axis=0).min() == 0.0
-    if gram.n <= SMALL or least < LEAST or missing:  # too small, too coarse, or a class is not among these rows
+    if most == gram.n or least < LEAST or missing:  # all there is, too coarse, or a class is not among these rows
         return Sketch(pivoted_cholesky(gram, most, rng), None)
     few = pivoted_cholesky(gram, first, rng)
     inner = loss.enveloped(few.rest)
@@ -643,7 +663,7 @@ def solutions(
 ) -> Iterator[Solution]:
     """Yield better and better solutions until the gap is small or nothing moves, without the start if that is why."""
     if known is None:
-        most = chosen_rank(loss, options)
+        most = chosen_rank(loss.shape, options)
         least = lower_rank(gram, options, most, gram.n**0.9 / 20.0)
         sketch = sketched(loss, gram, least, most, np.random.default_rng(options.seed))
         coarse = options.tol >= IN_STEPS[0] and float(loss.weight.max(initial=0.0)) <= IN_STEPS[1]
@@ -689,12 +709,12 @@ def first_iterate(
             return best, steps, False
         except KeyboardInterrupt:
             return lifted(loss, K.gram, factor, point), steps, True
-    small = K.gram.n <= SMALL
+    few = small(loss.shape)
     begin = sketch.start
     if start is not None:
         begin = product(factor.F, start.beta)
         begin[-1] = start.b
     newton = factored_newton(loss, factor.F, K.gram.each, begin)
-    gap = np.inf if small else options.tol  # few rows are polished
+    gap = np.inf if few else options.tol  # few rows are polished
     point, steps = settled(newton, max(0.1 * options.tol, 1e-14), options.max_iter, gap)
-    return lifted(loss, K.gram, factor, polished(newton, point) if small else point), steps, False
+    return lifted(loss, K.gram, factor, polished(newton, point) if few else point), steps, False
