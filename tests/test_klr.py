@@ -1,5 +1,6 @@
 """The core of kernel logistic regression: optimality, certificates, other people's numbers, leave-one-out."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice, pairwise
 
@@ -24,7 +25,7 @@ from calibrant.kernels.loo import (
     together,
 )
 from calibrant.kernels.losses import Bernoulli, Multinomial, softmax
-from calibrant.kernels.matrices import Products, pivoted_cholesky
+from calibrant.kernels.matrices import Products, Whole, pivoted_cholesky, products
 from calibrant.kernels.smo import solve_smo
 from calibrant.kernels.solvers import (
     Iterate,
@@ -157,7 +158,9 @@ def test_the_gap_of_a_low_rank_solution_is_honest():
         assert solution.converged == (solution.iterate.gap <= 1e-4 * solution.iterate.objective)
 
 
-def test_nearly_separable_rows_converge():
+@pytest.mark.parametrize("dense", [0, 2200])
+def test_nearly_separable_rows_converge(monkeypatch, dense):
+    monkeypatch.setattr(matrices, "DENSE", dense)
     X, t = separated(1500)
     for C in (10.0, 1e4):
         assert solve(gram(RBF, X), Bernoulli(t, np.full(len(t), C)), Options(tol=1e-5)).converged
@@ -172,6 +175,30 @@ def test_recomputed_tiles_give_the_same_products():
         K = Products(matrix, memory)
         for _ in range(2):
             np.testing.assert_allclose(K(v), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", [RBF, RBF.between])
+def test_products_of_few_rows_are_those_of_tiles(kernel):
+    X, _ = overlapping(1100)
+    matrix = gram(kernel if kernel is RBF else Kernel(kernel), X)
+    K, v = products(matrix, 1e9), np.random.default_rng(0).normal(size=(1100, 3))
+    expected = RBF.between(X, X) @ v
+    assert isinstance(K, Whole)
+    assert K(v[:, 0], first=1).tolist() == K(v[:, 0], last=0).tolist() == [0.0] * 1100
+    with ThreadPoolExecutor(2) as pool:
+        for form in (K, K.by(Each(2, pool.map))):
+            np.testing.assert_allclose(form(v[:, 0]), expected[:, 0], atol=1e-9)
+            np.testing.assert_allclose(form(v), expected, atol=1e-9)
+    assert K.rows(1).tolist() == list(range(1100))
+
+
+def test_one_array_is_for_few_rows_in_their_own_order_where_it_has_room():
+    X, _ = overlapping(700)
+    matrix = gram(RBF, X)
+    assert type(products(matrix, 8 * 700**2)) is Whole
+    assert type(products(matrix, 8 * 700**2 - 1)) is Products
+    assert type(products(matrix, 1e9, np.arange(700))) is Products
+    assert type(products(replace(matrix, n=matrices.DENSE + 1), 1e9)) is Products
 
 
 def test_kernels_kept_in_steps_are_half_a_step_off_at_most(monkeypatch):
@@ -192,6 +219,7 @@ def test_kernels_kept_in_steps_are_half_a_step_off_at_most(monkeypatch):
 @pytest.mark.parametrize(("C", "tol", "coarse"), [(10.0, 1e-4, True), (10.0, 1e-6, False), (100.0, 1e-4, False)])
 def test_certificates_hold_where_kernels_are_kept_in_steps(monkeypatch, C, tol, coarse):
     monkeypatch.setattr(matrices, "MANY", 1000)
+    monkeypatch.setattr(matrices, "DENSE", 0)
     X, t = overlapping(1500)
     asked, whole = [], Products.__init__
     monkeypatch.setattr(Products, "__init__", lambda *a, **k: (asked.append(k["coarse"]), whole(*a, **k))[1])
@@ -292,12 +320,12 @@ def test_products_of_some_tiles_are_the_rows_of_all_of_it():
     v = np.random.default_rng(3).normal(size=1300)
     v[order[512:]] = 0.0
     for busy, kept in ((100, 1), (600, 6), (None, 6)):  # of six tiles
-        products = Products(matrix, 1e9, order, busy)
-        assert len(products.known) == kept
+        tiles = Products(matrix, 1e9, order, busy)
+        assert len(tiles.known) == kept
         for first, last in ((0, None), (0, 1), (1, None), (2, 3), (0, None)):
             asked = np.zeros(1300, bool)
             asked[order[512 * first : None if last is None else 512 * last]] = True
-            assert products(v, first, last) == pytest.approx(np.where(asked, K @ v, 0.0), abs=1e-10)
+            assert tiles(v, first, last) == pytest.approx(np.where(asked, K @ v, 0.0), abs=1e-10)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

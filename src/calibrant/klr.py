@@ -115,7 +115,8 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         Rank of the factor of the kernel; None chooses about 1.6 n^0.6, or less where the exact problem needs less.
     class_weight : dict or "balanced", default=None
     memory : str or float, default="4GB"
-        How much of the kernel matrix to keep, at most 2 n^2 bytes in single precision; the rest is computed anew.
+        How much of the kernel matrix to keep, at most 2 n^2 bytes in single precision (4 n^2 up to 2,200 rows); the
+        rest is computed anew.
     warm_start : bool, default=False
         Start from the last solution when the number of rows is the same.
     verbose : bool or int, default=0

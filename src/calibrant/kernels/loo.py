@@ -23,7 +23,16 @@ from scipy.special import expit
 
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 from calibrant.kernels.losses import Bernoulli, Diagonal
-from calibrant.kernels.matrices import COLUMNS, Factor, Products, by_column, inverse_of, pivoted_cholesky, threads
+from calibrant.kernels.matrices import (
+    COLUMNS,
+    Factor,
+    Products,
+    by_column,
+    inverse_of,
+    pivoted_cholesky,
+    products,
+    threads,
+)
 from calibrant.kernels.solvers import (
     NEARLY,
     Iterate,
@@ -476,7 +485,7 @@ def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Option
     most = chosen_rank(losses[0].shape, options)
     rank = lower_rank(gram, options, most, SHARE * most)
     factor = pivoted_cholesky(gram, rank, np.random.default_rng(options.seed))
-    K = Products(gram, options.memory)
+    K = products(gram, options.memory)
     if complete(gram, factor) or not options.exact:
         ats = [by_factor(loss, factor, problem.copies, gram.each) for loss in losses]
         return outcome(searched(lambda Cs, start: followed(ats, Cs, start), grid), K, factor, problem, options)

@@ -15,12 +15,23 @@ from numpy.typing import NDArray
 
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 
-__all__ = ["Factor", "Products", "by_column", "coefficients", "inverse_of", "pivoted_cholesky", "threads"]
+__all__ = [
+    "Factor",
+    "Products",
+    "Whole",
+    "by_column",
+    "coefficients",
+    "inverse_of",
+    "pivoted_cholesky",
+    "products",
+    "threads",
+]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 TILE = 512  # rows: a tile of single precision stays in the second-level cache while it is used twice
+DENSE = 2_200  # rows up to which the matrix is one array if they are in their own order
 COLUMNS = 2_048  # of a factor, worked on at a time
 STEP = 1.0 / 65_535.0  # in which kernels between 0 and 1 can be kept
 MANY = 30_000  # rows from which that pays: with fewer it takes as much time as it saves in fetching memory
@@ -84,7 +95,7 @@ class Products:
 
     def rows(self, tiles: int) -> Indices:
         """Return the rows of the first tiles."""
-        return self.order[: tiles * TILE]
+        return self.order[: self.tiles[tiles - 1].stop]
 
     def share(self, task: tuple[list[int], NDArray[Any], list[bool]]) -> Floats:
         """Return what some tiles contribute to K v, in the order of the tiles."""
@@ -123,6 +134,68 @@ class Products:
             np.add(tile, 0.5, out=kept, casting="unsafe")
             self.known[number] = True
         return tile, True
+
+
+class Whole(Products):
+    """Products K v with a matrix of few rows in one array, of which BLAS makes twice as much as of tiles.
+
+    It is one tile. What is above its diagonal is enough for one v; for several the rest is filled as well.
+    """
+
+    __slots__ = ("matrix",)
+
+    def __init__(self, gram: Gram) -> None:
+        self.gram, self.order, self.tiles = gram, np.arange(gram.n), [slice(0, gram.n)]
+        self.matrix, self.known = np.empty((gram.n, gram.n), gram.dtype), np.zeros(2, bool)
+
+    def __call__(self, v: Floats, first: int = 0, last: int | None = None) -> Floats:
+        """Return K v, v of shape (n,) or (n, k), or zeros where no tile is asked for."""
+        from scipy.linalg import blas
+
+        if first > 0 or last == 0:
+            return np.zeros(v.shape)
+        above, u = self.above(), v.astype(self.gram.dtype)
+        if v.ndim == 1:
+            symv = blas.ssymv if above.dtype == np.float32 else blas.dsymv
+            return np.asarray(symv(1.0, above.T, u, lower=1), np.float64)
+        matrix, out = self.both(), np.empty(v.shape)
+
+        def fill(rows: slice) -> None:
+            out[rows] = matrix[rows] @ u
+
+        self.gram.each(fill, blocks(self.gram.n, -(-self.gram.n // self.gram.each.count)))
+        return out
+
+    def above(self) -> NDArray[Any]:
+        """Return the matrix, right on and above its diagonal."""
+
+        def fill(rows: slice) -> None:
+            place = self.matrix[rows, rows.start :]
+            part = self.gram.block(rows, slice(rows.start, self.gram.n), place)
+            if part is not place:
+                place[...] = part
+
+        if not self.known[0]:
+            self.gram.each(fill, blocks(self.gram.n, TILE))
+            self.known[0] = True
+        return self.matrix
+
+    def both(self) -> NDArray[Any]:
+        """Return the matrix, right below its diagonal as well."""
+        if not self.known[1]:
+            for rows in blocks(self.gram.n, TILE):
+                self.matrix[rows.stop :, rows] = self.matrix[rows, rows.stop :].T
+            self.known[1] = True
+        return self.matrix
+
+
+def products(
+    gram: Gram, memory: float, order: Indices | None = None, busy: int | None = None, *, coarse: bool = False
+) -> Products:
+    """Return products with a kernel matrix, of tiles or of few rows in one array."""
+    if order is None and gram.n <= DENSE and gram.n**2 * np.dtype(gram.dtype).itemsize <= memory:
+        return Whole(gram)
+    return Products(gram, memory, order, busy, coarse=coarse)
 
 
 @cache

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from calibrant.kernels.functions import Each, Gram, in_turn
 from calibrant.kernels.losses import ALL, Curvature, Expansion, Loss, duality_gap
-from calibrant.kernels.matrices import Factor, Products, by_column, coefficients, pivoted_cholesky, threads
+from calibrant.kernels.matrices import Factor, Products, by_column, coefficients, pivoted_cholesky, products, threads
 
 __all__ = ["Iterate", "Known", "Options", "Solution", "factored_newton", "refined", "solve"]
 
@@ -640,8 +640,8 @@ def solve(
     """Return the solution of relative gap `tol`, or the best one there is after `max_iter` steps or an interruption.
 
     `start` is the solution of a similar problem on the same rows, `known` what is known of their kernels. Memory: 2 n^2
-    bytes for the kernel in single precision, n^2 if coarse, 4 n^2 in double, where `memory` allows it; 4 m n for the
-    factor of rank m, 8 m n in double.
+    bytes for the kernel in single precision, n^2 if coarse, 4 n^2 in double, twice that of few rows, where `memory`
+    allows it; 4 m n for the factor of rank m, 8 m n in double.
     """
     solution, interrupted = None, True
     with suppress(KeyboardInterrupt), threads(gram.n) as each:
@@ -667,7 +667,7 @@ def solutions(
         least = lower_rank(gram, options, most, gram.n**0.9 / 20.0)
         sketch = sketched(loss, gram, least, most, np.random.default_rng(options.seed))
         coarse = options.tol >= IN_STEPS[0] and float(loss.weight.max(initial=0.0)) <= IN_STEPS[1]
-        K = Products(gram, options.memory, sketch.order, sketch.busy, coarse=coarse)
+        K = products(gram, options.memory, sketch.order, sketch.busy, coarse=coarse)
     else:
         sketch, K = Sketch(known.factor, None), known.K.by(gram.each)
     for found in improved(loss, K, sketch, start, options):
