@@ -25,7 +25,7 @@ from calibrant.kernels.loo import (
     together,
 )
 from calibrant.kernels.losses import Bernoulli, Multinomial, softmax
-from calibrant.kernels.matrices import Products, Whole, pivoted_cholesky, products
+from calibrant.kernels.matrices import Tiles, Whole, pivoted_cholesky, products, shared
 from calibrant.kernels.smo import solve_smo
 from calibrant.kernels.solvers import (
     Iterate,
@@ -172,7 +172,7 @@ def test_recomputed_tiles_give_the_same_products():
     v = np.random.default_rng(0).normal(size=(1100, 2))
     expected = RBF.between(X, X) @ v
     for memory in (0.0, 5e6, 1e9):
-        K = Products(matrix, memory)
+        K = Tiles(matrix, memory)
         for _ in range(2):
             np.testing.assert_allclose(K(v), expected, atol=1e-9)
 
@@ -186,7 +186,7 @@ def test_products_of_few_rows_are_those_of_tiles(kernel):
     assert isinstance(K, Whole)
     assert K(v[:, 0], first=1).tolist() == K(v[:, 0], last=0).tolist() == [0.0] * 1100
     with ThreadPoolExecutor(2) as pool:
-        for form in (K, K.by(Each(2, pool.map))):
+        for form in (K, shared(K, Each(2, pool.map))):
             np.testing.assert_allclose(form(v[:, 0]), expected[:, 0], atol=1e-9)
             np.testing.assert_allclose(form(v), expected, atol=1e-9)
     assert K.rows(1).tolist() == list(range(1100))
@@ -196,16 +196,16 @@ def test_one_array_is_for_few_rows_in_their_own_order_where_it_has_room():
     X, _ = overlapping(700)
     matrix = gram(RBF, X)
     assert type(products(matrix, 8 * 700**2)) is Whole
-    assert type(products(matrix, 8 * 700**2 - 1)) is Products
-    assert type(products(matrix, 1e9, np.arange(700))) is Products
-    assert type(products(replace(matrix, n=matrices.DENSE + 1), 1e9)) is Products
+    assert type(products(matrix, 8 * 700**2 - 1)) is Tiles
+    assert type(products(matrix, 1e9, np.arange(700))) is Tiles
+    assert type(products(replace(matrix, n=matrices.DENSE + 1), 1e9)) is Tiles
 
 
 def test_kernels_kept_in_steps_are_half_a_step_off_at_most(monkeypatch):
     monkeypatch.setattr(matrices, "MANY", 1000)
     X, _ = overlapping(1300)
     matrix, v = gram(RBF, X, single=True), np.random.default_rng(0).normal(size=1300)
-    fine, coarse = Products(matrix, 1e9), Products(matrix, 1e9, coarse=True)
+    fine, coarse = Tiles(matrix, 1e9), Tiles(matrix, 1e9, coarse=True)
     assert [tiles.nbytes for tiles in fine.kept] == [2 * tiles.nbytes for tiles in coarse.kept]
     exact = fine(v)
     np.testing.assert_allclose(coarse(v), exact, atol=1e-4)  # rounding of sums in single precision
@@ -213,7 +213,7 @@ def test_kernels_kept_in_steps_are_half_a_step_off_at_most(monkeypatch):
     for row in (0, 700, 1299):  # a column of K, from its row and from its column of tiles
         one = np.eye(1, 1300, row).ravel()
         assert np.abs(coarse(one) - fine(one)).max() <= 0.51 / 65535
-    assert Products(gram(RBF, X), 1e9, coarse=True).kept[0].dtype == np.float64
+    assert Tiles(gram(RBF, X), 1e9, coarse=True).kept[0].dtype == np.float64
 
 
 @pytest.mark.parametrize(("C", "tol", "coarse"), [(10.0, 1e-4, True), (10.0, 1e-6, False), (100.0, 1e-4, False)])
@@ -221,8 +221,8 @@ def test_certificates_hold_where_kernels_are_kept_in_steps(monkeypatch, C, tol, 
     monkeypatch.setattr(matrices, "MANY", 1000)
     monkeypatch.setattr(matrices, "DENSE", 0)
     X, t = overlapping(1500)
-    asked, whole = [], Products.__init__
-    monkeypatch.setattr(Products, "__init__", lambda *a, **k: (asked.append(k["coarse"]), whole(*a, **k))[1])
+    asked, whole = [], Tiles.__init__
+    monkeypatch.setattr(Tiles, "__init__", lambda *a, **k: (asked.append(k["coarse"]), whole(*a, **k))[1])
     loss, K = Bernoulli(t, np.full(1500, C)), RBF.between(X, X)
     now = solve(gram(RBF, X, single=True), loss, Options(tol=tol)).iterate
     assert asked == [coarse]
@@ -246,7 +246,7 @@ def test_conjugate_gradients_never_raise_the_gap_of_the_model():
     start = Start(a, K @ a, K @ a - f, np.zeros(400))
     residual = start.residual(curvature)
     ask = System(curvature, preconditioner(curvature, factor, system), start)
-    steps = list(islice(conjugate_gradients(ask, Products(matrix, 1e9), residual, 1), 60))
+    steps = list(islice(conjugate_gradients(ask, Tiles(matrix, 1e9), residual, 1), 60))
     gaps = [gap for _, _, gap in steps]
     assert all(after <= before * (1 + 1e-9) for before, after in pairwise(gaps))
     beta, product, gap = steps[-1]
@@ -320,7 +320,7 @@ def test_products_of_some_tiles_are_the_rows_of_all_of_it():
     v = np.random.default_rng(3).normal(size=1300)
     v[order[512:]] = 0.0
     for busy, kept in ((100, 1), (600, 6), (None, 6)):  # of six tiles
-        tiles = Products(matrix, 1e9, order, busy)
+        tiles = Tiles(matrix, 1e9, order, busy)
         assert len(tiles.known) == kept
         for first, last in ((0, None), (0, 1), (1, None), (2, 3), (0, None)):
             asked = np.zeros(1300, bool)
@@ -398,7 +398,7 @@ def test_rows_that_take_no_part_are_in_the_gap():
     X, t = separated(3000)
     loss, matrix = Bernoulli(t, np.full(3000, 10.0)), gram(RBF, X)
     solution = solve(matrix, loss, Options(tol=1e-5))
-    now, K = solution.iterate, Products(matrix, 1e9)
+    now, K = solution.iterate, Tiles(matrix, 1e9)
     a = loss.residual(now.f + now.b)
     assert solution.converged
     assert now.f == pytest.approx(K(now.beta), abs=1e-8)
@@ -571,7 +571,7 @@ def test_newton_columns_solve_the_newton_system_of_the_rows_that_are_kept(monkey
     kept = np.ones((120, 3))
     kept[:20, 0], kept[20:50, 1] = 0.0, 0.5
     step = newton_columns(loss, factor, f, kept)
-    (found, left, whole), _ = together(Products(matrix, 1e9), [step, newton_columns(loss, factor, f, kept[:, :2])])
+    (found, left, whole), _ = together(Tiles(matrix, 1e9), [step, newton_columns(loss, factor, f, kept[:, :2])])
     assert (left <= 1e-16).all()
     K = RBF.between(X, X)
     for column, share in enumerate(kept.T):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 from calibrant.kernels.losses import Loss, duality_gap
-from calibrant.kernels.matrices import Factor, Products, threads
+from calibrant.kernels.matrices import Factor, Tiles, threads
 from calibrant.kernels.solvers import Iterate, factored_newton
 
 __all__ = ["Grown", "Growth", "Selected", "certified", "select"]
@@ -262,5 +262,5 @@ def certified(gram: Gram, loss: Loss, now: Grown) -> Iterate:
     a = loss.residual(f + b)
     objective = 0.5 * float(np.vdot(now.z[:-1], now.z[:-1])) + loss.value(f + b)
     with threads(gram.n) as each:
-        product = Products(replace(gram, each=each), 0.0)(a)
+        product = Tiles(replace(gram, each=each), 0.0)(a)
     return Iterate(beta, f, b, objective, duality_gap(beta, f, a, product))

@@ -31,6 +31,7 @@ from calibrant.kernels.matrices import (
     inverse_of,
     pivoted_cholesky,
     products,
+    shared,
     threads,
 )
 from calibrant.kernels.solvers import (
@@ -186,18 +187,17 @@ class Absence:
         """
         dtype: Any = np.float32 if self.loss.weight.max() <= LIGHT else np.float64
         own, keeps, P = (rows, np.arange(len(rows))), 1.0 - self.share[rows], self.P.astype(dtype)
-        target, weight = (each[:, None].astype(dtype) for each in (self.loss.target, self.loss.weight))
-        others = Bernoulli(target, weight)
+        side, half = (each[:, None].astype(dtype) for each in (2.0 * self.loss.target - 1.0, 0.5 * self.loss.weight))
         f, w = (np.repeat(each[:, None].astype(dtype), len(rows), axis=1) for each in (self.f, self.w))
         w[own] *= keeps
 
-        def residual(f: NDArray[Any]) -> NDArray[Any]:
-            a = others.residual(f)
-            a[own] *= keeps
+        def residual(f: NDArray[Any], kept: Any = keeps) -> NDArray[Any]:
+            a = np.asarray(half * (side - np.tanh(0.5 * f)))
+            a[own] *= kept
             return a
 
         pull = P.T @ (P[:, rows] * (self.share[rows] * self.w[rows] / (1.0 - leverage)).astype(dtype))
-        beta, a = others.residual(f), residual(f)
+        beta, a = residual(f, 1.0), residual(f)
         past: tuple[NDArray[Any], ...] = ()
         for _ in range(ABSENT):
             r = beta - a
@@ -511,7 +511,7 @@ def outcome(
     along = path(looks)
     if factor.rank > chosen_rank(problem.target.shape, options):
         return along, None
-    return along, Known(K.by(in_turn), factor, along.best, looks[along.best].whole)
+    return along, Known(shared(K, in_turn), factor, along.best, looks[along.best].whole)
 
 
 def summed(looks: Sequence[Look]) -> Look:

@@ -26,7 +26,7 @@ Floats = NDArray[np.float64]
 DENSITY = 8.0  # rows sampled for each unit of curvature
 ENVELOPE = 50  # Newton steps or halvings for the f of a row
 PATIENT = 8  # steps after which a bracket keeps them from cycling
-SETTLED = 1e-3  # the last step: the error is at most half of its square, because |p''| <= p'
+SETTLED = 1e-4  # the last step: the error is at most half of its square, because |p''| <= p'
 BALANCED = 1e-4  # the last step of an intercept, of which the same holds
 ROUNDING = 1e-13  # of f
 LEAST = 100.0  # rows sampled however little they matter: the intercept needs some

@@ -18,12 +18,14 @@ from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 __all__ = [
     "Factor",
     "Products",
+    "Tiles",
     "Whole",
     "by_column",
     "coefficients",
     "inverse_of",
     "pivoted_cholesky",
     "products",
+    "shared",
     "threads",
 ]
 
@@ -41,7 +43,7 @@ TRIES = 4  # empty rounds after which the residual is rounding only
 FINE = {np.dtype(np.float32): (3e-6, 1e-5), np.dtype(np.float64): (1e-13, 1e-12)}  # share of the trace, of a pivot
 
 
-class Products:
+class Tiles:
     """Products K v, from tiles of the upper triangle: as many as `memory` bytes hold are kept, the others made anew.
 
     All of them are 2 n^2 bytes in single precision and 4 n^2 in double. If `coarse` ones will do, kernels in single
@@ -87,15 +89,9 @@ class Products:
         out[self.order] = sum(self.gram.each(self.share, shares))
         return out
 
-    def by(self, each: Each) -> Products:
-        """Return the same products, their work done in another way."""
-        again = copy(self)
-        again.gram = replace(self.gram, each=each)
-        return again
-
     def rows(self, tiles: int) -> Indices:
         """Return the rows of the first tiles."""
-        return self.order[: self.tiles[tiles - 1].stop]
+        return self.order[: tiles * TILE]
 
     def share(self, task: tuple[list[int], NDArray[Any], list[bool]]) -> Floats:
         """Return what some tiles contribute to K v, in the order of the tiles."""
@@ -136,13 +132,13 @@ class Products:
         return tile, True
 
 
-class Whole(Products):
+class Whole:
     """Products K v with a matrix of few rows in one array, of which BLAS makes twice as much as of tiles.
 
     It is one tile. What is above its diagonal is enough for one v; for several the rest is filled as well.
     """
 
-    __slots__ = ("matrix",)
+    __slots__ = ("gram", "known", "matrix", "order", "tiles")
 
     def __init__(self, gram: Gram) -> None:
         self.gram, self.order, self.tiles = gram, np.arange(gram.n), [slice(0, gram.n)]
@@ -165,6 +161,10 @@ class Whole(Products):
 
         self.gram.each(fill, blocks(self.gram.n, -(-self.gram.n // self.gram.each.count)))
         return out
+
+    def rows(self, tiles: int) -> Indices:
+        """Return the rows of the first tiles."""
+        return self.order[: tiles * self.gram.n]
 
     def above(self) -> NDArray[Any]:
         """Return the matrix, right on and above its diagonal."""
@@ -189,13 +189,23 @@ class Whole(Products):
         return self.matrix
 
 
+Products = Tiles | Whole
+
+
 def products(
     gram: Gram, memory: float, order: Indices | None = None, busy: int | None = None, *, coarse: bool = False
 ) -> Products:
     """Return products with a kernel matrix, of tiles or of few rows in one array."""
     if order is None and gram.n <= DENSE and gram.n**2 * np.dtype(gram.dtype).itemsize <= memory:
         return Whole(gram)
-    return Products(gram, memory, order, busy, coarse=coarse)
+    return Tiles(gram, memory, order, busy, coarse=coarse)
+
+
+def shared(K: Products, each: Each) -> Products:
+    """Return the same products, their work done in another way."""
+    again = copy(K)
+    again.gram = replace(K.gram, each=each)
+    return again
 
 
 @cache

@@ -25,7 +25,16 @@ from numpy.typing import NDArray
 
 from calibrant.kernels.functions import Each, Gram, in_turn
 from calibrant.kernels.losses import ALL, Curvature, Expansion, Loss, duality_gap
-from calibrant.kernels.matrices import Factor, Products, by_column, coefficients, pivoted_cholesky, products, threads
+from calibrant.kernels.matrices import (
+    Factor,
+    Products,
+    by_column,
+    coefficients,
+    pivoted_cholesky,
+    products,
+    shared,
+    threads,
+)
 
 __all__ = ["Iterate", "Known", "Options", "Solution", "factored_newton", "refined", "solve"]
 
@@ -669,7 +678,7 @@ def solutions(
         coarse = options.tol >= IN_STEPS[0] and float(loss.weight.max(initial=0.0)) <= IN_STEPS[1]
         K = products(gram, options.memory, sketch.order, sketch.busy, coarse=coarse)
     else:
-        sketch, K = Sketch(known.factor, None), known.K.by(gram.each)
+        sketch, K = Sketch(known.factor, None), shared(known.K, gram.each)
     for found in improved(loss, K, sketch, start, options):
         yield found
     if start is not None and options.exact and not found.converged and found.steps < options.max_iter:
