@@ -25,6 +25,7 @@ Floats = NDArray[np.float64]
 
 DENSITY = 8.0  # rows sampled for each unit of curvature
 ENVELOPE = 50  # Newton steps or halvings for the f of a row
+BROUGHT = 1e-13  # share of the loss that the last step of the intercepts brings, which leaves its square
 PATIENT = 8  # steps after which a bracket keeps them from cycling
 SETTLED = 1e-4  # the last step: the error is at most half of its square, because |p''| <= p'
 BALANCED = 1e-4  # the last step of an intercept, of which the same holds
@@ -433,7 +434,11 @@ class Multinomial:
 
     def value(self, f: Floats) -> float:
         """Return sum C_i loss(f_i)."""
-        return float(self.weight @ (logsumexp(f, axis=1) - (self.target * f).sum(axis=1)))
+        return self.above(f, normalised(f)[1])
+
+    def above(self, f: Floats, total: Floats) -> float:
+        """Return sum C_i (log sum exp f_i - sum_k t_ik f_ik) from the first of these."""
+        return float(self.weight @ (total - np.einsum("ij,ij->i", self.target, f)))
 
     def residual(self, f: Floats) -> Floats:
         """Return C (t - p)."""
@@ -441,30 +446,29 @@ class Multinomial:
 
     def curvature(self, f: Floats) -> Simplex:
         """Return W."""
-        p = np.maximum(softmax(f), FLAT)
-        return Simplex(p / p.sum(axis=1, keepdims=True), self.weight)
+        return Simplex(inside(softmax(f)), self.weight)
 
     def expanded(self, f: Floats) -> Expansion:
-        """Return value, residual and curvature."""
-        return Expansion(f, self.value(f), self.residual(f), self.curvature(f))
+        """Return value, residual and curvature, of which the exponentials are all that costs."""
+        p, total = normalised(f)
+        residual = self.weight[:, None] * (self.target - p)
+        return Expansion(f, self.above(f, total), residual, Simplex(inside(p), self.weight))
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
-        """Return b with sum_i C_i (t_i - p_i) = 0, by Newton's method with backtracking."""
+        """Return b with sum_i C_i (t_i - p_i) = 0, by Newton's method with backtracking, to rounding."""
         b = np.array(start, np.float64)
-        value = self.value(f + b)
         for _ in range(100):
-            p = softmax(f + b)
-            slope = (self.weight[:, None] * (self.target - p)).sum(axis=0)
+            p, total = normalised(f + b)
+            value, slope = self.above(f + b, total), (self.weight[:, None] * (self.target - p)).sum(axis=0)
             curve = np.diag(self.weight @ p) - (p * self.weight[:, None]).T @ p
             step = np.linalg.lstsq(curve + np.trace(curve) / len(b) ** 2, slope, rcond=None)[0]
             step *= min(1.0, 3.0 / max(float(np.abs(step).max()), 1e-300))
-            following = self.value(f + b + step)
-            while following > value * (1.0 + 1e-14) and np.abs(step).max() > 1e-12:
-                step *= 0.5
-                following = self.value(f + b + step)
-            b, value = b + step, following
-            if np.abs(step).max() <= 1e-12 * (1.0 + np.abs(b).max()):
+            if slope @ step <= BROUGHT * value:
+                b = b + step
                 break
+            while self.value(f + b + step) > value and np.abs(step).max() > 1e-12:
+                step *= 0.5
+            b = b + step
         return np.asarray(b - b.mean())
 
     def prior(self) -> Floats:
@@ -542,15 +546,28 @@ def important(importance: Floats) -> tuple[Any, Floats]:
     return kept, np.maximum(share[kept], 1e-12)
 
 
+def normalised(f: Floats) -> tuple[Floats, Floats]:
+    """Return exp(f_k)/sum exp(f) and log sum exp(f)."""
+    top = f.max(axis=1, keepdims=True)
+    p = np.exp(f - top)
+    total = p.sum(axis=1, keepdims=True)
+    return p / total, (top + np.log(total))[:, 0]
+
+
 def softmax(f: Floats) -> Floats:
     """Return exp(f_k)/sum exp(f)."""
-    p = np.exp(f - f.max(axis=1, keepdims=True))
+    return normalised(f)[0]
+
+
+def inside(p: Floats) -> Floats:
+    """Return distributions without zeros."""
+    p = np.maximum(p, FLAT)
     return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
 def log_softmax(f: Floats) -> Floats:
     """Return f_k - log sum exp(f), for sums; `log_expit(logits(f))` keeps its digits near 0."""
-    return np.asarray(f - logsumexp(f, axis=1, keepdims=True))
+    return np.asarray(f - normalised(f)[1][:, None])
 
 
 def logits(f: Floats) -> Floats:

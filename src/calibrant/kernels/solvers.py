@@ -343,8 +343,8 @@ def worth_extending(gram: Gram, factor: Factor, count: int, k: int) -> bool:
 
     Its Newton system costs n (k m)^2 operations, a product with all columns n^2 k.
     """
-    rank = 2 * factor.rank
-    return rank < gram.n and k * rank**2 <= FASTER * count * gram.n and not complete(gram, factor)
+    rank = min(2 * factor.rank, gram.n)
+    return factor.rank < rank and k * rank**2 <= FASTER * count * gram.n and not complete(gram, factor)
 
 
 def complete(gram: Gram, factor: Factor) -> bool:
