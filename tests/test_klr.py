@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import entr, expit
+from sklearn.datasets import make_classification
 
-from calibrant.kernels import loo, matrices
+from calibrant.kernels import loo, matrices, solvers
 from calibrant.kernels.functions import Each, Kernel, Parameters, gram
 from calibrant.kernels.laplace import laplace
 from calibrant.kernels.loo import (
@@ -156,6 +157,35 @@ def test_the_gap_of_a_low_rank_solution_is_honest():
         solution = solve(gram(RBF, X), loss, Options(rank=rank, exact=False))
         assert -1e-9 * minimum < solution.iterate.objective - minimum <= solution.iterate.gap * (1 + 1e-6)
         assert solution.converged == (solution.iterate.gap <= 1e-4 * solution.iterate.objective)
+
+
+def test_intercepts_that_are_right_are_not_searched_for(monkeypatch):
+    rng = np.random.default_rng(0)
+    f, loss = 9.0 * rng.normal(size=(200, 3)), Multinomial(np.eye(3)[rng.integers(3, size=200)], np.full(200, 3e3))
+    b, calls, value = loss.intercept(f, np.zeros(3)), [], Multinomial.value
+    assert np.abs(loss.residual(f + b).sum(axis=0)).max() <= 1e-9 * loss.weight.sum()
+    monkeypatch.setattr(Multinomial, "value", lambda *a: (calls.append(a), value(*a))[1])
+    np.testing.assert_allclose(loss.intercept(f, b), b, atol=1e-9)
+    assert not calls
+
+
+def test_no_newton_step_ends_far_up_the_other_side(monkeypatch):
+    X, y = make_classification(1500, 20, n_informative=10, n_classes=3, n_clusters_per_class=1, random_state=0)
+    ends, step = [], solvers.newton_step
+
+    def watched(loss, K, system, now, *rest):
+        found = step(loss, K, system, now, *rest)
+        way = found[0].f - now.f
+        ends.append(tuple(float(np.vdot(at.beta - loss.residual(at.f + at.b), way)) for at in (now, found[0])))
+        return found
+
+    monkeypatch.setattr(solvers, "newton_step", watched)
+    loss = Multinomial(np.eye(3)[y], np.full(1500, 30.0))
+    assert solve(gram(Kernel("rbf", Parameters(gamma=0.02)), X, single=True), loss, Options()).converged
+    assert len(ends) > 3
+    for first, last in ends[1:]:  # before the first the values are those of no machine
+        assert first < 0
+        assert last <= -0.5 * first
 
 
 @pytest.mark.parametrize("dense", [0, 2200])

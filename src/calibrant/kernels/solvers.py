@@ -53,6 +53,7 @@ IN_STEPS = 1e-5, 30.0  # relative gap from which, and weight C_i up to which, a 
 TIGHT = 1e-12  # the relative gap that small problems reach at little cost
 STEPS = 300  # of conjugate gradients for one Newton step, at most
 SEARCH = 14  # places looked at for the lowest one on the way of a Newton step that goes too far
+OVERSHOT = 0.5  # share of its slope with which a step may end going up
 COARSE = 3  # times as many pivots, to twice that, has the factor as the one that shows where they are needed
 LEAST = 48  # pivots from which that is worth while
 UNSEEN = 0.05  # share of the mean importance that every row has
@@ -458,7 +459,8 @@ def newton_step(
             f = completed(system, K, x, Kx, tiles)
             there = with_intercept(loss, x, f, now.b)
             if not_worse(there, now):
-                return there, True, count
+                too_far = slope_at(loss, there, f - now.f) > -OVERSHOT * slope_at(loss, now, f - now.f)
+                return (line_search(loss, now, x, f), False, count) if too_far else (there, True, count)
             if tightened or count >= STEPS:
                 return line_search(loss, now, x, f), False, count
             enough, tightened = 0.1 * min(enough, gap), True
@@ -564,6 +566,11 @@ def projection(rows: NDArray[np.bool_], basis: Floats) -> Solve:
     return project
 
 
+def slope_at(loss: Loss, there: Iterate, along: Floats) -> float:
+    """Return the derivative of the objective at an iterate in the direction of values."""
+    return float(np.vdot(there.beta - loss.residual(there.f + there.b), along))
+
+
 def line_search(loss: Loss, now: Iterate, x: Floats, Kx: Floats) -> Iterate:
     """Return about the lowest point on the way to x, which costs no product: its slope changes sign there.
 
@@ -574,7 +581,7 @@ def line_search(loss: Loss, now: Iterate, x: Floats, Kx: Floats) -> Iterate:
     size = 0.5
     for turn in range(SEARCH):
         there = with_intercept(loss, now.beta + size * step, now.f + size * along, best.b)
-        slope = float(np.vdot(there.beta - loss.residual(there.f + there.b), along))
+        slope = slope_at(loss, there, along)
         best = min(best, there, key=lambda iterate: iterate.objective)
         low, high = (low, size) if slope > 0 else (size, high)
         slopes[slope > 0] = slope
