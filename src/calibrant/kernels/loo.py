@@ -135,7 +135,7 @@ def one_step(loss: Bernoulli, F: NDArray[Any], point: LowRank, lower: NDArray[An
 
 def by_factor(loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn) -> At:
     """Return the look at any C with the kernel F'F, all rows left out, of each one copy; the loss is that for C = 1."""
-    F, total, share = factor.F, loss.weight.sum(), 1.0 / np.maximum(copies, 1.0)
+    F, total, share = factor.F, float(loss.weight.sum()), 1.0 / np.maximum(copies, 1.0)
 
     def look(C: float, start: Floats | None) -> Look:
         at = loss.rows(slice(None), C)
@@ -229,7 +229,7 @@ def by_groups(
     some, columns = loss.rows(rows), (rows, group[rows])
     kept = np.ones((n, count + 1))
     kept[columns] = 1.0 - 1.0 / np.maximum(copies[rows], 1.0)
-    total = some.weight.sum()
+    total = float(some.weight.sum())
 
     def begin(C: float, start: Floats | None) -> tuple[Floats, Asking]:
         at = loss.rows(slice(None), C)

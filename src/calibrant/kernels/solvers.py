@@ -443,10 +443,10 @@ def newton_step(
 ) -> tuple[Iterate, bool, int]:
     """Return the iterate nearly at the minimum of the quadratic model at `now`, True, and how many steps that took.
 
-    Where that point is no better than `now`, it is one on the way there, and False. Half of the squared residual is the
-    duality gap of the model: it says when to stop, unless the objective is still larger than before. The system is
-    solved among the rows whose share of that is not negligible; the others keep their beta, which may leave a share
-    `later` of the gap to the next step.
+    Where that point is no better than `now`, or well up the other side, it is one on the way there, and False. Half of
+    the squared residual is the duality gap of the model: it says when to stop, unless the objective is still larger
+    than before. The system is solved among the rows whose share of that is not negligible; the others keep their beta,
+    which may leave a share `later` of the gap to the next step.
     """
     residual, whole = system.start.residual(system.curvature), len(K.tiles)
     gap = 0.5 * squared(residual)
