@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench svc-table combining-table klr-table browser clean
+.PHONY: demo test lint bench svc-table combining-table klr-table loo-table browser clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
@@ -18,7 +18,7 @@ lint: .venv/ready
 bench: .venv/ready
 	$(BIN)/python -m bench
 
-svc-table combining-table klr-table: .venv/ready
+svc-table combining-table klr-table loo-table: .venv/ready
 	$(BIN)/python -m bench.$(subst -,_,$@) --write
 
 # Debian's Chromium, in which the tests open the report; without it they are skipped.
