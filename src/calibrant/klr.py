@@ -103,7 +103,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         Of "quadratic"; "auto" is the mean of x.x.
     solver : {"auto", "newton", "preconditioned", "low_rank", "smo"}, default="auto"
         "newton" takes a factor of full rank, "preconditioned" one of low rank and conjugate gradients on the exact
-        problem; "auto" is the first up to 250 rows. "low_rank" stops at the solution in the factor and reports its gap.
+        problem; "auto" is the first for few rows. "low_rank" stops at the solution in the factor and reports its gap.
         "smo" is the algorithm of Keerthi et al. (2005), for reproduction, two classes.
     multi_class : {"softmax", "ovo"}, default="softmax"
         One machine for all classes, or one for each pair, coupled (Wu, Lin & Weng 2004).
