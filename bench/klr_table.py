@@ -89,6 +89,12 @@ def available(name):
     return X[rows][:, X[rows].std(axis=0) > 0], y[rows]
 
 
+def on_each(measured):
+    """Return what is measured on the data sets that can be had, by their names."""
+    data = {name: found for name in DATA if (found := available(name))}
+    return dict(zip(data, Parallel(n_jobs=-1)(delayed(measured)(name, *data[name]) for name in data), strict=True))
+
+
 def measured(name, X, y):
     """Return the log losses of all rows, a mean over the repetitions, and the seconds of all systems on a data set."""
     warnings.simplefilter("ignore")
@@ -119,16 +125,16 @@ def compared(losses):
 
 def table():
     """Return the measurements as a Markdown table."""
-    data = {name: found for name in DATA if (found := available(name))}
-    found = Parallel(n_jobs=-1)(delayed(measured)(name, X, y) for name, (X, y) in data.items())
-    means, worse, errors = (np.array(part) for part in zip(*(compared(losses) for losses, _ in found), strict=True))
-    total = np.sum([seconds for _, seconds in found], axis=0)
+    found = on_each(measured)
+    each = (compared(losses) for losses, _ in found.values())
+    means, worse, errors = (np.array(part) for part in zip(*each, strict=True))
+    total = np.sum([seconds for _, seconds in found.values()], axis=0)
     lines = [line("log loss, and differences in per cent", SYSTEMS), "|---" * (len(SYSTEMS) + 1) + "|"]
-    for name, mean, *row in zip(data, means, worse, errors, strict=True):
+    for name, mean, *row in zip(found, means, worse, errors, strict=True):
         lines.append(line(name, (f"{mean:.4f}", *(f"{d:+.1f} ± {e:.1f}" for d, e in zip(*row, strict=True)))))
     behind = worse > MARGIN
     lines += [
-        line(f"better than the first on, of {len(data)}", ("", *(worse < 0).sum(axis=0))),
+        line(f"better than the first on, of {len(found)}", ("", *(worse < 0).sum(axis=0))),
         line("median of the differences", ("", *(f"{each:+.1f}" for each in np.median(worse, axis=0)))),
         line(f"worse by more than {MARGIN} % on", ("", *behind.sum(axis=0))),
         line("and by two standard errors on", ("", *(behind & (worse > 2 * errors)).sum(axis=0))),

@@ -1,4 +1,4 @@
-"""The second table of docs/kernel_machines.md: approximate leave-one-out beside real fits without rows.
+"""The table of docs/kernel_machines.md on choosing C: approximate leave-one-out beside real fits without rows.
 
 Run `python -m bench.loo_table`; with `--write` it replaces the table in the page. Up to 250 rows the real thing is as
 many fits as rows, above it one fit without each of the same ninths of the rows.
@@ -10,14 +10,13 @@ import sys
 import warnings
 
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.model_selection import LeaveOneOut, PredefinedSplit
 from sklearn.preprocessing import StandardScaler
 
-from bench.klr_table import DATA, available, line
+from bench.klr_table import line, on_each
 from bench.pages import publish
 from calibrant import KernelLogisticRegressionCV
-from calibrant.kernels import loo
+from calibrant.kernels import loo, solvers
 
 FEW = 160  # rows, of which each is left out
 CS = np.logspace(-0.5, 4, 8)  # few enough to be looked at all
@@ -35,7 +34,7 @@ def measured(name, X, y):
         cells += ["a class of three rows or fewer", "", "", ""]
     ninths = PredefinedSplit(loo.stratified(y.astype(float), np.random.default_rng(0)))
     every = standardised(X)
-    real = KernelLogisticRegressionCV(CS, cv=ninths).fit(every, y) if len(y) > 250 else None
+    real = KernelLogisticRegressionCV(CS, cv=ninths).fit(every, y) if len(y) > solvers.SMALL else None
     cells += [str(len(y)), f"{real.C_:.3g}", *beside(real, every, y)] if real else ["", "", "", ""]
     sys.stderr.write(f"{name}: {cells}\n")
     return cells
@@ -60,10 +59,11 @@ def beside(real, X, y, *, step=False):
 
 def table():
     """Return the measurements as a Markdown table."""
-    data = {name: found for name in DATA if (found := available(name))}
-    cells = Parallel(n_jobs=-1)(delayed(measured)(name, X, y) for name, (X, y) in data.items())
+    found = on_each(measured)
     heads = ("best C without each row", "chosen", "error", "of one step", "rows", "best C by ninths", "chosen", "error")
-    return "\n".join([line(f"{FEW} rows, then all", heads), "|---" * (len(heads) + 1) + "|", *map(line, data, cells)])
+    return "\n".join(
+        [line(f"{FEW} rows, then all", heads), "|---" * (len(heads) + 1) + "|", *map(line, found, found.values())]
+    )
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from calibrant.kernels.loo import (
     together,
 )
 from calibrant.kernels.losses import Bernoulli, Multinomial, softmax
-from calibrant.kernels.matrices import Tiles, Whole, pivoted_cholesky, products, shared
+from calibrant.kernels.matrices import Tiles, Whole, pivoted_cholesky, products, rows_of, shared
 from calibrant.kernels.smo import solve_smo
 from calibrant.kernels.solvers import (
     Iterate,
@@ -219,7 +219,7 @@ def test_products_of_few_rows_are_those_of_tiles(kernel):
         for form in (K, shared(K, Each(2, pool.map))):
             np.testing.assert_allclose(form(v[:, 0]), expected[:, 0], atol=1e-9)
             np.testing.assert_allclose(form(v), expected, atol=1e-9)
-    assert K.rows(1).tolist() == list(range(1100))
+    assert rows_of(K, 1).tolist() == list(range(1100))
 
 
 def test_one_array_is_for_few_rows_in_their_own_order_where_it_has_room():

@@ -51,9 +51,9 @@ from calibrant.kernels.solvers import (
     Options,
     Report,
     Solution,
+    chosen_rank,
     constant,
     solve,
-    usual_rank,
     written_out,
 )
 from calibrant.multiclass import couple, pairs
@@ -433,11 +433,10 @@ class Posterior:
 
     def laplace(self, kernel: Kernel) -> Laplace:
         """Return the Laplace approximation, its pivots as rows."""
-        n = len(self.f)
-        rank = self.options.rank or (n if n <= SMALL else usual_rank(n))
+        shape = self.loss.shape
         factor = pivoted_cholesky(
-            gram(kernel, self.X, single=n > SINGLE),
-            written_out(self.loss.shape, rank, WHOLE),
+            gram(kernel, self.X, single=len(self.f) > SINGLE),
+            written_out(shape, chosen_rank(shape[:1], self.options), WHOLE),  # that of two classes, if it can be
             np.random.default_rng(self.options.seed),
         )
         found = laplace(self.loss, factor, self.f, self.scale)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
-from calibrant.kernels.losses import Bernoulli, Diagonal
+from calibrant.kernels.losses import Bernoulli
 from calibrant.kernels.matrices import (
     COLUMNS,
     Factor,
@@ -140,13 +140,13 @@ def by_factor(loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_t
     def look(C: float, start: Floats | None) -> Look:
         at = loss.rows(slice(None), C)
         point, _ = settled(factored_newton(at, F, each, start), NEAR, 30)
-        w = at.curvature(point.f).w
-        lower = factored_hessian(Diagonal(w), F, each)
+        curvature = at.curvature(point.f)
+        lower = factored_hessian(curvature, F, each)
         z, f = one_step(at, F, point, lower)
         if F.size <= FOLLOWED:
-            values, poor = Absence(at, f, w, inverse_of(lower) @ F, share).values()
+            values, poor = Absence(at, f, curvature.w, inverse_of(lower) @ F, share).values()
         else:
-            values, leverage = left_out(at, f, w, variances(lower, F, each), share)
+            values, leverage = left_out(at, f, curvature.w, variances(lower, F, each), share)
             poor = leverage > POOR
         whole = Iterate(at.residual(f), f - z[-1], z[-1], np.inf, np.inf)
         return Look(loss.value(values) / total, float(loss.weight @ poor / total), z, whole)
@@ -418,7 +418,7 @@ def path(looks: dict[float, Look]) -> Path:
     return Path(tuple(rising), tuple(looks[C].loss for C in rising), tuple(looks[C].poor for C in rising))
 
 
-def followed(ats: Sequence[At], Cs: Sequence[float], start: Floats | None) -> list[Look]:
+def in_order(ats: Sequence[At], Cs: Sequence[float], start: Floats | None) -> list[Look]:
     """Return the looks at increasing C, each started from the last; the losses of classes add up."""
     looks: list[Look] = []
     for C in Cs:
@@ -488,7 +488,7 @@ def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Option
     K = products(gram, options.memory)
     if complete(gram, factor) or not options.exact:
         ats = [by_factor(loss, factor, problem.copies, gram.each) for loss in losses]
-        return outcome(searched(lambda Cs, start: followed(ats, Cs, start), grid), K, factor, problem, options)
+        return outcome(searched(lambda Cs, start: in_order(ats, Cs, start), grid), K, factor, problem, options)
     begins = [by_groups(loss, factor, problem.copies, gram.each, options.seed) for loss in losses]
 
     def looks(Cs: Sequence[float], start: Floats | None) -> list[Look]:

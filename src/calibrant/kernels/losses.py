@@ -442,7 +442,11 @@ class Multinomial:
 
     def residual(self, f: Floats) -> Floats:
         """Return C (t - p)."""
-        return self.weight[:, None] * (self.target - softmax(f))
+        return self.missed(softmax(f))
+
+    def missed(self, p: Floats) -> Floats:
+        """Return C (t - p) from p."""
+        return self.weight[:, None] * (self.target - p)
 
     def curvature(self, f: Floats) -> Simplex:
         """Return W."""
@@ -451,15 +455,14 @@ class Multinomial:
     def expanded(self, f: Floats) -> Expansion:
         """Return value, residual and curvature, of which the exponentials are all that costs."""
         p, total = normalised(f)
-        residual = self.weight[:, None] * (self.target - p)
-        return Expansion(f, self.above(f, total), residual, Simplex(inside(p), self.weight))
+        return Expansion(f, self.above(f, total), self.missed(p), Simplex(inside(p), self.weight))
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum_i C_i (t_i - p_i) = 0, by Newton's method with backtracking, to rounding."""
         b = np.array(start, np.float64)
         for _ in range(100):
             p, total = normalised(f + b)
-            value, slope = self.above(f + b, total), (self.weight[:, None] * (self.target - p)).sum(axis=0)
+            value, slope = self.above(f + b, total), self.missed(p).sum(axis=0)
             curve = np.diag(self.weight @ p) - (p * self.weight[:, None]).T @ p
             step = np.linalg.lstsq(curve + np.trace(curve) / len(b) ** 2, slope, rcond=None)[0]
             step *= min(1.0, 3.0 / max(float(np.abs(step).max()), 1e-300))

@@ -25,6 +25,7 @@ __all__ = [
     "inverse_of",
     "pivoted_cholesky",
     "products",
+    "rows_of",
     "shared",
     "threads",
 ]
@@ -88,10 +89,6 @@ class Tiles:
         out = np.empty(v.shape)
         out[self.order] = sum(self.gram.each(self.share, shares))
         return out
-
-    def rows(self, tiles: int) -> Indices:
-        """Return the rows of the first tiles."""
-        return self.order[: tiles * TILE]
 
     def share(self, task: tuple[list[int], NDArray[Any], list[bool]]) -> Floats:
         """Return what some tiles contribute to K v, in the order of the tiles."""
@@ -162,10 +159,6 @@ class Whole:
         self.gram.each(fill, blocks(self.gram.n, -(-self.gram.n // self.gram.each.count)))
         return out
 
-    def rows(self, tiles: int) -> Indices:
-        """Return the rows of the first tiles."""
-        return self.order[: tiles * self.gram.n]
-
     def above(self) -> NDArray[Any]:
         """Return the matrix, right on and above its diagonal."""
 
@@ -199,6 +192,11 @@ def products(
     if order is None and gram.n <= DENSE and gram.n**2 * np.dtype(gram.dtype).itemsize <= memory:
         return Whole(gram)
     return Tiles(gram, memory, order, busy, coarse=coarse)
+
+
+def rows_of(K: Products, tiles: int) -> Indices:
+    """Return the rows of the first tiles, of one at least."""
+    return K.order[: K.tiles[tiles - 1].stop]
 
 
 def shared(K: Products, each: Each) -> Products:

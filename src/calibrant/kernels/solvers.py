@@ -32,6 +32,7 @@ from calibrant.kernels.matrices import (
     coefficients,
     pivoted_cholesky,
     products,
+    rows_of,
     shared,
     threads,
 )
@@ -115,15 +116,11 @@ def small(shape: tuple[int, ...]) -> bool:
 
 
 def chosen_rank(shape: tuple[int, ...], options: Options) -> int:
-    """Return the rank of a factor to rely on, for values f of a shape: what is asked for, n if few, or the usual."""
+    """Return the rank of a factor to rely on, for values f of a shape: what is asked for, n if few, or 1.6 n^0.6."""
     if options.rank:
         return written_out(shape, options.rank, WHOLE)
-    return written_out(shape, shape[0] if small(shape) else usual_rank(shape[0]), SYSTEM)
-
-
-def usual_rank(n: int) -> int:
-    """Return 1.6 n^0.6, from 64 to 1200."""
-    return int(np.clip(1.6 * n**0.6, 64, 1200))
+    n = shape[0]
+    return written_out(shape, n if small(shape) else int(np.clip(1.6 * n**0.6, 64, 1200)), SYSTEM)
 
 
 def written_out(shape: tuple[int, ...], rank: int, unknowns: int) -> int:
@@ -459,7 +456,8 @@ def newton_step(
             f = completed(system, K, x, Kx, tiles)
             there = with_intercept(loss, x, f, now.b)
             if not_worse(there, now):
-                too_far = slope_at(loss, there, f - now.f) > -OVERSHOT * slope_at(loss, now, f - now.f)
+                along = f - now.f
+                too_far = slope_at(loss, there, along) > -OVERSHOT * slope_at(loss, now, along)
                 return (line_search(loss, now, x, f), False, count) if too_far else (there, True, count)
             if tightened or count >= STEPS:
                 return line_search(loss, now, x, f), False, count
@@ -506,7 +504,7 @@ def conjugate_gradients(
     """
     x, Kx = system.start.beta, system.start.product
     moved = np.zeros(len(x), bool)
-    moved[K.rows(tiles)] = True
+    moved[rows_of(K, tiles)] = True
     curvature = system.curvature.among(moved)
     project = projection(moved, intercepts(curvature, x))
     r = project(residual)
