@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -52,6 +51,7 @@ from calibrant.protocols import (
     weight_parameter,
 )
 from calibrant.samples import at_least_two, one_of, refuse_masked, weighed
+from calibrant.warning import warn
 
 __all__ = ["CalibratedClassifier", "svc"]
 
@@ -305,7 +305,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             return rest, groups
         if name is None:
             message = f"{type(estimator).__name__} takes no sample_weight: only the map is weighted"
-            warnings.warn(message, UserWarning, stacklevel=5)
+            warn(message)
             return rest, groups
         return rest | {name: weight}, groups
 

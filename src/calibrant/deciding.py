@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -32,6 +31,7 @@ from calibrant.maps import Map, check_method
 from calibrant.multiclass import normalise
 from calibrant.protocols import FIXED_SEED, Job, choose_scheme, collect, folds, refit, weight_parameter
 from calibrant.samples import at_least_two, proportion, refuse_masked, weighed
+from calibrant.warning import warn
 
 __all__ = ["CombiningClassifier", "DecidingClassifier"]
 
@@ -408,9 +408,7 @@ def weight_params(estimator: Any, weight: Any) -> dict[str, Any]:
         return {}
     name = weight_parameter(estimator)
     if name is None:
-        warnings.warn(
-            f"{type(estimator).__name__} takes no sample_weight and is not weighted", UserWarning, stacklevel=4
-        )
+        warn(f"{type(estimator).__name__} takes no sample_weight and is not weighted")
         return {}
     return {name: weight}
 

@@ -6,7 +6,6 @@ The confidence of a row is its largest posterior.
 
 from __future__ import annotations
 
-import warnings
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from calibrant.metrics.confidence import confidences
 from calibrant.mixtures import fit_mixture
 from calibrant.multiclass import normalise
 from calibrant.samples import counts, distributions, proportion, refuse_masked, whole
+from calibrant.warning import warn
 
 __all__ = [
     "REJECT",
@@ -408,10 +408,8 @@ def saerens(
     weight = counts(sample_weight, posterior[:, 0])
     found = fit_mixture(likelihood, weight, before / before.sum(), tolerance=tolerance, max_iter=max_iter)
     if not found.converged:
-        warnings.warn(
+        warn(
             f"the priors did not converge in {max_iter} iterations; "
-            f"the log-likelihood of a row may still rise by {found.gap:.2g}",
-            UserWarning,
-            stacklevel=2,
+            f"the log-likelihood of a row may still rise by {found.gap:.2g}"
         )
     return PriorShift(found.weights, found.gap, found.iterations, found.converged)

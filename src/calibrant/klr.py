@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -59,6 +58,7 @@ from calibrant.kernels.solvers import (
 from calibrant.multiclass import couple, pairs
 from calibrant.progress import drawn
 from calibrant.samples import one_of, refuse_masked, same_length, whole
+from calibrant.warning import warn
 
 __all__ = ["KernelLogisticRegression", "KernelLogisticRegressionCV"]
 
@@ -238,7 +238,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         self.converged_ = all(machine.converged for machine in trained)
         if not self.converged_:
             message = f"duality gap {self.duality_gap_:.2g} above tol={self.tol:g} after {self.n_iter_} steps"
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+            warn(message, ConvergenceWarning)
 
     def _rows(self, X: Any) -> Any:
         """Return new rows, checked, or of their kernels those with the support rows."""
@@ -632,7 +632,7 @@ def warn_if_poor(choice: Choice) -> None:
     """Say where the approximation should not be trusted."""
     if choice.poor > ROUGH:
         message = f"approximate leave-one-out is poor for {choice.poor:.0%} of the rows at C={choice.best[0]:.3g}"
-        warnings.warn(message, UserWarning, stacklevel=6)
+        warn(message)
 
 
 def resolved_kernel(model: KernelLogisticRegression, rows: Rows) -> Kernel:
@@ -918,7 +918,7 @@ def trusted(
         f"approximate leave-one-out is poor for {choice.poor:.0%} of the rows at C={choice.best[0]:.3g}, "
         f"so C was chosen by {folds}-fold cross-validation; its losses are in cv_losses_"
     )
-    warnings.warn(message, UserWarning, stacklevel=5)
+    warn(message)
     return by_folds(model, rows, grid, choice.gammas, folds)
 
 

@@ -16,7 +16,6 @@ one map is fitted to all of them. Cost is relative to one training on n rows tha
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
@@ -42,6 +41,7 @@ from calibrant.kernels.leave_one_out import svc_leave_one_out
 from calibrant.kernels.support import Geometry, geometries, kernel_inputs, pairwise_decisions
 from calibrant.multiclass import SCHEMES, View, pairs, votes
 from calibrant.samples import one_of
+from calibrant.warning import warn
 
 __all__ = [
     "PROTOCOLS",
@@ -149,7 +149,7 @@ def by_ensemble(job: Job) -> list[Scored]:
         message = (
             f"{poor} of {len(parts)} folds lack a class, so their maps know little of it; protocol='cv' pools them"
         )
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warn(message)
     return run(job, parts)
 
 
@@ -198,7 +198,7 @@ def smallest_class(job: Job) -> int:
 
 def fall_back(job: Job, reason: str) -> list[Scored]:
     """Use the training scores, and say why."""
-    warnings.warn(f"{reason}: the map is fitted on training scores, as by protocol='train'", UserWarning, stacklevel=4)
+    warn(f"{reason}: the map is fitted on training scores, as by protocol='train'")
     return by_train(job)
 
 
@@ -239,7 +239,7 @@ def stratified(job: Job) -> StratifiedKFold:
         msg = f"cv must be at least 2 folds; got {job.cv}"
         raise ValueError(msg)
     if least < count:
-        warnings.warn(f"the rarest class has {least} rows: {least} folds instead of {count}", UserWarning, stacklevel=5)
+        warn(f"the rarest class has {least} rows: {least} folds instead of {count}")
         count = least
     return StratifiedKFold(count, shuffle=True, random_state=seed(job))
 
@@ -272,11 +272,7 @@ def run(job: Job, parts: Sequence[Fold]) -> list[Scored]:
     found: list[Scored] = Parallel(n_jobs=job.n_jobs)(delayed(train_and_score)(job, *part) for part in parts)
     lacking = [rows for rows, _ in parts if len(np.unique(job.index[rows])) < len(job.classes)]
     if lacking:
-        warnings.warn(
-            f"the training rows of {len(lacking)} of {len(parts)} folds lack a class: its scores there are constant",
-            UserWarning,
-            stacklevel=6,
-        )
+        warn(f"the training rows of {len(lacking)} of {len(parts)} folds lack a class: its scores there are constant")
     kinds = {part.kind for part in found if part.machine is not None}
     return [part if part.machine is not None else as_kind(part, kinds) for part in found]
 

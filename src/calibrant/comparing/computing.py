@@ -27,6 +27,7 @@ from calibrant.multiclass import ClassSample, Plan, fit_classes
 from calibrant.progress import shown
 from calibrant.protocols import Job, choose_scheme, collect, part, prepared, refit, score_columns
 from calibrant.samples import distributions
+from calibrant.warning import warn
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -379,7 +380,7 @@ def warn_of_failures(cells: Iterable[Cell]) -> None:
         first = failed[0]
         where = f"{first.dataset}, {first.machine}, {first.method}, fold {first.fold}"
         message = f"{len(failed)} of {len(every)} cells have no value; the first ({where}): {first.note}"
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warn(message)
 
 
 def choices_of(done: Iterable[tuple[Task, Sequence[Document]]]) -> tuple[Choice, ...]:

@@ -10,7 +10,6 @@ Dataset('highleyman', 200 rows x 2 features)
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -24,6 +23,7 @@ from calibrant.datasets.features import by_mutual_information, checksum, encode,
 from calibrant.datasets.records import Carrier, Dataset, Part, Recipe, Table
 from calibrant.datasets.table import DATASETS
 from calibrant.samples import one_of
+from calibrant.warning import warn
 
 __all__ = ["DATASETS", "Dataset", "by_mutual_information", "load", "names", "searching_once"]
 
@@ -152,4 +152,4 @@ def check(X: Any, y: NDArray[np.int64], part: Part, carrier: Carrier) -> None:
         msg = f"the checksum of its cells must be {part.checksum[:12]}...; got {checksum(X, y)[:12]}..."
         raise ValueError(msg)
     message = f"OpenML data set {carrier.file} has the expected shape and class counts, but some other cells"
-    warnings.warn(message, UserWarning, stacklevel=4)
+    warn(message)

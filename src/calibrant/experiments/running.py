@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import platform
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +27,7 @@ from calibrant.comparing.folder import digest, recalled, remember
 from calibrant.comparing.tasks import FAILURES, content_of
 from calibrant.experiments.records import FORMAT, Cell, Experiment, Settings, numbers
 from calibrant.progress import Progress, shown
+from calibrant.warning import warn
 
 __all__ = ["run", "source", "unfinished", "versions"]
 
@@ -140,7 +140,7 @@ def computed_cell(compute: Callable[[Settings], Any], settings: Settings, folder
 def warn_of_failures(cells: Sequence[Cell]) -> None:
     """Say how many cells could not be computed, one sentence a reason, such as a missing data set."""
     for reason in unfinished(cells):
-        warnings.warn(reason, UserWarning, stacklevel=4)
+        warn(reason)
 
 
 def unfinished(cells: Sequence[Cell]) -> list[str]:

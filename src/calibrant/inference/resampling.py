@@ -6,7 +6,6 @@ list of rows. Weight k is k rows. With `groups` whole groups of rows are drawn, 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +17,7 @@ from scipy import special
 from calibrant.inference.evaluations import Evaluate, Metric, evaluation
 from calibrant.inference.paired import ROWS_A_CELL, require_whole_weights
 from calibrant.samples import counts, known_labels, one_of, proportion, refuse_masked, same_length, vector, whole
+from calibrant.warning import warn
 
 __all__ = ["Interval", "bootstrap", "bootstrap_difference"]
 
@@ -214,7 +214,7 @@ def interval(evaluate: Evaluate, population: Population, plan: Plan) -> Interval
         raise ValueError(msg)
     if undefined:
         message = f"the metric does not exist on {undefined} of {plan.draws} draws, which are left out"
-        warnings.warn(message, UserWarning, stacklevel=3)
+        warn(message)
     low, high = ENDS[plan.method](Drawn(evaluate, population, plan, value, known))
     with np.errstate(invalid="ignore"):
         spread, bias = float(np.std(known, ddof=1)), float(known.mean() - value)

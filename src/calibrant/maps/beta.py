@@ -6,7 +6,6 @@ mean is what was observed. What is left to choose is the size N of the new one, 
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from calibrant.maps.margins import one_row
 from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Steps, assigned_class, shares_of_rest
 from calibrant.ops import EDGE, NUMPY
 from calibrant.samples import Sample, collapse, one_of, same_length, squashed_cells, weighed
+from calibrant.warning import warn
 
 __all__ = ["fit_beta", "fit_beta2", "fit_beta_matrix"]
 
@@ -124,7 +124,7 @@ def fit_pieces(memberships: Floats, counts: Floats, criterion: str, *, dis: bool
             unseen.append(str(k))
     if unseen:
         message = f"no row is assigned to class {', '.join(unseen)}, whose memberships are left as they are"
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warn(message)
     return tuple(pieces)
 
 

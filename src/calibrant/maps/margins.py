@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
-
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.maps.records import Clip, Ends, QuadraticLogit, Sigmoid
 from calibrant.samples import Sample, magnitude, one_of
+from calibrant.warning import warn
 
 __all__ = ["fit_clip01", "fit_gauss", "fit_gauss_tied", "fit_pp", "fit_printed01"]
 
@@ -32,7 +31,7 @@ def fit_pp(data: Sample, *, smoothing: str = "raw") -> Clip:
     low, high = outside_margin(data, smoothing)
     if low > high:
         message = f"more positives below the margin ({low:.3g}) than above it ({high:.3g}): the clip limits are swapped"
-        warnings.warn(message, UserWarning, stacklevel=3)
+        warn(message)
     return Clip(min(low, high), max(low, high))
 
 
@@ -136,11 +135,7 @@ def floored(variance: float, data: Sample, unit: float) -> float:
     floor = 1e-12 * (square / total) or 1.0  # with all scores equal both means are too, and any variance will do
     if variance >= floor:
         return variance
-    warnings.warn(
-        f"a class has variance {variance:.3g} and is given {floor:.3g}, in units of {unit:.3g}",
-        UserWarning,
-        stacklevel=4,
-    )
+    warn(f"a class has variance {variance:.3g} and is given {floor:.3g}, in units of {unit:.3g}")
     return floor
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from calibrant.maps.logistic import Nodes, Summary, newton, summarise
 from calibrant.maps.records import Sigmoid
 from calibrant.samples import Sample, magnitude, number, one_of
+from calibrant.warning import warn
 
 __all__ = ["fit_duin_tax", "fit_platt", "fit_softmax", "line", "rising_root", "smoothed_targets"]
 
@@ -62,7 +62,7 @@ def fit_platt(data: Sample, *, targets: str = "smoothed", force_increasing: bool
     if theta[0] < 0:
         if force_increasing:
             return sigmoid(summary, flat, moment)
-        warnings.warn("scores are anti-correlated with the labels: the fitted sigmoid falls", UserWarning, stacklevel=3)
+        warn("scores are anti-correlated with the labels: the fitted sigmoid falls")
     return sigmoid(summary, theta, moment)
 
 

@@ -6,7 +6,6 @@ are, so the likelihood alone would have no maximum on separable scores.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from calibrant.maps.margins import one_class
 from calibrant.maps.platt import line
 from calibrant.maps.records import Sigmoid
 from calibrant.samples import Sample, collapse, magnitude, number
+from calibrant.warning import warn
 
 __all__ = ["best", "fit_platt_gauss", "fit_platt_laplace", "fit_platt_parzen", "folds"]
 
@@ -127,7 +127,7 @@ def regularised(data: Sample, remedy: Remedy, value: float | None) -> Sigmoid:
         most = rows if remedy.cells is None else collapse(rows, remedy.cells)
         theta = remedy.solve(standardised(most, summary), parameter, theta)
     if theta[0] < 0:
-        warnings.warn("scores are anti-correlated with the labels: the fitted sigmoid falls", UserWarning, stacklevel=4)
+        warn("scores are anti-correlated with the labels: the fitted sigmoid falls")
     return line(summary, theta)
 
 

@@ -6,7 +6,6 @@ overflow on huge ones; `fit_platt` minimises the same function without these fau
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from calibrant.maps.platt import smoothed_targets
 from calibrant.maps.records import Sigmoid
 from calibrant.samples import Sample, one_of
+from calibrant.warning import warn
 
 __all__ = ["Run", "fit_platt_lm", "fit_platt_newton", "levenberg_marquardt_run", "newton_run"]
 
@@ -269,5 +269,5 @@ def usable(run: Run) -> Sigmoid:
         raise ValueError(msg)
     if run.status not in CONVERGED:
         message = f"the published algorithm gave up after {run.iterations} iterations ({run.status}); 'platt' does not"
-        warnings.warn(message, UserWarning, stacklevel=4)
+        warn(message)
     return run.map

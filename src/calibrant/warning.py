@@ -1,0 +1,29 @@
+"""One way to warn: on the line of the caller's own code, however deep inside the library the reason was found."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+
+__all__ = ["warn"]
+
+OWN_FILES = str(Path(__file__).parent) + "/"
+BETWEEN = ("sklearn", "joblib")  # packages that call the library on behalf of the caller
+
+
+def warn(message: str, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning that names the nearest line outside the library, and outside what calls it for the user."""
+    level, frame = 1, sys._getframe(0)
+    while frame.f_back is not None and is_passed_over(frame.f_code.co_filename, frame.f_globals.get("__name__", "")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def is_passed_over(file: str, module: str) -> bool:
+    """Return whether a frame belongs to the library or to a package between it and the caller.
+
+    >>> is_passed_over(__file__, "calibrant.warning"), is_passed_over("notebook.py", "__main__")
+    (True, False)
+    """
+    return file.startswith(OWN_FILES) or module.split(".")[0] in BETWEEN
