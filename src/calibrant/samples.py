@@ -297,6 +297,11 @@ def weighed(name: str, values: ArrayLike, like: NDArray[Any]) -> NDArray[Any]:
     if not array.any():
         msg = f"{name} must not all be zero; got {len(array)} zeros"
         raise ValueError(msg)
+    with np.errstate(over="ignore"):
+        total = array.sum(dtype=np.float64)
+    if not np.isfinite(total):
+        msg = f"{name} must have a finite sum; the largest of {len(array)} is {array.max():g}: divide them by it"
+        raise ValueError(msg)
     return array
 
 
@@ -449,3 +454,14 @@ def magnitude(score: NDArray[Any]) -> float:
     largest = float(max(abs(float(score.min())), abs(float(score.max()))))
     exponent = int(np.frexp(largest)[1])
     return 1.0 if largest == 0 or abs(exponent) <= 300 else float(2.0 ** np.clip(exponent, -1000, 1000))
+
+
+def moderate_weights(data: Sample) -> tuple[Sample, float]:
+    """Return the sample with its weights divided by a power of two, and that power, so that sums of them stay in range.
+
+    It is 1, and the sample as it is, but for totals whose squares would leave the floating-point range.
+    """
+    if data.weight is None:
+        return data, 1.0
+    unit = magnitude(np.array([np.sum(data.weight, dtype=np.float64)]))
+    return (data, 1.0) if unit == 1.0 else (Sample(data.score, data.label, data.weight / unit), unit)

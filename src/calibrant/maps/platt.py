@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.maps.logistic import Nodes, Summary, newton, summarise
+from calibrant.maps.logistic import Frame, Line, Nodes, Solution, Summary, descend, polish, solve, summarise
 from calibrant.maps.records import Sigmoid
-from calibrant.samples import Sample, magnitude, number, one_of
+from calibrant.ops import NUMPY
+from calibrant.samples import Sample, collapse, magnitude, moderate_weights, number, one_of
 from calibrant.warning import warn
 
 __all__ = ["fit_duin_tax", "fit_platt", "fit_softmax", "line", "rising_root", "smoothed_targets"]
 
 Floats = NDArray[np.float64]
+
+FALLING = "scores are anti-correlated with the labels: the fitted sigmoid falls"
+NEGLIGIBLE = 1e-9  # a slope per standard deviation that is no direction
+UNSATURATED = 16.0  # a start may differ by this many logits from the mean target, so that curvature is left everywhere
 
 
 def smoothed_targets(positive: float, negative: float) -> tuple[float, float]:
@@ -46,30 +51,73 @@ def fit_platt(data: Sample, *, targets: str = "smoothed", force_increasing: bool
     Sigmoid(a=-0.92840760102..., b=-0.00922262682...)
     """
     one_of("targets", targets, TARGETS)
-    summary = summarise(data)
-    n_positive = float(summary.positive[1])
-    n_negative = float(summary.moments[1]) - n_positive
     if targets == "hard":
         require_overlap(data)
-    moment = summary.moment(*TARGETS[targets](n_positive, n_negative))
-    mean = float(moment[1] / summary.moments[1])
-    flat = np.array([0.0, np.log(mean / (1.0 - mean))])
-    if summary.scale == 0.0 or min(n_positive, n_negative) <= 0.0:
-        return sigmoid(summary, flat, moment)
-    theta = newton(Nodes(summary.design(), summary.weight, moment), discriminant(summary, moment))
-    if not summary.exact:
-        theta = newton(summary.rows(data, moment), theta)
-    if theta[0] < 0:
+    data, weight_unit = moderate_weights(data)
+    summary = summarise(data)
+    n_positive, n_negative = (float(sums[1]) * weight_unit for sums in (summary.positive, summary.negative))
+    aims = Aims(TARGETS[targets](n_positive, n_negative), TARGETS[targets](n_negative, n_positive))
+    if summary.frame.scale == 0.0 or min(n_positive, n_negative) <= 0.0:
+        return constant(summary, aims, weight_unit)
+    solution = solve_platt(data, summary, aims)
+    if is_falling(solution):
         if force_increasing:
-            return sigmoid(summary, flat, moment)
-        warn("scores are anti-correlated with the labels: the fitted sigmoid falls")
-    return sigmoid(summary, theta, moment)
+            return constant(summary, aims, weight_unit)
+        warn(FALLING)
+    return line(solution.frame, solution.theta, solution.hessian * weight_unit)
+
+
+def is_falling(solution: Solution) -> bool:
+    """Return whether the fitted slope is negative by more than rounding."""
+    return bool(solution.theta[0] < -NEGLIGIBLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Aims:
+    """The targets t of positives and negatives, and 1 - t of negatives and positives, each to full accuracy."""
+
+    ones: tuple[float, float]
+    zeros: tuple[float, float]
+
+    def line(self, data: Sample, unit: float) -> Line:
+        """Return the objective on the rows themselves, which loses no digits whatever their weights."""
+        score, positive, negative = data.arrays()
+        return Line(
+            score / unit if unit != 1.0 else score,
+            positive * self.ones[0] + negative * self.ones[1],
+            negative * self.zeros[0] + positive * self.zeros[1],
+        )
+
+    def moment(self, summary: Summary) -> Floats:
+        """Return sum w t (x, 1)."""
+        return np.asarray(self.ones[0] * summary.positive + self.ones[1] * summary.negative)
+
+    def flat(self, summary: Summary) -> Floats:
+        """Return slope 0 and the logit of the mean target."""
+        positive, negative = summary.positive[1], summary.negative[1]
+        ones = positive * self.ones[0] + negative * self.ones[1]
+        zeros = negative * self.zeros[0] + positive * self.zeros[1]
+        return np.array([0.0, np.log(ones / zeros)])
+
+
+def solve_platt(data: Sample, summary: Summary, aims: Aims) -> Solution:
+    """Return the certified optimum: by cells and then the rows, or by the distinct scores where that finds none."""
+    flat, moment = aims.flat(summary), aims.moment(summary)
+    start = discriminant(summary, moment)
+    if not np.abs(start - flat) @ np.abs(summary.design()).max(axis=1) <= UNSATURATED:
+        start = flat
+    if summary.exact:
+        return solve(aims.line(data, summary.frame.unit), summary.frame, start)
+    cells = Nodes(summary.design(), np.zeros(len(summary.x)), summary.weight, tilt=-moment)
+    theta = descend(cells, start)
+    found = polish(summary.rows(data, moment), theta, cells.value(theta))
+    return solve(aims.line(collapse(data), summary.frame.unit), summary.frame, flat) if found is None else found
 
 
 def discriminant(summary: Summary, moment: Floats) -> Floats:
     """Return slope and intercept of two Gaussians of one variance around the mean scores of the targets, a start."""
-    total = summary.moments[1]
-    ones, zeros = moment, summary.moments - moment
+    ones, zeros = moment, summary.positive + summary.negative - moment
+    total = ones[1] + zeros[1]
     mean1, mean0 = ones[0] / ones[1], zeros[0] / zeros[1]
     between = ones[1] * zeros[1] / total**2 * (mean1 - mean0) ** 2
     slope = (mean1 - mean0) / max(1.0 - between, 0.1)
@@ -92,44 +140,46 @@ def require_overlap(data: Sample) -> None:
         raise ValueError(msg)
 
 
-def line(summary: Summary, theta: Floats) -> Sigmoid:
-    """Return the sigmoid of logit slope x + intercept in the caller's units, about the mean of far-away scores."""
+def line(frame: Frame, theta: Floats, hessian: Floats | None = None) -> Sigmoid:
+    """Return the sigmoid of logit slope x + intercept in the caller's units, about the center of far-away scores.
+
+    With the Hessian of (slope, intercept) it carries standard errors, unless that is singular.
+    """
     slope, intercept = float(theta[0]), float(theta[1])
     if not slope:
         return Sigmoid(a=0.0, b=-intercept)
-    away = summary.center / summary.scale  # in standard deviations
-    a, b = -slope / summary.scale / summary.unit, slope * away - intercept
+    away = frame.center / frame.scale  # in standard deviations
+    a, b = -slope / frame.scale / frame.unit, slope * away - intercept
+    if not np.isfinite([a, b]).all():
+        msg = f"the scores are too close together for a slope in double precision: it is {slope:.3g}/{frame.scale:.3g}"
+        raise RuntimeError(msg)
     if abs(away) <= 8.0:
-        return Sigmoid(a, b)
-    return Sigmoid(a, b, center=summary.center * summary.unit, level=-intercept)
+        return Sigmoid(a, b, errors=standard_errors(frame, hessian, away))
+    return Sigmoid(a, b, frame.center * frame.unit, -intercept, standard_errors(frame, hessian, 0.0))
 
 
-def sigmoid(summary: Summary, theta: Floats, moment: Floats) -> Sigmoid:
-    """Return the fitted line with the standard errors of its a and level."""
-    fitted = line(summary, theta)
-    error_slope, error_intercept, correlation = standard_errors(summary, theta, moment)
-    error_a = error_slope / (summary.scale or 1.0) / summary.unit
-    if fitted.center or not fitted.a:
-        return replace(fitted, errors=(error_a, error_intercept, correlation))
-    away = summary.center / summary.scale  # the level is that at 0, not at the mean
-    covariance = correlation * error_slope * error_intercept - away * error_slope**2
-    variance = error_intercept**2 - 2 * away * correlation * error_slope * error_intercept + (away * error_slope) ** 2
-    error_b = float(np.sqrt(variance))
-    return replace(fitted, errors=(error_a, error_b, covariance / (error_slope * error_b)))
+def standard_errors(frame: Frame, hessian: Floats | None, away: float) -> tuple[float, float, float] | None:
+    """Return the standard errors of a and of the level `away` deviations below the center, and their correlation."""
+    if hessian is None:
+        return None
+    size = np.sqrt(np.diag(hessian))
+    correlation = -float(hessian[0, 1] / size[0] / size[1])
+    apart = (1.0 - correlation) * (1.0 + correlation)
+    if not apart > 0.0:
+        return None
+    error_slope, error_level = (1.0 / size / np.sqrt(apart)).tolist()
+    covariance = correlation * error_slope * error_level - away * error_slope**2
+    variance = error_level**2 - 2 * away * correlation * error_slope * error_level + (away * error_slope) ** 2
+    error_level = float(np.sqrt(variance))
+    return error_slope / frame.scale / frame.unit, error_level, covariance / (error_slope * error_level)
 
 
-def standard_errors(summary: Summary, theta: Floats, moment: Floats) -> tuple[float, float, float]:
-    """Return the standard errors of slope and intercept and their correlation, from the Hessian on the nodes."""
-    _, hessian, mass = Nodes(summary.design(), summary.weight, moment).derivatives(theta)
-    determinant = hessian[0, 0] * hessian[1, 1] - hessian[0, 1] ** 2
-    if determinant <= 0.0:
-        return 0.0, float(1.0 / np.sqrt(mass)), 0.0
-    product = float(np.sqrt(hessian[0, 0] * hessian[1, 1]))
-    return (
-        float(np.sqrt(hessian[1, 1] / determinant)),
-        float(np.sqrt(hessian[0, 0] / determinant)),
-        float(-hessian[0, 1] / product),
-    )
+def constant(summary: Summary, aims: Aims, weight_unit: float) -> Sigmoid:
+    """Return the mean target as a sigmoid of slope 0, with the standard error of its level."""
+    level = float(-aims.flat(summary)[1])
+    p, q = NUMPY.expit(np.array([level, -level])).tolist()
+    total = float(summary.positive[1] + summary.negative[1]) * weight_unit
+    return Sigmoid(0.0, level, errors=(0.0, float(1.0 / np.sqrt(total * p * q)), 0.0))
 
 
 def fit_softmax(data: Sample) -> Sigmoid:

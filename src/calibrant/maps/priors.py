@@ -6,19 +6,18 @@ are, so the likelihood alone would have no maximum on separable scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.maps.logistic import Nodes, Summary, newton, summarise_rows
+from calibrant.maps.logistic import Frame, Line, descend, solve, summarise_rows
 from calibrant.maps.margins import one_class
-from calibrant.maps.platt import line
+from calibrant.maps.platt import FALLING, is_falling, line
 from calibrant.maps.records import Sigmoid
-from calibrant.samples import Sample, collapse, magnitude, number
+from calibrant.samples import Sample, collapse, magnitude, moderate_weights, number
 from calibrant.warning import warn
 
 __all__ = ["best", "fit_platt_gauss", "fit_platt_laplace", "fit_platt_parzen", "folds"]
@@ -37,28 +36,18 @@ HERMITE_NODES = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """The weights of positives and negatives at standardised scores x, in rising order."""
-
-    x: Floats
-    positive: Floats
-    negative: Floats
-
-
-Solve = Callable[[Counts, float, Floats], Floats]
-
-
-@dataclass(frozen=True, slots=True)
 class Remedy:
-    """A way to keep the slope finite: `solve` with a parameter in units of score**power, tried in turn over `choices`.
+    """A way to keep the slope finite: an objective with a parameter in units of score**power, tried over `choices`.
 
-    The choices are in standard deviations of the scores, the smoothest first; `cells` bounds the work of a solve.
+    `objective(line, parameter, weight_unit)` adds the remedy to a likelihood whose weights were divided by
+    `weight_unit`; None where the optimum is the slope 0. Its parameter and the choices are in standard deviations of
+    the scores, the smoothest choice first; `cells` bounds the work.
     """
 
     parameter: str
     power: int
     choices: tuple[float, ...]
-    solve: Solve
+    objective: Callable[[Line, float, float], Line | None]
     cells: int | None = None
 
 
@@ -105,60 +94,68 @@ def fit_platt_parzen(data: Sample, *, width: float | None = None) -> Sigmoid:
     >>> round(fit_platt_parzen(sample([-3, -2, -1, 1, 2, 3], [0, 0, 0, 1, 1, 1]), width=0.5).a, 6)
     -8.044471
     """
-    return regularised(data, Remedy("width", 1, WIDTHS, noisy, NOISE_CELLS), width)
+    return regularised(data, Remedy("width", 1, WIDTHS, add_noise, NOISE_CELLS), width)
 
 
 def regularised(data: Sample, remedy: Remedy, value: float | None) -> Sigmoid:
-    """Fit with the parameter given, or chosen, on cells of scores first and then on the rows."""
+    """Fit with the parameter given, or chosen on few cells of scores."""
     if value is not None:
         value = number(remedy.parameter, value)
+    data, weight_unit = moderate_weights(data)
     rows = collapse(data)
-    score, positive, negative = rows.arrays()
-    n_positive, n_negative = float(positive.sum()), float(negative.sum())
+    n_positive, n_negative = (float(weight.sum()) for weight in rows.arrays()[1:])
     if min(n_positive, n_negative) <= 0.0:
-        return one_class(n_positive, n_negative)
-    summary = summarise_rows(rows, magnitude(score))
-    few = standardised(collapse(rows, CHOICE_CELLS), summary)
-    if summary.scale == 0.0:
-        return line(summary, flat(few))
-    parameter = chosen(few, remedy) if value is None else in_deviations(float(value), remedy.power, summary)
-    theta = remedy.solve(few, parameter, flat(few))
-    if len(rows) > CHOICE_CELLS:
-        most = rows if remedy.cells is None else collapse(rows, remedy.cells)
-        theta = remedy.solve(standardised(most, summary), parameter, theta)
-    if theta[0] < 0:
-        warn("scores are anti-correlated with the labels: the fitted sigmoid falls")
-    return line(summary, theta)
+        return one_class(n_positive * weight_unit, n_negative * weight_unit)
+    frame = summarise_rows(rows, magnitude(rows.score)).frame
+    constant = np.array([0.0, np.log(n_positive / n_negative)])
+    if frame.scale == 0.0:
+        return line(frame, constant)
+    few = likelihood(collapse(rows, CHOICE_CELLS), frame)
+    if value is None:
+        parameter = choose(few, frame, remedy, weight_unit)
+    else:
+        parameter = min(max(value * frame.unit**-remedy.power * frame.scale**-remedy.power, 1.0 / LIMIT), LIMIT)
+    objective = remedy.objective(likelihood(collapse(rows, remedy.cells), frame), parameter, weight_unit)
+    if objective is None:
+        return line(frame, constant)
+    solution = solve(objective, frame, descend_line(remedy.objective(few, parameter, weight_unit), few, frame))
+    if is_falling(solution):
+        warn(FALLING)
+    return line(solution.frame, solution.theta)
 
 
-def standardised(data: Sample, summary: Summary) -> Counts:
-    """Return a sample on the scale of a summary."""
+def likelihood(data: Sample, frame: Frame) -> Line:
+    """Return -sum w (y log p + (1 - y) log(1 - p)); the slopes of priors are per standard deviation."""
     score, positive, negative = data.arrays()
-    return Counts((score / summary.unit - summary.center) / (summary.scale or 1.0), positive, negative)
+    return Line(score / frame.unit, positive, negative, per=frame.scale)
 
 
-def in_deviations(value: float, power: int, summary: Summary) -> float:
-    """Return a number in units of score**power in standard deviations of the scores, within limits."""
-    return min(max(value * summary.unit**-power * summary.scale**-power, 1.0 / LIMIT), LIMIT)
+def flat(given: Line) -> Floats:
+    """Return slope 0 and the logit of the share of positives."""
+    return np.array([0.0, np.log(given.ones.sum() / given.zeros.sum())])
 
 
-def chosen(counts: Counts, remedy: Remedy) -> float:
+def descend_line(objective: Line | None, given: Line, frame: Frame) -> Floats:
+    """Return about the best slope and intercept of an objective made of a likelihood."""
+    return flat(given) if objective is None else descend(objective.nodes(frame), flat(given))
+
+
+def choose(given: Line, frame: Frame, remedy: Remedy, weight_unit: float) -> float:
     """Return the parameter under which the rows left out of the fit are likeliest, the smoothest of equals."""
-    splits = folds(counts.positive, counts.negative)
+    splits = folds(given.ones, given.zeros)
     if not splits:
         return USUAL
-    weight = float((counts.positive + counts.negative).sum())
-    return best(remedy.choices, partial(held_out_loss, counts, splits, remedy.solve), weight)
 
+    def held_out_loss(parameter: float) -> float:
+        """Return the sum over the folds of -log likelihood of a fold under the fit to the others."""
+        total = 0.0
+        for ones, zeros in splits:
+            rest = replace(given, ones=given.ones - ones, zeros=given.zeros - zeros)
+            theta = descend_line(remedy.objective(rest, parameter, weight_unit), rest, frame)
+            total += replace(given, ones=ones, zeros=zeros).nodes(frame).value(theta)
+        return total
 
-def held_out_loss(counts: Counts, splits: list[tuple[Floats, Floats]], solve: Solve, parameter: float) -> float:
-    """Return the sum over the folds of -log likelihood of a fold under the fit to the others."""
-    total = 0.0
-    for positive, negative in splits:
-        rest = Counts(counts.x, counts.positive - positive, counts.negative - negative)
-        theta = solve(rest, parameter, flat(rest))
-        total += likelihood(Counts(counts.x, positive, negative)).value(theta)
-    return total
+    return best(remedy.choices, held_out_loss, float((given.ones + given.zeros).sum()))
 
 
 def best(choices: Sequence[float], loss: Callable[[float], float], weight: float) -> float:
@@ -193,71 +190,29 @@ def dealt(weight: Floats, unit: float, fold: int, count: int) -> Floats:
     return np.asarray(np.minimum(np.diff(inside) * unit, weight))
 
 
-def likelihood(counts: Counts, ridge: Floats | float = 0.0, slope: float = 0.0) -> Nodes:
-    """Return the objective -sum w (y log p + (1 - y) log(1 - p)) + slope theta_0 + theta' ridge theta/2.
+def gauss(given: Line, sd: float, weight_unit: float) -> Line:
+    """Add a Gaussian prior on the slope."""
+    return replace(given, ridge=sd**-2 / weight_unit)
 
-    p = expit(theta . (x, 1)). A positive at x counts as a negative at -(x, 1): each term is then a softplus that
-    keeps its digits when it is tiny, as on separable scores under a weak prior.
+
+def laplace(given: Line, scale: float, weight_unit: float) -> Line | None:
+    """Add a Laplace prior on the slope; None if its subgradient at slope 0 contains 0."""
+    share = given.ones.sum() / (given.ones.sum() + given.zeros.sum())
+    middle = float((given.ones + given.zeros) @ given.score / (given.ones + given.zeros).sum())
+    pull = float((given.ones * (1.0 - share) - given.zeros * share) @ ((given.score - middle) / given.per))
+    price = 1.0 / scale / weight_unit
+    return None if abs(pull) <= price else replace(given, tilt=float(np.copysign(price, pull)))
+
+
+def add_noise(given: Line, width: float, weight_unit: float) -> Line:
+    """Average over noise of the scores.
+
+    A prior is added for classes further apart than the noise reaches, where the slope would be infinite.
     """
-    design = np.vstack([counts.x, np.ones(len(counts.x))])
-    sides = [(-design, counts.positive), (design, counts.negative)]
-    design = np.hstack([side[:, weight > 0] for side, weight in sides])
-    weight = np.concatenate([weight[weight > 0] for _, weight in sides])
-    return Nodes(design, weight, np.array([-slope, 0.0]), ridge)
-
-
-def flat(counts: Counts) -> Floats:
-    """Return slope 0 and the logit of the share of positives."""
-    return np.array([0.0, np.log(counts.positive.sum() / counts.negative.sum())])
-
-
-def gauss(counts: Counts, sd: float, start: Floats) -> Floats:
-    """Return slope and intercept under a Gaussian prior on the slope."""
-    return weakened(lambda strength: likelihood(counts, np.diag([strength**-2, 0.0])), sd, start)
-
-
-def laplace(counts: Counts, scale: float, start: Floats) -> Floats:
-    """Return slope and intercept under a Laplace prior on the slope: 0 if its subgradient there contains 0."""
-    constant = flat(counts)
-    pull = -float(likelihood(counts).derivatives(constant)[0][0])
-    if abs(pull) <= 1.0 / scale:
-        return constant
-    side = float(np.sign(pull))
-    start = start if start[0] * side > 0 else constant
-    return weakened(lambda strength: likelihood(counts, slope=side / strength), scale, start, 2.0 / abs(pull))
-
-
-def noisy(counts: Counts, width: float, start: Floats) -> Floats:
-    """Return slope and intercept of the likelihood averaged over noise of the scores."""
     node, share = standard_normal_nodes()
-    x = (counts.x[:, None] + width * node).ravel()
-    spread = Counts(x, *((weight[:, None] * share).ravel() for weight in (counts.positive, counts.negative)))
-    # The prior is for classes further apart than the noise reaches, where the slope would be infinite.
-    return weakened(lambda strength: likelihood(spread, np.diag([strength**-2, 0.0])), HARDLY_ANY, start)
-
-
-def weakened(objective: Callable[[float], Nodes], strength: float, start: Floats, strong: float = 1.0) -> Floats:
-    """Minimise under a prior that allows slopes of about `strength`.
-
-    Where Newton's method loses its way on the flat objective of (almost) separable scores, follow the optimum from a
-    strong prior to weaker ones, as far as double precision tells the scores apart.
-    """
-    try:
-        return newton(objective(strength), start)
-    except RuntimeError:
-        theta = np.zeros(2)
-    with suppress(RuntimeError):
-        for stage in stages(min(strong, strength), strength):
-            theta = newton(objective(stage), theta)
-    return theta
-
-
-def stages(first: float, last: float) -> Iterator[float]:
-    """Yield first, 10 first, 100 first, ... and last."""
-    while first < last:
-        yield first
-        first *= 10.0
-    yield last
+    score = (given.score[:, None] + given.per * width * node).ravel()
+    ones, zeros = ((weight[:, None] * share).ravel() for weight in (given.ones, given.zeros))
+    return gauss(Line(score, ones, zeros, given.per), HARDLY_ANY, weight_unit)
 
 
 @cache

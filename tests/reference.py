@@ -1,0 +1,93 @@
+"""Slow, simple fits that share no code with the library: nested bisection in extended precision.
+
+A sigmoid fit minimises sum n1 softplus(-u) + n0 softplus(u) + prior(slope), u = slope x + level, which is convex. For a
+given slope the derivative in the level rises, so bisection finds its root; along these best levels the derivative in
+the slope rises too, and is bisected in turn. Nothing is assumed about a start, a scale or a step.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["best_sigmoid_loss", "platt_targets", "sigmoid_loss"]
+
+Long = np.longdouble
+
+
+def platt_targets(label, weight):
+    """Return (n1, n0), the weights of target 1 and of target 0 at each row, by Platt's smoothed targets."""
+    label, weight = Long(1) * label, Long(1) * weight
+    positive, negative = (weight * label).sum(), (weight * (1 - label)).sum()
+    n1 = weight * (label * (positive + 1) / (positive + 2) + (1 - label) / (negative + 2))
+    n0 = weight * (label / (positive + 2) + (1 - label) * (negative + 1) / (negative + 2))
+    return n1, n0
+
+
+def softplus(u):
+    return np.maximum(u, 0) + np.log1p(np.exp(-np.abs(u)))
+
+
+def sigmoid_loss(logit, n1, n0):
+    """Return the loss of given logits."""
+    logit = Long(1) * logit
+    return float((n1 * softplus(-logit) + n0 * softplus(logit)).sum())
+
+
+def distinct(score, n1, n0):
+    """Pool rows of one score; put the scores on [-1, 1] so that no product overflows."""
+    values, place = np.unique(score, return_inverse=True)
+    sums = [np.zeros(len(values), Long), np.zeros(len(values), Long)]
+    for total, part in zip(sums, (n1, n0), strict=True):
+        np.add.at(total, place, part)
+    values = Long(1) * values
+    middle, half = values[0] / 2 + values[-1] / 2, (values[-1] / 2 - values[0] / 2) or Long(1)
+    return (values - middle) / half, *sums, half
+
+
+def excess(u, n1, n0):
+    """Return n0 p - n1 (1 - p), without cancellation."""
+    e = np.exp(-np.abs(u))
+    small, large = e / (1 + e), 1 / (1 + e)
+    return np.where(u >= 0, n0 * large - n1 * small, n0 * small - n1 * large)
+
+
+def root(slope, low, high, rounds=75):
+    """Return the root of a rising function by bisection, after widening the bracket if need be."""
+    width = high - low
+    while slope(low) > 0:
+        low, width = low - width, 2 * width
+    while slope(high) < 0:
+        high, width = high + width, 2 * width
+    for _ in range(rounds):
+        middle = (low + high) / 2
+        if slope(middle) > 0:
+            high = middle
+        else:
+            low = middle
+        if high - low <= 1e-17 * max(abs(low), abs(high)):
+            break
+    return (low + high) / 2
+
+
+def best_sigmoid_loss(score, n1, n0, prior=None, pull=None):
+    """Return the least loss of a sigmoid of slope a per score, with `prior(a)` added; `pull` is its derivative."""
+    x, n1, n0, half = distinct(np.asarray(score), n1, n0)
+    known = {"level": Long(0)}
+
+    def level_at(slope):
+        """Return the best level, searched near the last one."""
+        last = known["level"]
+        reach = abs(slope) + 1
+        known["level"] = root(lambda level: excess(slope * x + level, n1, n0).sum(), last - reach, last + reach)
+        return known["level"]
+
+    def uphill(slope):
+        gradient = (excess(slope * x + level_at(slope), n1, n0) * x).sum()
+        return gradient + (pull(slope / half) / half if pull else 0)
+
+    slope = root(uphill, Long(-1), Long(1), rounds=50)
+    losses = []
+    for each in (slope, Long(0)):
+        u = each * x + level_at(each)
+        losses.append(float((n1 * softplus(-u) + n0 * softplus(u)).sum() + (prior(each / half) if prior else 0)))
+    return min(losses)
