@@ -1,8 +1,8 @@
-"""Slow, simple fits that share no code with the library: nested bisection in extended precision.
+"""Slow, simple fits that share no code with the library: nested bracketing in extended precision.
 
 A sigmoid fit minimises sum n1 softplus(-u) + n0 softplus(u) + prior(slope), u = slope x + level, which is convex. For a
-given slope the derivative in the level rises, so bisection finds its root; along these best levels the derivative in
-the slope rises too, and is bisected in turn. Nothing is assumed about a start, a scale or a step.
+given slope the derivative in the level rises, so a bracket closes in on its root; along these best levels the
+derivative in the slope rises too, and is bracketed in turn. Nothing is assumed about a start, a scale or a step.
 """
 
 from __future__ import annotations
@@ -51,20 +51,26 @@ def excess(u, n1, n0):
     return np.where(u >= 0, n0 * large - n1 * small, n0 * small - n1 * large)
 
 
-def root(slope, low, high, rounds=75):
-    """Return the root of a rising function by bisection, after widening the bracket if need be."""
-    width = high - low
-    while slope(low) > 0:
+def root(slope, low, high, precision=1e-18):
+    """Return the root of a rising function: a bracket, widened if need be, cut by secants and halves in turn."""
+    at_low, at_high, width = slope(low), slope(high), high - low
+    while at_low > 0:
         low, width = low - width, 2 * width
-    while slope(high) < 0:
+        at_low = slope(low)
+    while at_high < 0:
         high, width = high + width, 2 * width
-    for _ in range(rounds):
+        at_high = slope(high)
+    for turn in range(160):
         middle = (low + high) / 2
-        if slope(middle) > 0:
-            high = middle
+        if turn % 2 and at_high > at_low:
+            nudged = low + (high - low) * (at_low / (at_low - at_high))
+            middle = nudged if low < nudged < high else middle
+        found = slope(middle)
+        if found > 0:
+            high, at_high = middle, found
         else:
-            low = middle
-        if high - low <= 1e-17 * max(abs(low), abs(high)):
+            low, at_low = middle, found
+        if found == 0 or high - low <= precision * max(abs(low), abs(high)):
             break
     return (low + high) / 2
 
@@ -85,7 +91,7 @@ def best_sigmoid_loss(score, n1, n0, prior=None, pull=None):
         gradient = (excess(slope * x + level_at(slope), n1, n0) * x).sum()
         return gradient + (pull(slope / half) / half if pull else 0)
 
-    slope = root(uphill, Long(-1), Long(1), rounds=50)
+    slope = root(uphill, Long(-1), Long(1), precision=1e-14)
     losses = []
     for each in (slope, Long(0)):
         u = each * x + level_at(each)

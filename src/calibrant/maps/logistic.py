@@ -188,6 +188,7 @@ def solve(line: Line, frame: Frame, theta: Floats) -> Solution:
     raise RuntimeError(msg)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a step too far is seen and shortened
 def descend(nodes: Nodes, theta: Floats) -> Floats:
     """Return where Newton's method ends: at a gradient as small as rounding lets it be told.
 
@@ -196,6 +197,8 @@ def descend(nodes: Nodes, theta: Floats) -> Floats:
     """
     for _ in range(MOST_STEPS):
         gradient, hessian, mass = nodes.derivatives(theta)
+        if not np.isfinite(hessian).all():
+            break
         step = newton_step(hessian, gradient)
         reach = nodes.reach(step)
         if not reach <= SAFE_REACH:
@@ -210,7 +213,7 @@ def descend(nodes: Nodes, theta: Floats) -> Floats:
 
 
 def newton_step(hessian: Floats, gradient: Floats) -> Floats:
-    """Return the Newton step; where the Hessian is singular to working precision, one that is long but goes downhill."""
+    """Return the Newton step; where the Hessian is singular to working precision, a long step downhill."""
     size = np.sqrt(np.maximum(np.diag(hessian), TINY))
     values, vectors = np.linalg.eigh(hessian / np.outer(size, size))
     return np.asarray(-(vectors @ ((gradient / size @ vectors) / np.maximum(values, SINGULAR))) / size)
@@ -338,6 +341,7 @@ class Rows:
             yield d, None if weight is None else np.asarray(weight[rows], np.float64)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
 def polish(rows: Rows, theta: Floats, loss: float) -> Solution | None:
     """Return the minimum over the rows from a point near it, or None if a few short Newton steps cannot certify it.
 
@@ -346,7 +350,7 @@ def polish(rows: Rows, theta: Floats, loss: float) -> Solution | None:
     for _ in range(4):
         gradient, hessian = rows.derivatives(theta)
         size = np.sqrt(np.diag(hessian))
-        if not (size > 0).all():
+        if not (np.isfinite(size) & (size > 0)).all():
             return None
         step = newton_step(hessian, gradient)
         reach = rows.reach(step)
