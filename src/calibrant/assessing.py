@@ -34,6 +34,7 @@ from calibrant.samples import (
     collapse,
     finite,
     known_labels,
+    probability_cells,
     proportion,
     same_length,
     vector,
@@ -471,7 +472,7 @@ def hosmer_lemeshow_result(data: Sample) -> CalibrationTest:
 
 def corp_result(data: Sample, drawing: Drawing) -> CalibrationTest:
     """Return the CORP test, on pooled forecasts where there are many, with its sentence."""
-    p, positive, negative = collapse(data, CELLS).arrays()
+    p, positive, negative = collapse(data, CELLS, probability_cells).arrays()
     happened, weight = np.repeat([1, 0], len(p)), np.round(np.concatenate([positive, negative]))
     found = corp(happened, np.tile(p, 2), sample_weight=weight, draws=drawing.draws, random_state=drawing.random_state)
     sentence = (
