@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import sklearn.metrics
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -243,6 +243,44 @@ def test_wilcoxon_agrees_with_scipy(n, ties, alternative):
     assert test.pvalue == pytest.approx(expected.pvalue, rel=1e-9)
     statistic = expected.statistic
     assert statistic == (min(test.plus, test.minus) if alternative == "two-sided" else test.plus)
+
+
+TENTHS = st.integers(-30, 30)
+ONE_DECIMAL = st.lists(st.tuples(TENTHS, TENTHS), min_size=1, max_size=40)
+
+
+@given(ONE_DECIMAL, st.integers(-12, 12), st.sampled_from(SIDES))
+@example([(13, 11), (16, 13), (15, 29), (10, 5), (28, 18), (11, 12), (19, 20)], 0, "two-sided")  # 1.1 - 1.2 < 2 - 1.9
+def test_wilcoxon_does_not_depend_on_the_unit(pairs, power, alternative):
+    a, b = np.array(pairs).T
+    whole = wilcoxon(a, b, alternative=alternative)
+    for first, second in ((a / 10, b / 10), (a / 10 * 10.0**power, b / 10 * 10.0**power)):
+        assert wilcoxon(first, second, alternative=alternative) == whole
+    if (a != b).any():  # scipy has no p-value where all differences are 0
+        kept = a[a != b] - b[a != b]
+        method = "exact" if whole.exact else "asymptotic"
+        theirs = stats.wilcoxon(kept, alternative=alternative, method=method)
+        assert whole.pvalue == pytest.approx(theirs.pvalue, rel=1e-9)
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=4, max_size=4), min_size=2, max_size=9), st.integers(-12, 12))
+def test_ranks_do_not_depend_on_the_unit(rows, power):
+    values = np.array(rows)
+    sums = values / 10 * 10.0**power + 0.1 * 10.0**power  # 0.1 + 0.2 is not 0.3
+    built = (values + 1) / 10 * 10.0**power
+    mixed = np.where(np.arange(4) % 2, sums, built)
+    for ties in ("min", "average"):
+        assert ranks(mixed, ties).tolist() == ranks(values, ties).tolist()
+    assert friedman(mixed).pvalue == friedman(values).pvalue
+
+
+def test_many_close_differences_are_no_ties():
+    d = 1.0 + 1e-11 * np.arange(1000)  # neighbours agree to ten digits, the first and the last do not
+    sign = np.where(np.arange(1000) % 3, 1.0, -1.0)
+    own = wilcoxon(sign * d, np.zeros(1000))
+    assert own.plus == stats.rankdata(d)[sign > 0].sum()
+    few = wilcoxon(sign[:9] * d[:9], np.zeros(9))
+    assert few.plus == 5 * (sign[:9] > 0).sum()
 
 
 def test_wilcoxon_at_the_edge():
@@ -674,7 +712,7 @@ def test_every_test_returns_a_frozen_record(name):
         (lambda: mcnemar([0, 1], [0, 1], sample_weight=[1, 0.5]), "sample_weight must be whole numbers"),
         (lambda: mcnemar_from_counts(-1, 2), "only_first must be a whole number, at least 0"),
         (lambda: mcnemar_from_counts(1, 2.5), "only_second must be a whole number, at least 0; got 2.5"),
-        (lambda: wilcoxon([1, 2], [2, 3], digits=0), "digits must be a finite number not below 1"),
+        (lambda: wilcoxon([1, 2], [2, 3], digits=0), "digits must be a whole number, at least 1; got 0"),
         (lambda: ranks([1, 2]), "values must have two dimensions"),
         (lambda: ranks([[1, 2], [3]]), "values must be a full table of real numbers"),
         (lambda: ranks([[1, np.nan]]), "values must not be NaN; got 1, the first at position 0, 1"),

@@ -416,7 +416,7 @@ def collapse(data: Sample, cells: int | None = None, divide: Divide | None = Non
     hits = np.bincount(place, positive)
     if cells is not None and len(distinct) > cells:
         _, cell = np.unique((divide or squashed_cells)(distinct, cells), return_inverse=True)
-        weight, total = total, np.bincount(cell, total)
+        weight, total = total, np.bincount(cell, total).astype(np.float64)
         hits, distinct = np.bincount(cell, hits), cell_means(distinct, weight, cell, total)
     return Sample(distinct, np.clip(hits / total, 0.0, 1.0), total)
 
