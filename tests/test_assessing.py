@@ -108,6 +108,18 @@ def test_the_verdict_of_a_calibrated_forecast():
     assert "no more than chance would give" in found.verdict
 
 
+def test_swapped_arguments_are_refused():
+    y, p = forecast(50)
+    classes, P = three_classes(50)
+    codes = np.unique(classes, return_inverse=True)[1]
+    for first, second in ((p, y), (p, y == 1), (p, 2 * y - 1), (p.tolist(), y.tolist()), (P, codes > 0)):
+        with pytest.raises(ValueError, match="the arguments look swapped, give y first and p second"):
+            assess(first, second)
+    with pytest.raises(ValueError, match="the arguments look swapped"):
+        reliability(p, y)
+    assert assess(p, p, draws=5).rows == 50  # shares with genuine probabilities
+
+
 def test_weight_is_repetition():
     y, p = forecast(150)
     weight = np.random.default_rng(1).integers(0, 4, len(y))

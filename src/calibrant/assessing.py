@@ -28,7 +28,7 @@ from calibrant.curves import (
 )
 from calibrant.inference import bootstrap, corp, hosmer_lemeshow, spiegelhalter
 from calibrant.metrics import METRICS, Decomposition, confidences, decomposition
-from calibrant.metrics.scores import class_index, labels_and_probabilities
+from calibrant.metrics.scores import class_index, labels_and_probabilities, refuse_swapped
 from calibrant.samples import (
     Sample,
     collapse,
@@ -262,6 +262,8 @@ def assess(  # noqa: PLR0913
     'No departure from calibration can be seen'
     """
     drawing = Drawing(proportion("confidence", confidence), whole("draws", draws), random_state)
+    if labels is None:
+        refuse_swapped(y, p)
     if np.size(y) == 0 and np.shape(p)[:1] == (0,):
         return nothing(0.0, (), drawing, "There are no rows: nothing can be shown.")
     if unnamed := nameless_class(y, p, labels):
