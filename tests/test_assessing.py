@@ -274,6 +274,18 @@ def test_more_than_two_classes():
     assert "the most probable class was right" in found.verdict
 
 
+def test_what_is_called_log_loss_is_one_number():
+    y, P = three_classes()
+    found = assess(y, P, draws=20)
+    assert list(found.decompositions) == ["brier", "classwise_log_loss"]
+    summed = sum(log_loss(y == name, P[:, k]) for k, name in enumerate(["ash", "birch", "cedar"]))
+    assert found.decompositions["classwise_log_loss"].score == pytest.approx(summed)
+    assert found.decompositions["brier"].score == pytest.approx(value(found, "brier"))
+    two = assess(*forecast(100), draws=20)
+    assert list(two.decompositions) == ["brier", "log_loss"]
+    assert two.decompositions["log_loss"].score == pytest.approx(value(two, "log_loss"))
+
+
 def test_no_rows_say_so():
     found = assess([], [])
     assert found.rows == 0

@@ -79,6 +79,13 @@ def test_bad_input_is_named(arguments, message):
         metrics.log_loss(*arguments)
 
 
+@pytest.mark.parametrize("name", metrics.METRICS)
+def test_every_metric_of_the_table_is_a_function_of_the_package(name):
+    assert getattr(metrics, name) is metrics.METRICS[name].function
+    assert name in metrics.__all__
+    assert metrics.METRICS[name].function.__name__ == name
+
+
 SWAPPED = {
     "0 and 1": np.array([0, 1, 1, 0]),
     "as floats": np.array([0.0, 1.0, 1.0, 0.0]),

@@ -139,7 +139,9 @@ class Assessment:
     """What was found about one forecast; see `assess`.
 
     `curve` is the reliability curve of the positive class, or of the confidence where there are more than two classes;
-    `by_class` then holds those of each class ("class") and of the decisions for each ("top_label").
+    `by_class` then holds those of each class ("class") and of the decisions for each ("top_label"). `decompositions`
+    are those of "brier" and "log_loss"; of more than two classes the second is called "classwise_log_loss", for it is
+    that of the sum of the log losses of each class against the rest, which is not the log loss.
     """
 
     rows: float
@@ -351,7 +353,7 @@ def assessed(rows: Rows, drawing: Drawing) -> Assessment:
         shares,
         drawing.confidence,
         measures,
-        parts,
+        {SUMMED.get(score, score) if rows.several else score: found for score, found in parts.items()},
         tests,
         curve,
         panels,
@@ -370,6 +372,10 @@ def without_intervals(rows: Rows, drawing: Drawing) -> tuple[str, ...]:
 
 
 # Measures -------------------------------------------------------------------------------------------------------------
+
+# What a decomposition is called that does not add up to the metric of its name: of more than two classes the parts of
+# the log loss are sums over classes, each against the rest, and so is their total.
+SUMMED = {"log_loss": "classwise_log_loss"}
 
 # The parts of the decompositions, which are there already.
 PARTS = {
@@ -783,6 +789,7 @@ NAMES = {
     "squared_ece": "squared ECE",
     "squared_ece_debiased": "squared ECE, debiased",
     "classwise_ece": "classwise ECE",
+    "classwise_log_loss": "log losses of each class against the rest, summed",
     "top_label_ece": "top-label ECE",
     "smooth_ece": "smooth ECE",
 }
