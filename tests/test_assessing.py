@@ -6,10 +6,23 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 import calibrant
-from calibrant.assessing import COSTS, INTERVALS, REJECTIONS, assess, decision_counts, plain
+from calibrant import assessing
+from calibrant.assessing import (
+    COSTS,
+    INTERVALS,
+    REJECTIONS,
+    assess,
+    calibration_tests,
+    calibration_words,
+    decision_counts,
+    level_of,
+    plain,
+    slope_of,
+)
 from calibrant.curves import reliability
 from calibrant.decisions import bayes, reject
 from calibrant.inference import bootstrap, corp, spiegelhalter
@@ -108,6 +121,120 @@ def test_the_verdict_of_a_calibrated_forecast():
     assert "no more than chance would give" in found.verdict
 
 
+DIRECTIONS = ("too high", "too low", "too extreme", "not extreme enough")
+
+
+def said_of(label, p, draws=99):
+    """Return the directions that the words on calibration claim, and the words."""
+    rows = assessing.Rows(label, p, None, tuple("abc"))
+    drawing = assessing.Drawing(0.95, draws, 0)
+    said = calibration_words(rows.binary, calibration_tests(rows, drawing), 0.95, several=rows.several)
+    return [way for way in DIRECTIONS if f"{way}:" in said], said
+
+
+def drawn_classes(rng, P):
+    return (P.cumsum(axis=1) < rng.random((len(P), 1))).sum(axis=1)
+
+
+@pytest.mark.parametrize("kind", ["two classes", "few rows", "rare", "three classes"])
+def test_no_direction_is_claimed_within_the_noise(kind):
+    claims = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        if kind == "three classes":
+            P = rng.dirichlet([1, 1, 1], 150)
+            claims += bool(said_of(drawn_classes(rng, P), P)[0])
+        else:
+            n, low, high = {"two classes": (300, 0.1, 0.9), "few rows": (40, 0.2, 0.8), "rare": (400, 0.01, 0.1)}[kind]
+            p = rng.uniform(low, high, n)
+            claims += bool(said_of((rng.random(n) < p).astype(int), p)[0])
+    assert claims <= stats.binom.ppf(0.999, 200, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("slope", "shift", "claimed"),
+    [
+        (3.0, 0.0, ["too extreme"]),
+        (0.4, 0.0, ["not extreme enough"]),
+        (1.0, 1.5, ["too high"]),
+        (1.0, -1.5, ["too low"]),
+    ],
+)
+def test_strong_miscalibration_is_claimed_and_nothing_else(slope, shift, claimed):
+    for seed in range(10):
+        found, said = said_of(*forecast(600, seed, slope, shift))
+        assert set(claimed) <= set(found), said
+        opposite = {"too high": "too low", "too low": "too high"}.get(claimed[0])
+        assert opposite not in found
+
+
+def test_a_level_within_the_noise_is_not_claimed_beside_a_slope_that_is_off():
+    claims = 0
+    for seed in range(100):
+        found, said = said_of(*forecast(300, seed, slope=3.0), draws=49)  # too extreme about a mean that is right
+        assert "too extreme" in found
+        claims += "neither too high nor too low beyond chance" not in said
+    assert claims <= stats.binom.ppf(0.999, 100, 0.05)
+
+
+@pytest.mark.parametrize(("power", "claimed"), [(3.0, ["too high"]), (0.3, ["too low"])])
+def test_several_classes_compare_confidence_with_accuracy_in_one_sentence(power, claimed):
+    rng = np.random.default_rng(1)
+    P = rng.dirichlet([0.5, 0.5, 0.5], 800)
+    label = drawn_classes(rng, P)
+    Q = P**power / (P**power).sum(axis=1, keepdims=True)
+    found, said = said_of(label, Q)
+    assert found == claimed
+    assert said.count("The confidence in the most probable class is") == 1
+    confidence, accuracy = Q.max(axis=1).mean(), np.mean(Q.argmax(axis=1) == label)
+    assert f"{confidence:.1%} was forecast on average" in said
+    assert f"the most probable class was right in {accuracy:.1%}" in said
+
+
+def test_small_and_certain_is_not_large_and_uncertain():
+    rng = np.random.default_rng(2)
+    p = rng.uniform(0.05, 0.95, 200_000)
+    found, small = said_of((rng.random(len(p)) < p - 0.004).astype(int), p)
+    assert not found
+    assert small.startswith("A departure from calibration can be seen, but it is too small to matter")
+    found, unsure = said_of((rng.random(30) < p[:30]).astype(int), p[:30])
+    assert not found
+    assert unsure.startswith("No departure from calibration is certain, but the rows are too few")
+
+
+def test_twice_the_probability_of_a_rare_event_matters():
+    rng = np.random.default_rng(3)
+    p = 0.002 * rng.lognormal(0.0, 0.3, 100_000)
+    found, said = said_of((rng.random(len(p)) < p / 2).astype(int), p)
+    assert "too high" in found
+    assert "0.21% was forecast on average, and the positive class happened in 0.1" in said
+
+
+def test_intervals_of_level_and_slope_are_those_of_least_squares():
+    y, p = forecast(500, slope=1.5)
+    level, slope = level_of(Sample(p, y), 0.9), slope_of(Sample(p, y), 0.9)
+    mean = stats.norm.interval(0.9, np.mean(p - y), np.std(p - y) / np.sqrt(len(y)))
+    assert (level.low, level.high) == pytest.approx(mean)
+    theirs = stats.linregress(p, y)
+    assert slope.value == pytest.approx(theirs.slope)
+    residual, centred = y - theirs.intercept - theirs.slope * p, p - p.mean()
+    bread = 1 / (centred @ centred)
+    error = np.sqrt(bread * ((centred * residual) ** 2).sum() * bread)  # the sandwich of White (1980)
+    assert (slope.low, slope.high) == pytest.approx(stats.norm.interval(0.9, theirs.slope, error))
+
+
+def test_swapped_arguments_are_refused():
+    y, p = forecast(50)
+    classes, P = three_classes(50)
+    codes = np.unique(classes, return_inverse=True)[1]
+    for first, second in ((p, y), (p, y == 1), (p, 2 * y - 1), (p.tolist(), y.tolist()), (P, codes > 0)):
+        with pytest.raises(ValueError, match="the arguments look swapped, give y first and p second"):
+            assess(first, second)
+    with pytest.raises(ValueError, match="the arguments look swapped"):
+        reliability(p, y)
+    assert assess(p, p, draws=5).rows == 50  # shares with genuine probabilities
+
+
 def test_weight_is_repetition():
     y, p = forecast(150)
     weight = np.random.default_rng(1).integers(0, 4, len(y))
@@ -145,6 +272,18 @@ def test_more_than_two_classes():
     assert found.curve.parts.uncertainty <= 0.25
     assert found.decisions.several
     assert "the most probable class was right" in found.verdict
+
+
+def test_what_is_called_log_loss_is_one_number():
+    y, P = three_classes()
+    found = assess(y, P, draws=20)
+    assert list(found.decompositions) == ["brier", "classwise_log_loss"]
+    summed = sum(log_loss(y == name, P[:, k]) for k, name in enumerate(["ash", "birch", "cedar"]))
+    assert found.decompositions["classwise_log_loss"].score == pytest.approx(summed)
+    assert found.decompositions["brier"].score == pytest.approx(value(found, "brier"))
+    two = assess(*forecast(100), draws=20)
+    assert list(two.decompositions) == ["brier", "log_loss"]
+    assert two.decompositions["log_loss"].score == pytest.approx(value(two, "log_loss"))
 
 
 def test_no_rows_say_so():

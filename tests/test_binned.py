@@ -82,17 +82,48 @@ def test_errors_are_what_the_table_says(strategy):
 def test_classes_one_by_one():
     rng = np.random.default_rng(3)
     P, y = rng.dirichlet([1, 1, 1], 300), rng.integers(0, 3, 300)
-    for name in ("ece", "ece_mass", "ece_debiased", "squared_ece", "squared_ece_debiased", "smooth_ece", "auc"):
+    for name in ("classwise_ece", "auc"):
         metric = metrics.METRICS[name].function
         assert metric(y, P) == pytest.approx(np.mean([metric(y == k, P[:, k]) for k in range(3)]))
+    mean = np.mean([metrics.ece_mass(y == k, P[:, k], bins=7) for k in range(3)])
+    assert metrics.classwise_ece(y, P, bins=7, strategy="mass") == pytest.approx(mean)
 
 
-def test_top_label_is_the_error_of_confidences():
+@pytest.mark.parametrize(
+    "name", ["ece", "ece_mass", "ece_debiased", "squared_ece", "squared_ece_debiased", "smooth_ece", "top_label_ece"]
+)
+def test_errors_of_several_classes_are_those_of_the_confidence(name):
     rng = np.random.default_rng(4)
     P, y = rng.dirichlet([1, 1, 1], 300), rng.integers(0, 3, 300)
-    right = (P.argmax(1) == y).astype(int)
-    assert metrics.top_label_ece(y, P, bins=10) == pytest.approx(metrics.ece(right, P.max(1), bins=10))
-    assert metrics.top_label_ece(y, P, strategy="mass") == pytest.approx(metrics.ece_mass(right, P.max(1)))
+    weight, right = rng.integers(0, 3, 300), (P.argmax(1) == y).astype(int)
+    metric = metrics.METRICS[name].function
+    two = metrics.ece if name == "top_label_ece" else metric
+    assert metric(y, P, sample_weight=weight) == pytest.approx(two(right, P.max(1), sample_weight=weight))
+
+
+def test_ece_of_several_classes_is_that_of_guo():
+    # Guo et al. (2017), eq. 3 and 5, with bins (m - 1)/M < confidence <= m/M, by the definition.
+    rng = np.random.default_rng(5)
+    P, y = rng.dirichlet([1, 1, 1, 1], 400), rng.integers(0, 4, 400)
+    confidence, right = P.max(1), P.argmax(1) == y
+    total = 0.0
+    for m in range(1, 16):
+        inside = (confidence > (m - 1) / 15) & (confidence <= m / 15)
+        if inside.any():
+            total += inside.mean() * abs(right[inside].mean() - confidence[inside].mean())
+    assert metrics.ece(y, P) == pytest.approx(total)
+    assert metrics.top_label_ece(y, P) == pytest.approx(total)
+    assert metrics.classwise_ece(y, P) != pytest.approx(total)
+
+
+def test_two_classes_have_the_error_of_the_positive_one():
+    rng = np.random.default_rng(6)
+    p = rng.random(300)
+    y, P = (rng.random(300) < p).astype(int), np.column_stack([1 - p, p])
+    for name in ("ece", "classwise_ece", "squared_ece", "smooth_ece"):
+        metric = metrics.METRICS[name].function
+        assert metric(y, P) == metric(y, p)
+    assert metrics.top_label_ece(y, P) != pytest.approx(metrics.ece(y, P))
 
 
 def test_debiasing_takes_the_bias_off():

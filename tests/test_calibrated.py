@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import scipy.sparse
 import sklearn
+import sklearn.metrics
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_digits, load_iris, load_wine, make_classification
@@ -390,6 +391,46 @@ def test_pooled_scores_choose_among_candidates():
     np.testing.assert_allclose(model.predict_proba(X), alone.predict_proba(X))
     by_list = CalibratedClassifier(SVC(), search=[SVC(gamma=1e3), LogisticRegression()]).fit(X, y)
     assert isinstance(by_list.estimator_, LogisticRegression)
+
+
+class Column(ClassifierMixin, BaseEstimator):
+    """A machine whose decision value is a column of X, whatever it was trained on."""
+
+    def __init__(self, column=0):
+        self.column = column
+
+    def fit(self, X, y, sample_weight=None):
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X):
+        return X[:, self.column]
+
+    def predict(self, X):
+        return self.classes_[(X[:, self.column] > 0).astype(int)]
+
+
+def test_candidates_are_judged_with_weights():
+    rng = np.random.default_rng(8)
+    y = rng.integers(0, 2, 200)
+    half = np.arange(200) < 100  # column 0 is good on the first half, column 1 on the second, which weighs more
+    signal = np.where(y == 1, 1.0, -1.0)[:, None] * np.column_stack([half, ~half])
+    X, weight = signal + rng.normal(0.3, 0.5, (200, 2)), np.where(half, 1.0, 5.0)
+    model = CalibratedClassifier(Column(), search={"column": [0, 1]}).fit(X, y, sample_weight=weight)
+    plain = CalibratedClassifier(Column(), search={"column": [0, 1]}).fit(X[half], y[half])
+    assert (model.best_index_, plain.best_index_) == (1, 0)
+    for column, result in enumerate(model.search_results_):
+        p = calibrant.fit("platt", X[:, column], y, sample_weight=weight)(X[:, column])
+        loss = sklearn.metrics.log_loss(y, p, sample_weight=weight)
+        assert result["log_loss"] == pytest.approx(loss, rel=1e-9)
+        assert loss != pytest.approx(sklearn.metrics.log_loss(y, p), rel=0.01)
+        for name, decided in (("own_accuracy", X[:, column] > 0), ("accuracy", p > 0.5)):
+            share = sklearn.metrics.accuracy_score(y, decided, sample_weight=weight)
+            assert result[name] == pytest.approx(share, rel=1e-12)
+            assert share != pytest.approx(np.mean(decided == y), rel=0.01)
+    decided, own = calibrant.fit("platt", X[:, 1], y, sample_weight=weight)(X[:, 1]) > 0.5, X[:, 1] > 0
+    assert model.disagreement_ == pytest.approx(np.average(own != decided, weights=weight))
+    assert model.disagreement_ != pytest.approx(np.mean(own != decided), rel=0.01)
 
 
 def test_candidates_are_trained_once_a_fold():

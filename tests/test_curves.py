@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, special, stats
 from sklearn.calibration import calibration_curve
 from sklearn.isotonic import IsotonicRegression
 from sklearn.metrics import brier_score_loss
@@ -15,7 +15,7 @@ import calibrant
 from calibrant import curves
 from calibrant.curves import histogram, map_curve, posterior, posterior_by_bin, rank_diagram, reliability
 from calibrant.maps import Sigmoid, Steps
-from calibrant.samples import sample
+from calibrant.samples import collapse, probability_cells, sample
 from tests.conftest import noisy_scores
 
 
@@ -152,6 +152,73 @@ class TestCoverage:
             inside += int(((curve.band.low <= value) & (value <= curve.band.high)).sum())
             trials += len(value)
         assert inside >= least(trials, 0.88)
+
+
+SKEWED = {
+    "mostly near 0": lambda rng, n: special.expit(rng.normal(-12.0, 6.0, n)),
+    "mostly near 1": lambda rng, n: special.expit(rng.normal(12.0, 6.0, n)),
+    "near 0 and near 1": lambda rng, n: rng.beta(0.05, 0.05, n),
+    "a few everywhere": lambda rng, n: np.where(rng.random(n) < 0.97, 1e-4 * rng.random(n), rng.random(n)),
+    "everywhere": lambda rng, n: rng.random(n),
+}
+
+
+@pytest.mark.parametrize("shape", SKEWED)
+class TestPooledForecasts:
+    """A band must not depend on whether there are a few more distinct forecasts than are left unpooled."""
+
+    def test_just_below_and_just_above_the_limit(self, shape):
+        rng = np.random.default_rng(3)
+        p = np.unique(SKEWED[shape](rng, 6_000))
+        above = np.sort(rng.choice(p, curves.CELLS + 1, replace=False))
+        below = np.delete(above, len(above) // 2)
+        points, runs = np.array([0.05, 0.2, 0.5, 0.8, 0.95]), 200
+        for forecast in (below, above):
+            band = reliability((forecast > 0.5).astype(int), forecast, draws=400).band  # labels do not matter to it
+            low, high = (np.interp(points, band.x, side) for side in (band.low, band.high))
+            hits = np.zeros(len(points))
+            for _ in range(runs):
+                drawn = (rng.random(len(forecast)) < forecast).astype(float)
+                fitted = np.interp(points, forecast, optimize.isotonic_regression(drawn).x)
+                hits += (low - 1e-9 <= fitted) & (fitted <= high + 1e-9)
+            assert (hits >= least(runs, 0.9 - 0.045)).all()  # as in TestCoverage
+
+    @pytest.mark.parametrize("bands", curves.BANDS)
+    def test_the_pooled_band_is_that_of_all_forecasts(self, shape, bands):
+        rng = np.random.default_rng(4)
+        p = np.unique(SKEWED[shape](rng, 6_000))
+        data = sample(p, rng.random(len(p)) < p, kind="probability")
+        pooled = collapse(data, curves.CELLS, probability_cells)
+        assert len(pooled) < len(data)
+        own, found = (
+            curves.corp_band(part, curves.Draws(bands, 0.9, 1_000, np.random.default_rng(seed)))
+            for seed, part in enumerate((data, pooled))
+        )
+        # 1,000 other draws move an end of the band by up to an eighth of its largest width.
+        allowed = (own.high - own.low).max() / 8
+        for side in ("low", "high"):
+            moved = np.interp(own.x, found.x, getattr(found, side)) - getattr(own, side)
+            assert np.abs(moved).max() <= allowed
+
+
+@given(st.lists(st.floats(0, 1), min_size=2, max_size=300, unique=True), st.integers(1, 100))
+def test_cells_of_probabilities_are_narrow_in_p_and_hold_few(values, cells):
+    p = np.sort(values)
+    cell = probability_cells(p, cells)
+    assert (np.diff(cell) >= 0).all()
+    assert cell.min() >= 0
+    assert cell.max() <= cells - 1
+    for number in np.unique(cell):
+        inside = p[cell == number]
+        assert inside[-1] - inside[0] <= 3 / cells + 1e-12
+        assert len(inside) <= 3 / cells * len(p) + 1
+
+
+def test_forecasts_of_few_values_are_not_pooled():
+    p = np.repeat(np.linspace(0.001, 0.01, 200) ** 2, 30)
+    data = sample(p, np.arange(len(p)) % 2, kind="probability")
+    assert len(data) > curves.CELLS
+    assert collapse(data, curves.CELLS).score.tolist() == np.unique(p).tolist()
 
 
 class TestBinned:

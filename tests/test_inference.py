@@ -1,16 +1,18 @@
 """Tests and intervals against the vectors, published tables, SciPy, statsmodels, definitions and simulation."""
 
 import json
+from itertools import combinations
 
 import numpy as np
 import pytest
 import sklearn.metrics
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
 import calibrant
 from calibrant import inference, metrics
+from calibrant.comparing.verdicts import against_best, holm
 from calibrant.inference import (
     TESTS,
     bootstrap,
@@ -25,11 +27,12 @@ from calibrant.inference import (
     paired_t,
     ranks,
     rejections,
+    resampling,
     spiegelhalter,
     underline,
     wilcoxon,
 )
-from calibrant.inference.evaluations import LOSSES, TOTALS, evaluation
+from calibrant.inference.evaluations import LOSSES, TOTALS, evaluation, mean_of
 from calibrant.metrics import METRICS
 from tests.conftest import SPEC
 
@@ -214,6 +217,15 @@ def test_mcnemar_agrees_with_statsmodels(n):
     assert test.exact == (n == 20)
 
 
+@pytest.mark.parametrize(("b", "c"), [(18, 6), (24, 0), (18, 7), (25, 0), (19, 6)])
+def test_mcnemar_is_exact_below_25_discordant_decisions(b, c):
+    test = mcnemar_from_counts(b, c)
+    assert test.exact == (b + c < 25)
+    exact, corrected = stats.binomtest(b, b + c).pvalue, stats.chi2.sf((abs(b - c) - 1) ** 2 / (b + c), 1)
+    assert test.pvalue == pytest.approx(exact if b + c < 25 else corrected, rel=1e-12)
+    assert exact != pytest.approx(corrected, rel=1e-3)
+
+
 @given(st.integers(0, 24), st.integers(0, 24))
 def test_mcnemar_is_symmetric_and_exact(b, c):
     test, other = mcnemar_from_counts(b, c), mcnemar_from_counts(c, b)
@@ -243,6 +255,44 @@ def test_wilcoxon_agrees_with_scipy(n, ties, alternative):
     assert test.pvalue == pytest.approx(expected.pvalue, rel=1e-9)
     statistic = expected.statistic
     assert statistic == (min(test.plus, test.minus) if alternative == "two-sided" else test.plus)
+
+
+TENTHS = st.integers(-30, 30)
+ONE_DECIMAL = st.lists(st.tuples(TENTHS, TENTHS), min_size=1, max_size=40)
+
+
+@given(ONE_DECIMAL, st.integers(-12, 12), st.sampled_from(SIDES))
+@example([(13, 11), (16, 13), (15, 29), (10, 5), (28, 18), (11, 12), (19, 20)], 0, "two-sided")  # 1.1 - 1.2 < 2 - 1.9
+def test_wilcoxon_does_not_depend_on_the_unit(pairs, power, alternative):
+    a, b = np.array(pairs).T
+    whole = wilcoxon(a, b, alternative=alternative)
+    for first, second in ((a / 10, b / 10), (a / 10 * 10.0**power, b / 10 * 10.0**power)):
+        assert wilcoxon(first, second, alternative=alternative) == whole
+    if (a != b).any():  # scipy has no p-value where all differences are 0
+        kept = a[a != b] - b[a != b]
+        method = "exact" if whole.exact else "asymptotic"
+        theirs = stats.wilcoxon(kept, alternative=alternative, method=method)
+        assert whole.pvalue == pytest.approx(theirs.pvalue, rel=1e-9)
+
+
+@given(st.lists(st.lists(st.integers(0, 9), min_size=4, max_size=4), min_size=2, max_size=9), st.integers(-12, 12))
+def test_ranks_do_not_depend_on_the_unit(rows, power):
+    values = np.array(rows)
+    sums = values / 10 * 10.0**power + 0.1 * 10.0**power  # 0.1 + 0.2 is not 0.3
+    built = (values + 1) / 10 * 10.0**power
+    mixed = np.where(np.arange(4) % 2, sums, built)
+    for ties in ("min", "average"):
+        assert ranks(mixed, ties).tolist() == ranks(values, ties).tolist()
+    assert friedman(mixed).pvalue == friedman(values).pvalue
+
+
+def test_many_close_differences_are_no_ties():
+    d = 1.0 + 1e-11 * np.arange(1000)  # neighbours agree to ten digits, the first and the last do not
+    sign = np.where(np.arange(1000) % 3, 1.0, -1.0)
+    own = wilcoxon(sign * d, np.zeros(1000))
+    assert own.plus == stats.rankdata(d)[sign > 0].sum()
+    few = wilcoxon(sign[:9] * d[:9], np.zeros(9))
+    assert few.plus == 5 * (sign[:9] > 0).sum()
 
 
 def test_wilcoxon_at_the_edge():
@@ -275,6 +325,30 @@ def test_weight_is_repetition_in_tests():
 
 
 # Many methods
+
+
+def closed_testing(pvalues):
+    """Return Holm's p-values by closed testing: the largest of Bonferroni's over all sets that hold the hypothesis."""
+    m = len(pvalues)
+    sets = [chosen for size in range(1, m + 1) for chosen in combinations(range(m), size)]
+    return [max(min(1, len(s) * min(pvalues[list(s)])) for s in sets if i in s) for i in range(m)]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
+def test_holm_is_closed_testing(pvalues):
+    np.testing.assert_allclose(holm(np.array(pvalues)), closed_testing(np.array(pvalues)), rtol=1e-12)
+
+
+def test_the_best_of_several_methods_is_judged_by_corrected_pvalues():
+    rng = np.random.default_rng(7)
+    values = rng.normal(size=(4, 10)) * 0.02 + np.array([0.1, 0.12, 0.13, 0.125])[:, None]
+    found = against_best(values.mean(axis=1)[None], {"data": values}, 1 / 9)
+    pairs = list(combinations(range(4), 2))
+    plain = np.array([corrected_t(values[j], values[i], ratio=1 / 9).pvalue for i, j in pairs])
+    expected = closed_testing(plain)[:3]
+    np.testing.assert_allclose(found["pvalues"][1:], expected)
+    assert found["worse"].tolist() == [False, *(p < 0.05 for p in expected)]
+    assert (plain[:3] < 0.05).sum() > found["worse"].sum()  # some difference is significant only if uncorrected
 
 
 def test_infinite_values_rank_last_and_tie():
@@ -544,6 +618,62 @@ def test_intervals_agree_with_scipy(method):
     assert (ours.low, ours.high) == pytest.approx(tuple(theirs), abs=0.06 * ours.standard_error * 4)
 
 
+def drawn(known, confidence=0.95, loss=None):
+    """Return draws of a mean loss as the intervals see them."""
+    loss = np.zeros(2) if loss is None else loss
+    plan = resampling.Plan(len(known), confidence, "bca", np.random.default_rng(0))
+    population = resampling.Population(np.ones(len(loss)))
+    return resampling.Drawn(mean_of(loss), population, plan, float(loss.mean()), np.sort(known))
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99])
+@pytest.mark.parametrize("n", [2, 39, 40, 999, 1000])
+def test_quantiles_of_draws_are_those_of_the_inverse_distribution_function(n, confidence):
+    known = np.random.default_rng(n).normal(size=n)
+    shares = np.round([(1 - confidence) / 2, (1 + confidence) / 2], 12)
+    theirs = np.quantile(known, shares, method="inverted_cdf")
+    assert resampling.percentile_ends(drawn(known, confidence)) == tuple(theirs)
+    low, high = resampling.percentile_ends(drawn(np.arange(1, 1001), 0.95))
+    assert (low, high) == (25, 975)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_acceleration_of_a_mean_is_a_sixth_of_its_skewness(sign):
+    # Efron (1987), eq. 6.6: leaving out row i moves the mean by (mean - x_i)/(n - 1).
+    loss = sign * np.random.default_rng(1).exponential(size=80)
+    found = drawn(np.zeros(10), loss=loss)
+    a = resampling.acceleration(found.evaluate, found.population, np.random.default_rng(0))
+    assert a == pytest.approx(stats.skew(loss) / (6 * np.sqrt(80)))
+    assert np.sign(a) == sign
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_bca_is_efrons_formula(sign):
+    rng = np.random.default_rng(2)
+    loss = sign * rng.exponential(size=60) ** 2
+    known = rng.choice(loss, (4000, 60)).mean(axis=1)
+    z0 = stats.norm.ppf(np.mean(known < loss.mean()))
+    z, a = stats.norm.ppf([0.05, 0.95]), stats.skew(loss) / (6 * np.sqrt(60))
+    shares = stats.norm.cdf(z0 + (z0 + z) / (1 - a * (z0 + z)))  # Efron & Tibshirani 1993, eq. 14.10
+    ends = resampling.bca_ends(drawn(known, 0.9, loss))
+    assert ends == pytest.approx(tuple(np.quantile(known, shares, method="inverted_cdf")))
+
+
+def test_bca_of_a_skewed_loss_agrees_with_scipy():
+    rng = np.random.default_rng(3)
+    p = rng.beta(0.5, 0.5, 50)
+    y = (rng.random(50) < 0.8 * p + 0.1).astype(int)
+    loss = -np.log(np.where(y == 1, p, 1 - p))
+    assert stats.skew(loss) > 1.9
+    ours = bootstrap("log_loss", y, p, draws=9999, method="bca")
+    plain, theirs = (
+        stats.bootstrap((loss,), np.mean, n_resamples=9999, method=method, rng=np.random.default_rng(0))
+        for method in ("percentile", "bca")
+    )
+    assert (ours.low, ours.high) == pytest.approx(tuple(theirs.confidence_interval), abs=0.1 * ours.standard_error)
+    assert theirs.confidence_interval.low - plain.confidence_interval.low > 0.15 * ours.standard_error
+
+
 def test_draws_by_rows_and_by_cells_are_alike():
     p = np.array([0.2, 0.5, 0.9])
     few = bootstrap("auc", [0, 1, 0, 1, 0, 1], np.repeat(p, 2), sample_weight=[7, 2, 5, 5, 1, 8], draws=4000)
@@ -674,7 +804,7 @@ def test_every_test_returns_a_frozen_record(name):
         (lambda: mcnemar([0, 1], [0, 1], sample_weight=[1, 0.5]), "sample_weight must be whole numbers"),
         (lambda: mcnemar_from_counts(-1, 2), "only_first must be a whole number, at least 0"),
         (lambda: mcnemar_from_counts(1, 2.5), "only_second must be a whole number, at least 0; got 2.5"),
-        (lambda: wilcoxon([1, 2], [2, 3], digits=0), "digits must be a finite number not below 1"),
+        (lambda: wilcoxon([1, 2], [2, 3], digits=0), "digits must be a whole number, at least 1; got 0"),
         (lambda: ranks([1, 2]), "values must have two dimensions"),
         (lambda: ranks([[1, 2], [3]]), "values must be a full table of real numbers"),
         (lambda: ranks([[1, np.nan]]), "values must not be NaN; got 1, the first at position 0, 1"),

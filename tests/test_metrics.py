@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import sklearn.metrics
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from calibrant import metrics
@@ -48,6 +48,7 @@ def test_one_column_a_class(labels):
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20))
 def test_soft_labels_are_mixtures(rows):
     label, p = (np.array(column) for column in zip(*rows, strict=True))
+    assume(set(p) != {0.0, 1.0})  # which look like labels
     both_p, both_y, share = np.tile(p, 2), np.repeat([1, 0], len(p)), np.concatenate([label, 1 - label])
     for metric in (metrics.brier, metrics.log_loss):
         np.testing.assert_allclose(metric(label, p), metric(both_y, both_p, sample_weight=share), atol=1e-12)
@@ -76,6 +77,37 @@ def test_guarded_logarithm():
 def test_bad_input_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         metrics.log_loss(*arguments)
+
+
+@pytest.mark.parametrize("name", metrics.METRICS)
+def test_every_metric_of_the_table_is_a_function_of_the_package(name):
+    assert getattr(metrics, name) is metrics.METRICS[name].function
+    assert name in metrics.__all__
+    assert metrics.METRICS[name].function.__name__ == name
+
+
+SWAPPED = {
+    "0 and 1": np.array([0, 1, 1, 0]),
+    "as floats": np.array([0.0, 1.0, 1.0, 0.0]),
+    "True and False": np.array([False, True, True, False]),
+    "-1 and 1": np.array([-1, 1, 1, -1]),
+}
+
+
+@pytest.mark.parametrize("y", SWAPPED.values(), ids=SWAPPED)
+@pytest.mark.parametrize("name", metrics.METRICS)
+def test_swapped_arguments_are_refused(name, y):
+    p = np.array([0.2, 0.7, 0.9, 0.4])
+    with pytest.raises(ValueError, match="the arguments look swapped, give y first and p second"):
+        metrics.METRICS[name].function(p, y)
+    if name != "normalized_confidence_error":  # undefined where no decision is wrong
+        assert np.isfinite(metrics.METRICS[name].function(y, p))
+
+
+def test_shares_with_genuine_probabilities_are_not_swapped():
+    assert metrics.brier([0.2, 0.7], [0.0, 0.5]) == pytest.approx((0.2 + 0.5**2) / 2)
+    assert metrics.brier([0.2], [1.0]) == pytest.approx(0.8)
+    assert metrics.brier([0.0, 1.0], [0, 1]) == 0
 
 
 def test_bad_keywords_are_named():

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from calibrant.curves import (
     CELLS,
@@ -28,12 +29,13 @@ from calibrant.curves import (
 )
 from calibrant.inference import bootstrap, corp, hosmer_lemeshow, spiegelhalter
 from calibrant.metrics import METRICS, Decomposition, confidences, decomposition
-from calibrant.metrics.scores import class_index, labels_and_probabilities
+from calibrant.metrics.scores import class_index, labels_and_probabilities, refuse_swapped
 from calibrant.samples import (
     Sample,
     collapse,
     finite,
     known_labels,
+    probability_cells,
     proportion,
     same_length,
     vector,
@@ -105,12 +107,13 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class CalibrationTest:
-    """A test of calibration in numbers and in a sentence."""
+    """A test of calibration in numbers and in a sentence; `expected` is the mean statistic of calibrated forecasts."""
 
     name: str
     statistic: float
     pvalue: float
     sentence: str
+    expected: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +139,9 @@ class Assessment:
     """What was found about one forecast; see `assess`.
 
     `curve` is the reliability curve of the positive class, or of the confidence where there are more than two classes;
-    `by_class` then holds those of each class ("class") and of the decisions for each ("top_label").
+    `by_class` then holds those of each class ("class") and of the decisions for each ("top_label"). `decompositions`
+    are those of "brier" and "log_loss"; of more than two classes the second is called "classwise_log_loss", for it is
+    that of the sum of the log losses of each class against the rest, which is not the log loss.
     """
 
     rows: float
@@ -245,7 +250,7 @@ def assess(  # noqa: PLR0913
     p : the probability of the positive class (the last in sorted order, or the second of `labels`), or one column a
         class. Of two columns the second is used. The rows must have taken no part in training or calibrating.
     sample_weight : one weight a row; weight k is the row repeated k times. Tests need whole numbers.
-    confidence : of intervals and bands, and 1 - confidence the level at which a test counts.
+    confidence : of intervals and bands; 1 - confidence is the level at which the tests together count.
     draws : of the bootstrap, of the band and of the CORP test.
 
     More than 10,000 rows have intervals from that many of them, drawn at random, whose width is scaled by sqrt(m/n)
@@ -261,6 +266,8 @@ def assess(  # noqa: PLR0913
     'No departure from calibration can be seen'
     """
     drawing = Drawing(proportion("confidence", confidence), whole("draws", draws), random_state)
+    if labels is None:
+        refuse_swapped(y, p)
     if np.size(y) == 0 and np.shape(p)[:1] == (0,):
         return nothing(0.0, (), drawing, "There are no rows: nothing can be shown.")
     if unnamed := nameless_class(y, p, labels):
@@ -346,7 +353,7 @@ def assessed(rows: Rows, drawing: Drawing) -> Assessment:
         shares,
         drawing.confidence,
         measures,
-        parts,
+        {SUMMED.get(score, score) if rows.several else score: found for score, found in parts.items()},
         tests,
         curve,
         panels,
@@ -365,6 +372,10 @@ def without_intervals(rows: Rows, drawing: Drawing) -> tuple[str, ...]:
 
 
 # Measures -------------------------------------------------------------------------------------------------------------
+
+# What a decomposition is called that does not add up to the metric of its name: of more than two classes the parts of
+# the log loss are sums over classes, each against the rest, and so is their total.
+SUMMED = {"log_loss": "classwise_log_loss"}
 
 # The parts of the decompositions, which are there already.
 PARTS = {
@@ -455,7 +466,7 @@ def spiegelhalter_result(rows: Rows) -> CalibrationTest:
         f"The Brier score came out as {number(found.score)}, and the forecast itself expects {number(found.expected)}: "
         f"z = {number(found.statistic)}, {chance(found.pvalue)}."
     )
-    return CalibrationTest("spiegelhalter", found.statistic, found.pvalue, sentence)
+    return CalibrationTest("spiegelhalter", found.statistic, found.pvalue, sentence, 0.0)
 
 
 def hosmer_lemeshow_result(data: Sample) -> CalibrationTest:
@@ -466,19 +477,19 @@ def hosmer_lemeshow_result(data: Sample) -> CalibrationTest:
         f"where {number(found.expected.sum())} were expected: chi-square {number(found.statistic)} with "
         f"{counted(found.degrees_of_freedom, 'degree')} of freedom, {chance(found.pvalue)}."
     )
-    return CalibrationTest("hosmer_lemeshow", found.statistic, found.pvalue, sentence)
+    return CalibrationTest("hosmer_lemeshow", found.statistic, found.pvalue, sentence, float(found.degrees_of_freedom))
 
 
 def corp_result(data: Sample, drawing: Drawing) -> CalibrationTest:
     """Return the CORP test, on pooled forecasts where there are many, with its sentence."""
-    p, positive, negative = collapse(data, CELLS).arrays()
+    p, positive, negative = collapse(data, CELLS, probability_cells).arrays()
     happened, weight = np.repeat([1, 0], len(p)), np.round(np.concatenate([positive, negative]))
     found = corp(happened, np.tile(p, 2), sample_weight=weight, draws=drawing.draws, random_state=drawing.random_state)
     sentence = (
         f"Monotone recalibration would take {number(found.statistic)} off the Brier score of these rows; it would take "
         f"{number(found.expected)} off that of a calibrated forecast, by chance: {chance(found.pvalue)}."
     )
-    return CalibrationTest("corp", found.statistic, found.pvalue, sentence)
+    return CalibrationTest("corp", found.statistic, found.pvalue, sentence, found.expected)
 
 
 def counted(n: int, noun: str) -> str:
@@ -488,8 +499,12 @@ def counted(n: int, noun: str) -> str:
 
 def chance(pvalue: float) -> str:
     """Say what a p-value is."""
-    shown = f"p = {pvalue:.3f}" if pvalue >= 0.0005 else "p < 0.0005"
-    return f"{shown}, the chance of as large a deviation were the forecast calibrated"
+    return f"{shown_pvalue(pvalue)}, the chance of as large a deviation were the forecast calibrated"
+
+
+def shown_pvalue(pvalue: float) -> str:
+    """Return a p-value with three decimals."""
+    return f"p = {pvalue:.3f}" if pvalue >= 0.0005 else "p < 0.0005"
 
 
 # Curves ---------------------------------------------------------------------------------------------------------------
@@ -559,61 +574,141 @@ def verdict(
     drawing: Drawing,
 ) -> str:
     """Say in one paragraph whether the forecast is calibrated, how it is off, and what could be gained."""
-    brier = parts["brier"]
-    pvalues = {test.name: test.pvalue for test in tests}
-    data = rows.binary
     sentences = [
-        calibrated(data, pvalues, drawing, several=rows.several),
-        discriminating(brier, {measure.name: measure for measure in measures}),
-        gain(brier, pvalues, drawing),
+        calibration_words(rows.binary, tests, drawing.confidence, several=rows.several),
+        discriminating(parts["brier"], {measure.name: measure for measure in measures}),
+        gain(parts["brier"], tests, drawing.confidence, several=rows.several),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
-def calibrated(data: Sample, pvalues: Mapping[str, float], drawing: Drawing, *, several: bool) -> str:
-    """Say whether probabilities are calibrated, and in which direction they are off if they are not."""
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """An estimate, the ends of its confidence interval, and the value that a calibrated forecast has."""
+
+    value: float
+    low: float
+    high: float
+    calibrated: float
+
+    @property
+    def sign(self) -> int:
+        """1 where the whole interval lies above the calibrated value, -1 where it lies below, else 0."""
+        return int(self.low > self.calibrated) - int(self.high < self.calibrated)
+
+
+def calibration_words(
+    data: Sample, tests: tuple[CalibrationTest, ...], confidence: float, *, several: bool = False
+) -> str:
+    """Say whether probabilities are calibrated, and in which direction they are off if they are not.
+
+    A direction is claimed only where `departure` finds one and an interval of its own leaves no doubt about it. A
+    departure that is seen may be too small to matter, and one that is not seen may be large.
+    """
+    p, positive, negative = data.arrays()
+    said, happened = (float(sums.sum() / (positive + negative).sum()) for sums in (p * (positive + negative), positive))
+    what = "the most probable class was right" if several else "the positive class happened"
+    means = f"{percent(said)} was forecast on average, and {what} in {percent(happened)} of the rows"
+    if not tests:
+        return f"Whether the probabilities are calibrated was not tested: {means}."
+    sure, least = departure(tests, confidence), min(tests, key=lambda test: test.pvalue)
+    proof = f"{words(least.name)} test: {shown_pvalue(least.pvalue)}"
+    if sure and negligible(data, tests):
+        return f"A departure from calibration can be seen, but it is too small to matter: {means} ({proof})."
+    if sure:
+        direction = confidence_direction if several else direction_words
+        return f"These probabilities are not calibrated ({proof}). {direction(data, means, confidence)}"
+    if least.pvalue < 1.0 - confidence:
+        seen = sum(test.pvalue < 1.0 - confidence for test in tests)
+        doubt = f"{seen} of {counted(len(tests), 'test')} saw a departure, which may be chance ({proof})"
+        return f"Whether these probabilities are calibrated is in doubt: {doubt}. {means[0].upper()}{means[1:]}."
+    if corp_of(tests).statistic >= LARGE**2:
+        few = "the rows are too few to exclude a large one"
+        return f"No departure from calibration is certain, but {few}: {means} ({proof})."
+    return f"No departure from calibration can be seen: {means} ({proof})."
+
+
+def departure(tests: tuple[CalibrationTest, ...], confidence: float) -> bool:
+    """Return whether the tests together reject calibration at the level 1 - `confidence` (Bonferroni's correction).
+
+    The tests see different things: CORP every departure that a monotone map repairs, but of rare events little, for it
+    goes by the Brier score; Spiegelhalter's sees these, but not what leaves the score in place.
+    """
+    return any(test.pvalue * len(tests) < 1.0 - confidence for test in tests)
+
+
+# The root of the CORP miscalibration is about how far forecasts are from what they would be recalibrated.
+NEGLIGIBLE = 0.01  # one point, beyond chance; and recalibrating takes less than this share off the log loss
+LARGE = 0.15  # fifteen points: what chance alone makes of about a hundred rows
+
+
+def negligible(data: Sample, tests: tuple[CalibrationTest, ...]) -> bool:
+    """Return whether recalibrating would change next to nothing, by the Brier score and by the log loss.
+
+    The log loss sees what is much to a rare event: 0.002 where 0.001 happened.
+    """
+    test = corp_of(tests)
+    if test.statistic - test.expected >= NEGLIGIBLE**2:
+        return False
+    parts = decomposition(data.label, data.score, score="log_loss", sample_weight=data.weight)
+    return parts.miscalibration < NEGLIGIBLE * parts.score < np.inf
+
+
+def corp_of(tests: tuple[CalibrationTest, ...]) -> CalibrationTest:
+    """Return the CORP test, which is always among tests."""
+    return next(test for test in tests if test.name == "corp")
+
+
+def direction_words(data: Sample, means: str, confidence: float) -> str:
+    """Say whether forecasts of two classes are too high or too low, too extreme or not extreme enough."""
+    how = {1: "too high", -1: "too low", 0: "neither too high nor too low beyond chance"}
+    level = f"On the whole they are {how[level_of(data, confidence).sign]}: {means}."
+    slope = slope_of(data, confidence)
+    if slope.sign == 0 or abs(slope.value - 1.0) < 0.05:
+        return level
+    extreme = "too extreme" if slope.sign < 0 else "not extreme enough"
+    moves = f"{'rises' if slope.value >= 0 else 'falls'} by {abs(slope.value) / 10:.3f}"
+    return f"{level} They are {extreme}: where the forecast rises by 0.10, the share {moves}."
+
+
+def confidence_direction(data: Sample, means: str, confidence: float) -> str:
+    """Say whether the confidence in the most probable of several classes is too high or too low."""
+    how = {1: "too high", -1: "too low", 0: "right on average, within chance"}
+    return f"The confidence in the most probable class is {how[level_of(data, confidence).sign]}: {means}."
+
+
+def level_of(data: Sample, confidence: float) -> Deviation:
+    """Return the mean of p - y, 0 if calibrated, with the interval of a mean of independent rows."""
+    p, positive, negative = data.arrays()
+    total = float((positive + negative).sum())
+    mean = float((positive * (p - 1.0) + negative * p).sum()) / total
+    spread = float((positive * (p - 1.0 - mean) ** 2 + negative * (p - mean) ** 2).sum()) / total
+    return around(mean, np.sqrt(spread / total), confidence, 0.0)
+
+
+def slope_of(data: Sample, confidence: float) -> Deviation:
+    """Return the slope b = cov(y, p)/var(p) of outcomes on forecasts, 1 if calibrated, NaN for one forecast or class.
+
+    Its variance is sum (c r)^2/(sum c^2)^2 with c = p - mean(p) and r the residuals y - mean(y) - b c, whatever the
+    variance of the rows (White 1980).
+    """
     p, positive, negative = data.arrays()
     weight = positive + negative
-    said, happened = float(np.average(p, weights=weight)), float(positive.sum() / weight.sum())
-    what = "the most probable class was right" if several else "the positive class happened"
-    means = f"{said:.1%} was forecast on average, and {what} in {happened:.1%} of the rows"
-    if not pvalues:
-        return f"Whether the probabilities are calibrated was not tested: {means}."
-    corp, alpha = f"CORP test: p = {pvalues['corp']:.2g}", 1.0 - drawing.confidence
-    if pvalues["corp"] < alpha:
-        off = said - happened
-        level = f"too {'high' if off > 0 else 'low'}" if abs(off) >= 0.005 else "about right"
-        steep = steepness(regression_slope(p, positive, weight))
-        return f"These probabilities are not calibrated ({corp}). On the whole they are {level}: {means}.{steep}"
-    other = min(pvalues, key=lambda name: pvalues[name])
-    if pvalues[other] < alpha:
-        doubt = f"the test of {AUTHORS[other]} sees a departure (p = {pvalues[other]:.2g}), monotone recalibration none"
-        return (
-            f"Whether these probabilities are calibrated is in doubt: {doubt} ({corp}). {means[0].upper()}{means[1:]}."
-        )
-    return f"No departure from calibration can be seen: {means} ({corp})."
+    total, share = float(weight.sum()), float(positive.sum() / weight.sum())
+    centred = p - float((weight * p).sum()) / total
+    squares = float((weight * centred**2).sum())
+    if not 0.0 < share < 1.0 or squares <= 1e-12 * total:
+        return Deviation(float("nan"), -np.inf, np.inf, 1.0)
+    slope = float((positive * centred).sum()) / squares
+    line = share + slope * centred
+    noise = float((centred**2 * (positive * (1.0 - line) ** 2 + negative * line**2)).sum())
+    return around(slope, np.sqrt(noise) / squares, confidence, 1.0)
 
 
-AUTHORS = {"spiegelhalter": "Spiegelhalter", "hosmer_lemeshow": "Hosmer and Lemeshow"}
-
-
-def steepness(slope: float) -> str:
-    """Say whether forecasts are too extreme, from the slope of the outcomes on them."""
-    if np.isnan(slope) or abs(slope - 1.0) < 0.05:
-        return ""
-    how = "too extreme" if slope < 1 else "not extreme enough"
-    moves = "rises" if slope >= 0 else "falls"
-    return f" They are {how}: where the forecast rises by 0.10, the share {moves} by {abs(slope) / 10:.3f}."
-
-
-def regression_slope(p: Floats, positive: Floats, weight: Floats) -> float:
-    """Return the slope cov(y, p)/var(p) of outcomes on forecasts: 1 if calibrated, NaN for one forecast or class."""
-    total = weight.sum()
-    if not 0.0 < positive.sum() < total:
-        return float("nan")
-    centred = p - float(weight @ p) / total
-    spread = float(weight @ (centred * centred))
-    return float(positive @ centred) / spread if spread > 1e-12 * total else float("nan")
+def around(value: float, error: float, confidence: float, calibrated: float) -> Deviation:
+    """Return an estimate with the interval of a normal distribution."""
+    half = float(special.ndtri(0.5 + confidence / 2.0)) * float(error)
+    return Deviation(value, value - half, value + half, calibrated)
 
 
 def discriminating(brier: Decomposition, measures: Mapping[str, Measure]) -> str:
@@ -628,17 +723,30 @@ def discriminating(brier: Decomposition, measures: Mapping[str, Measure]) -> str
     )
 
 
-def gain(brier: Decomposition, pvalues: Mapping[str, float], drawing: Drawing) -> str:
+def gain(brier: Decomposition, tests: tuple[CalibrationTest, ...], confidence: float, *, several: bool) -> str:
     """Say what could be gained by recalibrating."""
     if brier.score <= 0:
         return "The Brier score is 0: nothing can be gained."
     share = brier.miscalibration / brier.score
-    by_chance = pvalues and pvalues["corp"] >= 1.0 - drawing.confidence
+    by_chance = tests and not departure(tests, confidence)
     remark = "no more than chance would give" if by_chance else "the miscalibration part"
+    if several:  # the test is one of the confidence, the gain is that of every class
+        remark = "the miscalibration of all classes together, a part of it by chance"
     return (
         f"Of the Brier score of {number(brier.score)}, recalibrating could gain at most "
         f"{number(brier.miscalibration)} ({share:.1%}), {remark}."
     )
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, with two digits of the distance to 0 or 1 where it is small.
+
+    >>> percent(0.475), percent(0.00123), percent(0.99987), percent(0.0)
+    ('47.5%', '0.12%', '99.987%', '0.0%')
+    """
+    rest = min(share, 1.0 - share)
+    digits = 1 if rest >= 0.01 or rest <= 0.0 else int(np.ceil(-np.log10(100.0 * rest))) + 1
+    return f"{share:.{min(digits, 9)}%}"
 
 
 def spread(measure: Measure) -> str:
@@ -681,6 +789,7 @@ NAMES = {
     "squared_ece": "squared ECE",
     "squared_ece_debiased": "squared ECE, debiased",
     "classwise_ece": "classwise ECE",
+    "classwise_log_loss": "log losses of each class against the rest, summed",
     "top_label_ece": "top-label ECE",
     "smooth_ece": "smooth ECE",
 }

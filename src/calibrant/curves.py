@@ -33,6 +33,7 @@ from calibrant.samples import (
     magnitude,
     number,
     one_of,
+    probability_cells,
     proportion,
     sample,
     whole,
@@ -236,7 +237,7 @@ Found = tuple[Floats, Floats, "Floats | None", "Band | None"]  # forecast, share
 def corp(data: Sample, drawing: Draws) -> Found:
     """Return the curve and the band of isotonic recalibration."""
     fitted = fit_isotonic(data)
-    band = None if drawing.kind is None else corp_band(collapse(data, CELLS), drawing)
+    band = None if drawing.kind is None else corp_band(collapse(data, CELLS, probability_cells), drawing)
     return np.asarray(fitted.x), np.asarray(fitted.y), None, band  # type: ignore[union-attr]
 
 

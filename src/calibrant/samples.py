@@ -8,7 +8,7 @@ thousand cells an engine collapsed them to go through the same code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -19,10 +19,13 @@ from numpy.typing import ArrayLike, NDArray
 __all__ = ["Sample", "collapse", "sample"]
 
 Floats = NDArray[np.float64]
+Divide = Callable[[Floats, int], Floats]  # from distinct scores in order and a number of cells to the cell of each
 
 BLOCK = 32_768  # rows; a handful of float64 blocks of this length stay in the second-level cache
 
 ROUNDING = 1e-5  # how far from 1 a row of posteriors may sum: float32, many classes
+
+NEARLY_ZERO = 1e-15  # smaller probabilities, and their complements, are told apart by their rank alone
 
 KINDS = ("margin", "probability", "logit")
 
@@ -401,32 +404,33 @@ def distributions(name: str, values: ArrayLike) -> NDArray[Any]:
     return array
 
 
-def collapse(data: Sample, cells: int | None = None) -> Sample:
+def collapse(data: Sample, cells: int | None = None, divide: Divide | None = None) -> Sample:
     """Pool the rows of equal score, or of at most `cells` cells, into one row each, sorted by score.
 
     The pooled row has the mean score, the mean label and the total weight of its rows. Without `cells`
-    no fit can tell the result from the rows. With it the cells are equally wide in z/(1 + |z|),
-    z = (score - median)/IQR, so that both the bulk and far tails are resolved, and both labels
-    of a cell share one score (a score a label would make the labels look better separated than they are).
+    no fit can tell the result from the rows. With it more distinct scores than `cells` are pooled, and both
+    labels of a cell share one score (a score a label would make the labels look better separated than they are).
+    `divide` says which cells: `squashed_cells` by default, `probability_cells` where the scores are probabilities.
 
     >>> collapse(sample([2, 1, 2, 2], [1, 0, 0, 1]))
     Sample(score=array([1., 2.]), label=array([0.        , 0.66666667]), weight=array([1., 3.]))
     """
     score, positive, negative = data.arrays()
-    key = score if cells is None or len(score) <= cells else squashed_cells(score, cells)
-    _, inverse = np.unique(key, return_inverse=True)
-    total = np.bincount(inverse, positive + negative).astype(np.float64)
-    label = np.clip(np.bincount(inverse, positive) / total, 0.0, 1.0)
-    if key is score:
-        pooled = np.empty(len(total))
-        pooled[inverse] = score  # the score itself: a mean of equal numbers may be off by a rounding
-    else:
-        pooled = cell_means(score, positive + negative, inverse, total)
-    return Sample(pooled, label, total)
+    distinct, place = np.unique(score, return_inverse=True)
+    total = np.bincount(place, positive + negative).astype(np.float64)
+    hits = np.bincount(place, positive)
+    if cells is not None and len(distinct) > cells:
+        _, cell = np.unique((divide or squashed_cells)(distinct, cells), return_inverse=True)
+        weight, total = total, np.bincount(cell, total).astype(np.float64)
+        hits, distinct = np.bincount(cell, hits), cell_means(distinct, weight, cell, total)
+    return Sample(distinct, np.clip(hits / total, 0.0, 1.0), total)
 
 
 def squashed_cells(score: Floats, cells: int) -> Floats:
-    """Return the number of each score's cell on a grid that is fine in the bulk and reaches every tail."""
+    """Return the number of each score's cell on a grid that is fine in the bulk and reaches every tail.
+
+    The cells are equally wide in z/(1 + |z|), z = (score - median)/IQR.
+    """
     unit = magnitude(score)
     low, middle, high = np.quantile(score / unit, [0.25, 0.5, 0.75])
     spread = high - low or float(np.std(score / unit)) or 1.0
@@ -435,6 +439,20 @@ def squashed_cells(score: Floats, cells: int) -> Floats:
     first, last = squashed.min(), squashed.max()
     width = (last - first) / cells or 1.0
     return np.asarray(np.minimum(np.floor((squashed - first) / width), cells - 1))
+
+
+def probability_cells(p: Floats, cells: int) -> Floats:
+    """Return the number of each probability's cell; `p` holds distinct probabilities in order.
+
+    A cell is an interval of the mean of three scales, each from 0 to 1: p itself, its logit, and its rank. So none is
+    wider than 3/cells in p, wider than 3/cells of the range of the logits (cut at 1e-15 and 1 - 1e-15), or holds more
+    than about 3/cells of the values, however skewed these are.
+    """
+    inside = np.clip(p, NEARLY_ZERO, 1.0 - NEARLY_ZERO)
+    logit = np.log(inside) - np.log1p(-inside)
+    reach = float(logit[-1] - logit[0]) or 1.0
+    rank = np.arange(len(p)) / len(p)
+    return np.asarray(np.minimum(np.floor((p + (logit - logit[0]) / reach + rank) / 3.0 * cells), cells - 1))
 
 
 def cell_means(score: Floats, weight: Floats, cell: NDArray[np.intp], total: Floats) -> Floats:

@@ -193,18 +193,20 @@ def wilcoxon(
     d_i = first_i - second_i without zeros, W+ = sum of the ranks of |d_i| over d_i > 0, ties sharing their mean rank.
     z = (W+ - n(n + 1)/4)/sqrt(n(n + 1)(2n + 1)/24 - sum (t^3 - t)/48), t the sizes of the ties, is nearly normal;
     for at most 25 differences without ties the null distribution is exact. The test weighs every row alike up to its
-    rank, and so may contradict the sum of the losses. `digits` rounds the differences to so many significant digits
-    before ranking: what differs by rounding only is a tie; None ranks them as they are.
+    rank, and so may contradict the sum of the losses. Differences that agree to `digits` significant digits, or up to
+    the rounding of the losses themselves, are a tie; None ranks the differences as they are.
 
     >>> test = wilcoxon([0.12, 0.5, 0.33, 0.9, 0.05, 0.41], [0.1, 0.55, 0.3, 0.7, 0.06, 0.33])
     >>> test.plus, test.minus, test.pvalue, test.exact
     (16.0, 5.0, 0.3125, True)
     """
     one_of("alternative", alternative, TAILS)
-    d = significant(differences(first, second), digits)
+    a, b = pairs(first, second)
+    d = difference(a, b)
     rows = whole_weights(sample_weight, d)
     kept = (d != 0) & (rows > 0)
-    plus, minus, variance, tied = signed_ranks(d[kept], rows[kept])
+    place = places(np.abs(d[kept]), doubts(a[kept], b[kept], digits))
+    plus, minus, variance, tied = signed_ranks(d[kept] > 0, place, rows[kept])
     z = (plus - minus) / 2 / np.sqrt(variance) if variance > 0 else 0.0
     exact = not tied and 0 < int(kept.sum()) <= FEW
     pvalue = exact_signed_rank(d[kept], alternative) if exact else float(TAILS[alternative](z, special.ndtr))
@@ -213,14 +215,44 @@ def wilcoxon(
     return Wilcoxon(plus, pvalue, direction(plus - minus), plus, minus, float(z), counted, zeros, exact, alternative)
 
 
-def signed_ranks(d: Floats, rows: Floats) -> tuple[float, float, float, bool]:
+def doubts(a: Floats, b: Floats, digits: int | None) -> Floats:
+    """Return how far a - b may be off: by the rounding of a and b, or beyond its own significant digits."""
+    if digits is None:
+        return np.zeros(len(a))
+    own = 10.0 ** -whole("digits", digits) * np.abs(difference(a, b))
+    return np.asarray(np.maximum(own, ROUNDING * np.maximum(np.abs(a), np.abs(b))))
+
+
+def places(values: Floats, doubt: Floats) -> NDArray[np.intp]:
+    """Return the place of each value over the last axis, 0 the smallest, where values that may be equal share one.
+
+    Neighbours may be equal if their distance is at most the sum of their doubts. A run of such neighbours that is wider
+    than that is no tie but many close values, each with its own place. Infinite values of one sign are equal.
+    """
+    order = np.argsort(values, axis=-1, kind="stable")
+    rising, unsure = (np.take_along_axis(array, order, axis=-1) for array in (values, doubt))
+    with np.errstate(invalid="ignore"):
+        gap = np.diff(rising, axis=-1)
+        differ = np.ones(values.shape, bool)
+        differ[..., 1:] = rising[..., 1:] != rising[..., :-1]
+        apart = differ.copy()
+        apart[..., 1:] &= ~(np.isfinite(gap) & (gap <= unsure[..., 1:] + unsure[..., :-1]))
+        first = np.flatnonzero(apart)
+        last = np.append(first, values.size)[1:] - 1
+        wide = np.diff(rising.ravel()[[first, last]], axis=0)[0] > unsure.ravel()[[first, last]].sum(axis=0)
+    apart |= differ & np.repeat(wide, last - first + 1).reshape(values.shape)
+    place = np.empty(values.shape, np.intp)
+    np.put_along_axis(place, order, np.cumsum(apart, axis=-1) - 1, axis=-1)
+    return place
+
+
+def signed_ranks(worse: NDArray[np.bool_], place: NDArray[np.intp], rows: Floats) -> tuple[float, float, float, bool]:
     """Return W+, W-, the variance of W+ under the null, and whether there are ties."""
-    _, place = np.unique(np.abs(d), return_inverse=True)
     tie = np.bincount(place, rows)
     rank = (np.cumsum(tie) - (tie - 1.0) / 2.0)[place]
     n = float(rows.sum())
     variance = n * (n + 1) * (2 * n + 1) / 24 - float((tie**3 - tie).sum()) / 48
-    plus = float((rows * rank)[d > 0].sum())
+    plus = float((rows * rank)[worse].sum())
     return plus, n * (n + 1) / 2 - plus, variance, bool((tie > 1).any())
 
 
@@ -234,12 +266,17 @@ def exact_signed_rank(d: Floats, alternative: str) -> float:
 
 def differences(first: ArrayLike, second: ArrayLike, *, least: int = 1) -> Floats:
     """Return first - second, 0 where they are both infinite or differ by rounding only."""
+    return difference(*pairs(first, second, least=least))
+
+
+def pairs(first: ArrayLike, second: ArrayLike, *, least: int = 1) -> tuple[Floats, Floats]:
+    """Return two vectors of equal length."""
     a, b = without_nan("first", first), without_nan("second", second)
     same_length("second", b, a)
     if len(a) < least:
         msg = f"first must hold at least {least} values; got {len(a)}"
         raise ValueError(msg)
-    return difference(a, b)
+    return a, b
 
 
 def difference(a: Floats, b: Floats) -> Floats:
@@ -247,18 +284,6 @@ def difference(a: Floats, b: Floats) -> Floats:
     with np.errstate(invalid="ignore", over="ignore"):
         close = (a == b) | (np.abs(a - b) <= ROUNDING * np.minimum(np.abs(a), np.abs(b)))
         return np.asarray(np.where(close, 0.0, a - b))
-
-
-def significant(d: Floats, digits: int | None) -> Floats:
-    """Return numbers rounded to significant digits."""
-    if digits is None:
-        return d
-    places = int(number("digits", digits, low=1, inclusive=True))
-    usual = (np.abs(d) > 1e-290) & (np.abs(d) < 1e290)
-    unit = 10.0 ** (np.floor(np.log10(np.abs(d[usual]))) - (places - 1))
-    rounded = d.copy()
-    rounded[usual] = np.round(d[usual] / unit) * unit
-    return rounded
 
 
 def without_nan(name: str, values: ArrayLike) -> Floats:

@@ -9,8 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calibrant.inference.paired import (
+    ROUNDING,
     TAILS,
     difference,
+    places,
     refuse_nan,
     t_pvalues,
     t_statistics,
@@ -62,10 +64,11 @@ def ranks(values: ArrayLike, ties: str = "min") -> Floats:
 
 
 def ranked(values: Floats, ties: str) -> Floats:
-    """Return the rank of each method on each data set."""
+    """Return the rank of each method on each data set; values that differ by rounding only are tied."""
     from scipy import stats  # too slow to import before it is needed
 
-    return np.asarray(stats.rankdata(values, method=ties, axis=1), np.float64)
+    place = places(values, ROUNDING / 2.0 * np.abs(values))
+    return np.asarray(stats.rankdata(place, method=ties, axis=1), np.float64)
 
 
 def critical_difference(methods: int, datasets: int, alpha: float = 0.05) -> float:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.metrics.binned import (
     ReliabilityTable,
+    classwise_ece,
     ece,
     ece_debiased,
     ece_mass,
@@ -41,7 +41,16 @@ from calibrant.metrics.confidence import (
     normalized_confidence_error,
     normalized_confidence_error_of_runs,
 )
-from calibrant.metrics.decomposition import Decomposition, decomposition, discrimination, miscalibration, uncertainty
+from calibrant.metrics.decomposition import (
+    Decomposition,
+    decomposition,
+    discrimination,
+    log_discrimination,
+    log_miscalibration,
+    log_uncertainty,
+    miscalibration,
+    uncertainty,
+)
 from calibrant.metrics.ranking import auc
 from calibrant.metrics.scores import brier, log_loss, mcre, spherical, total_log_loss
 from calibrant.metrics.smooth import smooth_ece
@@ -58,6 +67,7 @@ __all__ = [
     "accuracy_at_threshold",
     "auc",
     "brier",
+    "classwise_ece",
     "confidence_error",
     "confidences",
     "decomposition",
@@ -69,7 +79,10 @@ __all__ = [
     "error_reject_curve",
     "errors",
     "from_counts",
+    "log_discrimination",
     "log_loss",
+    "log_miscalibration",
+    "log_uncertainty",
     "mcre",
     "miscalibration",
     "normalized_confidence_error",
@@ -118,7 +131,13 @@ METRICS: dict[str, Metric] = {
     "auc": Metric(
         auc, "larger", "P(p+ > p-) + P(p+ = p-)/2", "Hanley & McNeil 1982; Hand & Till 2001", UNIT, one_class=False
     ),
-    "ece": Metric(ece, "smaller", "sum n_b/n |mean p - share|, equal width", "Naeini et al. 2015", UNIT),
+    "ece": Metric(
+        ece,
+        "smaller",
+        "sum n_b/n |mean p - share|, equal width; several classes: as top_label_ece",
+        "Naeini et al. 2015; Guo et al. 2017",
+        UNIT,
+    ),
     "ece_mass": Metric(ece_mass, "smaller", "sum n_b/n |mean p - share|, equal mass", "Nguyen & O'Connor 2015", UNIT),
     "ece_debiased": Metric(
         ece_debiased,
@@ -135,7 +154,9 @@ METRICS: dict[str, Metric] = {
         "Bröcker 2012; Kumar, Liang & Ma 2019",
         (-INFINITY, 1.0),
     ),
-    "classwise_ece": Metric(ece, "smaller", "mean over classes of ece", "Kull et al. 2019", UNIT),
+    "classwise_ece": Metric(
+        classwise_ece, "smaller", "mean over classes of the ece of each against the rest", "Kull et al. 2019", UNIT
+    ),
     "top_label_ece": Metric(
         top_label_ece, "smaller", "sum n_b/n |mean max p - accuracy|, equal width", "Guo et al. 2017", UNIT
     ),
@@ -148,16 +169,21 @@ METRICS: dict[str, Metric] = {
     ),
     "uncertainty": Metric(uncertainty, "smaller", "UNC = S(share), Brier", CORP, UNIT),
     "log_miscalibration": Metric(
-        partial(miscalibration, score="log_loss"), "smaller", "MCB = S(p) - S(isotonic), log loss", CORP
+        log_miscalibration,
+        "smaller",
+        "MCB = S(p) - S(isotonic), S the log loss, summed over more than two classes",
+        CORP,
     ),
     "log_discrimination": Metric(
-        partial(discrimination, score="log_loss"),
+        log_discrimination,
         "larger",
-        "DSC = S(share) - S(isotonic), log loss",
+        "DSC = S(share) - S(isotonic), S the log loss, summed over more than two classes",
         CORP,
         one_class=False,
     ),
-    "log_uncertainty": Metric(partial(uncertainty, score="log_loss"), "smaller", "UNC = S(share), log loss", CORP),
+    "log_uncertainty": Metric(
+        log_uncertainty, "smaller", "UNC = S(share), S the log loss, summed over more than two classes", CORP
+    ),
     "confidence_error": Metric(confidence_error, "smaller", "q = mean((C - p)^2)", "Duin & Tax 1998, eq. 6", UNIT),
     "normalized_confidence_error": Metric(
         normalized_confidence_error,

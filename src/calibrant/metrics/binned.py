@@ -1,7 +1,8 @@
 """Calibration errors in bins of the forecast probability: what was forecast against how often it happened.
 
-With one column a class each error is the mean over classes of that of the class against the rest (Kull et al. 2019);
-for two classes that is the error of the positive one. For the most probable class alone: `top_label_ece`.
+Of two classes each error is that of the positive one. With more than two columns it is that of the confidence, the
+probability of the most probable class, against the accuracy (Guo et al. 2017), which is what the field calls the ECE
+of several classes; the mean over classes, each against the rest, is `classwise_ece` (Kull et al. 2019).
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from scipy import special
 from calibrant.maps.bins import MOST_BINS, frequency_edges
 from calibrant.maps.isotonic import distinct, points
 from calibrant.metrics.confidence import confidences
-from calibrant.metrics.forecasts import forecasts, one_vs_rest
+from calibrant.metrics.forecasts import forecasts, forecasts_or_confidences, one_vs_rest
 from calibrant.samples import Sample, one_of, whole
 
 __all__ = [
     "ReliabilityTable",
+    "classwise_ece",
     "ece",
     "ece_debiased",
     "ece_mass",
@@ -84,11 +86,35 @@ def ece(
 ) -> float:
     """Return the expected calibration error sum_b n_b/n |mean p - share| (Naeini et al. 2015), bins of equal width.
 
+    With more than two columns p is the probability of the most probable class, and the share that of right decisions
+    (Guo et al. 2017).
+
     >>> round(ece([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2), 3)
     0.275
+    >>> round(ece([0, 1, 2], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1]]), 3)
+    0.5
+    """
+    return absolute(table_of(forecasts_or_confidences(y, p, sample_weight, labels), bins, strategy))
+
+
+def classwise_ece(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    bins: int = 15,
+    strategy: str = "width",
+) -> float:
+    """Return the mean over classes of the `ece` of each class against the rest (Kull et al. 2019).
+
+    Of two classes it is the `ece` of the positive one.
+
+    >>> round(classwise_ece([0, 1, 2], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1]]), 3)
+    0.378
     """
     classes = one_vs_rest(y, p, sample_weight, labels)
-    return mean_over(classes, lambda data: absolute(table_of(data, bins, strategy)))
+    return float(np.mean([absolute(table_of(data, bins, strategy)) for data in classes]))
 
 
 def ece_mass(
@@ -118,7 +144,8 @@ def top_label_ece(
 ) -> float:
     """Return sum_b n_b/n |mean confidence - accuracy|, of the most probable class (Guo et al. 2017).
 
-    It is `ece(*confidences(y, p))`; the other metrics of two classes take the confidences alike.
+    It is `ece(*confidences(y, p))`: with more than two columns the `ece`, but of two classes not that of the positive
+    one.
 
     >>> round(top_label_ece([0, 1, 2], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1]]), 3)
     0.5
@@ -147,8 +174,7 @@ def ece_debiased(
     >>> round(ece_mass(y, p), 3), round(ece_debiased(y, p), 3)
     (0.044, 0.03)
     """
-    classes = one_vs_rest(y, p, sample_weight, labels)
-    return mean_over(classes, lambda data: absolute_debiased(table_of(data, bins, strategy)))
+    return absolute_debiased(table_of(forecasts_or_confidences(y, p, sample_weight, labels), bins, strategy))
 
 
 def squared_ece(
@@ -165,8 +191,7 @@ def squared_ece(
     >>> round(squared_ece([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2), 5)
     0.08125
     """
-    classes = one_vs_rest(y, p, sample_weight, labels)
-    return mean_over(classes, lambda data: squared(table_of(data, bins, strategy)))
+    return squared(table_of(forecasts_or_confidences(y, p, sample_weight, labels), bins, strategy))
 
 
 def squared_ece_debiased(
@@ -185,8 +210,7 @@ def squared_ece_debiased(
     >>> round(squared_ece_debiased([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2), 5)
     -0.04375
     """
-    classes = one_vs_rest(y, p, sample_weight, labels)
-    return mean_over(classes, lambda data: squared_debiased(table_of(data, bins, strategy)))
+    return squared_debiased(table_of(forecasts_or_confidences(y, p, sample_weight, labels), bins, strategy))
 
 
 def absolute(table: ReliabilityTable) -> float:
@@ -215,11 +239,6 @@ def squared_debiased(table: ReliabilityTable) -> float:
     weight, gap, share, count = table.gaps()
     excess = np.divide(share * (1.0 - share), count - 1.0, out=np.zeros(len(gap)), where=count > 1.0)
     return float(weight @ (gap**2 - excess))
-
-
-def mean_over(classes: list[Sample], error: Callable[[Sample], float]) -> float:
-    """Return the mean of an error over classes."""
-    return float(np.mean([error(data) for data in classes]))
 
 
 def table_of(data: Sample, bins: int, strategy: str) -> ReliabilityTable:

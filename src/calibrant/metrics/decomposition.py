@@ -18,7 +18,16 @@ from calibrant.metrics.forecasts import one_vs_rest
 from calibrant.metrics.scores import brier, log_loss, one_column_a_class
 from calibrant.samples import Sample, one_of
 
-__all__ = ["Decomposition", "decomposition", "discrimination", "miscalibration", "uncertainty"]
+__all__ = [
+    "Decomposition",
+    "decomposition",
+    "discrimination",
+    "log_discrimination",
+    "log_miscalibration",
+    "log_uncertainty",
+    "miscalibration",
+    "uncertainty",
+]
 
 Floats = NDArray[np.float64]
 
@@ -143,6 +152,39 @@ def uncertainty(
     0.25
     """
     return decomposition(y, p, score=score, sample_weight=sample_weight, labels=labels).uncertainty
+
+
+def log_miscalibration(
+    y: ArrayLike, p: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
+) -> float:
+    """Return MCB of the log loss, summed over classes where there are more than two (see `decomposition`).
+
+    >>> round(log_miscalibration([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
+    0.2362
+    """
+    return miscalibration(y, p, sample_weight=sample_weight, labels=labels, score="log_loss")
+
+
+def log_discrimination(
+    y: ArrayLike, p: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
+) -> float:
+    """Return DSC of the log loss, summed over classes where there are more than two (see `decomposition`).
+
+    >>> round(log_discrimination([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
+    0.3466
+    """
+    return discrimination(y, p, sample_weight=sample_weight, labels=labels, score="log_loss")
+
+
+def log_uncertainty(
+    y: ArrayLike, p: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
+) -> float:
+    """Return UNC of the log loss, summed over classes where there are more than two (see `decomposition`).
+
+    >>> round(log_uncertainty([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
+    0.6931
+    """
+    return uncertainty(y, p, sample_weight=sample_weight, labels=labels, score="log_loss")
 
 
 def entropies(data: Sample, entropy: Callable[[Floats, Floats], Floats]) -> tuple[float, float]:

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.metrics.confidence import confidences
 from calibrant.metrics.scores import class_index, floats, labels_and_probabilities, one_column_a_class
 from calibrant.samples import Sample, weighed
 
-__all__ = ["forecasts", "one_vs_rest"]
+__all__ = ["forecasts", "forecasts_or_confidences", "one_vs_rest"]
 
 
 def forecasts(
@@ -38,6 +39,16 @@ def one_vs_rest(
     index, posterior = class_index(y, p, labels), np.asarray(p)
     classes = range(posterior.shape[1]) if posterior.shape[1] > 2 else (1,)
     return [counting(np.minimum(floats(posterior[:, k]), 1.0), index == k, sample_weight) for k in classes]
+
+
+def forecasts_or_confidences(
+    y: ArrayLike, p: ArrayLike, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
+) -> Sample:
+    """Return the forecasts of the positive class; of more than two classes the confidences, and which were right."""
+    if not one_column_a_class(p) or np.shape(p)[1] == 2:
+        return one_vs_rest(y, p, sample_weight, labels)[0]
+    right, confidence = confidences(y, p, labels)
+    return counting(np.minimum(confidence, 1.0), right, sample_weight)
 
 
 def counting(p: NDArray[Any], label: NDArray[Any], sample_weight: ArrayLike | None) -> Sample:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.metrics.forecasts import one_vs_rest
+from calibrant.metrics.forecasts import forecasts_or_confidences
 from calibrant.samples import Sample, number
 
 __all__ = ["smooth_ece"]
@@ -29,8 +29,8 @@ def smooth_ece(
     """Return the s with s = int |r_s(t)| dt, r_s(t) = mean((p - y) K_s(t, p)), K_s the reflected Gaussian kernel.
 
     The integral falls as the kernel's width s grows, so there is one such s (Błasiok & Nakkiran 2023, sec. 3); `width`
-    fixes it instead. Below 3e-5 the integral at that width is given. With more than two columns it is the mean over
-    classes of each against the rest.
+    fixes it instead. Below 3e-5 the integral at that width is given. With more than two columns it is that of the
+    probability of the most probable class, against whether it is right.
 
     >>> round(smooth_ece([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9]), 4)
     0.275
@@ -38,8 +38,8 @@ def smooth_ece(
     0.0
     """
     width = None if width is None else number("width", width)
-    classes = one_vs_rest(y, p, sample_weight, labels)
-    return float(np.mean([at_width(data, width) if width else own_width(data) for data in classes]))
+    data = forecasts_or_confidences(y, p, sample_weight, labels)
+    return at_width(data, width) if width else own_width(data)
 
 
 def at_width(data: Sample, width: float) -> float:
