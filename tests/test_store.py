@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calibrant
+from calibrant.cli.reading import require_place
 from calibrant.maps import Linked, Sigmoid, Steps
 from calibrant.maps.records import (
     BetaCdf,
@@ -485,6 +486,13 @@ class TestFiles:
         assert not target.is_symlink()
         assert calibrant.load(target) == Clip(0.1, 0.9)
         assert len(list(tmp_path.rglob("*"))) == 4
+
+    def test_a_command_asks_for_the_folder_behind_a_link(self, tmp_path):
+        (tmp_path / "link.json").symlink_to(Path("nowhere") / "map.json")
+        with pytest.raises(ValueError, match="nowhere' does not"):
+            require_place(tmp_path / "link.json")
+        (tmp_path / "nowhere").mkdir()
+        require_place(tmp_path / "link.json")
 
     def test_links_in_a_circle(self, tmp_path):
         (tmp_path / "a").symlink_to("b")
