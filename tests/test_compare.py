@@ -5,11 +5,13 @@ import subprocess
 import sys
 import textwrap
 import warnings
+from dataclasses import replace
+from functools import partial, wraps
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -28,6 +30,8 @@ from calibrant import CalibratedClassifier, KernelLogisticRegression, compare, c
 from calibrant import progress as bars
 from calibrant.assessing import plain
 from calibrant.comparing import DEFAULT_METHODS, GRIDS, asking
+from calibrant.comparing.folder import key_of
+from calibrant.comparing.tasks import Asked, Trial
 from calibrant.samples import Sample
 
 FEW = ("platt", "softmax", "clip01")
@@ -386,6 +390,79 @@ class TestReproducible:
         assert len(fits) == 3 * (3 + 1)
 
 
+def in_code(factor):
+    """Return a function whose constant stands in its code, as if a file had been edited."""
+    found = {"__name__": "own"}
+    exec(f"def scale(X): return X * {factor}", found)
+    return found["scale"]
+
+
+def nested(factor):
+    """Return a function that calls another, in a lambda, which closes over a third."""
+    inner = in_code(factor)
+
+    def middle(X):
+        return next(inner(rows) for rows in [X])
+
+    return lambda X: (lambda Z: middle(Z))(X)
+
+
+def scaled(X, factor=1.0):
+    return X * factor
+
+
+class Scaling:
+    """A callable object."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, X):
+        return X * self.factor
+
+    def method(self, X):
+        return X * self.factor
+
+
+def with_class(factor):
+    """Return an object of a class whose code says what it does."""
+    found = {"__name__": "own"}
+    exec(f"class Scale:\n    def __call__(self, X):\n        return X * {factor}", found)
+    return found["Scale"]()
+
+
+def with_global(factor):
+    found = {"__name__": "own"}
+    exec(f"FACTOR = {factor}\ndef scale(X): return X * FACTOR", found)
+    return found["scale"]
+
+
+FORMS = {
+    "code": in_code,
+    "nested": nested,
+    "lambda": lambda factor: lambda X: X * factor,
+    "default": lambda factor: lambda X, by=factor: X * by,
+    "keyword": lambda factor: lambda X, *, by=factor: X * by,
+    "partial": lambda factor: partial(scaled, factor=factor),
+    "partial of code": lambda factor: partial(in_code(factor)),
+    "object": Scaling,
+    "method": lambda factor: Scaling(factor).method,
+    "class": with_class,
+    "method of a class": lambda factor: with_class(factor).__call__,
+    "decorated": lambda factor: wraps(scaled)(in_code(factor)),
+    "global": with_global,
+}
+
+
+def asked_tasks(folder):
+    """Return the tasks of a small comparison."""
+    recipes = asking.recipes_of(["platt"])
+    asked = Asked({}, ("brier",), 3, "cv", 3, None, "prior", None, 0)
+    return asking.tasks_of(
+        asking.dataset("data", two_classes()), [*asking.kernel_trainers(["linear"], asked, recipes)], asked
+    )
+
+
 class TestFolder:
     def test_a_second_run_computes_nothing_and_finds_the_same(self, tmp_path):
         settings = {"folder": tmp_path, "methods": ["klr", "platt"], "cv": 2}
@@ -472,7 +549,7 @@ class TestFolder:
         assert computed(module("own", 0.25)) == 3
         assert computed(module("own", 0.25)) == 0
         assert computed(module("own", 0.5)) == 3
-        assert computed(module("own", 0.5, factor=2)) == 0  # as `compare` says
+        assert computed(module("own", 0.5, factor=2)) == 3
 
     def test_a_method_that_calls_itself_is_recognised(self, tmp_path):
         def countdown(data, left=2):
@@ -481,8 +558,111 @@ class TestFolder:
         assert quick(folder=tmp_path, methods={"mine": countdown}).computed == 3
         assert quick(folder=tmp_path, methods={"mine": countdown}).computed == 0
 
+    @pytest.mark.parametrize("form", FORMS)
+    def test_a_changed_function_inside_a_machine_is_another_machine(self, tmp_path, form):
+        def computed(factor):
+            function = FORMS[form](factor)
+            inside = make_pipeline(FunctionTransformer(function), GaussianNB())
+            kernel = SVC(kernel=lambda X, Z: function(X) @ function(Z).T)
+            machines = {"inside": inside, "kernel": kernel}
+            found = quick(kernels=[], machines=machines, methods="platt", cv=2, folder=tmp_path)
+            return found.computed
+
+        assert computed(1.5) == 4
+        assert computed(1.5) == 0
+        assert computed(2.5) == 4
+
+    def test_a_changed_class_of_a_machine_is_another_machine(self, tmp_path):
+        def computed(prior):
+            found = {"__name__": "own"}
+            code = f"""
+                from sklearn.naive_bayes import GaussianNB
+                class Mine(GaussianNB):
+                    def fit(self, X, y):
+                        self.priors = [{prior}, 1 - {prior}]
+                        return super().fit(X, y)
+            """
+            exec(textwrap.dedent(code), found)
+            return quick(kernels=[], machines={"own": found["Mine"]()}, methods="platt", folder=tmp_path).computed
+
+        assert [computed(0.25), computed(0.25), computed(0.75)] == [3, 0, 3]
+
+    def test_a_function_is_the_same_in_another_process(self, tmp_path):
+        def run(n_jobs):
+            machine = make_pipeline(FunctionTransformer(FORMS["nested"](2.0)), GaussianNB())
+            return quick(kernels=[], machines={"own": machine}, methods="platt", folder=tmp_path, n_jobs=n_jobs)
+
+        assert run(2).computed == 3
+        assert run(1).computed == 0
+
+    @pytest.mark.parametrize("changed", ["test", "train"])
+    def test_other_rows_meet_no_old_number(self, tmp_path, changed):
+        """Of two runs whose folds differ in the training rows alone, or in the test rows alone, no cell is shared."""
+        half = np.arange(45)
+        rows = {"train": half, "test": half + 45}
+        other = {**rows, changed: rows[changed][:-3]}
+        for folds in (rows, other):
+            found = quick(folder=tmp_path, methods=["platt"], cv=[(folds["train"], folds["test"])])
+            assert found.computed == 1
+            np.testing.assert_array_equal(found.predictions["data", "linear", "platt"].rows, folds["test"])
+
+    def test_other_rows_meet_no_old_choice(self, tmp_path):
+        """The outcome of a trial is not taken from one with the same training rows and other test rows."""
+        task = asked_tasks(tmp_path)[0]
+        trial = Trial(task.data, task.trainer, np.arange(45), np.arange(45, 90))
+        keys = {key_of(trial), key_of(replace(trial, test=np.arange(45, 80)))}
+        assert len(keys | {key_of(replace(trial, train=np.arange(40)))}) == 3
+
+    @pytest.mark.parametrize("package", ["calibrant", "sklearn", "numpy", "scipy"])
+    def test_another_version_meets_no_old_number(self, tmp_path, package, monkeypatch):
+        task = asked_tasks(tmp_path)[0]
+        before = key_of(task)
+        monkeypatch.setattr(f"{package}.__version__", "0.0")
+        assert key_of(task) != before
+
+    def test_other_weights_labels_and_kinds_meet_no_old_number(self, tmp_path):
+        rng = np.random.default_rng(0)
+        p, y = rng.random(60), rng.integers(0, 2, 60)
+
+        def computed(y=y, **changes):
+            return compare_scores(p, y, methods=["platt"], cv=2, folder=tmp_path, progress=False, **changes).computed
+
+        assert computed() == 2
+        assert computed(sample_weight=np.full(60, 2.0)) == 2
+        assert computed(sample_weight=np.full(60, 3.0)) == 2
+        assert computed(1 - y) == 2
+        assert computed(kind="logit") == 2
+        assert computed() == 0
+
+    @pytest.mark.parametrize("content", ["{}", "[]", "null", "1", '"text"', '{"p": 1}', "[[1, 2]]", "[" * 5000])
+    def test_a_file_of_another_shape_is_computed_anew(self, tmp_path, content):
+        settings = {"folder": tmp_path, "cv": 2, "methods": ["platt"], "grid": {"linear": {"C": [0.1, 1.0]}}}
+        first = quick(**settings)
+        for path in tmp_path.glob("*.json"):
+            path.write_text(content)
+        again = quick(**settings)
+        assert again.computed == 2
+        same(first, again)
+        assert quick(**settings).computed == 0
+
+    @given(data=st.data())
+    @settings(max_examples=25)
+    def test_a_spoilt_file_is_computed_anew_or_says_the_same(self, data, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("folder")
+        asked = {"folder": folder, "cv": 2, "methods": ["raw"], "kernels": [], "machines": {"bayes": GaussianNB()}}
+        first = quick(**asked)
+        for path in sorted(folder.glob("*.json")):
+            document = json.loads(path.read_text())
+            name = data.draw(st.sampled_from(sorted(set(document) - {"seconds", "training_seconds", "note", "notes"})))
+            wrong = [None, [], {}, 1, [[]], [[0.5]], [None], *(["text"] if name != "failure" else [])]
+            document[name] = data.draw(st.sampled_from(wrong))
+            path.write_text(json.dumps(document))
+        found = quick(**asked)
+        same(first, found)
+
     def test_a_machine_that_cannot_be_recognised(self, tmp_path):
-        machine = make_pipeline(FunctionTransformer(lambda X: X), GaussianNB())
+        numbers = (each for each in range(3))  # which nobody can look into
+        machine = make_pipeline(FunctionTransformer(lambda X: X + 0 * len(repr(numbers))), GaussianNB())
         assert quick(machines={"odd": machine}, methods="platt").computed == 6
         with pytest.raises(ValueError, match="machine 'odd' cannot be recognised in a folder"):
             quick(machines={"odd": machine}, methods="platt", folder=tmp_path)

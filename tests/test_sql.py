@@ -1,15 +1,19 @@
 """The same formula in SQL: executed in DuckDB and SQLite, parsed in the others."""
 
 import sqlite3
+from fractions import Fraction
 
 import duckdb
 import numpy as np
 import pytest
 import sqlglot
+from hypothesis import given
+from hypothesis import strategies as st
 
 import calibrant
 from calibrant import METHODS
-from calibrant.maps import Clip, Linked, Sigmoid
+from calibrant.maps import Clip, Lines, Linked, Sigmoid, Steps
+from calibrant.to_sql import quotient_text
 from tests.conftest import noisy_scores, quiet_fit
 
 SCORES = np.concatenate(
@@ -48,6 +52,69 @@ def test_sql_is_the_numpy_formula(name, dialect, kind):
     fitted = quiet_fit(name, scores, labels, kind=kind)
     found = RUN[dialect](calibrant.sql(fitted, "the score", dialect=dialect), expected_at.tolist())
     np.testing.assert_allclose(np.array(found, float), fitted(expected_at), atol=2e-12)
+
+
+UGLY = [
+    *(0.0, 5e-324, 1e-323, 3e-323, 2.2250738585072014e-308, 1e-300, 0.3, 1.0, 1.268539025440654, 0.95573854663426),
+    *(1.7288731020073786e-304, 3.5364929337220525e-295, 1e15, 1e16 + 2, 1e308, 1.7976931348623157e308),
+]
+corners = st.one_of(
+    st.sampled_from(UGLY + [-x for x in UGLY]), st.floats(allow_nan=False, allow_infinity=False), st.floats(-3, 3)
+).flatmap(lambda x: st.sampled_from([x, float(np.nextafter(x, 0.0)), float(np.nextafter(x, 2.0))]))
+
+
+def near(points):
+    """Return points, what is next to them, between them and far from them."""
+    known = np.array(sorted(points))
+    with np.errstate(all="ignore"):
+        around = [known, np.nextafter(known, np.inf), np.nextafter(known, -np.inf), known[:-1] / 2 + known[1:] / 2]
+    return np.unique(np.concatenate([*around, [-np.inf, np.inf, 0.0, 1e308, -1e308]])).tolist()
+
+
+def exact_line(x, xs, ys):
+    """Return the line through the corners at x, in fractions."""
+    if x <= xs[0] or x >= xs[-1]:
+        return ys[0] if x <= xs[0] else ys[-1]
+    j = int(np.searchsorted(xs, x, side="right")) - 1
+    share = (Fraction(x) - Fraction(xs[j])) / (Fraction(xs[j + 1]) - Fraction(xs[j]))
+    return float(Fraction(ys[j]) + share * (Fraction(ys[j + 1]) - Fraction(ys[j])))
+
+
+class TestCornersThatAreCloseOrFar:
+    @given(st.sets(corners, min_size=1, max_size=9), st.data())
+    def test_lines(self, points, data):
+        xs = sorted(points)
+        ys = data.draw(st.lists(st.floats(0, 1), min_size=len(xs), max_size=len(xs)))
+        fitted, scores = Lines(tuple(xs), tuple(ys)), near(points)
+        expected = [exact_line(x, xs, ys) for x in scores]
+        np.testing.assert_allclose(fitted(scores), expected, atol=1e-12)
+        for dialect, run in RUN.items():
+            found = run(calibrant.sql(fitted, "the score", dialect=dialect), scores)
+            np.testing.assert_allclose(np.array(found, float), expected, atol=1e-12, err_msg=dialect)
+
+    @given(st.sets(corners | st.sampled_from([-np.inf, np.inf]), max_size=9), st.data())
+    def test_steps(self, points, data):
+        values = data.draw(st.lists(st.floats(0, 1), min_size=len(points) + 1, max_size=len(points) + 1))
+        fitted, scores = Steps(tuple(sorted(points)), tuple(values)), near({x for x in points if np.isfinite(x)})
+        expected = [values[sum(edge <= x for edge in points)] for x in scores]
+        np.testing.assert_allclose(fitted(scores), expected, atol=1e-12)
+        for dialect, run in RUN.items():
+            found = run(calibrant.sql(fitted, "the score", dialect=dialect), scores)
+            np.testing.assert_allclose(np.array(found, float), expected, atol=1e-12, err_msg=dialect)
+
+    def test_isotonic_scores_one_denormal_apart(self):
+        scores = [0.0, 5e-324, 1e-323, 1.5e-323, 2e-323, 1.0]
+        fitted = calibrant.fit("isotonic", scores, [0, 0, 1, 0, 1, 1])
+        text = calibrant.sql(fitted, "the score")
+        assert "inf" not in text
+        np.testing.assert_allclose(in_duckdb(text, scores), fitted(scores), atol=1e-12)
+
+    @given(st.lists(corners, min_size=1, max_size=50))
+    def test_every_engine_reads_the_double_that_was_meant(self, numbers):
+        texts = ", ".join(quotient_text(abs(x)) for x in numbers)
+        connection = sqlite3.connect(":memory:")
+        assert list(connection.execute(f"select {texts}").fetchone()) == [abs(x) for x in numbers]
+        connection.close()
 
 
 @pytest.mark.parametrize("name", METHODS)

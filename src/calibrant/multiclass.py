@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from itertools import combinations
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ from calibrant.kernels.machine_methods import MACHINE_METHODS
 from calibrant.kernels.support import Calibration, Geometry
 from calibrant.maps import METHODS, Map, Steps, fit_map, log_probabilities, probabilities
 from calibrant.maps.platt import rising_root
+from calibrant.maps.records import one_column
 from calibrant.ops import NUMPY, Ops
-from calibrant.samples import BLOCK, one_of, refuse_masked, sample
+from calibrant.samples import BLOCK, KINDS, one_of, refuse_masked, sample
 
 __all__ = [
     "COUPLINGS",
@@ -134,7 +136,7 @@ def hastie_tibshirani(r: Floats) -> Floats:
     for _ in range(2_000):
         model = p[:, :, None] / (p[:, :, None] + p[:, None, :]) * others
         new = normalise(p * r.sum(axis=2) / model.sum(axis=2))
-        settled = np.abs(new - p).max() <= 1e-13
+        settled = not (np.abs(new - p) > 1e-13).any()  # NaN stays NaN and keeps nobody waiting
         p = new
         if settled:
             break
@@ -144,7 +146,8 @@ def hastie_tibshirani(r: Floats) -> Floats:
 def price(r: Floats) -> Floats:
     """Return p_i = 1/(sum_j 1/r_ij - (k - 2)), normalised (Price, Knerr, Personnaz & Dreyfus 1995)."""
     k = r.shape[1]
-    odds = np.where(np.eye(k, dtype=bool), 0.0, 1.0 / np.where(r > 0, r, 1.0))
+    itself = np.eye(k, dtype=bool)
+    odds = np.where(itself, 0.0, 1.0 / np.where(itself, 1.0, r))
     return normalise(1.0 / (odds.sum(axis=2) - (k - 2)))
 
 
@@ -245,13 +248,17 @@ class ClassMap:
 
     def __post_init__(self) -> None:
         """Check that the parts are of this kind."""
-        if self.scheme not in SCHEMES or self.coupling not in COUPLINGS or not self.power > 0:
+        if self.scheme not in SCHEMES or self.coupling not in COUPLINGS or not 0 < self.power < np.inf:
             given = f"{self.scheme!r}, {self.coupling!r}, {self.power}"
             msg = f"a ClassMap has a known scheme, a known coupling and a positive power; got {given}"
             raise ValueError(msg)
-        if not self.maps or not all(isinstance(each, Map) for each in self.maps):
-            msg = f"maps must hold a map a column of scores; got {self.maps!r}"
+        columns, n = SCHEMES[self.scheme].columns, len(self.maps)
+        if not any(columns(k) == n for k in range(2, n + 2)):
+            rule = f"as many as scheme {self.scheme!r} has for some number of classes"
+            msg = f"maps must hold a map a column of scores, {rule}; got {n}"
             raise ValueError(msg)
+        for column, each in enumerate(self.maps):
+            one_column(f"maps[{column}]", each)
 
     def __call__(self, scores: Any, ops: Ops = NUMPY) -> Floats:
         """Return one row of class probabilities a row of scores."""
@@ -305,15 +312,30 @@ class MatrixMap:
     inner: Any
     scheme: str = "matrix"
 
+    def __post_init__(self) -> None:
+        """Check what the scores are, and that the inner map takes all of them."""
+        one_of("kind", self.kind, KINDS)
+        one_of("scheme", self.scheme, ["matrix"])
+        if not callable(getattr(self.inner, "matrix", None)):
+            msg = f"inner must be a map of all memberships, with a method `matrix`; got {shortened(self.inner)}"
+            raise ValueError(msg)
+
     def __call__(self, scores: Any, ops: Ops = NUMPY) -> Floats:
         """Return one row of class probabilities a row of scores."""
         refuse_masked("scores", scores)
-        return np.asarray(self.inner.matrix(memberships(scores, self.kind)))
+        return np.asarray(self.inner.matrix(memberships(np.asarray(scores), self.kind)))
 
 
 def memberships(scores: Floats, kind: str) -> Floats:
     """Return scores as rows that sum to 1: probabilities divided by their sum, else the softmax of the scores."""
-    return normalise(scores) if kind == "probability" else np.asarray(special.softmax(scores, axis=1))
+    if kind == "probability":
+        outside = (scores < 0) | (scores > 1)
+        if outside.any():
+            msg = f"scores must be probabilities, in [0, 1]; got {scores[outside][0]}"
+            raise ValueError(msg)
+        return normalise(scores)
+    with np.errstate(over="ignore"):  # of infinite scores the limit: the largest share all
+        return np.asarray(special.softmax(np.nan_to_num(scores, nan=np.nan), axis=1))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from calibrant.samples import BLOCK
 
-__all__ = ["NUMPY", "Ops", "formula"]
+__all__ = ["EDGE", "LARGEST", "NUMPY", "Ops", "formula"]
 
 Floats = NDArray[np.float64]
 EDGE = 1e-15
@@ -76,7 +76,14 @@ def steps(x: Floats, edges: Sequence[float], values: Sequence[float]) -> Floats:
 
 def lines(x: Floats, corners: Sequence[float], values: Sequence[float]) -> Floats:
     """Return the piecewise linear function through the corners, constant outside."""
-    return np.where(np.isnan(x), x, np.interp(x, corners, values))
+    ends, heights = np.asarray(corners, np.float64), np.asarray(values, np.float64)
+    found, gaps, rises = np.interp(x, ends, heights), np.diff(ends), np.diff(heights)
+    if not (np.isfinite(gaps) & np.isfinite(rises / gaps)).all():  # corners too far apart or too near for a slope
+        j = np.clip(np.searchsorted(ends, x, side="right") - 1, 0, len(gaps) - 1)
+        unit = np.where(np.isfinite(gaps), 1.0, 0.5)[j]
+        share = (x * unit - ends[j] * unit) / (ends[j + 1] * unit - ends[j] * unit)
+        found = np.where((x > ends[0]) & (x < ends[-1]), heights[j] + share * rises[j], found)
+    return np.where(np.isnan(x), x, found)
 
 
 def smooth(function: Callable[[Floats], Floats], x: Floats, low: float, high: float) -> Floats:

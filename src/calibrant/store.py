@@ -5,21 +5,24 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
+from reprlib import repr as shortened
 from typing import Any
 
+from calibrant.files import read_limited, whole, write_whole
 from calibrant.maps import records
 from calibrant.maps.records import Map
-from calibrant.samples import one_of
+from calibrant.samples import KINDS, one_of
 
 __all__ = ["from_dict", "load", "save", "to_dict", "whole", "write_whole"]
 
 FORMAT = 1
+TAGS = ("format", "kind")  # keys of a file that are no fields of a record
+LARGEST = 2**28  # bytes of a file; a map of a million steps has about a fifth of them
+DEEPEST = 32  # records and lists inside each other
 
 
 @cache
@@ -55,43 +58,22 @@ def save(mapping: Map, path: str | os.PathLike[str]) -> None:
     >>> calibrant.load(path)
     Clip(low=0.1, high=0.9)
     """
-    text = json.dumps(to_dict(mapping), allow_nan=False, indent=1) + "\n"
-    write_whole(Path(path), text.encode())
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that a reader never sees half of it."""
-    with whole(path) as temporary:
-        temporary.write_bytes(content)
-
-
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary file beside `path` that becomes `path` at the end, or disappears if there is none."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
-        yield Path(temporary)
-        os.chmod(temporary, 0o666 & ~current_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def current_umask() -> int:
-    """Return the process's file mode mask, which can only be read by setting it."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    content = (json.dumps(to_dict(mapping), allow_nan=False, indent=1) + "\n").encode()
+    if len(content) > LARGEST:
+        msg = f"a map must have at most {LARGEST:,} bytes as JSON, for `load` reads no more; got {len(content):,}"
+        raise ValueError(msg)
+    write_whole(Path(path), content)
 
 
 def load(path: str | os.PathLike[str]) -> Map:
     """Read a map that `save` wrote."""
-    text = Path(path).read_bytes()
+    text = read_limited(path, LARGEST)
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = json.loads(text, object_pairs_hook=once_each)
+    except RecursionError:
+        msg = f"{path} is not a calibrant map: its objects and lists are nested too deep"
+        raise ValueError(msg) from None
+    except ValueError as error:
         msg = f"{path} is not a calibrant map: not valid JSON ({error})"
         raise ValueError(msg) from None
     try:
@@ -101,23 +83,52 @@ def load(path: str | os.PathLike[str]) -> Map:
         raise ValueError(msg) from None
 
 
+def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the names and values of an object as a dictionary; a name must not stand there twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        [(name, times)] = Counter(name for name, _ in pairs).most_common(1)
+        msg = f"an object must have each name once; got {name!r} {times} times"
+        raise ValueError(msg)
+    return found
+
+
 def to_dict(mapping: Map) -> dict[str, Any]:
     """Return a map as a dictionary of JSON values."""
     return {"format": FORMAT, **encode(mapping)}
 
 
-def encode(value: Any) -> Any:
+def encode(value: Any, depth: int = 0) -> Any:
     """Return a record, tuple or number as JSON values; infinities as the strings "inf" and "-inf"."""
     if is_dataclass(value) and type(value).__name__ in kinds():
-        return {"kind": type(value).__name__} | {f.name: encode(getattr(value, f.name)) for f in fields(value)}
+        within_depth(depth)
+        given = {key_of(f.name): encode(getattr(value, f.name), depth + 1) for f in fields(value)}
+        return {"kind": type(value).__name__} | given
     if isinstance(value, tuple):
-        return [encode(item) for item in value]
+        within_depth(depth)
+        return [encode(item, depth + 1) for item in value]
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float) and not math.isnan(value):
         return float(value) if math.isfinite(value) else str(float(value))
     msg = f"only the maps of calibrant can be stored; got {type(value).__name__} {value!r}"
     raise ValueError(msg)
+
+
+def key_of(field: str) -> str:
+    """Return the key of a record's field in a file: its name, and one underscore more where that is one of the tags.
+
+    >>> key_of("inner"), key_of("kind"), key_of("kind_")
+    ('inner', 'kind_', 'kind__')
+    """
+    return f"{field}_" if field.rstrip("_") in TAGS else field
+
+
+def within_depth(depth: int) -> None:
+    """Raise where records and lists are nested too deep."""
+    if depth > DEEPEST:
+        msg = f"records and lists must be nested at most {DEEPEST} deep; got more"
+        raise ValueError(msg)
 
 
 def from_dict(document: Any) -> Map:
@@ -127,7 +138,7 @@ def from_dict(document: Any) -> Map:
         raise ValueError(msg)
     version = document.get("format")
     if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= FORMAT:
-        msg = f"format must be a number from 1 to {FORMAT}; got {version!r}"
+        msg = f"format must be a number from 1 to {FORMAT}; got {shortened(version)}"
         raise ValueError(msg)
     decoded = decode({name: value for name, value in document.items() if name != "format"})
     if not isinstance(decoded, Map):
@@ -136,12 +147,14 @@ def from_dict(document: Any) -> Map:
     return decoded
 
 
-def decode(value: Any) -> Any:
+def decode(value: Any, depth: int = 0) -> Any:
     """Return the record, tuple or number that `encode` made a JSON value of."""
     if isinstance(value, dict):
-        return decode_record(value)
+        within_depth(depth)
+        return decode_record(value, depth)
     if isinstance(value, list):
-        return tuple(decode(item) for item in value)
+        within_depth(depth)
+        return tuple(decode(item, depth + 1) for item in value)
     if value in ("inf", "-inf"):
         return float(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -150,18 +163,26 @@ def decode(value: Any) -> Any:
     return value
 
 
-def decode_record(value: dict[str, Any]) -> Any:
+def decode_record(value: dict[str, Any], depth: int) -> Any:
     """Build a record after checking its kind, its fields and their types."""
+    if value.keys() == {"kind", "inner", "scheme"} and value["kind"] in KINDS:
+        # Early files have the field `kind` of a MatrixMap in the place of the record's own name.
+        value = {**value, "kind": "MatrixMap", "kind_": value["kind"]}
     named = value.get("kind")
     one_of("kind", named, kinds())
     kind = kinds()[str(named)]
-    given = {name: decode(item) for name, item in value.items() if name != "kind"}
-    expected = {f.name: str(f.type) for f in fields(kind)}
-    needed = {f.name for f in fields(kind) if f.default is MISSING and f.default_factory is MISSING}
+    given = {name: decode(item, depth + 1) for name, item in value.items() if name != "kind"}
+    expected = {key_of(f.name): f for f in fields(kind)}
+    needed = {key for key, f in expected.items() if f.default is MISSING and f.default_factory is MISSING}
     if not needed <= given.keys() <= expected.keys():
-        msg = f"{kind.__name__} has the fields {', '.join(expected)}; got {', '.join(given) or 'none'}"
+        got = shortened(list(given)) if given else "none"
+        msg = f"{kind.__name__} has the fields {', '.join(expected)}; got {got}"
         raise ValueError(msg)
-    return kind(**{name: conform(f"{kind.__name__}.{name}", item, expected[name]) for name, item in given.items()})
+    checked = {
+        expected[key].name: conform(f"{kind.__name__}.{key}", item, str(expected[key].type))
+        for key, item in given.items()
+    }
+    return kind(**checked)
 
 
 def conform(name: str, value: Any, annotation: str) -> Any:
@@ -171,15 +192,24 @@ def conform(name: str, value: Any, annotation: str) -> Any:
         return None
     wanted = options[0]
     if wanted == "float" and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
+        return as_float(name, value)
     if wanted.startswith("tuple") and isinstance(value, tuple):
         return conform_tuple(name, value, wanted)
     if (wanted == "bool" and isinstance(value, bool)) or (wanted == "str" and isinstance(value, str)):
         return value
     if is_dataclass(value) and wanted in ("Any", type(value).__name__):
         return value
-    msg = f"{name} must be {annotation}; got {value!r}"
+    msg = f"{name} must be {annotation}; got {shortened(value)}"
     raise ValueError(msg)
+
+
+def as_float(name: str, value: float) -> float:
+    """Return a number as a double, if it is not too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        msg = f"{name} must be a number of at most 1.8e308; got a larger one"
+        raise ValueError(msg) from None
 
 
 def conform_tuple(name: str, value: tuple[Any, ...], wanted: str) -> tuple[Any, ...]:

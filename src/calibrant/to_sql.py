@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibrant.maps.records import Map
 from calibrant.multiclass import ClassMap, MatrixMap
-from calibrant.ops import EDGE, Ops
+from calibrant.ops import EDGE, LARGEST, Ops
 from calibrant.samples import one_of
 
 try:
@@ -66,7 +68,8 @@ def sql(mapping: Map, column: str, dialect: str = "duckdb") -> str:
     if is_nan is not None:
         cases.append(exp.If(this=is_nan(score.copy()), true=score.copy()))
     whole = exp.Case(ifs=cases, default=node(mapping(score, SQL)))
-    return str(whole.transform(as_double, copy=False).sql(dialect=dialect))
+    write = WRITE.get(dialect, decimal_text)
+    return str(whole.transform(lambda part: as_double(part, write), copy=False).sql(dialect=dialect))
 
 
 def node(value: Any) -> Node:
@@ -74,11 +77,37 @@ def node(value: Any) -> Node:
     return value.copy() if isinstance(value, exp.Expression) else exp.convert(float(value))
 
 
-def as_double(part: Node) -> Node:
-    """Write numbers with an exponent: engines read 0.1 as a decimal but 1e-01 as a double, digit for digit."""
+def as_double(part: Node, write: Callable[[float], str]) -> Node:
+    """Write a number so that the engine reads the same double."""
     if isinstance(part, exp.Literal) and not part.is_string:
-        part.set("this", np.format_float_scientific(float(part.this), unique=True, trim="-"))
+        part.set("this", write(float(part.this)))
     return part
+
+
+def decimal_text(value: float) -> str:
+    """Return a number with an exponent: engines read 0.1 as a decimal but 1e-01 as a double, digit for digit."""
+    return str(np.format_float_scientific(value, unique=True, trim="-"))
+
+
+def quotient_text(value: float) -> str:
+    """Return a number that is not exactly a short decimal as m / 2^k: SQLite's reading of decimals may be one ulp off.
+
+    >>> quotient_text(0.25), quotient_text(0.1)
+    ('2.5e-01', '(7205759403792794 / 9007199254740992e0 / 8e0)')
+    """
+    digits = Decimal(value).as_tuple()
+    if len(digits.digits) <= 15 and abs(int(digits.exponent)) <= 15:
+        return decimal_text(value)
+    fraction, exponent = math.frexp(value)
+    text, left = str(int(fraction * 2**53)), exponent - 53
+    while left:
+        power = min(abs(left), 53)
+        text += f" {'*' if left > 0 else '/'} {2**power}e0"
+        left -= power if left > 0 else -power
+    return f"({text})"
+
+
+WRITE = {"sqlite": quotient_text}
 
 
 def case(*branches: tuple[Any, Any], default: Any) -> exp.Case:
@@ -116,15 +145,19 @@ def sql_sign(x: Node) -> Node:
 
 def sql_steps(x: Node, edges: Sequence[float], values: Sequence[float]) -> Node:
     """Return a step function as a balanced tree of comparisons."""
-    return branch(x, list(edges), [exp.convert(float(value)) for value in values])
+    reached = [edge for edge in edges if edge > -np.inf]  # no score is below -inf
+    return branch(x, reached, [exp.convert(float(value)) for value in values[len(edges) - len(reached) :]])
 
 
 def sql_lines(x: Node, corners: Sequence[float], values: Sequence[float]) -> Node:
     """Return a piecewise linear function as a tree of comparisons with a line at each leaf."""
     inside = []
     for (left, low), (right, high) in pairwise(zip(corners, values, strict=True)):
-        slope = (high - low) / (right - left)
-        inside.append(exp.paren(x - left) * slope + low)
+        # The rise times the share of the way: a slope may be too large for a double, and so may a distance.
+        unit = 1.0 if np.isfinite(right - left) else 0.5
+        way = exp.paren((x if unit == 1.0 else x * unit) - left * unit)
+        share = exp.paren(way / (right * unit - left * unit))
+        inside.append(exp.convert(float(low)) if low == high else share * (high - low) + low)
     ends = [exp.convert(float(values[0])), *inside, exp.convert(float(values[-1]))]
     return branch(x, list(corners), ends)
 
@@ -136,7 +169,8 @@ def branch(x: Node, edges: list[float], leaves: list[Node]) -> Node:
     middle = len(edges) // 2
     below = branch(x, edges[:middle], leaves[: middle + 1])
     above = branch(x, edges[middle + 1 :], leaves[middle + 1 :])
-    return exp.Case(ifs=[exp.If(this=x < edges[middle], true=below)], default=above)
+    edge = edges[middle]
+    return exp.Case(ifs=[exp.If(this=x < edge if edge < np.inf else x <= LARGEST, true=below)], default=above)
 
 
 def sql_smooth(function: Callable[[Floats], Floats], x: Node, low: float, high: float) -> Node:

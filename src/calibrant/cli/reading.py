@@ -227,11 +227,12 @@ def require_place(output: Path, *inputs: Path, name: str = "--output") -> None:
     if output.exists() and not output.is_file():
         msg = f"{name} must be a file; {str(output)!r} is a folder or a device"
         raise ValueError(msg)
-    if not output.parent.is_dir():
-        msg = f"{name} must be in a folder that exists; {str(output.parent)!r} does not"
+    folder = Path(os.path.realpath(output)).parent if output.is_symlink() else output.parent  # a link is followed
+    if not folder.is_dir():
+        msg = f"{name} must be in a folder that exists; {str(folder)!r} does not"
         raise ValueError(msg)
-    if not os.access(output.parent, os.W_OK):
-        msg = f"{name} must be in a folder one may write to; {str(output.parent)!r} is not"
+    if not os.access(folder, os.W_OK):
+        msg = f"{name} must be in a folder one may write to; {str(folder)!r} is not"
         raise ValueError(msg)
     for path in inputs:
         if output.exists() and path.exists() and output.samefile(path):

@@ -90,9 +90,10 @@ def compare(  # noqa: PLR0913
     random_state : int, default=None
         Shuffles the folds, and seeds machines that have no seed; None shuffles the same way every time.
     folder : where finished cells are kept; the same call, after an interruption, computes only what is missing.
-        A method given as a function is known by its code, by what it closes over, and by the code of the functions of
-        its own module that it calls, directly or not. Changes of all else it depends on are not seen, such as the
-        values of global variables, methods of classes and functions of other modules: take another folder then.
+        Functions and classes of your own, as methods, as machines or inside them, are known by their code, by what they
+        close over, and by the functions, classes, numbers and texts of your modules that they name, directly or not;
+        those of installed packages by their name and version. Changes of all else are not seen, such as the contents
+        of global lists or of files: take another folder then.
     keep : whether the result holds the probabilities out of fold.
     progress : a bar on a terminal, or a function that is told the share done.
 

@@ -7,8 +7,9 @@ import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -18,10 +19,21 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import calibrant
 from calibrant.calibrated import machine_of
+from calibrant.comparing.content import FAILURES
 from calibrant.comparing.costs import cost
-from calibrant.comparing.folder import Document, digest, key_of, recalled, remember, scores_from
+from calibrant.comparing.folder import (
+    Document,
+    Outcome,
+    digest,
+    judged_from,
+    key_of,
+    outcomes_from,
+    recalled,
+    remember,
+    scores_from,
+)
 from calibrant.comparing.records import Cell, Choice, Comparison, Predictions, unique
-from calibrant.comparing.tasks import CHOICES, FAILURES, Data, Part, Recipe, Run, Scores, Task, Trial, splits, splitter
+from calibrant.comparing.tasks import CHOICES, Data, Part, Recipe, Run, Scores, Task, Trial, splits, splitter
 from calibrant.metrics import METRICS
 from calibrant.multiclass import ClassSample, Plan, fit_classes
 from calibrant.progress import shown
@@ -31,7 +43,6 @@ from calibrant.warning import warn
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
-Outcome = tuple[int, float]  # rows decided rightly, and the log loss of machines with probabilities
 
 BOTH_COLUMNS = ("log_loss", "mcre", "total_log_loss")
 
@@ -81,9 +92,9 @@ def folds_of_choice(task: Task, rows: Index) -> list[Trial]:
 def try_out(trial: Trial, folder: Path | None) -> list[Outcome]:
     """Return how each point did on a fold, from the folder if it is there."""
     key = None if folder is None else key_of(trial)
-    known = recalled(folder, key)
+    known = recalled(folder, key, partial(outcomes_from, trial=trial))
     if known is not None:
-        return [(hits, float(loss)) for hits, loss in known["outcomes"]]
+        return known
     with undisturbed():
         found = [outcome for path in trial.trainer.paths for outcome in along(trial, path)]
     remember(folder, key, {"outcomes": found})
@@ -143,8 +154,8 @@ def evaluate(task: Task, folder: Path | None) -> tuple[list[Document], int]:
     """Return what each method of a task says of the test rows, and how many methods were not in the folder."""
     recipes = task.trainer.recipes
     keys = [None if folder is None else digest(key_of(task), recipe.content) for recipe in recipes]
-    found = {i: recalled(folder, key) for i, key in enumerate(keys)}
-    known = {i: document for i, document in found.items() if is_whole(document)}
+    found = {i: recalled(folder, key, partial(judged_from, task=task)) for i, key in enumerate(keys)}
+    known = {i: document for i, document in found.items() if document is not None}
     missing = [i for i in range(len(recipes)) if i not in known]
     if missing:
         with undisturbed():
@@ -156,19 +167,14 @@ def evaluate(task: Task, folder: Path | None) -> tuple[list[Document], int]:
     return [known[i] for i in range(len(recipes))], len(missing)
 
 
-def is_whole(document: Any) -> TypeGuard[Document]:
-    """Return whether a document of the folder is one of `judged`."""
-    return isinstance(document, dict) and {"rows", "p", "note", "seconds", "training_seconds"} <= document.keys()
-
-
 def shared_scores(task: Task, folder: Path | None) -> Scores:
     """Return the scores of a task, from the folder if they are there."""
     # What was kept for methods that take scores does not hold the machine's own probabilities, nor the other way round.
     needed = sorted({recipe.own for recipe in task.trainer.recipes})
     key = None if folder is None else digest(key_of(task), "scores", needed)
-    known = recalled(folder, key)
+    known = recalled(folder, key, partial(scores_from, task=task))
     if known is not None:
-        return scores_from(known)
+        return known
     task = nested(task, folder)
     start = time.perf_counter()
     with noted() as notes:

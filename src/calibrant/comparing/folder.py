@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import scipy
 import sklearn
+from numpy.typing import NDArray
 
 import calibrant
 from calibrant.assessing import plain
-from calibrant.comparing.tasks import Part, Scores, Task, Trial, content_of
+from calibrant.comparing.content import FAILURES, content_of
+from calibrant.comparing.tasks import Part, Scores, Task, Trial
+from calibrant.multiclass import SCHEMES
+from calibrant.samples import KINDS, distributions, one_of
 from calibrant.store import write_whole
 
-FORMAT = 1
+FORMAT = 2
 
 Document = dict[str, Any]
+T = TypeVar("T")
+Outcome = tuple[int, float]  # rows decided rightly, and the log loss of machines with probabilities
 
 
 def prepare_folder(folder: str | PathLike[str] | None) -> Path | None:
@@ -44,7 +52,8 @@ def key_of(work: Task | Trial) -> str:
     trainer = work.trainer
     machine = content_of(f"machine {trainer.machine!r}", trainer.estimator)
     rows = [content_of("cv", work.train), content_of("cv", work.test)]
-    common = [FORMAT, calibrant.__version__, sklearn.__version__, work.data.content, trainer.trained, machine, rows]
+    versions = [each.__version__ for each in (calibrant, sklearn, np, scipy)]
+    common = [FORMAT, versions, work.data.content, trainer.trained, machine, rows]
     if isinstance(work, Trial):
         return digest(common, content_of("grid", trainer.paths), trainer.warm)
     asked = work.asked
@@ -54,15 +63,14 @@ def key_of(work: Task | Trial) -> str:
     )
 
 
-def recalled(folder: Path | None, key: str | None) -> Document | None:
-    """Return what the folder knows under a key."""
+def recalled(folder: Path | None, key: str | None, read: Callable[[Any], T]) -> T | None:
+    """Return what the folder knows under a key, as `read` understands it; what it does not is computed anew."""
     if folder is None:
         return None
     try:
-        document: Document = json.loads((folder / f"{key}.json").read_bytes())
-    except (FileNotFoundError, ValueError):  # a file that cannot be read is computed anew
+        return read(json.loads((folder / f"{key}.json").read_bytes()))
+    except (FileNotFoundError, *FAILURES):
         return None
-    return document
 
 
 def remember(folder: Path | None, key: str | None, document: Document) -> None:
@@ -71,18 +79,75 @@ def remember(folder: Path | None, key: str | None, document: Document) -> None:
         write_whole(folder / f"{key}.json", (json.dumps(plain(document), allow_nan=False) + "\n").encode())
 
 
-def scores_from(document: Document) -> Scores:
-    """Return the scores that a document describes."""
-    parts = [
-        Part(
-            np.asarray(each["index"], np.intp),
-            np.asarray(each["scores"], np.float64),
-            each["kind"],
-            each["scheme"],
-            np.asarray(each["test"], np.float64),
-            None if each["weight"] is None else np.asarray(each["weight"], np.float64),
-        )
-        for each in document["parts"]
-    ]
-    own = None if document["own"] is None else np.asarray(document["own"], np.float64)
-    return Scores(**{**document, "parts": tuple(parts), "own": own, "notes": tuple(document["notes"])})
+def outcomes_from(document: Any, trial: Trial) -> list[Outcome]:
+    """Return how each point of a trial did, or raise if a document does not say it."""
+    found = [(int(hits), float(loss)) for hits, loss in document["outcomes"]]
+    agree("outcomes", len(found), len(trial.trainer.points))
+    return found
+
+
+def judged_from(document: Any, task: Task) -> Document:
+    """Return what a method said of a task's test rows, or raise if a document does not say it."""
+    agree("rows", document["rows"], task.test.tolist())
+    p = distributions("p", document["p"])
+    agree("the shape of p", p.shape, (len(task.test), len(task.data.classes)))
+    said: Document = {"rows": document["rows"], "p": p.tolist(), **common_from(document)}
+    said["note"], said["training_seconds"] = text(document["note"]), float(document["training_seconds"])
+    return said
+
+
+def scores_from(document: Any, task: Task) -> Scores:
+    """Return the scores that methods share, or raise if a document does not hold those of a task."""
+    k = len(task.data.classes)
+    parts = tuple(part_from(each, task) for each in document["parts"])
+    own = None if document["own"] is None else array(document["own"], (len(task.test), k))
+    notes, failure = tuple(map(text, document["notes"])), text(document["failure"])
+    if not failure and not parts and own is None:
+        msg = "scores must be there, or the reason why not"
+        raise ValueError(msg)
+    return Scores(parts, own, notes=notes, failure=failure, **common_from(document))
+
+
+def part_from(document: Any, task: Task) -> Part:
+    """Return calibration scores and the test scores of the same machine, or raise if a document does not hold them."""
+    k = len(task.data.classes)
+    one_of("kind", document["kind"], KINDS)
+    one_of("scheme", document["scheme"], SCHEMES)
+    index = np.asarray(document["index"], np.intp)
+    agree("classes", bool(((index >= 0) & (index < k)).all()), expected=True)
+    columns = SCHEMES[document["scheme"]].columns(k)
+    scores = array(document["scores"], (len(index), columns))
+    test = array(document["test"], (len(task.test), columns))
+    weight = None if document["weight"] is None else array(document["weight"], (len(index),))
+    return Part(index, scores, document["kind"], document["scheme"], test, weight)
+
+
+def common_from(document: Any) -> dict[str, Any]:
+    """Return the time, the hyper-parameters and their accuracy, which all documents of a task have."""
+    parameters, accuracy = document["parameters"], document["accuracy"]
+    agree("parameters", isinstance(parameters, Mapping), expected=True)
+    return {
+        "seconds": float(document["seconds"]),
+        "parameters": parameters,
+        "accuracy": None if accuracy is None else float(accuracy),
+    }
+
+
+def array(values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Return an array of numbers of the shape that it must have."""
+    found = np.asarray(values, np.float64)
+    agree("a shape", found.shape, shape)
+    return found
+
+
+def text(value: Any) -> str:
+    """Return a text, and nothing else as if it were one."""
+    agree("a text", isinstance(value, str), expected=True)
+    return str(value)
+
+
+def agree(name: str, found: Any, expected: Any) -> None:
+    """Raise unless a part of a document is what it must be."""
+    if found != expected:
+        msg = f"{name} must be {expected!r}; got {found!r}"
+        raise ValueError(msg)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from pickle import PicklingError
-from types import CodeType, FunctionType
 from typing import Any
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import _safe_indexing
 
-from calibrant.comparing.records import unique
+from calibrant.comparing.content import content_of
 from calibrant.progress import Progress
 from calibrant.protocols import Fold, Job, folds
 
@@ -26,9 +22,6 @@ Index = NDArray[np.intp]
 
 OWN = ("klr", "raw")  # probabilities that a machine gives itself
 CHOICES = {"prior": 10, "nested": 5}  # when hyper-parameters are chosen, and by how many folds
-
-# What an estimator or a method may raise without ending the comparison.
-FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +84,7 @@ class Recipe:
     @property
     def content(self) -> str:
         """What tells this method from others: its name, or the code of a function, and the options."""
-        return content_of(f"method {self.label!r}", (code_of(self.method), dict(self.options)))
+        return content_of(f"method {self.label!r}", (self.method, dict(self.options)))
 
     @property
     def text(self) -> str:
@@ -199,53 +192,3 @@ def splitter(cv: Any, data: Data, seed: int) -> Any:
     if data.groups is None or not isinstance(cv, int | np.integer):
         return cv
     return StratifiedGroupKFold(int(cv), shuffle=True, random_state=seed)
-
-
-def content_of(name: str, thing: Any) -> str:
-    """Return what tells a thing from others, today and tomorrow."""
-    try:
-        return str(joblib.hash(thing))
-    except (*FAILURES, PicklingError) as error:
-        msg = f"{name} cannot be recognised in a folder, which needs what can be pickled; got {error}"
-        raise ValueError(msg) from error
-
-
-def code_of(method: Any) -> Any:
-    """Return what a method does, as far as it can be told: a name, the content of an object, or the code of a function.
-
-    With the function come those that it closes over, and the functions of its own module that it or they call.
-    """
-    if not inspect.isfunction(method):
-        return method
-    found = [method]
-    for function in found:  # which grows meanwhile
-        found += [each for each in reached(function) if each not in found]
-    return [
-        [instructions(each.__code__), each.__defaults__, each.__kwdefaults__, enclosed(each, functions=False)]
-        for each in found
-    ]
-
-
-def reached(function: FunctionType) -> list[FunctionType]:
-    """Return the functions that a function closes over, and those of its module whose names are in its code."""
-    named = (function.__globals__.get(name) for name in names_in(function.__code__))
-    own = [each for each in named if inspect.isfunction(each) and each.__module__ == function.__module__]
-    return unique([*enclosed(function, functions=True), *own])
-
-
-def enclosed(function: FunctionType, *, functions: bool) -> list[Any]:
-    """Return what a function closes over: the functions, or all else."""
-    contents = [cell.cell_contents for cell in function.__closure__ or ()]
-    return [each for each in contents if inspect.isfunction(each) == functions]
-
-
-def names_in(code: CodeType) -> list[str]:
-    """Return the global names that compiled code may look up, that of functions inside it too."""
-    inside = [each for each in code.co_consts if isinstance(each, CodeType)]
-    return [*code.co_names, *(name for each in inside for name in names_in(each))]
-
-
-def instructions(code: CodeType) -> list[Any]:
-    """Return the content of compiled code."""
-    constants = [instructions(each) if isinstance(each, CodeType) else each for each in code.co_consts]
-    return [code.co_code, code.co_names, constants]

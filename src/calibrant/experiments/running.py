@@ -23,8 +23,8 @@ from joblib import Parallel, delayed
 import calibrant
 from calibrant import datasets
 from calibrant.comparing.computing import undisturbed
+from calibrant.comparing.content import FAILURES, content_of
 from calibrant.comparing.folder import digest, recalled, remember
-from calibrant.comparing.tasks import FAILURES, content_of
 from calibrant.experiments.records import FORMAT, Cell, Experiment, Settings, numbers
 from calibrant.progress import Progress, shown
 from calibrant.warning import warn
@@ -117,8 +117,7 @@ def absent_in(run: str) -> dict[str, str]:  # noqa: ARG001, one for each
 
 def known(folder: Path, key: str) -> Cell | None:
     """Return a cell from the folder."""
-    document = recalled(folder, key)
-    return None if document is None else Cell(**numbers(document))
+    return recalled(folder, key, lambda document: Cell(**numbers(document)))
 
 
 def computed_cell(compute: Callable[[Settings], Any], settings: Settings, folder: Path, key: str) -> Cell:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from reprlib import repr as shortened
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -35,10 +35,14 @@ __all__ = [
     "Sigmoid",
     "Steps",
     "log_probabilities",
+    "one_column",
     "probabilities",
 ]
 
 Floats = NDArray[np.float64]
+
+FARTHEST = 1000.0  # widths from a Parzen kernel's center; beyond 38 a normal density is 0 in doubles
+MOST_WIDTHS = 1e150  # between the centers of Parzen kernels; squares of more would not be doubles
 
 
 @runtime_checkable
@@ -72,6 +76,17 @@ class Sigmoid:
         """Put the line through (center, level); without a level it is the line a f + b."""
         if self.level is None:
             object.__setattr__(self, "level", self.a * self.center + self.b if self.center else self.b)
+        assert self.level is not None
+        # NaN may stand here, and cannot be stored: the published algorithms end there when they diverge.
+        if np.isinf(self.level) or np.isinf(self.center):
+            msg = f"center and level (b where the center is 0) must be finite; got {self.center} and {self.level}"
+            raise ValueError(msg)
+        if not self.center and abs(self.level - self.b) > 0:
+            msg = f"level must be b where the center is 0; got level {self.level} and b {self.b}"
+            raise ValueError(msg)
+        if self.errors is not None and (min(self.errors[:2]) < 0 or abs(self.errors[2]) > 1.001):  # by rounding
+            msg = f"errors must be two standard errors and a correlation in [-1, 1]; got {self.errors}"
+            raise ValueError(msg)
 
     def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return log(p/(1 - p)) = -(a f + b)."""
@@ -135,9 +150,10 @@ class QuadraticLogit:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check the scale."""
-        if not self.scale > 0:
-            msg = f"scale must be positive; got {self.scale}"
+        """Check that no score makes an indefinite number of these."""
+        finite_only("a, b, c and center", (self.a, self.b, self.c, self.center))
+        if not 0 < self.scale < np.inf:
+            msg = f"scale must be positive and finite; got {self.scale}"
             raise ValueError(msg)
 
     def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
@@ -205,7 +221,7 @@ class Steps:
 
     def __post_init__(self) -> None:
         """Check that there is one value a step."""
-        rising("edges", self.edges)
+        rising("edges", self.edges)  # of which the outer ones may be infinite
         probabilities_only("values", self.values)
         if len(self.values) != len(self.edges) + 1:
             msg = f"Steps needs one value more than edges; got {len(self.values)} values for {len(self.edges)} edges"
@@ -226,6 +242,7 @@ class Lines:
 
     def __post_init__(self) -> None:
         """Check that the corners are a function."""
+        finite_only("x", self.x)
         rising("x", self.x)
         probabilities_only("y", self.y)
         if len(self.x) != len(self.y) or not self.x:
@@ -332,9 +349,13 @@ class BetaClasses:
     as_printed: bool = False
 
     def __post_init__(self) -> None:
-        """Check that there is something to choose between."""
+        """Check that there is something to choose between, and that shifts are differences of probabilities."""
         if len(self.pieces) < 2:
             msg = f"BetaClasses needs a piece for each of two or more classes; got {len(self.pieces)}"
+            raise ValueError(msg)
+        wrong = [piece.shift for piece in self.pieces if not -1.0 <= piece.shift <= 1.0]
+        if wrong:
+            msg = f"the shift of a piece must lie in [-1, 1]; got {wrong[0]}"
             raise ValueError(msg)
 
     @formula
@@ -403,10 +424,14 @@ class Cosines:
     clip: bool = True
 
     def __post_init__(self) -> None:
-        """Check that the scores have a range, which a constant does not need."""
-        if not self.coefficients or (len(self.coefficients) > 1 and not self.low < self.high):
-            msg = f"Cosines needs coefficients, and low < high for more than one; got {self}"
+        """Check that the scores have a range, which a constant does not need, and that no sum overflows."""
+        finite_only("low and high", (self.low, self.high))
+        if not self.coefficients or not (
+            self.low < self.high or (len(self.coefficients) == 1 and self.low <= self.high)
+        ):
+            msg = f"Cosines needs coefficients, and low < high for more than one; got {shortened(self)}"
             raise ValueError(msg)
+        finite_only("the sum of the absolute coefficients", (sum(map(abs, self.coefficients)),))
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
@@ -439,14 +464,23 @@ class Parzen:
     reach: float = 8.0
 
     def __post_init__(self) -> None:
-        """Check that there are kernels of both classes."""
+        """Check that there are kernels of both classes, and that their distances can be told in widths."""
+        finite_only("centers", self.centers)
         rising("centers", self.centers)
         sizes = len(self.centers), len(self.positive), len(self.negative)
         if len(set(sizes)) > 1 or not (sum(self.positive) > 0 and sum(self.negative) > 0):
             msg = f"Parzen needs a positive and a negative weight a center, neither all zero; got {sizes} values"
             raise ValueError(msg)
-        if not (self.width > 0 and self.reach > 0):
-            msg = f"width and reach must be positive; got {self.width} and {self.reach}"
+        finite_only("the sum of the weights", (sum(self.positive) + sum(self.negative),))
+        least = min(*self.positive, *self.negative)
+        if least < 0:
+            msg = f"the weights of positive and negative rows must not be negative; got {least}"
+            raise ValueError(msg)
+        if not (0 < self.width < np.inf and 0 < self.reach <= FARTHEST):
+            msg = f"width and reach must be positive, the reach at most {FARTHEST:g}; got {self.width} and {self.reach}"
+            raise ValueError(msg)
+        if not self.in_widths(self.centers[-1], self.centers[0]) < MOST_WIDTHS:
+            msg = f"centers must lie within {MOST_WIDTHS:g} widths; got {self.centers[0]} to {self.centers[-1]}"
             raise ValueError(msg)
 
     def logit(self, score: Any) -> Any:
@@ -547,11 +581,9 @@ class Linked:
     inner: Any
 
     def __post_init__(self) -> None:
-        """Check the link's name."""
+        """Check the link's name, and that the map takes what the link gives."""
         one_of("link", self.link, LINKS)
-        if not isinstance(self.inner, Map):
-            msg = f"inner must be a map; got {self.inner!r}"
-            raise ValueError(msg)
+        one_column("inner", self.inner)
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
@@ -566,24 +598,45 @@ class Linked:
 
 def probabilities_only(name: str, values: tuple[float, ...]) -> None:
     """Raise unless the values lie in [0, 1]."""
-    if not all(0.0 <= value <= 1.0 for value in values):
-        msg = f"{name} must lie in [0, 1]; got {next(value for value in values if not 0.0 <= value <= 1.0)}"
+    given = np.asarray(values, np.float64)
+    outside = ~((given >= 0.0) & (given <= 1.0))
+    if outside.any():
+        msg = f"{name} must lie in [0, 1]; got {given[outside][0]}"
         raise ValueError(msg)
 
 
 def rising(name: str, values: tuple[float, ...]) -> None:
     """Raise unless the values strictly increase."""
-    if any(later <= earlier for earlier, later in pairwise(values)):
-        msg = f"{name} must strictly increase; got {values[:5]}..."
+    given = np.asarray(values, np.float64)
+    if np.isnan(given).any() or not (given[1:] > given[:-1]).all():
+        msg = f"{name} must strictly increase; got {shortened(values)}"
+        raise ValueError(msg)
+
+
+def finite_only(name: str, values: tuple[float, ...]) -> None:
+    """Raise unless the values are finite."""
+    given = np.asarray(values, np.float64)
+    if not np.isfinite(given).all():
+        msg = f"{name} must be finite; got {given[~np.isfinite(given)][0]}"
+        raise ValueError(msg)
+
+
+def one_column(name: str, mapping: Any) -> None:
+    """Raise unless a map takes one column of scores: maps of several classes have a scheme, or more than two pieces."""
+    if not isinstance(mapping, Map):
+        msg = f"{name} must be a map; got {shortened(mapping)}"
+        raise ValueError(msg)
+    if hasattr(mapping, "scheme") or (isinstance(mapping, BetaClasses) and len(mapping.pieces) > 2):
+        msg = f"{name} must be a map of one column of scores; got a {type(mapping).__name__} of several"
         raise ValueError(msg)
 
 
 def logits(mapping: Map, score: Any) -> Floats | None:
     """Return a map's logits where its formula has them."""
     scores = np.asarray(score, np.float64)
-    if isinstance(mapping, Linked):
-        return logits(mapping.inner, LINKS[mapping.link](scores, NUMPY))
     with np.errstate(all="ignore"):
+        if isinstance(mapping, Linked):
+            return logits(mapping.inner, LINKS[mapping.link](scores, NUMPY))
         return np.asarray(mapping.logit(scores)) if hasattr(mapping, "logit") else None
 
 
