@@ -2,13 +2,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint bench svc-table combining-table klr-table loo-table browser clean
+.PHONY: demo test fuzz lint bench svc-table combining-table klr-table loo-table browser clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
 
 test: lint
 	$(BIN)/python -m pytest -n auto
+
+# The fits against slow references, on thousands of nasty samples drawn at random; stop it when you have seen enough.
+fuzz: .venv/ready
+	CALIBRANT_PROFILE=fuzz $(BIN)/python -m pytest -n auto tests/test_fuzz.py tests/test_nasty_fits.py
 
 lint: .venv/ready
 	$(BIN)/ruff check .

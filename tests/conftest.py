@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 import warnings
 from fnmatch import fnmatch
@@ -15,7 +16,8 @@ from hypothesis import settings
 import calibrant
 
 settings.register_profile("calibrant", deadline=None, max_examples=60, derandomize=True)
-settings.load_profile("calibrant")
+settings.register_profile("fuzz", settings.get_profile("calibrant"), max_examples=2_000, derandomize=False)
+settings.load_profile(os.environ.get("CALIBRANT_PROFILE", "calibrant"))
 
 ROOT = Path(__file__).parents[1]
 IGNORED = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]["per-file-ignores"]

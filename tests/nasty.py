@@ -94,7 +94,23 @@ def heavy_tails(rng):
     return score, (rng.random(n) < 0.5 + 0.3 * np.sign(score)).astype(int)
 
 
-SHAPES = [dominating_tie, forest, rare_class, far_clusters, separable, overlapping, few_rows, heavy_tails]
+def soft_labels(rng):
+    """Shares of positives instead of labels, many of them next to 0 or 1."""
+    n = rng.integers(2, 400)
+    return np.round(rng.normal(0, 3, n), rng.integers(0, 3)), rng.beta(0.2, 0.2, n)
+
+
+SHAPES = [
+    dominating_tie,
+    forest,
+    rare_class,
+    far_clusters,
+    separable,
+    overlapping,
+    few_rows,
+    heavy_tails,
+    soft_labels,
+]
 WEIGHTS = {
     "none": lambda rng, n: None,
     "small whole numbers": lambda rng, n: rng.integers(1, 4, n).astype(float),
@@ -117,7 +133,7 @@ def make(seed, shape, weights, place):
     score, label = shape(rng)
     if label.min() == label.max():
         label = label.copy()
-        label[rng.integers(len(label))] ^= 1
+        label[rng.integers(len(label))] = 1 - label[0]
     weight = WEIGHTS[weights](rng, len(score))
     with np.errstate(over="ignore"):
         moved = PLACES[place](rng, score)

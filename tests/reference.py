@@ -44,11 +44,13 @@ def distinct(score, n1, n0):
     return (values - middle) / half, *sums, half
 
 
-def excess(u, n1, n0):
-    """Return n0 p - n1 (1 - p), without cancellation."""
+def uphill(u, n1, n0, factor):
+    """Return sum (n0 p - n1 (1 - p)) factor, and 0 where that is all rounding."""
     e = np.exp(-np.abs(u))
     small, large = e / (1 + e), 1 / (1 + e)
-    return np.where(u >= 0, n0 * large - n1 * small, n0 * small - n1 * large)
+    terms = np.where(u >= 0, n0 * large - n1 * small, n0 * small - n1 * large) * factor
+    total = terms.sum()
+    return total if abs(total) > 1e-18 * np.abs(terms).sum() else Long(0)
 
 
 def root(slope, low, high, precision=1e-18):
@@ -84,14 +86,14 @@ def best_sigmoid_loss(score, n1, n0, prior=None, pull=None):
         """Return the best level, searched near the last one."""
         last = known["level"]
         reach = abs(slope) + 1
-        known["level"] = root(lambda level: excess(slope * x + level, n1, n0).sum(), last - reach, last + reach)
+        known["level"] = root(lambda level: uphill(slope * x + level, n1, n0, 1), last - reach, last + reach)
         return known["level"]
 
-    def uphill(slope):
-        gradient = (excess(slope * x + level_at(slope), n1, n0) * x).sum()
+    def steepness(slope):
+        gradient = uphill(slope * x + level_at(slope), n1, n0, x)
         return gradient + (pull(slope / half) / half if pull else 0)
 
-    slope = root(uphill, Long(-1), Long(1), precision=1e-14)
+    slope = root(steepness, Long(-1), Long(1), precision=1e-14)
     losses = []
     for each in (slope, Long(0)):
         u = each * x + level_at(each)

@@ -293,14 +293,14 @@ def certify(nodes: Nodes, theta: Floats) -> Floats | None:
 class Rows:
     """F = sum w softplus(u) - moment . theta over all rows of a sample, u = slope x + intercept, in blocks.
 
-    `largest` bounds |x| and `total` is sum w. Products are summed by NumPy: BLAS would start threads for blocks of this
-    length, and they stall on a busy machine.
+    `largest` bounds |x| and `noise` the rounding errors of the gradient. Products are summed by NumPy: BLAS would start
+    threads for blocks of this length, and they stall on a busy machine.
     """
 
     data: Sample
     frame: Frame
     largest: float
-    total: float
+    noise: float
     moment: Floats
 
     def derivatives(self, theta: Floats) -> tuple[Floats, Floats]:
@@ -345,7 +345,7 @@ class Rows:
 def polish(rows: Rows, theta: Floats, loss: float) -> Solution | None:
     """Return the minimum over the rows from a point near it, or None if a few short Newton steps cannot certify it.
 
-    `loss` is about F(theta). Because sum w x^2 = sum w, the rounding error of the gradient is at most a few EPS sum w.
+    `loss` is about F(theta).
     """
     for _ in range(4):
         gradient, hessian = rows.derivatives(theta)
@@ -362,7 +362,7 @@ def polish(rows: Rows, theta: Floats, loss: float) -> Solution | None:
             apart = 1.0 - abs(hessian[0, 1] / size[0] / size[1])  # the smaller eigenvalue of the scaled Hessian
             if apart <= SINGULAR:
                 return None
-            decrement = 2.0 * (left + 8 * EPS * rows.total / size.min()) / np.sqrt(apart)
+            decrement = 2.0 * (left + rows.noise / size.min()) / np.sqrt(apart)
             leverage = (rows.largest / size[0] + 1.0 / size[1]) / np.sqrt(apart)
             certain = decrement**2 <= CERTIFIED * loss and 2.0 * decrement * leverage <= SAFE_REACH
             return Solution(rows.frame, theta, hessian) if certain else None
@@ -374,7 +374,8 @@ class Summary:
     """What the labels and scores of a sample come down to for a fit on x, in a frame with mean 0 and deviation 1.
 
     `x` and `weight` stand for the rows in sums of smooth functions; the moments are those of the rows themselves.
-    `positive` = sum w y (x, 1) and `negative` = sum w (1 - y) (x, 1). Constant scores have the scale 0.
+    `positive` = sum w y (x, 1) and `negative` = sum w (1 - y) (x, 1), of which rounding may have taken `noise`. Constant
+    scores have the scale 0.
     """
 
     frame: Frame
@@ -382,7 +383,12 @@ class Summary:
     weight: Floats
     positive: Floats
     negative: Floats
-    exact: bool
+    noise: float = 0.0
+
+    @property
+    def exact(self) -> bool:
+        """Whether x and weight are the rows themselves."""
+        return self.noise == 0.0
 
     def design(self) -> Floats:
         """Return the rows (x, 1)."""
@@ -391,7 +397,7 @@ class Summary:
     def rows(self, data: Sample, moment: Floats) -> Rows:
         """Return the objective over the rows this summary was made of."""
         largest = float(np.abs(self.x).max()) + 1.0
-        return Rows(data, self.frame, largest, float(self.positive[1] + self.negative[1]), moment)
+        return Rows(data, self.frame, largest, self.noise, moment)
 
 
 def summarise(data: Sample) -> Summary:
@@ -430,7 +436,7 @@ def summarise_rows(data: Sample, unit: float) -> Summary:
         scale = max(scale, 1e-100 * (highest - lowest))  # all but all of the weight may lie on one score
         frame, x = Frame(unit, center, scale), (score - center) / scale
     sums = [np.array([each @ x, each.sum()]) for each in (positive, negative)]
-    return Summary(frame, x, weight, sums[0], sums[1], exact=True)
+    return Summary(frame, x, weight, sums[0], sums[1])
 
 
 def summarise_cells(data: Sample, unit: float, low: float, width: float) -> Summary:
@@ -455,7 +461,7 @@ def summarise_cells(data: Sample, unit: float, low: float, width: float) -> Summ
             weight=weight,
             positive=np.array([(positive[1] - middle * positive[0]) / scale, positive[0]]),
             negative=np.array([(negative[1] - middle * negative[0]) / scale, negative[0]]),
-            exact=False,
+            noise=8 * EPS * total * (1.0 + abs(middle) / scale),  # sum w |u| <= total (|middle| + scale), u in cells
         )
 
 
