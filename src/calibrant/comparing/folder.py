@@ -16,7 +16,7 @@ from calibrant.assessing import plain
 from calibrant.comparing.tasks import Part, Scores, Task, Trial, content_of
 from calibrant.store import write_whole
 
-FORMAT = 1
+FORMAT = 2
 
 Document = dict[str, Any]
 
@@ -75,6 +75,7 @@ def scores_from(document: Document) -> Scores:
     """Return the scores that a document describes."""
     parts = [
         Part(
+            np.asarray(each["present"], np.intp),
             np.asarray(each["index"], np.intp),
             np.asarray(each["scores"], np.float64),
             each["kind"],
