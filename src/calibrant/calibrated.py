@@ -373,12 +373,6 @@ def fit_scores(plan: Plan, job: Job, scored: Scored, data: ClassSample) -> Fit:
 def fit_view(plan: Plan, job: Job, scored: Scored, data: ClassSample) -> Fit:
     """Fit a map of what the final machine sees in the calibration rows, which needs that machine now."""
     machine = machine_of(job, scored)
-    if len(machine.classes_) < len(job.classes):
-        msg = (
-            f"cv must leave rows of every class to train on for method {plan.method!r}; "
-            f"got a fold with {len(machine.classes_)} of {len(job.classes)} classes"
-        )
-        raise ValueError(msg)
     numbers = scored.rows if machine.rows_ == len(job.y) else None
     if numbers is None and get_tags(job.estimator).input_tags.pairwise:
         msg = f"protocol must be 'cv', 'holdout' or 'train' for method {plan.method!r} of a precomputed kernel"

@@ -164,13 +164,15 @@ Task = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 class Scheme:
     """How k classes are made of binary problems, one a column of scores.
 
-    `tasks(index, k)` gives for each column the rows that take part and which of them are positive; `columns(k)` is
-    their number; `spread(output, present, k)` spreads the columns of a machine that knows only some classes over those
-    of all, NaN where it knows nothing; `combine(second, first, rule)` makes class probabilities of the columns'
-    (1 - p, p); `decide(scores, k, middle)` is the class the scores themselves say.
+    `tasks(index, k)` gives for each column the rows that take part and which of them are positive; `sides(names)` what
+    its positive and its negative rows are called; `columns(k)` is the number of columns; `spread(output, present, k)`
+    spreads those of a machine that knows only some classes over those of all, NaN where it knows nothing;
+    `combine(second, first, rule)` makes class probabilities of the columns' (1 - p, p); `decide(scores, k, middle)` is
+    the class the scores themselves say.
     """
 
     tasks: Callable[[Index, int], list[Task]]
+    sides: Callable[[list[str]], list[tuple[str, str]]]
     columns: Callable[[int], int]
     spread: Callable[[Floats, list[int], int], Floats]
     combine: Callable[[Floats, Floats, str], Floats]
@@ -199,6 +201,7 @@ def spread_pairs(output: Floats, present: list[int], k: int) -> Floats:
 
 ONE_VERSUS_REST = Scheme(
     tasks=lambda index, k: [(all_rows(index), index == c) for c in range(k)],
+    sides=lambda names: [(name, "all other classes") for name in names],
     columns=lambda k: k,
     spread=spread_classes,
     combine=lambda second, first, rule: normalise(first),
@@ -208,6 +211,7 @@ ONE_VERSUS_REST = Scheme(
 SCHEMES: dict[str, Scheme] = {
     "binary": Scheme(
         tasks=lambda index, k: [(all_rows(index), index == 1)],
+        sides=lambda names: [(names[1], names[0])],
         columns=lambda k: 1,
         spread=lambda output, present, k: output,
         combine=lambda second, first, rule: np.column_stack([second[:, 0], first[:, 0]]),
@@ -217,6 +221,7 @@ SCHEMES: dict[str, Scheme] = {
     "matrix": ONE_VERSUS_REST,  # the same scores, but one map of all of them
     "ovo": Scheme(
         tasks=lambda index, k: [((index == i) | (index == j), index == i) for i, j in pairs(k)],
+        sides=lambda names: list(combinations(names, 2)),
         columns=lambda k: k * (k - 1) // 2,
         spread=spread_pairs,
         combine=lambda second, first, rule: couple(first, second, rule),

@@ -157,8 +157,9 @@ def require_both_sides(protocol: str, job: Job, found: Scored) -> None:
     scored = ~np.isnan(found.scores)
     if job.scheme == "matrix":  # one map of all columns
         scored &= found.complete[:, None]
-    tasks = SCHEMES[job.scheme].tasks(index, len(names))
-    for (rows, positive), (first, second), column in zip(tasks, sides(job.scheme, names), scored.T, strict=True):
+    scheme = SCHEMES[job.scheme]
+    tasks, sides = scheme.tasks(index, len(names)), scheme.sides([f"class {name!r}" for name in names])
+    for (rows, positive), (first, second), column in zip(tasks, sides, scored.T, strict=True):
         usable = rows & counting & column
         for side, name in ((positive, first), (~positive, second)):
             if not (usable & side).any():
@@ -168,15 +169,6 @@ def require_both_sides(protocol: str, job: Job, found: Scored) -> None:
                     f"{REMEDIES[protocol]}"
                 )
                 raise ValueError(msg)
-
-
-def sides(scheme: str, names: list[Any]) -> list[tuple[str, str]]:
-    """Return what the positive and the negative rows of each column of scores are called."""
-    if scheme == "binary":
-        return [(f"class {names[1]!r}", f"class {names[0]!r}")]
-    if scheme == "ovo":
-        return [(f"class {names[i]!r}", f"class {names[j]!r}") for i, j in pairs(len(names))]
-    return [(f"class {name!r}", "all other classes") for name in names]
 
 
 def refit(job: Job) -> Any:
