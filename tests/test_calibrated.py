@@ -19,14 +19,17 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
+    GroupShuffleSplit,
     KFold,
     LeaveOneGroupOut,
     LeaveOneOut,
     PredefinedSplit,
     RepeatedStratifiedKFold,
     ShuffleSplit,
+    StratifiedGroupKFold,
     StratifiedKFold,
     TimeSeriesSplit,
+    cross_validate,
     train_test_split,
 )
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
@@ -39,8 +42,8 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.estimator_checks import check_estimator
 
 import calibrant
-from calibrant import CalibratedClassifier, metrics
-from calibrant.protocols import PROTOCOLS, OneVsOne
+from calibrant import CalibratedClassifier, CombiningClassifier, DecidingClassifier, metrics
+from calibrant.protocols import GROUPED, PROTOCOLS, OneVsOne
 
 pytestmark = pytest.mark.filterwarnings("ignore:scores are anti-correlated")  # some sets here are tiny and noisy
 
@@ -178,13 +181,231 @@ def test_repeated_scores_are_averaged():
     np.testing.assert_allclose(model.calibrated_[0][1].maps[0].a, calibrant.fit("platt", total, y).a)
 
 
-@pytest.mark.parametrize("splitter", [GroupKFold(3), LeaveOneGroupOut()])
-def test_groups(splitter):
-    X, y = two_classes(90)
-    groups = np.arange(90) % 5
-    CalibratedClassifier(SVC(), cv=splitter).fit(X, y, groups=groups).predict_proba(X)
-    with pytest.raises(ValueError, match="groups"):
-        CalibratedClassifier(SVC(), cv=splitter).fit(X, y)
+SPLITS = []  # the rows a machine was trained on, and those it scored
+
+
+class Watched(ClassifierMixin, BaseEstimator):
+    """A machine of one neighbour that writes down, by their numbers, the rows it was trained on and those it scored."""
+
+    def __init__(self, bias=0.0):
+        self.bias = bias
+
+    def fit(self, X, y, sample_weight=None):
+        self.inner_ = KNeighborsClassifier(1).fit(X[:, 1:], y)
+        self.rows_, self.classes_, self.n_features_in_ = X[:, 0].astype(int), self.inner_.classes_, X.shape[1]
+        return self
+
+    def predict_proba(self, X):
+        SPLITS.append((self.rows_, X[:, 0].astype(int)))
+        return (self.inner_.predict_proba(X[:, 1:]) + 0.1 + self.bias) / (1 + len(self.classes_) * (0.1 + self.bias))
+
+    def predict(self, X):
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+
+def grouped_rows(k=2, seed=0):
+    """Return rows with their numbers in the first column, every class in each of twelve groups of other sizes."""
+    rng = np.random.default_rng(seed)
+    groups = rng.permutation(np.repeat(np.arange(12), rng.integers(4 * k, 8 * k, 12)))
+    y = np.empty(len(groups), int)
+    for group in range(12):
+        y[groups == group] = rng.permutation(np.arange((groups == group).sum()) % k)
+    return np.column_stack([np.arange(len(y)), rng.normal(size=(len(y), 3)) + y[:, None]]), y, groups
+
+
+def as_rows(X, y, groups):
+    """Return folds by groups, as rows."""
+    return list(GroupKFold(4).split(X, y, groups))
+
+
+FOLDS = {
+    "number": 3,
+    "many": 10,
+    "GroupKFold": GroupKFold(3),
+    "StratifiedGroupKFold": StratifiedGroupKFold(4, shuffle=True, random_state=1),
+    "LeaveOneGroupOut": LeaveOneGroupOut(),
+    "GroupShuffleSplit": GroupShuffleSplit(4, random_state=0),
+    "rows": as_rows,
+}
+
+
+class TestGroups:
+    def watch(self, model, X, y, groups):
+        """Fit a model, and check that no machine in it scored rows of a group that it was trained on."""
+        SPLITS.clear()
+        model.fit(X, y, groups=groups)
+        assert SPLITS
+        for trained, scored in SPLITS:
+            assert not set(groups[trained]) & set(groups[scored])
+
+    @pytest.mark.parametrize("k", [2, 3])
+    @pytest.mark.parametrize("cv", FOLDS)
+    @pytest.mark.parametrize("protocol", GROUPED)
+    def test_no_group_is_on_both_sides_of_a_split(self, protocol, cv, k):
+        for seed in range(2):
+            X, y, groups = grouped_rows(k, seed)
+            folds = FOLDS[cv](X, y, groups) if cv == "rows" else FOLDS[cv]
+            for options in ({}, {"multiclass": "ovo"}, {"random_state": seed}):
+                model = CalibratedClassifier(Watched(), protocol=protocol, cv=folds, **options)
+                self.watch(model, X, y, np.array([f"group {g}" for g in groups]))
+            if protocol != "ensemble":
+                self.watch(clone(model).set_params(search={"bias": [0.0, 0.1]}), X, y, groups)
+
+    def test_nor_where_machines_split_rows_themselves(self):
+        X, y, groups = grouped_rows()
+        search = GridSearchCV(Watched(), {"bias": [0.0, 0.1]}, cv=StratifiedGroupKFold(3))
+        inside = CalibratedClassifier(Watched())
+        for model in (
+            CalibratedClassifier(search),
+            CalibratedClassifier(search, protocol="holdout"),
+            CalibratedClassifier(make_pipeline(search)),
+            CalibratedClassifier(Watched(), search=[search, inside]),
+            CalibratedClassifier(inside),
+            CalibratedClassifier(inside, protocol="ensemble"),
+            DecidingClassifier(inside, threshold=0.7),
+            DecidingClassifier(CalibratedClassifier(search), cost=0.2),
+            CombiningClassifier([Watched(), Watched(0.1)], "log"),
+            CombiningClassifier([Watched(), inside], "mean", recalibrate=True, cv=GroupKFold(3)),
+            CombiningClassifier([Watched(), Watched(0.1)], "mean", calibrate="platt"),
+            CombiningClassifier([Watched(), search], "linear", calibrate="platt"),
+        ):
+            self.watch(model, X, y, groups)
+
+    def test_one_neighbour_among_copies_is_not_sure(self):
+        rng = np.random.default_rng(0)
+        X, y, groups = (
+            np.repeat(each, 3, axis=0) for each in (rng.normal(size=(200, 3)), np.arange(200) % 2, range(200))
+        )
+        new = rng.normal(size=(500, 3))
+        for protocol in GROUPED:
+            model = CalibratedClassifier(KNeighborsClassifier(1), protocol=protocol)
+            assert model.fit(X, y).predict_proba(new).max(axis=1).mean() > 0.8
+            assert model.fit(X, y, groups=groups).predict_proba(new).max(axis=1).mean() < 0.65  # chance is 0.5
+
+    @pytest.mark.parametrize("splitter", [GroupKFold(3), LeaveOneGroupOut()])
+    def test_splitters_that_need_groups_say_so(self, splitter):
+        X, y, _ = grouped_rows()
+        with pytest.raises(ValueError, match="groups"):
+            CalibratedClassifier(SVC(), cv=splitter).fit(X, y)
+
+    @pytest.mark.filterwarnings("ignore:The groups parameter is ignored by")
+    @pytest.mark.parametrize(
+        "cv",
+        [
+            KFold(3),
+            StratifiedKFold(3),
+            RepeatedStratifiedKFold(n_splits=2, n_repeats=2),
+            ShuffleSplit(2),
+            PredefinedSplit(np.arange(96) % 4),
+            [(np.arange(48), np.arange(48, 96))],
+        ],
+        ids=lambda cv: type(cv).__name__,
+    )
+    @pytest.mark.parametrize("protocol", ["cv", "ensemble"])
+    def test_folds_that_part_groups_are_refused(self, protocol, cv):
+        X, y = two_classes(96)
+        with pytest.raises(
+            ValueError, match=r"must keep groups together; rows of group '\w' are on both sides .*Stratif"
+        ):
+            CalibratedClassifier(SVC(), protocol=protocol, cv=cv).fit(
+                X, y, groups=np.array(list("abcdef"))[np.arange(96) % 6]
+            )
+
+    def test_protocols_that_cannot_keep_groups_refuse_them(self):
+        X, y, groups = grouped_rows()
+        for protocol, why in (
+            ("train", "splits no rows"),
+            ("loo", "cv=LeaveOneGroupOut"),
+            ("prefit", "splits no rows"),
+        ):
+            with pytest.raises(
+                ValueError, match=f"groups are used by .*cv, ensemble, holdout; got them for '{protocol}'.*{why}"
+            ):
+                CalibratedClassifier(SVC().fit(X, y), protocol=protocol).fit(X, y, groups=groups)
+        with pytest.raises(ValueError, match="groups must be None: GaussianNB splits no rows"):
+            DecidingClassifier(GaussianNB(), cost=0.1).fit(X, y, groups=groups)
+        with pytest.raises(ValueError, match="groups must be None: a prefit estimator splits no rows"):
+            DecidingClassifier(GaussianNB().fit(X, y), prefit=True).fit(X, y, groups=groups)
+        for promise in ("coverage", "error"):
+            with pytest.raises(
+                ValueError, match=f"groups must be None for {promise}: its promise is for independent rows"
+            ):
+                DecidingClassifier(CalibratedClassifier(SVC()), **{promise: 0.5}).fit(X, y, groups=groups)
+        with pytest.raises(ValueError, match="neither the members nor the rule split rows"):
+            CombiningClassifier([GaussianNB(), GaussianNB()]).fit(X, y, groups=groups)
+
+    @pytest.mark.parametrize("cv", [None, 3, KFold(3)])
+    def test_a_search_inside_that_would_part_groups_is_refused(self, cv):
+        X, y, groups = grouped_rows()
+        search = GridSearchCV(SVC(), {"C": [1.0]}, cv=cv)
+        for machine in (search, make_pipeline(StandardScaler(), search)):
+            with pytest.raises(
+                ValueError, match=r"cv of GridSearchCV must keep groups together .*StratifiedGroupKFold"
+            ):
+                CalibratedClassifier(machine).fit(X, y, groups=groups)
+
+    @pytest.mark.parametrize(
+        ("groups", "keywords", "message"),
+        [
+            (np.arange(60) % 3, {"cv": 4}, "cv=4 needs at least 4 groups to keep each on one side of a split; got 3"),
+            (np.zeros(60), {}, "cv=3 needs at least 3 groups .*; got 1"),
+            (np.zeros(60), {"protocol": "holdout"}, "protocol='holdout' needs at least 2 groups .*; got 1"),
+            (
+                np.arange(60) % 2 * (1 + np.arange(60) // 20),
+                {},
+                "rows of each class in at least 2 groups.*; class 0 is in 1",
+            ),
+            (np.arange(60) % 2, {"protocol": "holdout"}, "rows of each class in at least 2 groups.*; class 0 is in 1"),
+            (np.arange(59), {}, "groups must have one value a row; got .*59 for 60"),
+            ([None] * 60, {}, "groups must hold no missing label"),
+            ([1, "a"] * 30, {}, None),
+            (np.array([1, "a"] * 30, object), {}, "groups must hold names of one type"),
+        ],
+    )
+    def test_bad_groups_are_named(self, groups, keywords, message):
+        X, y = two_classes(60)
+        y = np.arange(60) % 2
+        message = message or "needs at least 3 groups"  # a list of numbers and texts is one of texts
+        with pytest.raises(ValueError, match=message):
+            CalibratedClassifier(SVC(), **keywords).fit(X, y, groups=groups)
+
+    def test_no_more_folds_than_a_class_has_groups(self):
+        X, y, groups = grouped_rows()
+        y = np.where(np.isin(groups, [2, 7]), y, 0)
+        with pytest.warns(UserWarning, match="the rarest class has 2 groups: 2 folds instead of 3"):
+            self.watch(CalibratedClassifier(Watched()), X, y, groups)
+        self.watch(CalibratedClassifier(Watched(), protocol="holdout"), X, y, groups)  # one of the two on each side
+
+    @pytest.mark.parametrize("keywords", [{}, {"protocol": "holdout"}, {"cv": GroupKFold(3)}])
+    def test_groups_by_routing(self, keywords):
+        X, y, groups = grouped_rows()
+        plain = CalibratedClassifier(LogisticRegression(), **keywords).fit(X, y, groups=groups)
+        with sklearn.config_context(enable_metadata_routing=True):
+            self.watch(CalibratedClassifier(Watched(), **keywords), X, y, groups)
+            routed = CalibratedClassifier(LogisticRegression(), **keywords).fit(X, y, groups=groups)
+            cross_validate(
+                CalibratedClassifier(Watched(), **keywords), X, y, cv=GroupKFold(3), params={"groups": groups}
+            )
+        np.testing.assert_array_equal(routed.predict_proba(X), plain.predict_proba(X))
+
+    def test_routing_to_a_search_does_not_excuse_the_folds(self):
+        X, y, groups = grouped_rows()
+        search = GridSearchCV(Watched(), {"bias": [0.0, 0.1]}, cv=GroupKFold(3))
+        with sklearn.config_context(enable_metadata_routing=True):
+            self.watch(CalibratedClassifier(search), X, y, groups)
+            with (
+                pytest.warns(UserWarning, match="ignored by KFold"),
+                pytest.raises(ValueError, match="must keep groups together"),
+            ):
+                CalibratedClassifier(search, cv=KFold(3)).fit(X, y, groups=groups)
+
+
+def test_rows_on_both_sides_of_a_fold_are_refused():
+    X, y = two_classes(60)
+    with pytest.raises(
+        ValueError, match=r"cv=\(1 folds given as rows\) must not test rows it trains on; row 39 is on both"
+    ):
+        CalibratedClassifier(SVC(), cv=[(np.arange(40), np.arange(39, 60))]).fit(X, y)
 
 
 ESTIMATORS = [
@@ -446,23 +667,155 @@ def test_candidates_are_trained_once_a_fold():
     assert sorted(trainings) == [60] * 9 + [90]
 
 
-def test_folds_that_lack_a_class_are_said_once():
-    X, y = three_classes(60)
-    order = np.argsort(y, kind="stable")
-    with pytest.warns(UserWarning, match="lack a class") as caught:
-        model = CalibratedClassifier(SVC(), cv=KFold(3)).fit(X[order], y[order])
-    assert len([w for w in caught if "lack a class" in str(w.message)]) == 1
-    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+class TestFoldsThatLackAClass:
+    def folds(self, y, c):
+        """Return three folds, the first of which has no row of a class to train on."""
+        whole = list(StratifiedKFold(3).split(np.zeros(len(y)), y))
+        return [(whole[0][0][y[whole[0][0]] != c], whole[0][1]), *whole[1:]]
+
+    @pytest.mark.parametrize("protocol", ["cv", "ensemble"])
+    @pytest.mark.parametrize("machine", [SVC(), LogisticRegression(max_iter=1000), GaussianNB()])
+    @pytest.mark.parametrize("folds", [2, 3])
+    def test_folds_that_cannot_support_a_map_are_refused(self, folds, machine, protocol):
+        X, y = load_iris(return_X_y=True)  # sorted by class
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "the training rows of .* folds lack a class")
+            with pytest.raises(
+                ValueError, match=r"map of class 0 against (class 1|all other classes).*StratifiedK|'cv'"
+            ):
+                CalibratedClassifier(machine, cv=KFold(folds), protocol=protocol).fit(X, y)
+
+    @pytest.mark.parametrize("protocol", ["cv", "ensemble"])
+    def test_folds_with_one_class_to_train_on_are_refused(self, protocol):
+        X, y = load_iris(return_X_y=True)
+        with pytest.raises(ValueError, match=r"cv=KFold\(n_splits=2.*two classes to train on.*every fold has one"):
+            CalibratedClassifier(SVC(), cv=KFold(2), protocol=protocol).fit(X[:100], y[:100])
+        with (
+            pytest.warns(UserWarning, match="the training rows of 1 of 3 folds lack a class"),
+            pytest.raises(ValueError, match=r"needs two classes in the training rows of every fold.*1 of 3 have one"),
+        ):
+            CalibratedClassifier(SVC(), cv=self.folds(y[:100], 1), protocol="ensemble").fit(X[:100], y[:100])
+
+    @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
+    @pytest.mark.parametrize("machine", [SVC(gamma=0.2), GaussianNB()])
+    def test_scores_of_an_unknown_class_are_left_out_of_its_maps(self, machine, multiclass):
+        X, y = three_classes(90)
+        folds = self.folds(y, 2)
+        with pytest.warns(UserWarning, match="the training rows of 1 of 3 folds lack a class") as caught:
+            model = CalibratedClassifier(machine, cv=folds, multiclass=multiclass, temper=False).fit(X, y)
+        assert len(caught) == 1
+        full = CalibratedClassifier(machine, cv=folds[1:], multiclass=multiclass, temper=False).fit(X, y)
+        known, maps = full.calibrated_[0][1].maps, model.calibrated_[0][1].maps
+        assert maps[2] == known[2]  # the pair (1, 2), or class 2 against the others: from the folds that knew it
+        assert maps[0] != known[0]  # the pair (0, 1), or class 0: from all three
+        np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+        assert np.isfinite([model.disagreement_, model.consistency_cost_]).all()
+
+    def test_two_classes_are_fitted_to_the_other_folds(self):
+        X, y = two_classes(90)
+        folds = self.folds(y, 1)
+        with pytest.warns(UserWarning, match="lack a class"):
+            model = CalibratedClassifier(SVC(), cv=folds).fit(X, y)
+        assert model.calibrated_[0][1] == CalibratedClassifier(SVC(), cv=folds[1:]).fit(X, y).calibrated_[0][1]
+
+    def test_matrix_maps_take_rows_with_all_scores(self):
+        X, y = three_classes(90)
+        folds = self.folds(y, 2)
+        fits = {"method": "beta", "multiclass": "matrix"}
+        with pytest.warns(UserWarning, match="lack a class"):
+            model = CalibratedClassifier(LogisticRegression(), cv=folds, **fits).fit(X, y)
+        alone = CalibratedClassifier(LogisticRegression(), cv=folds[1:], **fits).fit(X, y)
+        np.testing.assert_array_equal(model.predict_proba(X), alone.predict_proba(X))
+
+    def test_every_map_may_be_supported_by_another_fold(self):
+        X, y = three_classes(90)
+        halves = np.arange(90) % 2
+        folds = [
+            (np.flatnonzero((halves == half) & (y != c)), np.flatnonzero((halves != half) & (y != c)))
+            for half in (0, 1)
+            for c in range(3)
+        ]
+        with pytest.warns(UserWarning, match="6 of 6 folds lack a class"):
+            model = CalibratedClassifier(SVC(), cv=folds).fit(X, y)
+        assert np.isnan(model.disagreement_)  # no row has the scores of all pairs
+        assert metrics.log_loss(y, model.predict_proba(X)) < 1
+        with (
+            pytest.warns(UserWarning, match="6 of 6 folds lack a class"),
+            pytest.raises(ValueError, match="search needs rows scored by a machine that knows every class"),
+        ):
+            CalibratedClassifier(SVC(), cv=folds, search={"C": [1, 2]}).fit(X, y)
+
+    def test_ensemble_needs_every_class_in_every_fold(self):
+        X, y = three_classes(90)
+        folds = list(StratifiedKFold(3).split(X, y))
+        folds[1] = (folds[1][0], folds[1][1][y[folds[1][1]] != 1])
+        with pytest.raises(ValueError, match="none of class 1; take folds that hold every class, or protocol='cv'"):
+            CalibratedClassifier(SVC(), cv=folds, protocol="ensemble").fit(X, y)
+        CalibratedClassifier(SVC(), cv=folds).fit(X, y)
+
+    def test_scores_that_are_not_numbers_are_not_taken_for_unknown(self):
+        class Broken(FixedScores):
+            def decision_function(self, X):
+                return np.where(np.arange(len(X)) == 1, np.nan, super().decision_function(X))
+
+        with pytest.raises(ValueError, match=r"scores must be finite; got 1 NaN"):
+            CalibratedClassifier(Broken()).fit(*two_classes())
 
 
-@pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
-@pytest.mark.parametrize("machine", [SVC(), GaussianNB()])
-def test_folds_with_one_class_only(machine, multiclass):
-    X, y = three_classes(60)
-    cv = [(np.flatnonzero(y == 0), np.flatnonzero(y != 0)), (np.flatnonzero(y != 0), np.flatnonzero(y == 0))]
-    with pytest.warns(UserWarning, match="lack a class"):
-        model = CalibratedClassifier(machine, cv=cv, multiclass=multiclass).fit(X, y)
-    np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+class TestCalibrationRowsThatLackAClass:
+    def test_prefit(self):
+        X, y = three_classes()
+        for machine in (SVC().fit(X, y), LogisticRegression().fit(X, y)):
+            with pytest.raises(ValueError, match=r"prefit.* none of class 2; give rows of every class the estimator"):
+                CalibratedClassifier(machine, protocol="prefit").fit(X[y != 2], y[y != 2])
+            with pytest.raises(ValueError, match=r"prefit.* none of class 2"):
+                CalibratedClassifier(machine, protocol="prefit").fit(X, y, np.where(y == 2, 0.0, 1.0))
+        X, y = two_classes()
+        with pytest.raises(ValueError, match=r"prefit.* none of class 1"):
+            CalibratedClassifier(SVC().fit(X, y), protocol="prefit").fit(X[y == 0], y[y == 0])
+
+    def test_a_frozen_machine_that_knows_more_than_y(self):
+        X, y = three_classes()
+        machine = FrozenEstimator(SVC().fit(X, y))
+        for protocol in ("cv", "train", "holdout"):
+            with pytest.raises(ValueError, match=r"y must hold rows of every class the estimator knows.* none of 2"):
+                CalibratedClassifier(machine, protocol=protocol).fit(X[y != 2], y[y != 2])
+
+    @pytest.mark.parametrize("seed", range(5))
+    def test_the_holdout_has_rows_of_every_class_on_both_sides(self, seed):
+        X, y = two_classes(200)
+        y[:], y[:2], y[2:5] = 0, 1, 2
+        held = []
+
+        def spy(data):
+            held.append(int(data.label.sum()))
+            return calibrant.maps.Clip()
+
+        CalibratedClassifier(LogisticRegression(), spy, protocol="holdout", random_state=seed).fit(X, y)
+        assert held == [58, 1, 1]  # 30 % of 195, and one of 2 and of 3
+
+    def test_a_single_row_cannot_be_left_out(self):
+        X, y = two_classes(40)
+        y[:] = 0
+        y[0] = 1
+        for machine in (SVC(), LogisticRegression()):
+            with pytest.warns(UserWarning, match="cannot be left out: the map is fitted on training scores"):
+                CalibratedClassifier(machine, protocol="loo").fit(X, y)
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("protocol", ["cv", "ensemble", "holdout", "loo", "train"])
+def test_rows_without_weight_are_as_absent(protocol, grouped):
+    X, y = two_classes(120)
+    weight = np.random.default_rng(1).integers(0, 3, 120).astype(float)
+    kept, groups = weight > 0, np.arange(120) % 12
+    if grouped and protocol not in GROUPED:
+        return
+    some, every = ({}, {}) if not grouped else ({"groups": groups[kept]}, {"groups": groups})
+    model = CalibratedClassifier(GaussianNB(), protocol=protocol)
+    with_zero = clone(model).fit(X, y, weight, **every).predict_proba(X)
+    without = clone(model).fit(X[kept], y[kept], weight[kept], **some).predict_proba(X)
+    np.testing.assert_allclose(with_zero, without, atol=1e-6)
 
 
 def test_too_few_rows_of_a_class():
@@ -563,26 +916,6 @@ def test_breaking_ties_is_left_to_the_machine():
 
 def test_what_svc_was_asked_for_is_what_it_is():
     assert calibrant.svc(probability=True, C=2).estimator.C == 2
-
-
-def test_groups_stay_together_in_the_holdout():
-    X, y = two_classes(100)
-    groups = np.arange(100) // 10
-    seen = []
-
-    class Watched(LogisticRegression):
-        def fit(self, X, y, sample_weight=None):
-            seen.append(X[:, 0])
-            return super().fit(X, y, sample_weight)
-
-    CalibratedClassifier(Watched(), protocol="holdout").fit(X, y, groups=groups)
-    trained = np.isin(X[:, 0], seen[0])
-    assert 0 < trained.mean() < 1
-    assert all(len(set(trained[groups == g])) == 1 for g in range(10))
-    with pytest.raises(
-        ValueError, match="groups are used by the protocols cv, ensemble, holdout; got them for 'train'"
-    ):
-        CalibratedClassifier(SVC(), protocol="train").fit(X, y, groups=groups)
 
 
 def test_each_candidate_gets_its_weights():

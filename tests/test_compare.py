@@ -18,7 +18,14 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss as reference_log_loss
-from sklearn.model_selection import GroupKFold, ShuffleSplit, StratifiedKFold, cross_val_predict, cross_val_score
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    cross_val_predict,
+    cross_val_score,
+)
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
@@ -169,6 +176,55 @@ class TestNumbers:
         for row, fold in zip(kept.rows, kept.fold, strict=True):
             folds_of_group.setdefault(groups[row], set()).add(fold)
         assert all(len(each) == 1 for each in folds_of_group.values())
+
+    @pytest.mark.parametrize("protocol", ["cv", "ensemble", "holdout"])
+    @pytest.mark.parametrize("choose", ["prior", "nested"])
+    def test_no_machine_scores_rows_of_a_group_it_was_trained_on(self, protocol, choose):
+        X, y = two_classes(120)
+        X, groups = np.column_stack([np.arange(120), X]), np.arange(120) // 10
+        splits = []
+
+        class Spy(GaussianNB):
+            def fit(self, X, y):
+                self.rows_ = X[:, 0].astype(int)
+                return super().fit(X[:, 1:], y)
+
+            def predict_proba(self, X):
+                splits.append((self.rows_, X[:, 0].astype(int)))
+                return super().predict_proba(X[:, 1:])
+
+        machines = {
+            "spy": Spy(),
+            "calibrated": CalibratedClassifier(Spy()),
+            "search": GridSearchCV(Spy(), {"var_smoothing": [1e-9, 1e-3]}, cv=GroupKFold(3)),
+        }
+        grid = {"spy": {"var_smoothing": [1e-9, 1e-2]}, "calibrated": {"cv": [2, 3]}}
+        found = quick(
+            (X, y, groups),
+            kernels=(),
+            machines=machines,
+            methods=["raw", "platt"],
+            grid=grid,
+            choose=choose,
+            protocol=protocol,
+        )
+        assert not [cell.note for cell in found.cells if "groups" in cell.note or np.isnan(cell.values["brier"])]
+        assert len(splits) > 50
+        for trained, scored in splits:
+            assert not set(groups[trained]) & set(groups[scored])
+
+    def test_a_class_that_a_training_part_lacks_has_no_probability(self):
+        X, y = load_iris(return_X_y=True)
+        order = np.random.default_rng(0).permutation(150)
+        X, y = X[order], y[order]
+        folds = [(np.flatnonzero((np.arange(150) % 2 == 0) & (y != 2)), np.flatnonzero(np.arange(150) % 2))]
+        found = quick((X, y), machines={"nb": GaussianNB()}, methods=["platt", "softmax", "raw"], cv=folds)
+        for machine, method in (("linear", "platt"), ("linear", "softmax"), ("nb", "platt"), ("nb", "raw")):
+            p = found.predictions["data", machine, method].p
+            np.testing.assert_allclose(p.sum(axis=1), 1)
+            assert not p[:, 2].any()
+        alone = CalibratedClassifier(GaussianNB()).fit(X[folds[0][0]], y[folds[0][0]])
+        np.testing.assert_allclose(found.predictions["data", "nb", "platt"].p[:, :2], alone.predict_proba(X[1::2]))
 
     def test_a_splitter_and_one_fold_and_one_method(self):
         found = quick(cv=ShuffleSplit(1, random_state=0), methods="platt")
@@ -844,6 +900,17 @@ X_Y = two_classes(30)
         ({"data": {"a": X_Y[0]}}, "data must be .*; got ndarray for 'a'"),
         ({"data": (X_Y[0], X_Y[1][:-1])}, "inconsistent numbers of samples"),
         ({"data": (X_Y[0], np.ones(30))}, "two classes"),
+        ({"data": (*X_Y, np.arange(30) % 7), "protocol": "loo"}, "groups are used by .*; got them for 'loo'"),
+        ({"data": (*X_Y, np.arange(30) % 2)}, "cv=3 needs at least 3 groups .*; got 2"),
+        ({"data": (*X_Y, [None] * 30)}, "groups must hold no missing label"),
+        (
+            {"data": (*X_Y, np.arange(30) % 7), "cv": [(np.arange(9), np.arange(9, 30))]},
+            "must keep groups together",
+        ),
+        (
+            {"data": (*X_Y, np.arange(30) % 7), "machines": {"a": GridSearchCV(SVC(), {"C": [1]})}},
+            "cv of GridSearchCV must keep groups together",
+        ),
     ],
 )
 def test_bad_input_is_refused(keywords, message):

@@ -418,13 +418,23 @@ class TestCalibratedClassifier:
         X, y = three_classes()
         y = np.where((y == "a") & (np.cumsum(y == "a") > 2), "b", y)
         rare = np.flatnonzero(y == "a")
-        folds = [(np.setdiff1d(np.arange(90), part), part) for part in (rare, np.setdiff1d(np.arange(90), rare)[::3])]
-        with pytest.warns(UserWarning, match="lack a class"):
+        others = np.setdiff1d(np.arange(90), rare)
+        apart = [(np.setdiff1d(np.arange(90), part), part) for part in (rare, others[::3])]
+        with (
+            pytest.warns(UserWarning, match="lack a class"),
+            pytest.raises(ValueError, match="cannot support the map of class 'a' against class 'b'"),
+        ):
+            CalibratedClassifier(SVC(), method, cv=apart).fit(X, y)
+        whole = [
+            (np.setdiff1d(np.arange(90), part), part) for part in (np.append(others[i::3], rare[i % 2]) for i in (0, 1))
+        ]
+        folds = [*whole, (others[::2], others[1::2])]
+        with pytest.warns(UserWarning, match="the training rows of 1 of 3 folds lack a class"):
             model = CalibratedClassifier(SVC(), method, cv=folds).fit(X, y)
         np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
         with (
             pytest.warns(UserWarning, match="lack a class"),
-            pytest.raises(ValueError, match="cv must leave rows of every class to train on"),
+            pytest.raises(ValueError, match="cannot support the map of class 'a' against class 'b'"),
         ):
             CalibratedClassifier(SVC(), method, cv=folds, protocol="ensemble").fit(X, y)
 

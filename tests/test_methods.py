@@ -1,5 +1,7 @@
 """What every row of METHODS promises."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -160,6 +162,23 @@ def test_edge_inputs_survive(name, case):
     fitted = quiet_fit(name, scores, labels)
     p = fitted(np.asarray(scores))
     assert ((p >= 0) & (p <= 1)).all(), p
+
+
+@pytest.mark.parametrize(("label", "side"), [(1, "positive"), (0, "negative")])
+def test_one_class_is_said_by_methods_that_look_at_labels(name, label, side):
+    scores = [-2.0, 0.2, 2.4]  # beyond the margin too, where some methods look
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fitted = calibrant.fit(name, scores, [label] * 3)
+        swapped = calibrant.fit(name, scores, [1 - label] * 3)
+    said = [str(each.message) for each in caught if "one class only" in str(each.message)]
+    if fitted == swapped:  # the fit takes no notice of labels
+        assert not said
+        return
+    first, _ = said
+    assert first.startswith(f"y holds one class only, 3 rows that are all {side}")
+    constant = np.ptp(fitted(np.asarray(scores))) == 0
+    assert ("the map is the constant" in first) == constant
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.int64, np.int8, bool])

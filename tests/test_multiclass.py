@@ -6,7 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, special
 
-from calibrant.multiclass import COUPLINGS, LEAST, couple, normalise, pairs, votes
+from calibrant.multiclass import (
+    COUPLINGS,
+    LEAST,
+    ClassSample,
+    Plan,
+    couple,
+    fit_classes,
+    normalise,
+    pairs,
+    votes,
+)
 
 
 def pairwise(p):
@@ -106,3 +116,16 @@ def test_normalise_and_votes():
 def test_unknown_rules_are_named():
     with pytest.raises(ValueError, match="coupling must be one of wu_lin_weng, hastie_tibshirani, price; got 'x'"):
         couple(*random_pairs(2, 3), "x")
+
+
+@pytest.mark.parametrize(("scheme", "alone"), [("ovr", 38), ("ovo", 76)])
+def test_many_absent_classes_are_said_once(scheme, alone):
+    k, rng = 40, np.random.default_rng(0)
+    columns = k if scheme == "ovr" else len(pairs(k))
+    data = ClassSample(rng.normal(size=(60, columns)), np.arange(60) % 2, k)
+    with pytest.warns(UserWarning, match="one class only") as caught:
+        fit_classes(Plan("isotonic"), scheme, data)
+    assert [str(each.message).split(",")[0] for each in caught] == [
+        f"{alone} of {columns} maps were fitted to rows of one class only"
+    ]
+    fit_classes(Plan("softmax"), scheme, data)  # which does not look at labels

@@ -94,8 +94,8 @@ def test_many_scores_are_pooled_without_harm():
 
 
 def test_parzen_of_one_class_and_of_constant_scores():
-    assert calibrant.fit("parzen", [1.0, 2.0, 3.0], [1, 1, 1])(0.0) == pytest.approx(4 / 5)
-    assert calibrant.fit("parzen", [1.0, 2.0, 3.0], [0, 0, 0])(1e300) == pytest.approx(1 / 5)
+    assert quiet_fit("parzen", [1.0, 2.0, 3.0], [1, 1, 1])(0.0) == pytest.approx(4 / 5)
+    assert quiet_fit("parzen", [1.0, 2.0, 3.0], [0, 0, 0])(1e300) == pytest.approx(1 / 5)
     assert calibrant.fit("parzen", [0.7] * 5, [0, 1, 1, 0, 1])([-np.inf, 0.7]) == pytest.approx([3 / 5, 3 / 5])
 
 
@@ -232,7 +232,7 @@ def test_swapping_the_classes_turns_the_series_over():
 
 def test_cosine_of_one_class_of_constant_scores_and_of_a_range_of_one_ulp():
     assert calibrant.fit("cosine", [0.7] * 5, [0, 1, 1, 0, 1]) == Cosines((0.6,), 0.7, 0.7)
-    assert calibrant.fit("cosine", [1.0, 2.0], [1, 1])([0.0, 9.0]).tolist() == [1, 1]
+    assert quiet_fit("cosine", [1.0, 2.0], [1, 1])([0.0, 9.0]).tolist() == [1, 1]
     fitted = calibrant.fit("cosine", [0.0, 0.0, 5e-324, 5e-324], [0, 0, 1, 0])
     assert np.isfinite(fitted([0.0, 5e-324, np.inf])).all()
 

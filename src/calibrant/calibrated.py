@@ -12,10 +12,10 @@ import numpy as np
 import sklearn
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
-from sklearn.model_selection import ParameterGrid
+from sklearn.model_selection import ParameterGrid, StratifiedGroupKFold
 from sklearn.svm import SVC
 from sklearn.utils import check_random_state, get_tags
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.estimators import FeaturesMixin, labelled_rows
@@ -34,17 +34,21 @@ from calibrant.multiclass import (
     log_classes,
 )
 from calibrant.protocols import (
+    GROUPED,
     PROTOCOLS,
     Job,
     KernelMachine,
     Scored,
+    check_groups,
     choose_scheme,
     collect,
     folds,
+    group_params,
     kernel_machine,
     part,
     prepared,
     refit,
+    refuse_unused_groups,
     score_columns,
     seed,
     seen,
@@ -59,7 +63,6 @@ Floats = NDArray[np.float64]
 
 KINDS = ("auto", "margin", "probability", "logit")
 UNSEEN = ("cv", "holdout", "loo")  # protocols whose scores can choose among machines
-GROUPED = ("cv", "ensemble", "holdout")  # protocols that split
 
 
 class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -75,8 +78,10 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
     protocol : {"cv", "holdout", "loo", "ensemble", "train", "prefit"}, default="cv"
         Where the calibration scores come from; see `calibrant.protocols` for what each costs.
     cv : int or splitter, default=3
-        Folds for "cv" and "ensemble": a number of shuffled stratified folds, or any splitter of scikit-learn. Rows a
-        repeated splitter scores several times get their mean score; rows never scored are left out of the map.
+        Folds for "cv" and "ensemble": a number of shuffled stratified folds, which keep `groups` together, or any
+        splitter of scikit-learn. Rows a repeated splitter scores several times get their mean score; rows never scored
+        are left out of the map, and so is what a fold says of a class that its training rows lack. Folds that leave a
+        map without rows of both its sides are an error.
     kind : {"auto", "margin", "probability", "logit"}, default="auto"
         What is calibrated. "auto": decision values where there are any, else probabilities (through their logit where
         the map lives on the real line).
@@ -127,6 +132,8 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
            [0.  , 0.61, 0.39]])
     """
 
+    __metadata_request__fit = {"groups": UNUSED}  # the splitter's request decides  # noqa: RUF012
+
     def __init__(  # noqa: PLR0913
         self,
         estimator: Any,
@@ -160,16 +167,19 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, **fit_params: Any) -> Self:
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None, **fit_params: Any
+    ) -> Self:
         """Score, fit the maps, train the final machine.
 
-        `sample_weight` reaches the estimator and the maps; `groups` reaches the splitter; other fit parameters reach
-        the estimator, row by row where they have one value a row. With scikit-learn's metadata routing enabled,
-        requests decide.
+        `sample_weight` reaches the estimator and the maps. Rows of one of the `groups` stay together wherever rows are
+        split: by `cv`, also where it is a number, by the holdout, and by a search or another `CalibratedClassifier`
+        inside. Other fit parameters reach the estimator, row by row where they have one value a row. With
+        scikit-learn's metadata routing enabled, requests decide.
         """
         self._check()
-        job, weight = self._job(X, y, sample_weight, fit_params.get("groups"))
-        trials = [self._trial(candidate, weight) for candidate in self._candidates(job, weight, fit_params)]
+        job = self._job(X, y, sample_weight, groups)
+        trials = [self._trial(candidate) for candidate in self._candidates(job, fit_params)]
         best = int(np.argmin([trial.log_loss for trial in trials])) if len(trials) > 1 else 0
         chosen = trials[best]
         self.classes_ = job.classes
@@ -211,8 +221,10 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         router = MetadataRouter(owner=self).add_self_request(self)
         if self.protocol != "prefit":
             router.add(estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
-        if hasattr(self.cv, "split"):
-            router.add(splitter=self.cv, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+        if self.protocol in GROUPED:
+            splits = hasattr(self.cv, "split") and self.protocol != "holdout"
+            splitter = self.cv if splits else StratifiedGroupKFold()  # a number of folds asks for groups as this does
+            router.add(splitter=splitter, method_mapping=MethodMapping().add(caller="fit", callee="split"))
         return router
 
     def __sklearn_tags__(self) -> Any:
@@ -250,19 +262,15 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         else:
             check_method(self.method, self.options or {})
 
-    def _job(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: Any
-    ) -> tuple[Job, NDArray[Any] | None]:
+    def _job(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: Any) -> Job:
         """Check the data; who gets which part of the metadata is settled a candidate."""
         X, labels = labelled_rows(X, y)
-        if groups is not None and self.protocol not in GROUPED:
-            msg = f"groups are used by the protocols {', '.join(GROUPED)}; got them for {self.protocol!r}"
-            raise ValueError(msg)
+        refuse_unused_groups(self.protocol, self.estimator, groups)
         prefit = self.protocol == "prefit"
         weight = None if sample_weight is None else weighed("sample_weight", sample_weight, labels)
         classes = known_classes(self.estimator, labels) if prefit else np.unique(labels)
         require_classes(classes, labels if weight is None else labels[weight > 0], prefit=prefit)
-        job = Job(
+        return Job(
             self.estimator,
             X,
             labels,
@@ -274,9 +282,10 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             loo=self.loo,
             random_state=self.random_state,
             n_jobs=self.n_jobs,
+            groups=None if groups is None else check_groups(groups, labels),
+            weight=weight,
             look=self._look(),
         )
-        return job, weight
 
     def _look(self) -> Any:
         """Return what the method asks the machine about each row, or None."""
@@ -290,32 +299,28 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             return kernel_machine(estimator, str(self.method), scheme, fitted=fitted)
         return prepared(estimator, scheme, self.kind, fitted=fitted)
 
-    def _metadata(
-        self, estimator: Any, weight: Any, fit_params: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return the parameters of an estimator's fit and of the splitter's split."""
+    def _with_metadata(self, job: Job, estimator: Any, fit_params: dict[str, Any]) -> Job:
+        """Return the job of an estimator: what its fit is told, and what the splitter is."""
+        job = replace(job, estimator=self._prepared(estimator, job.scheme))
         if sklearn.get_config()["enable_metadata_routing"]:
-            routed = process_routing(self, "fit", sample_weight=weight, **fit_params)
-            to_estimator = routed.get("estimator", {}).get("fit", {})
-            return dict(to_estimator), dict(routed.get("splitter", {}).get("split", {}))
-        rest = {name: value for name, value in fit_params.items() if name != "groups"}
-        groups = {"groups": fit_params["groups"]} if fit_params.get("groups") is not None else {}
+            given = fit_params if job.groups is None else {"groups": job.groups, **fit_params}
+            routed = process_routing(self, "fit", sample_weight=job.weight, **given)
+            to_splitter = dict(routed.get("splitter", {}).get("split", {}))
+            groups = to_splitter.pop("groups", job.groups)
+            to_estimator = dict(routed.get("estimator", {}).get("fit", {}))
+            return replace(job, fit_params=to_estimator, split_params=to_splitter, groups=groups)
+        to_estimator = {**fit_params, **group_params(estimator, job.groups)}
         name = weight_parameter(estimator)
-        if weight is None or self.protocol == "prefit":
-            return rest, groups
-        if name is None:
-            message = f"{type(estimator).__name__} takes no sample_weight: only the map is weighted"
-            warn(message)
-            return rest, groups
-        return rest | {name: weight}, groups
+        if job.weight is not None and self.protocol != "prefit":
+            if name is None:
+                warn(f"{type(estimator).__name__} takes no sample_weight: only the map is weighted")
+            else:
+                to_estimator[name] = job.weight
+        return replace(job, fit_params=to_estimator)
 
-    def _candidates(self, job: Job, weight: Any, fit_params: dict[str, Any]) -> list[Job]:
+    def _candidates(self, job: Job, fit_params: dict[str, Any]) -> list[Job]:
         """Return a job for each machine to choose from, all with the same folds."""
-        jobs = []
-        for each in self._machines():
-            to_estimator, to_splitter = self._metadata(each, weight, fit_params)
-            machine = self._prepared(each, job.scheme)
-            jobs.append(replace(job, estimator=machine, fit_params=to_estimator, split_params=to_splitter))
+        jobs = [self._with_metadata(job, each, fit_params) for each in self._machines()]
         if len(jobs) > 1 and self.protocol == "cv":
             same = folds(jobs[0])
             jobs = [replace(each, cv=same) for each in jobs]
@@ -337,43 +342,45 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             require_classifier("search", each)
         return list(self.search)
 
-    def _trial(self, job: Job, weight: NDArray[Any] | None) -> Trial:
+    def _trial(self, job: Job) -> Trial:
         """Score a machine by the protocol and fit its maps."""
         plan = Plan(self.method, self.options or {}, self.coupling, self.temper)
         fit = fit_view if machine_method(self.method) else fit_scores
         fits = []
         for scored in collect(self.protocol, job):
-            part = None if weight is None else weight[scored.rows]
+            part = None if job.weight is None else job.weight[scored.rows]
             data = ClassSample(scored.scores, job.index[scored.rows], len(job.classes), scored.kind, part)
             fits.append(fit(plan, job, scored, data))
-        return judged(job, fits, weight)
+        trial = judged(job, fits)
+        if self.search is not None and np.isnan(trial.log_loss):
+            msg = (
+                "search needs rows scored by a machine that knows every class, to compare candidates by; "
+                f"the folds of cv={self.cv!r} all lack a class to train on"
+            )
+            raise ValueError(msg)
+        return trial
 
 
-Fit = tuple[Scored, Any, Floats]  # scores, their map, and the probabilities it gives their rows
+Fit = tuple[Scored, Any, Floats]  # scores, their map, and the probabilities it gives the rows with all scores
 
 
 def fit_scores(plan: Plan, job: Job, scored: Scored, data: ClassSample) -> Fit:
     """Fit a map of scores."""
     fitted = fit_classes(plan, job.scheme, data)
-    return scored, fitted, fitted(scored.scores)
+    return scored, fitted, fitted(scored.scores[scored.complete])
 
 
 def fit_view(plan: Plan, job: Job, scored: Scored, data: ClassSample) -> Fit:
     """Fit a map of what the final machine sees in the calibration rows, which needs that machine now."""
     machine = machine_of(job, scored)
-    if len(machine.classes_) < len(job.classes):
-        msg = (
-            f"cv must leave rows of every class to train on for method {plan.method!r}; "
-            f"got a fold with {len(machine.classes_)} of {len(job.classes)} classes"
-        )
-        raise ValueError(msg)
     numbers = scored.rows if machine.rows_ == len(job.y) else None
     if numbers is None and get_tags(job.estimator).input_tags.pairwise:
         msg = f"protocol must be 'cv', 'holdout' or 'train' for method {plan.method!r} of a precomputed kernel"
         raise ValueError(msg)
     view = machine.view(part(job.estimator, job.X, scored.rows, None))
     known = MachineSample(machine.geometries_, view, numbers, seen(scored), data)
-    return replace(scored, machine=machine), *fit_machine(plan, job.scheme, known)
+    fitted, probability = fit_machine(plan, job.scheme, known)
+    return replace(scored, machine=machine), fitted, probability[scored.complete]
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,16 +404,24 @@ class Trial:
         }
 
 
-def judged(job: Job, fits: list[Fit], weight: NDArray[Any] | None) -> Trial:
-    """Compare the probabilities of the calibration rows, and the answers of the machines, with what happened."""
+def judged(job: Job, fits: list[Fit]) -> Trial:
+    """Compare the probabilities of the calibration rows, and the answers of the machines, with what happened.
+
+    Rows without a score in every column take no part; without any row nothing is known, which NaN says.
+    """
     P = np.concatenate([probability for _, _, probability in fits])
-    rows = np.concatenate([scored.rows for scored, _, _ in fits])
+    rows = np.concatenate([scored.rows[scored.complete] for scored, _, _ in fits])
+    if not len(rows):
+        return Trial(job, fits, np.nan, np.nan, np.nan, np.nan)
     scheme, k = SCHEMES[job.scheme], len(job.classes)
     own = np.concatenate(
-        [scheme.decide(scored.scores, k, 0.5 if scored.kind == "probability" else 0.0) for scored, _, _ in fits]
+        [
+            scheme.decide(scored.scores[scored.complete], k, 0.5 if scored.kind == "probability" else 0.0)
+            for scored, _, _ in fits
+        ]
     )
     happened, probable = job.index[rows], P.argmax(axis=1)
-    part = None if weight is None else weight[rows]
+    part = None if job.weight is None else job.weight[rows]
 
     def share(mask: NDArray[np.bool_]) -> float:
         return float(np.average(mask, weights=part))

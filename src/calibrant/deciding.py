@@ -29,7 +29,18 @@ from calibrant.decisions import (
 from calibrant.estimators import FeaturesMixin, labelled_rows
 from calibrant.maps import Map, check_method
 from calibrant.multiclass import normalise
-from calibrant.protocols import FIXED_SEED, Job, choose_scheme, collect, folds, refit, weight_parameter
+from calibrant.protocols import (
+    FIXED_SEED,
+    Job,
+    check_groups,
+    choose_scheme,
+    collect,
+    folds,
+    group_params,
+    refit,
+    too_few_to_fold,
+    weight_parameter,
+)
 from calibrant.samples import at_least_two, proportion, refuse_masked, weighed
 from calibrant.warning import warn
 
@@ -122,16 +133,25 @@ class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         self.holdout = holdout
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train the machine, unless it is prefit, and choose the threshold."""
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None) -> Self:
+        """Train the machine, unless it is prefit, and choose the threshold.
+
+        `groups` reach a machine that splits rows itself, such as `CalibratedClassifier`. What `coverage` and `error`
+        promise holds for independent rows, so they take none.
+        """
         asked = [name for name in RULES_OF_DECISION if getattr(self, name) is not None]
         if len(asked) > 1:
             msg = f"say at most one of {', '.join(RULES_OF_DECISION)}; got {' and '.join(asked)}"
             raise ValueError(msg)
         X, labels, weight = rows_of(X, y, sample_weight)
         promised = asked in (["coverage"], ["error"])
+        if promised and groups is not None:
+            msg = (
+                f"groups must be None for {asked[0]}: its promise is for independent rows, and those of a group are not"
+            )
+            raise ValueError(msg)
         trained, held = self._parts(labels, weight, promised=promised)
-        self.estimator_ = self._machine(X, labels, weight, trained)
+        self.estimator_ = self._machine(X, labels, weight, groups, trained)
         self.classes_ = at_least_two(known_classes(self.estimator_, labels))
         self.costs_ = None if self.costs is None else checked_costs(self.costs, len(self.classes_))
         self.threshold_: float | Threshold | None = None
@@ -189,12 +209,16 @@ class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Bas
             raise ValueError(msg)
         return trained, held
 
-    def _machine(self, X: Any, labels: NDArray[Any], weight: Any, rows: Rows) -> Any:
+    def _machine(self, X: Any, labels: NDArray[Any], weight: Any, groups: Any, rows: Rows) -> Any:
         """Return the machine that gives posteriors: the one given, or one trained on these rows."""
+        params = {} if groups is None or self.prefit else group_params(self.estimator, check_groups(groups, labels))
+        if groups is not None and not params:
+            who = "a prefit estimator" if self.prefit else type(self.estimator).__name__
+            msg = f"groups must be None: {who} splits no rows that they could keep together"
+            raise ValueError(msg)
         if self.prefit:
             return self.estimator
-        part = None if weight is None else weight[rows]
-        params = weight_params(self.estimator, part)
+        params |= weight_params(self.estimator, None if weight is None else weight[rows])
         X, labels = (X, labels) if len(rows) == len(labels) else (_safe_indexing(X, rows), labels[rows])
         return clone(self.estimator).fit(X, labels, **params)
 
@@ -275,14 +299,25 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train the members, and what is fitted to their posteriors of unseen rows."""
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None) -> Self:
+        """Train the members, and what is fitted to their posteriors of unseen rows.
+
+        Rows of one of the `groups` stay together in the folds of `cv`, and in those of members that split rows.
+        """
         method = self._check()
         X, labels, weight = rows_of(X, y, sample_weight)
-        jobs = self._jobs(X, labels, weight)
+        jobs = self._jobs(X, labels, weight, groups)
         self.classes_ = jobs[0].classes
         self.rule_, self.recalibration_ = self.rule, None
-        if self.rule in POOLS or method is not None:
+        splitting = self.rule in POOLS or method is not None
+        if (
+            groups is not None
+            and not splitting
+            and not any("groups" in name for job in jobs for name in job.fit_params)
+        ):
+            msg = "groups must be None: neither the members nor the rule split rows that they could keep together"
+            raise ValueError(msg)
+        if splitting:
             rows, posteriors = unseen(jobs)
             part = None if weight is None else weight[rows]
             if self.rule in POOLS:
@@ -338,8 +373,8 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
                 check_method(each, {})
         return method
 
-    def _jobs(self, X: Any, labels: NDArray[Any], weight: Any) -> list[Job]:
-        """Return what is to be trained: a job a member, all with the same classes and folds."""
+    def _jobs(self, X: Any, labels: NDArray[Any], weight: Any, groups: Any) -> list[Job]:
+        """Return what is to be trained: a job a member, all with the same classes."""
         machines = [FrozenEstimator(each) if self.prefit else each for each in self._members()]
         classes = common_classes([each for each in machines if isinstance(each, FrozenEstimator)], labels)
         machines = [self._calibrated(each) for each in machines]
@@ -354,10 +389,13 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
             cv=self.cv,
             random_state=self.random_state,
             n_jobs=self.n_jobs,
+            groups=None if groups is None else check_groups(groups, labels),
+            weight=weight,
         )
-        if not isinstance(self.cv, (int, np.integer)):
-            first = replace(first, cv=folds(first))
-        return [replace(first, estimator=each, fit_params=weight_params(each, weight)) for each in machines]
+        return [
+            replace(first, estimator=each, fit_params=weight_params(each, weight) | group_params(each, first.groups))
+            for each in machines
+        ]
 
     def _calibrated(self, member: Any) -> Any:
         """Return the member, calibrated first if asked."""
@@ -374,12 +412,21 @@ def rows_of(X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Any,
 
 
 def unseen(jobs: list[Job]) -> tuple[Rows, list[Floats]]:
-    """Return rows and each member's posteriors of them, by machines that have not been trained on them."""
+    """Return rows and each member's posteriors of them, by machines that have not been trained on them.
+
+    All members have the same folds. Rows whose machines did not know every class have no posteriors.
+    """
+    if not too_few_to_fold(jobs[0]):
+        same = folds(jobs[0])
+        jobs = [replace(job, cv=same) for job in jobs]
     found = [collect("cv", job)[0] for job in jobs]
-    rows = found[0].rows
-    return rows, [
-        normalise(each.scores) if each.scores.shape[1] > 1 else np.column_stack([1.0 - each.scores, each.scores])
-        for each in found
+    known = np.logical_and.reduce([each.complete for each in found])
+    if not known.any():
+        msg = f"cv={jobs[0].cv!r} must leave rows of every class to train on in some fold; no fold has all"
+        raise ValueError(msg)
+    scores = [each.scores[known] for each in found]
+    return found[0].rows[known], [
+        normalise(each) if each.shape[1] > 1 else np.column_stack([1.0 - each, each]) for each in scores
     ]
 
 

@@ -19,11 +19,12 @@ from scipy import special
 
 from calibrant.kernels.machine_methods import MACHINE_METHODS
 from calibrant.kernels.support import Calibration, Geometry
-from calibrant.maps import METHODS, Map, Steps, fit_map, log_probabilities, probabilities
+from calibrant.maps import METHODS, Map, Steps, fit_quietly, lacks_a_class, log_probabilities, probabilities
 from calibrant.maps.platt import rising_root
 from calibrant.maps.records import one_column
 from calibrant.ops import NUMPY, Ops
 from calibrant.samples import BLOCK, KINDS, one_of, refuse_masked, sample
+from calibrant.warning import warn
 
 __all__ = [
     "COUPLINGS",
@@ -166,15 +167,17 @@ Task = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 class Scheme:
     """How k classes are made of binary problems, one a column of scores.
 
-    `tasks(index, k)` gives for each column the rows that take part and which of them are positive; `columns(k)` is
-    their number; `spread(output, present, k, absent)` spreads the columns of a machine that knows only some classes
-    over those of all; `combine(second, first, rule)` makes class probabilities of the columns' (1 - p, p);
-    `decide(scores, k, middle)` is the class the scores themselves say.
+    `tasks(index, k)` gives for each column the rows that take part and which of them are positive; `sides(names)` what
+    its positive and its negative rows are called; `columns(k)` is the number of columns; `spread(output, present, k)`
+    spreads those of a machine that knows only some classes over those of all, NaN where it knows nothing;
+    `combine(second, first, rule)` makes class probabilities of the columns' (1 - p, p); `decide(scores, k, middle)` is
+    the class the scores themselves say.
     """
 
     tasks: Callable[[Index, int], list[Task]]
+    sides: Callable[[list[str]], list[tuple[str, str]]]
     columns: Callable[[int], int]
-    spread: Callable[[Floats, list[int], int, float], Floats]
+    spread: Callable[[Floats, list[int], int], Floats]
     combine: Callable[[Floats, Floats, str], Floats]
     decide: Callable[[Floats, int, float], Index]
 
@@ -184,30 +187,24 @@ def all_rows(index: Index) -> NDArray[np.bool_]:
     return np.ones(len(index), bool)
 
 
-def spread_classes(output: Floats, present: list[int], k: int, absent: float) -> Floats:
-    """Return one column a class; an absent class is told from no row, so it has the score of a sure negative."""
-    full = np.full((len(output), k), absent)
+def spread_classes(output: Floats, present: list[int], k: int) -> Floats:
+    """Return one column a class, NaN for those that are not present."""
+    full = np.full((len(output), k), np.nan)
     full[:, present] = output
     return full
 
 
-def spread_pairs(output: Floats, present: list[int], k: int, absent: float) -> Floats:
-    """Return one column a pair; a pair with an absent class is decided for the other, and for none if both are."""
-    known = {(present[a], present[b]): column for column, (a, b) in enumerate(pairs(len(present)))}
-    sure = 1.0 if absent < 0 else 1.0 - absent
-    full = np.empty((len(output), k * (k - 1) // 2))
-    for pair, (i, j) in enumerate(pairs(k)):
-        if (i, j) in known:
-            full[:, pair] = output[:, known[i, j]]
-        else:
-            full[:, pair] = (
-                (sure + absent) / 2 if (i in present) == (j in present) else sure if i in present else absent
-            )
+def spread_pairs(output: Floats, present: list[int], k: int) -> Floats:
+    """Return one column a pair, NaN for those of which a class is not present."""
+    every = pairs(k)
+    full = np.full((len(output), len(every)), np.nan)
+    full[:, [every.index((present[a], present[b])) for a, b in pairs(len(present))]] = output
     return full
 
 
 ONE_VERSUS_REST = Scheme(
     tasks=lambda index, k: [(all_rows(index), index == c) for c in range(k)],
+    sides=lambda names: [(name, "all other classes") for name in names],
     columns=lambda k: k,
     spread=spread_classes,
     combine=lambda second, first, rule: normalise(first),
@@ -217,8 +214,9 @@ ONE_VERSUS_REST = Scheme(
 SCHEMES: dict[str, Scheme] = {
     "binary": Scheme(
         tasks=lambda index, k: [(all_rows(index), index == 1)],
+        sides=lambda names: [(names[1], names[0])],
         columns=lambda k: 1,
-        spread=lambda output, present, k, absent: output,
+        spread=lambda output, present, k: output,
         combine=lambda second, first, rule: np.column_stack([second[:, 0], first[:, 0]]),
         decide=lambda scores, k, middle: (scores[:, 0] > middle).astype(np.intp),
     ),
@@ -226,6 +224,7 @@ SCHEMES: dict[str, Scheme] = {
     "matrix": ONE_VERSUS_REST,  # the same scores, but one map of all of them
     "ovo": Scheme(
         tasks=lambda index, k: [((index == i) | (index == j), index == i) for i, j in pairs(k)],
+        sides=lambda names: list(combinations(names, 2)),
         columns=lambda k: k * (k - 1) // 2,
         spread=spread_pairs,
         combine=lambda second, first, rule: couple(first, second, rule),
@@ -350,13 +349,22 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class ClassSample:
-    """Checked scores of several classes, one column a binary problem, and the number of each row's class."""
+    """Checked scores of several classes, one column a binary problem, and the number of each row's class.
+
+    A score may be NaN, where none is known: its row then takes no part in the map of its column.
+    """
 
     scores: Floats
     index: Index
     classes: int
     kind: str = "margin"
     weight: NDArray[Any] | None = None
+
+    def complete(self) -> ClassSample:
+        """Return the rows with a score in every column."""
+        known = ~np.isnan(self.scores).any(axis=1)
+        weight = None if self.weight is None else self.weight[known]
+        return replace(self, scores=self.scores[known], index=self.index[known], weight=weight)
 
 
 def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | MatrixMap:
@@ -366,6 +374,7 @@ def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | Matrix
 
 def fit_matrix(plan: Plan, data: ClassSample) -> MatrixMap:
     """Fit one map of all scores, by a method that has one."""
+    data = data.complete()
     row = None if callable(plan.method) else METHODS[plan.method]
     if row is None or row.matrix is None:
         able = ", ".join(name for name, each in METHODS.items() if each.matrix)
@@ -384,17 +393,26 @@ def fit_columns(plan: Plan, scheme: str, data: ClassSample) -> ClassMap:
     """Fit one map a column of scores, on the rows that take part in its problem; one without rows is even odds."""
     scores, index, k, kind, weight = data.scores, data.index, data.classes, data.kind, data.weight
     maps: list[Map] = []
-    for column, (rows, positive) in enumerate(SCHEMES[scheme].tasks(index, k)):
+    lone = 0
+    for column, (members, positive) in enumerate(SCHEMES[scheme].tasks(index, k)):
+        rows = members & ~np.isnan(scores[:, column])
         if not rows.any():
             maps.append(Steps((), (0.5,)))
             continue
         part = None if weight is None else weight[rows]
         one = sample(scores[rows, column], positive[rows], part, kind=kind)
-        maps.append(fit_map(plan.method, one, kind, **plan.options))
+        maps.append(fit_quietly(plan.method, one, kind, **plan.options))
+        lone += lacks_a_class(plan.method, one)
+    if lone:
+        warn(
+            f"{lone} of {len(maps)} maps were fitted to rows of one class only, so they know nothing of the other; "
+            "give rows of every class"
+        )
     fitted = ClassMap(scheme, tuple(maps), plan.coupling)
     if scheme == "binary" or not plan.temper:
         return fitted
-    return replace(fitted, power=fit_power(fitted(scores), index, weight))
+    whole = data.complete()
+    return replace(fitted, power=fit_power(fitted(whole.scores), whole.index, whole.weight))
 
 
 @dataclass(frozen=True, slots=True)
@@ -417,14 +435,15 @@ def fit_machine(plan: Plan, scheme: str, known: MachineSample) -> tuple[MachineM
     data, fit = known.data, MACHINE_METHODS[plan.method].fit
     copies = np.ones(len(data.index)) if data.weight is None else np.asarray(data.weight, np.float64)
     maps, columns = [], []
-    for column, (rows, positive) in enumerate(SCHEMES[scheme].tasks(data.index, data.classes)):
+    for column, (members, positive) in enumerate(SCHEMES[scheme].tasks(data.index, data.classes)):
+        rows = members & ~np.isnan(data.scores[:, column])
         one = Calibration(
             geometry=known.geometries[column],
             inputs=known.view.inputs,
             numbers=known.numbers,
             decision=known.view.decision[:, column],
-            score=data.scores[:, column],
-            look=known.looks[:, column],
+            score=np.where(rows, data.scores[:, column], 0.0),
+            look=np.where(rows, known.looks[:, column], 0.0),
             label=positive.astype(np.float64),
             weight=np.where(rows, copies, 0.0),
         )

@@ -2,7 +2,8 @@
 
 A map fitted on the scores a machine gives its own training rows learns how well it remembers, not how well it
 predicts. Each protocol here returns scores of rows the scoring machine has not seen (but for `train`), pooled so that
-one map is fitted to all of them. Cost is relative to one training on n rows that takes time ~ n^2.
+one map is fitted to all of them. Rows of a group, such as those of one patient, stay on one side of every split. Cost
+is relative to one training on n rows that takes time ~ n^2.
 
 | protocol | scores by | cost |
 |---|---|---|
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,39 +27,44 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import (
-    GroupShuffleSplit,
     LeaveOneOut,
+    ShuffleSplit,
+    StratifiedGroupKFold,
     StratifiedKFold,
-    StratifiedShuffleSplit,
     check_cv,
 )
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, NuSVC
-from sklearn.utils import _safe_indexing, get_tags
+from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from calibrant.kernels.leave_one_out import svc_leave_one_out
 from calibrant.kernels.support import Geometry, geometries, kernel_inputs, pairwise_decisions
 from calibrant.multiclass import SCHEMES, View, pairs, votes
-from calibrant.samples import one_of
+from calibrant.samples import finite, one_of, refuse_missing, same_length, vector
 from calibrant.warning import warn
 
 __all__ = [
+    "GROUPED",
     "PROTOCOLS",
     "Job",
     "KernelMachine",
     "OneVsOne",
     "Scored",
+    "check_groups",
     "choose_scheme",
     "collect",
     "folds",
+    "group_params",
     "kernel_machine",
     "part",
     "prepared",
     "refit",
+    "refuse_unused_groups",
     "score_columns",
     "seed",
     "seen",
+    "too_few_to_fold",
     "weight_parameter",
 ]
 
@@ -66,11 +72,16 @@ Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 FIXED_SEED = 0  # without a random_state the folds are shuffled, but always in the same way
+HELD_OUT = 0.3  # share of the rows of each class that `holdout` keeps for the map
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What there is to calibrate: a machine, its data, and how scores are to be made."""
+    """What there is to calibrate: a machine, its data, and how scores are to be made.
+
+    Rows of a group are never split; `split_params` are what else a splitter is told. Rows of `weight` zero count as
+    absent.
+    """
 
     estimator: Any
     X: Any
@@ -83,15 +94,29 @@ class Job:
     loo: str = "span"
     random_state: Any = None
     n_jobs: int | None = None
+    groups: NDArray[Any] | None = None
+    weight: NDArray[Any] | None = None
     fit_params: Mapping[str, Any] = field(default_factory=dict)
     split_params: Mapping[str, Any] = field(default_factory=dict)
     look: Callable[[Geometry, Any], Floats] | None = None
+
+    @property
+    def counting(self) -> NDArray[np.bool_]:
+        """Which rows have a positive weight."""
+        return np.ones(len(self.y), bool) if self.weight is None else np.asarray(self.weight > 0)
+
+    @property
+    def group_numbers(self) -> Index:
+        """The number of each row's group; without groups every row is its own."""
+        rows = np.arange(len(self.y))
+        return rows if self.groups is None else np.unique(self.groups, return_inverse=True)[1].astype(np.intp)
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
     """Scores of some rows, one column a binary problem; `machine` made them, or None where many did.
 
+    NaN stands where there is no score: the machine was not trained on both sides of the problem, or on the row's class.
     `looks` has a column a binary problem too, of what else the machine saw in the rows where the job asks for a look.
     """
 
@@ -101,10 +126,49 @@ class Scored:
     kind: str
     looks: Floats | None = None
 
+    @property
+    def complete(self) -> NDArray[np.bool_]:
+        """Which rows have a score in every column."""
+        return np.asarray(~np.isnan(self.scores).any(axis=1))
+
 
 def collect(protocol: str, job: Job) -> list[Scored]:
-    """Return the calibration scores of a protocol, pooled, or one set a machine."""
-    return PROTOCOLS[protocol](job)
+    """Return the calibration scores of a protocol, pooled, or one set a machine, which support every map."""
+    found = PROTOCOLS[protocol](job)
+    for each in found:
+        require_both_sides(protocol, job, each)
+    return found
+
+
+# What to do where the rows of a protocol cannot support a map.
+REMEDIES = {
+    "train": "give rows of every class",
+    "holdout": "give more rows of each class, or use protocol='cv', which scores all of them",
+    "cv": "take folds that hold every class: cv as a number, or a splitter such as StratifiedKFold(3, shuffle=True)",
+    "ensemble": "take folds that hold every class, or protocol='cv', which fits one map to the scores of all folds",
+    "loo": "give more rows of each class",
+    "prefit": "give rows of every class the estimator knows",
+}
+
+
+def require_both_sides(protocol: str, job: Job, found: Scored) -> None:
+    """Raise unless each map has rows of both its sides, scored by machines that were trained on both."""
+    index, counting, names = job.index[found.rows], job.counting[found.rows], job.classes.tolist()
+    scored = ~np.isnan(found.scores)
+    if job.scheme == "matrix":  # one map of all columns
+        scored &= found.complete[:, None]
+    scheme = SCHEMES[job.scheme]
+    tasks, sides = scheme.tasks(index, len(names)), scheme.sides([f"class {name!r}" for name in names])
+    for (rows, positive), (first, second), column in zip(tasks, sides, scored.T, strict=True):
+        usable = rows & counting & column
+        for side, name in ((positive, first), (~positive, second)):
+            if not (usable & side).any():
+                msg = (
+                    f"protocol={protocol!r} cannot support the map of {first} against {second}: it needs calibration "
+                    f"rows of both, scored by a machine trained on both, and there are none of {name}; "
+                    f"{REMEDIES[protocol]}"
+                )
+                raise ValueError(msg)
 
 
 def refit(job: Job) -> Any:
@@ -124,41 +188,67 @@ def by_prefit(job: Job) -> list[Scored]:
 
 def by_holdout(job: Job) -> list[Scored]:
     """Score 30 % of the rows by a machine trained on the rest."""
+    if job.groups is not None:
+        return pooled(job, [hold_out_groups(job)])
     if single_row(job):
         return fall_back(job, "a class has a single row, so none can be held out")
-    if job.split_params:
-        split = GroupShuffleSplit(1, test_size=0.3, random_state=seed(job))
-    else:
-        size = max(round(0.3 * len(job.y)), len(job.classes))  # a row of each class at least
-        split = StratifiedShuffleSplit(1, test_size=size, random_state=seed(job))
-    return pooled(job, [next(split.split(job.index, job.index, **job.split_params))])
+    return pooled(job, [hold_out_rows(job)])
+
+
+def hold_out_rows(job: Job) -> Fold:
+    """Return 70 % and 30 % of the rows of each class, at least one of each on either side."""
+    rng = check_random_state(seed(job))
+    held: list[Index] = []
+    for c in range(len(job.classes)):
+        rows = np.flatnonzero(job.counting & (job.index == c))
+        held.append(rng.permutation(rows)[: int(np.clip(round(HELD_OUT * len(rows)), 1, len(rows) - 1))])
+    test = np.sort(np.concatenate(held))
+    return np.setdiff1d(np.flatnonzero(job.counting), test), test
+
+
+def hold_out_groups(job: Job) -> Fold:
+    """Return the rows of 70 % and 30 % of the groups: of a hundred draws that which divides the classes best."""
+    require_groups(job, 2, "protocol='holdout'")
+    rows = np.flatnonzero(job.counting)
+    names, group = np.unique(job.group_numbers[rows], return_inverse=True)
+    table = np.zeros((len(names), len(job.classes)))
+    np.add.at(table, (group, job.index[rows]), 1.0)
+    share = table / table.sum(axis=0)
+    draws = ShuffleSplit(100, test_size=HELD_OUT, random_state=seed(job)).split(names)
+    best = min((test for _, test in draws), key=lambda test: float(np.abs(share[test].sum(axis=0) - HELD_OUT).max()))
+    held = np.isin(group, best)
+    return rows[~held], rows[held]
 
 
 def by_cv(job: Job) -> list[Scored]:
     """Score each fold by a machine trained on the others, and pool."""
-    return fall_back(job, NO_FOLDS) if counted(job) and single_row(job) else pooled(job, folds(job))
+    return fall_back(job, NO_FOLDS) if too_few_to_fold(job) else pooled(job, folds(job))
 
 
 def by_ensemble(job: Job) -> list[Scored]:
     """Score each fold by a machine trained on the others, and keep the machines."""
-    if counted(job) and single_row(job):
+    if too_few_to_fold(job):
         return fall_back(job, NO_FOLDS)
     parts = folds(job)
-    poor = sum(len(np.unique(job.index[test_rows])) < len(job.classes) for _, test_rows in parts)
-    if poor:
-        message = (
-            f"{poor} of {len(parts)} folds lack a class, so their maps know little of it; protocol='cv' pools them"
+    found = run(job, parts)
+    if len(found) < len(parts):
+        msg = (
+            f"protocol='ensemble' needs two classes in the training rows of every fold of cv={shown(job.cv)}; "
+            f"{len(parts) - len(found)} of {len(parts)} have one: {REMEDIES['ensemble']}"
         )
-        warn(message)
-    return run(job, parts)
+        raise ValueError(msg)
+    return found
 
 
 def by_loo(job: Job) -> list[Scored]:
     """Score each row by a machine trained on all others, in closed form where the machine is an SVC."""
+    if single_row(job):
+        return fall_back(job, "a class has a single row, so it cannot be left out")
     last = job.estimator[-1] if isinstance(job.estimator, Pipeline) else job.estimator
     in_closed_form = isinstance(last, SVC) and job.scheme in ("binary", "ovo") and job.kind != "probability"
     if not in_closed_form:
-        return pooled(job, list(LeaveOneOut().split(job.index)))
+        rows = np.flatnonzero(job.counting)
+        return pooled(job, [(rows[others], rows[one]) for others, one in LeaveOneOut().split(rows)])
     machine = refit(job)
     inputs = machine[:-1].transform(job.X) if isinstance(machine, Pipeline) and len(machine) > 1 else job.X
     svc = machine[-1] if isinstance(machine, Pipeline) else machine
@@ -177,6 +267,14 @@ PROTOCOLS: dict[str, Callable[[Job], list[Scored]]] = {
     "prefit": by_prefit,
 }
 
+# Protocols that keep groups together; the others say why they cannot.
+GROUPED = ("cv", "ensemble", "holdout")
+UNGROUPED = {
+    "train": "which splits no rows",
+    "loo": "which leaves out single rows; use protocol='cv' with cv=LeaveOneGroupOut()",
+    "prefit": "which splits no rows",
+}
+
 
 NO_FOLDS = "a class has a single row, so no folds can be made"
 
@@ -186,14 +284,22 @@ def counted(job: Job) -> bool:
     return isinstance(job.cv, (int, np.integer)) and not isinstance(job.cv, bool)
 
 
+def too_few_to_fold(job: Job) -> bool:
+    """Return whether folds are given by their number and a class has too few rows for any."""
+    return counted(job) and single_row(job)
+
+
 def single_row(job: Job) -> bool:
-    """Return whether a class has too few rows to be split."""
-    return smallest_class(job) < 2
+    """Return whether there are no groups, and a class has too few rows to be split."""
+    return job.groups is None and min(units_of_classes(job)) < 2
 
 
-def smallest_class(job: Job) -> int:
-    """Return the number of rows of the rarest class."""
-    return int(np.bincount(job.index, minlength=len(job.classes)).min())
+def units_of_classes(job: Job) -> list[int]:
+    """Return of each class the number of rows or, where there are groups, of groups that hold any."""
+    if job.groups is None:
+        return [int(rows) for rows in np.bincount(job.index[job.counting], minlength=len(job.classes))]
+    group = job.group_numbers
+    return [len(np.unique(group[job.counting & (job.index == c)])) for c in range(len(job.classes))]
 
 
 def fall_back(job: Job, reason: str) -> list[Scored]:
@@ -210,20 +316,105 @@ def seed(job: Job) -> Any:
 Fold = tuple[Index, Index]
 
 
-def folds(job: Job) -> list[Fold]:
-    """Return the (training, test) rows of each fold."""
-    splitter = stratified(job) if counted(job) else job.cv
+def check_groups(groups: Any, rows: NDArray[Any]) -> NDArray[Any]:
+    """Return one name of a group for each row."""
+    names = vector("groups", groups)
+    same_length("groups", names, rows)
+    refuse_missing("groups", names)
     try:
-        given = check_cv(splitter, job.y, classifier=True).split(job.X, job.y, **job.split_params)
-        found = [(row_numbers(train_rows), row_numbers(test_rows)) for train_rows, test_rows in given]
-    except (TypeError, ValueError) as error:
-        msg = f"cv={job.cv!r} makes no folds of these {len(job.y)} rows: {error}"
-        raise ValueError(msg) from error
-    found = [(train_rows, test_rows) for train_rows, test_rows in found if len(test_rows)]
+        np.unique(names)
+    except TypeError:
+        msg = f"groups must hold names of one type; got {sorted({type(name).__name__ for name in names})}"
+        raise ValueError(msg) from None
+    return names
+
+
+def refuse_unused_groups(protocol: str, estimator: Any, groups: Any) -> None:
+    """Raise where groups are given that would not be kept together."""
+    if groups is None or protocol in GROUPED or (protocol == "train" and groups_parameter(estimator)):
+        return
+    msg = f"groups are used by the protocols {', '.join(GROUPED)}; got them for {protocol!r}, {UNGROUPED[protocol]}"
+    raise ValueError(msg)
+
+
+def folds(job: Job) -> list[Fold]:
+    """Return the (training, test) rows of each fold; none tests a row, or a row of a group, that it trains on."""
+    found = [fold for fold in (numbered_folds(job) if counted(job) else given_folds(job)) if len(fold[1])]
     if not found:
-        msg = f"cv must make at least one fold; got none from {job.cv!r}"
+        msg = f"cv must make at least one fold; got none from {shown(job.cv)}"
         raise ValueError(msg)
+    unit = job.group_numbers
+    for train_rows, test_rows in found:
+        shared = np.isin(unit[test_rows], unit[train_rows])
+        if shared.any():
+            row = int(test_rows[shared.argmax()])
+            raise ValueError(on_both_sides(job, row))
     return found
+
+
+def on_both_sides(job: Job, row: int) -> str:
+    """Return what is wrong with folds that test what they train on."""
+    if job.groups is None:
+        return f"cv={shown(job.cv)} must not test rows it trains on; row {row} is on both sides of a fold"
+    return (
+        f"cv={shown(job.cv)} must keep groups together; rows of group {job.groups.tolist()[row]!r} are on both sides "
+        "of a fold: give cv as a number, or a splitter such as StratifiedGroupKFold(3)"
+    )
+
+
+def numbered_folds(job: Job) -> list[Fold]:
+    """Return a number of shuffled stratified folds of the rows that count, no more than the rarest class allows."""
+    count = int(job.cv)
+    if count < 2:
+        msg = f"cv must be at least 2 folds; got {job.cv}"
+        raise ValueError(msg)
+    require_groups(job, count, f"cv={count}")
+    least, of = min(units_of_classes(job)), "rows" if job.groups is None else "groups"
+    if least < 2:
+        msg = f"cv={count} needs at least 2 rows of each class; the rarest class has {least}"
+        raise ValueError(msg)
+    if least < count:
+        warn(f"the rarest class has {least} {of}: {least} folds instead of {count}")
+        count = least
+    rows = np.flatnonzero(job.counting)
+    make = StratifiedKFold if job.groups is None else StratifiedGroupKFold
+    groups = None if job.groups is None else job.group_numbers[rows]
+    index = job.index[rows]
+    parts = make(count, shuffle=True, random_state=seed(job)).split(index, index, groups)
+    return [(rows[train_rows], rows[test_rows]) for train_rows, test_rows in parts]
+
+
+def require_groups(job: Job, count: int, who: str) -> None:
+    """Raise where there are groups, but fewer than are to be told apart, or a class is in one of them only."""
+    if job.groups is None:
+        return
+    found = len(np.unique(job.group_numbers[job.counting]))
+    if found < count:
+        msg = f"{who} needs at least {count} groups to keep each on one side of a split; got {found}"
+        raise ValueError(msg)
+    for name, units in zip(job.classes.tolist(), units_of_classes(job), strict=True):
+        if units < 2:
+            msg = (
+                f"{who} needs rows of each class in at least 2 groups, some to train on and some to calibrate on; "
+                f"class {name!r} is in {units}"
+            )
+            raise ValueError(msg)
+
+
+def given_folds(job: Job) -> list[Fold]:
+    """Return the folds of a splitter, or those given as rows."""
+    params = {**({} if job.groups is None else {"groups": job.groups}), **job.split_params}
+    try:
+        parts = check_cv(job.cv, job.y, classifier=True).split(job.X, job.y, **params)
+        return [(row_numbers(train_rows), row_numbers(test_rows)) for train_rows, test_rows in parts]
+    except (TypeError, ValueError) as error:
+        msg = f"cv={shown(job.cv)} makes no folds of these {len(job.y)} rows: {error}"
+        raise ValueError(msg) from error
+
+
+def shown(cv: Any) -> str:
+    """Return folds as an error shows them: a splitter or a number as it is, rows by how many folds they are."""
+    return f"({len(cv)} folds given as rows)" if isinstance(cv, (list, tuple)) and cv else repr(cv)
 
 
 def row_numbers(rows: Any) -> Index:
@@ -232,34 +423,25 @@ def row_numbers(rows: Any) -> Index:
     return np.flatnonzero(numbers) if numbers.dtype == bool else numbers.astype(np.intp)
 
 
-def stratified(job: Job) -> StratifiedKFold:
-    """Return shuffled stratified folds, no more of them than the rarest class has rows."""
-    count, least = int(job.cv), smallest_class(job)
-    if count < 2:
-        msg = f"cv must be at least 2 folds; got {job.cv}"
-        raise ValueError(msg)
-    if least < count:
-        warn(f"the rarest class has {least} rows: {least} folds instead of {count}")
-        count = least
-    return StratifiedKFold(count, shuffle=True, random_state=seed(job))
-
-
 def pooled(job: Job, parts: Sequence[Fold]) -> list[Scored]:
-    """Return one score a row over all folds: the mean where a row was scored repeatedly, none where never."""
+    """Return one score a row over all folds: the mean where a row was scored repeatedly, no row that never was."""
     found = run(job, parts)
-    times = np.bincount(np.concatenate([part.rows for part in found]), minlength=len(job.y))
-    rows = np.flatnonzero(times)
-    columns = SCHEMES[job.scheme].columns(len(job.classes))
+    shape = (len(job.y), SCHEMES[job.scheme].columns(len(job.classes)))
+    times = np.zeros(shape)
+    for part in found:
+        np.add.at(times, part.rows, ~np.isnan(part.scores))
+    rows = np.flatnonzero(times.any(axis=1))
 
-    def mean(values: Sequence[tuple[Index, Floats]]) -> Floats:
-        """Return the mean of what was said of each row."""
-        total = np.zeros((len(job.y), columns))
-        for part_rows, part_values in values:
-            np.add.at(total, part_rows, part_values)
-        return np.asarray(total[rows] / times[rows, None])
+    def mean(values: Sequence[Floats]) -> Floats:
+        """Return the mean of what was said of each row, NaN where nothing was."""
+        total = np.zeros(shape)
+        for part, said in zip(found, values, strict=True):
+            np.add.at(total, part.rows, np.where(np.isnan(part.scores), 0.0, said))
+        nothing = np.full((len(rows), shape[1]), np.nan)
+        return np.asarray(np.divide(total[rows], times[rows], out=nothing, where=times[rows] > 0))
 
-    looks = None if job.look is None else mean([(part.rows, seen(part)) for part in found])
-    return [Scored(None, rows, mean([(part.rows, part.scores) for part in found]), found[0].kind, looks)]
+    looks = None if job.look is None else mean([seen(part) for part in found])
+    return [Scored(None, rows, mean([part.scores for part in found]), found[0].kind, looks)]
 
 
 def seen(part: Scored) -> Floats:
@@ -268,32 +450,43 @@ def seen(part: Scored) -> Floats:
 
 
 def run(job: Job, parts: Sequence[Fold]) -> list[Scored]:
-    """Train and score every fold, in parallel where asked, and say once if some lacked a class."""
-    found: list[Scored] = Parallel(n_jobs=job.n_jobs)(delayed(train_and_score)(job, *part) for part in parts)
-    lacking = [rows for rows, _ in parts if len(np.unique(job.index[rows])) < len(job.classes)]
+    """Train and score every fold that has two classes to train on; say once if some lack a class."""
+    known = [len(known_in(job, rows)) for rows, _ in parts]
+    able = [part for part, count in zip(parts, known, strict=True) if count > 1]
+    if not able:
+        msg = (
+            f"cv={shown(job.cv)} must leave two classes to train on in some fold; every fold has one: {REMEDIES['cv']}"
+        )
+        raise ValueError(msg)
+    lacking = sum(count < len(job.classes) for count in known)
     if lacking:
-        warn(f"the training rows of {len(lacking)} of {len(parts)} folds lack a class: its scores there are constant")
-    kinds = {part.kind for part in found if part.machine is not None}
-    return [part if part.machine is not None else as_kind(part, kinds) for part in found]
+        warn(
+            f"the training rows of {lacking} of {len(parts)} folds lack a class: the rows and scores of that class in "
+            "those folds are left out of the maps"
+        )
+    return list(Parallel(n_jobs=job.n_jobs)(delayed(train_and_score)(job, *part) for part in able))
 
 
-def as_kind(part: Scored, kinds: set[str]) -> Scored:
-    """Express the +-1 of a fold that could not be trained in the kind of the others' scores."""
-    kind = next(iter(kinds), "margin")
-    return Scored(None, part.rows, (part.scores + 1) / 2 if kind == "probability" else part.scores, kind)
+def known_in(job: Job, rows: Index) -> Index:
+    """Return the numbers of the classes of some rows, those of positive weight."""
+    return np.unique(job.index[rows[job.counting[rows]]])
 
 
 def train_and_score(job: Job, train_rows: Index, test_rows: Index) -> Scored:
-    """Train on some rows and score others; with one class in training every score says that class (as LIBSVM)."""
-    present = np.unique(job.index[train_rows]).tolist()
-    if len(present) > 1:
-        return scored(job, train(job, train_rows), test_rows, train_rows)
-    k = len(job.classes)
-    scores = np.full((len(test_rows), 1), 1.0 if present[0] else -1.0)
-    if k > 2:
-        blank = np.full((len(test_rows), len(present)), 1.0)
-        scores = SCHEMES[job.scheme].spread(blank, present, k, -1.0)
-    return Scored(None, test_rows, scores, "margin")
+    """Train on some rows and score others; of classes there was no row to train on nothing is said."""
+    found = scored(job, train(job, train_rows), test_rows, train_rows)
+    known = known_in(job, train_rows)
+    if len(known) == len(job.classes):
+        return found
+    told = np.isin(job.index[test_rows], known)[:, None] & known_columns(job, known)
+    return replace(found, scores=np.where(told, found.scores, np.nan))
+
+
+def known_columns(job: Job, known: Index) -> NDArray[np.bool_]:
+    """Return which binary problems a machine that was trained on some classes has a score for."""
+    scheme = SCHEMES[job.scheme]
+    spread = scheme.spread(np.zeros((1, scheme.columns(len(known)))), known.tolist(), len(job.classes))
+    return np.asarray(~np.isnan(spread[0]))
 
 
 def train(job: Job, rows: Index) -> Any:
@@ -323,6 +516,7 @@ def scored(job: Job, machine: Any, rows: Index, known: Index | None = None) -> S
     """Return the scores a machine, trained on the rows it knows, gives some rows."""
     X = job.X if len(rows) == len(job.y) else part(job.estimator, job.X, rows, known)
     scores, kind = score_columns(machine, X, job.classes, job.scheme, job.kind)
+    finite("scores", scores[:, known_columns(job, np.searchsorted(job.classes, machine.classes_))].ravel())
     return Scored(machine, rows, scores, kind, None if job.look is None else look_columns(job, machine, X))
 
 
@@ -342,6 +536,10 @@ def score_columns(machine: Any, X: Any, classes: NDArray[Any], scheme_name: str,
     if len(classes) > 2 and made_of_pairs(machine):
         machine = shaped(machine, "ovo" if scheme_name == "ovo" else "ovr")
     values, kind = output(machine, X, kind)
+    strange = np.setdiff1d(machine.classes_, classes).tolist()
+    if strange:
+        msg = f"y must hold rows of every class the estimator knows; it has none of {strange[0]!r}: give some"
+        raise ValueError(msg)
     k, present = len(classes), np.searchsorted(classes, machine.classes_).tolist()
     if k == 2:
         return (values[:, -1:] if values.ndim == 2 else values[:, None]), kind
@@ -355,7 +553,7 @@ def score_columns(machine: Any, X: Any, classes: NDArray[Any], scheme_name: str,
         )
         raise ValueError(msg)
     if len(present) < k:
-        values = scheme.spread(values, present, k, 0.0 if kind == "probability" else -1.0)
+        values = scheme.spread(values, present, k)
     return values, kind
 
 
@@ -548,3 +746,38 @@ def weight_parameter(estimator: Any) -> str | None:
     if isinstance(estimator, OneVsOne) or is_search(estimator):
         return weight_parameter(estimator.estimator)
     return None
+
+
+def groups_parameter(estimator: Any) -> str | None:
+    """Return the name under which an estimator's fit takes groups, through pipelines, or None where it takes none."""
+    if isinstance(estimator, Pipeline):
+        name, last = estimator.steps[-1]
+        inner = groups_parameter(last)
+        return inner and f"{name}__{inner}"
+    if isinstance(estimator, OneVsOne):
+        return groups_parameter(estimator.estimator)
+    return "groups" if is_search(estimator) or has_fit_parameter(estimator, "groups") else None
+
+
+def group_params(estimator: Any, groups: Any) -> dict[str, Any]:
+    """Return groups under the name an estimator's fit takes them by, if it does: it then splits rows itself."""
+    name = None if groups is None else groups_parameter(estimator)
+    if name is None:
+        return {}
+    last = estimator
+    while isinstance(last, (Pipeline, OneVsOne)):
+        last = last.steps[-1][1] if isinstance(last, Pipeline) else last.estimator
+    if is_search(last) and ignores_groups(last.cv):
+        msg = (
+            f"the cv of {type(last).__name__} must keep groups together where groups are given, such as "
+            f"cv=StratifiedGroupKFold(3); got cv={shown(last.cv)}"
+        )
+        raise ValueError(msg)
+    return {name: groups}
+
+
+def ignores_groups(cv: Any) -> bool:
+    """Return whether folds are made by a splitter of scikit-learn's that does not look at groups."""
+    splitter = check_cv(cv, classifier=True)
+    own = type(splitter).__module__.startswith("sklearn.")
+    return own and not splitter.get_metadata_routing().split.requests.get("groups")

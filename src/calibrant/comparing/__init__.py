@@ -65,7 +65,8 @@ def compare(  # noqa: PLR0913
 
     Parameters
     ----------
-    data : (X, y), (X, y, groups), a record with X and y, or a mapping from names to these.
+    data : (X, y), (X, y, groups), a record with X and y, and perhaps groups, or a mapping from names to these
+        Rows of a group stay on one side of every split.
     kernels : {"linear", "rbf", "poly"}, default=("linear", "rbf") where no machines are given
         For each a support vector machine, whose scores the methods calibrate, and kernel logistic regression.
     machines : mapping from names to classifiers, which get X as it is given; among them `CalibratedClassifier` with a

@@ -24,7 +24,7 @@ from calibrant.estimators import target
 from calibrant.klr import KernelLogisticRegression
 from calibrant.maps import check_method
 from calibrant.metrics import METRICS
-from calibrant.protocols import FIXED_SEED, PROTOCOLS
+from calibrant.protocols import FIXED_SEED, PROTOCOLS, check_groups, group_params, refuse_unused_groups
 from calibrant.samples import KINDS, at_least_two, finite, one_of, refuse_masked, weighed, within_unit
 
 # The nine of Rüping (2004), and the machine's own probabilities where it has any.
@@ -268,16 +268,16 @@ def dataset(name: str, given: Any) -> Data:
     if isinstance(given, tuple | list) and len(given) in (2, 3):
         X, y, groups = (*given, None)[:3]
     elif hasattr(given, "X") and hasattr(given, "y"):
-        X, y, groups = given.X, given.y, None
+        X, y, groups = given.X, given.y, getattr(given, "groups", None)
     else:
         msg = f"data must be (X, y), (X, y, groups), or a record with X and y; got {type(given).__name__} for {name!r}"
         raise ValueError(msg)
     refuse_masked("X", X)
     labels = target(y)
-    X, labels, groups = indexable(X if hasattr(X, "shape") else np.asarray(X), labels, groups)
+    X, labels = indexable(X if hasattr(X, "shape") else np.asarray(X), labels)
     classes = at_least_two(np.unique(labels))
-    content = str(joblib.hash((X, labels, groups)))
-    group = None if groups is None else np.asarray(groups)
+    group = None if groups is None else check_groups(groups, labels)
+    content = str(joblib.hash((X, labels, group)))
     return Data(name, X, labels, classes, np.searchsorted(classes, labels), content, group)
 
 
@@ -299,6 +299,7 @@ def with_scores(data: Data, kind: str, sample_weight: ArrayLike | None) -> Data:
 
 def tasks_of(data: Data, trainers: Sequence[Trainer], asked: Asked) -> list[Task]:
     """Return every fold of every machine on a data set; the folds are the same for all."""
+    check_use_of_groups(data, trainers, asked)
     parts = splits(data, np.arange(len(data.y)), asked.cv, asked.seed)
     whole = standardised(data) if asked.scale == "global" and any(each.prefix for each in trainers) else data
     return [
@@ -306,6 +307,17 @@ def tasks_of(data: Data, trainers: Sequence[Trainer], asked: Asked) -> list[Task
         for trainer in trainers
         for fold, (train, test) in enumerate(parts)
     ]
+
+
+def check_use_of_groups(data: Data, trainers: Sequence[Trainer], asked: Asked) -> None:
+    """Raise where groups are given, and the protocol or a search among the machines would split them."""
+    if data.groups is None:
+        return
+    if asked.protocol == "loo":
+        refuse_unused_groups(asked.protocol, None, data.groups)
+    for trainer in trainers:
+        if trainer.estimator is not None:
+            group_params(trainer.estimator, data.groups)
 
 
 def standardised(data: Data) -> Data:

@@ -33,12 +33,12 @@ from calibrant.comparing.folder import (
     scores_from,
 )
 from calibrant.comparing.records import Cell, Choice, Comparison, Predictions, unique
-from calibrant.comparing.tasks import CHOICES, Data, Part, Recipe, Run, Scores, Task, Trial, splits, splitter
+from calibrant.comparing.tasks import CHOICES, Data, Part, Recipe, Run, Scores, Task, Trial, job_on, splits
 from calibrant.metrics import METRICS
 from calibrant.multiclass import ClassSample, Plan, fit_classes
 from calibrant.progress import shown
-from calibrant.protocols import Job, choose_scheme, collect, part, prepared, refit, score_columns
-from calibrant.samples import distributions
+from calibrant.protocols import choose_scheme, collect, group_params, part, prepared, refit, score_columns
+from calibrant.samples import at_least_two, distributions
 from calibrant.warning import warn
 
 Floats = NDArray[np.float64]
@@ -84,8 +84,9 @@ def folds_of_choice(task: Task, rows: Index) -> list[Trial]:
     """Return the folds of some rows, where there is something to choose."""
     if len(task.trainer.points) < 2:
         return []
+    groups = rows if task.data.groups is None else np.unique(task.data.groups[rows])
     # Not the folds on which the methods are compared.
-    parts = splits(task.data, rows, CHOICES[task.asked.choose], task.asked.seed + 1)
+    parts = splits(task.data, rows, min(CHOICES[task.asked.choose], len(groups)), task.asked.seed + 1)
     return [Trial(task.data, task.trainer, *part) for part in parts]
 
 
@@ -106,6 +107,7 @@ def along(trial: Trial, path: Sequence[Mapping[str, Any]]) -> Iterator[Outcome]:
     data, trainer = trial.data, trial.trainer
     inside = part(trainer.estimator, data.X, trial.train, trial.train)
     outside = part(trainer.estimator, data.X, trial.test, trial.train)
+    params = group_params(trainer.estimator, None if data.groups is None else data.groups[trial.train])
     machine = trainer.at(path[0])
     if trainer.warm:
         machine.set_params(**{trainer.prefix + "warm_start": True})
@@ -113,7 +115,7 @@ def along(trial: Trial, path: Sequence[Mapping[str, Any]]) -> Iterator[Outcome]:
         settings = {trainer.prefix + name: value for name, value in point.items()}
         machine = machine.set_params(**settings) if trainer.warm else trainer.at(point)
         try:
-            machine.fit(inside, data.y[trial.train])
+            machine.fit(inside, data.y[trial.train], **params)
             yield outcome(machine, outside, data, trial.test)
         except FAILURES:
             yield -1, np.inf
@@ -204,8 +206,11 @@ def by_training(task: Task) -> Scores:
     """Train the machine by the protocol, and on all training rows, and score the test rows."""
     data, asked, recipes = task.data, task.asked, task.trainer.recipes
     given = task.trainer.at(task.parameters)
-    scheme = choose_scheme("auto", given, len(data.classes))
-    job = job_of(task, prepared(given, scheme, "auto", fitted=False), scheme)
+    present = np.unique(data.index[task.train])
+    scheme = choose_scheme("auto", given, len(present))
+    machine = prepared(given, scheme, "auto", fitted=False)
+    job = job_on(data, task.train, machine, scheme=scheme, cv=asked.inner_cv, random_state=asked.seed)
+    at_least_two(job.classes)
     outside = part(given, data.X, task.test, task.train)
     if all(recipe.own for recipe in recipes):
         return Scores((), spread(refit(job), outside, data.classes))
@@ -213,11 +218,12 @@ def by_training(task: Task) -> Scores:
     machines = [machine_of(job, each) for each in found]
     parts = [
         Part(
+            present,
             job.index[each.rows],
             each.scores,
             each.kind,
             scheme,
-            score_columns(one, outside, data.classes, scheme, "auto")[0],
+            score_columns(one, outside, job.classes, scheme, "auto")[0],
         )
         for each, one in zip(found, machines, strict=True)
     ]
@@ -225,24 +231,6 @@ def by_training(task: Task) -> Scores:
         return Scores(tuple(parts), None)
     whole = refit(job) if asked.protocol == "ensemble" else machines[0]  # its machines know a part of the rows each
     return Scores(tuple(parts), spread(whole, outside, data.classes))
-
-
-def job_of(task: Task, estimator: Any, scheme: str) -> Job:
-    """Return what there is to calibrate: the machine and the training rows."""
-    data, asked, rows = task.data, task.asked, task.train
-    groups = {} if data.groups is None else {"groups": data.groups[rows]}
-    return Job(
-        estimator,
-        part(estimator, data.X, rows, rows),
-        data.y[rows],
-        data.index[rows],
-        data.classes,
-        scheme,
-        "auto",
-        cv=splitter(asked.inner_cv, data, asked.seed),
-        random_state=asked.seed,
-        split_params=groups,
-    )
 
 
 def spread(machine: Any, X: Any, classes: NDArray[Any]) -> Floats:
@@ -257,7 +245,8 @@ def as_given(task: Task) -> Scores:
     data, train, test = task.data, task.train, task.test
     weight = None if data.weight is None else data.weight[train]
     scheme = "binary" if len(data.classes) == 2 else "ovr"
-    given = Part(data.index[train], data.X[train], task.asked.kind, scheme, data.X[test], weight)
+    every = np.arange(len(data.classes))
+    given = Part(every, data.index[train], data.X[train], task.asked.kind, scheme, data.X[test], weight)
     own = AS_PROBABILITIES[task.asked.kind]
     return Scores((given,), None if own is None else own(data.X[test]))
 
@@ -298,13 +287,11 @@ def probabilities_by(recipe: Recipe, scores: Scores, data: Data) -> Floats:
     """Return a method's probabilities of the test rows, averaged over machines where there are several."""
     if recipe.own and scores.own is not None:
         return scores.own
-    plan = Plan(recipe.method, recipe.options)
-    found = [
-        fit_classes(plan, each.scheme, ClassSample(each.scores, each.index, len(data.classes), each.kind, each.weight))(
-            each.test
-        )
-        for each in scores.parts
-    ]
+    plan, found = Plan(recipe.method, recipe.options), []
+    for each in scores.parts:
+        known = ClassSample(each.scores, each.index, len(each.present), each.kind, each.weight)
+        found.append(np.zeros((len(each.test), len(data.classes))))
+        found[-1][:, each.present] = fit_classes(plan, each.scheme, known)(each.test)
     return np.asarray(np.mean(found, axis=0))
 
 

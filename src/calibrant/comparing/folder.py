@@ -110,16 +110,16 @@ def scores_from(document: Any, task: Task) -> Scores:
 
 def part_from(document: Any, task: Task) -> Part:
     """Return calibration scores and the test scores of the same machine, or raise if a document does not hold them."""
-    k = len(task.data.classes)
     one_of("kind", document["kind"], KINDS)
     one_of("scheme", document["scheme"], SCHEMES)
-    index = np.asarray(document["index"], np.intp)
-    agree("classes", bool(((index >= 0) & (index < k)).all()), expected=True)
-    columns = SCHEMES[document["scheme"]].columns(k)
+    present, index = (np.asarray(document[name], np.intp) for name in ("present", "index"))
+    agree("classes", bool(np.isin(present, np.arange(len(task.data.classes))).all()), expected=True)
+    agree("classes", bool(((index >= 0) & (index < len(present))).all()), expected=True)
+    columns = SCHEMES[document["scheme"]].columns(len(present))
     scores = array(document["scores"], (len(index), columns))
     test = array(document["test"], (len(task.test), columns))
     weight = None if document["weight"] is None else array(document["weight"], (len(index),))
-    return Part(index, scores, document["kind"], document["scheme"], test, weight)
+    return Part(present, index, scores, document["kind"], document["scheme"], test, weight)
 
 
 def common_from(document: Any) -> dict[str, Any]:

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.utils import _safe_indexing
 
 from calibrant.comparing.content import content_of
 from calibrant.progress import Progress
-from calibrant.protocols import Fold, Job, folds
+from calibrant.protocols import Fold, Job, folds, group_params, part
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -136,8 +135,12 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Calibration scores with their rows' classes and weights, and the same machine's scores of the test rows."""
+    """Calibration scores with their rows' classes and weights, and the same machine's scores of the test rows.
 
+    `present` are the numbers of the classes there were rows of; `index` counts among them.
+    """
+
+    present: Index
     index: Index
     scores: Floats
     kind: str
@@ -169,26 +172,24 @@ class Trial:
     test: Index
 
 
+def job_on(data: Data, rows: Index, estimator: Any = None, **settings: Any) -> Job:
+    """Return what there is to train on some rows of a data set, whose classes alone a machine will know."""
+    present = np.unique(data.index[rows])
+    groups = None if data.groups is None else data.groups[rows]
+    return Job(
+        estimator,
+        _safe_indexing(data.X, rows) if estimator is None else part(estimator, data.X, rows, rows),
+        data.y[rows],
+        np.searchsorted(present, data.index[rows]),
+        data.classes[present],
+        kind="auto",
+        groups=groups,
+        fit_params={} if estimator is None else group_params(estimator, groups),
+        **settings,
+    )
+
+
 def splits(data: Data, rows: Index, cv: Any, seed: int) -> list[Fold]:
     """Return the training and test rows of each fold of some rows."""
-    groups = {} if data.groups is None else {"groups": data.groups[rows]}
-    job = Job(
-        None,
-        _safe_indexing(data.X, rows),
-        data.y[rows],
-        data.index[rows],
-        data.classes,
-        "",
-        "auto",
-        cv=splitter(cv, data, seed),
-        random_state=seed,
-        split_params=groups,
-    )
+    job = job_on(data, rows, scheme="", cv=cv, random_state=seed)
     return [(rows[train], rows[test]) for train, test in folds(job)]
-
-
-def splitter(cv: Any, data: Data, seed: int) -> Any:
-    """Return folds that keep groups together where there are groups."""
-    if data.groups is None or not isinstance(cv, int | np.integer):
-        return cv
-    return StratifiedGroupKFold(int(cv), shuffle=True, random_state=seed)

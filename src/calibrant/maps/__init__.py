@@ -30,6 +30,7 @@ from calibrant.maps.records import (
 )
 from calibrant.ops import NUMPY
 from calibrant.samples import Sample, one_of
+from calibrant.warning import warn
 
 __all__ = [
     "METHODS",
@@ -48,6 +49,8 @@ __all__ = [
     "Steps",
     "check_method",
     "fit_map",
+    "fit_quietly",
+    "lacks_a_class",
     "log_probabilities",
     "probabilities",
 ]
@@ -64,8 +67,9 @@ class Method:
     `domain` says which scores the map is defined on: "real" (a probability is sent through the logit first), "unit" (a
     logit is sent through the logistic function; a margin through `squash`, or refused where there is none) or
     "any". `invariant` says what may be done to the scores of fit and prediction without changing a probability:
-    "affine" (any scale and offset), "scale", or "none". `matrix` fits all classes at once, where the method can:
-    `matrix(memberships, class numbers, weight, **options)` gives a record with a method of that name.
+    "affine" (any scale and offset), "scale", or "none". `labels` says whether the fit looks at the labels. `matrix`
+    fits all classes at once, where the method can: `matrix(memberships, class numbers, weight, **options)` gives a
+    record with a method of that name.
     """
 
     fit: Callable[..., Map]
@@ -76,6 +80,7 @@ class Method:
     invariant: str = "none"
     squash: str | None = None
     matrix: Callable[..., Any] | None = None
+    labels: bool = True
 
     def options(self) -> list[str]:
         """Return the names of the options the fit takes."""
@@ -106,7 +111,7 @@ class Later:
 
 
 METHODS: dict[str, Method] = {
-    "softmax": Method(fit_softmax, Sigmoid, REAL, True, "Rüping 2004, sec. 4"),
+    "softmax": Method(fit_softmax, Sigmoid, REAL, True, "Rüping 2004, sec. 4", labels=False),
     "platt": Method(fit_platt, Sigmoid, REAL, True, "Platt 1999; Lin, Lin & Weng 2007, hardened", "affine"),
     "platt_newton": Method(
         Later("published", "fit_platt_newton"), Sigmoid, REAL, True, "Lin, Lin & Weng 2007, appendix, as printed"
@@ -164,7 +169,7 @@ METHODS: dict[str, Method] = {
     "beta2": Method(
         Later("beta", "fit_beta2"), BetaCdf, UNIT, True, "Rüping 2004, sec. 4, Beta-2 (reconstructed)", squash="softmax"
     ),
-    "clip01": Method(Later("margins", "fit_clip01"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-01"),
+    "clip01": Method(Later("margins", "fit_clip01"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-01", labels=False),
     "pp": Method(Later("margins", "fit_pp"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-PP"),
     "printed01": Method(
         Later("margins", "fit_printed01"), Ends, REAL, False, "Rüping 2004, sec. 4, sigma_01 as printed"
@@ -202,7 +207,26 @@ def check_method(method: Any, options: Any) -> None:
 
 
 def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin", **options: Any) -> Map:
-    """Fit a method of the table, or a function of one's own, to a checked sample."""
+    """Fit a method of the table, or a function of one's own, to a checked sample; say so where it lacks a class."""
+    fitted = fit_quietly(method, data, kind, **options)
+    if lacks_a_class(method, data):
+        side = "positive" if data.label[0] else "negative"
+        score = data.arrays()[0]
+        p = np.asarray(fitted(score))
+        constant = np.ptp(score) > 0 and np.ptp(p) == 0
+        found = f"the map is the constant {p[0]:.4g}" if constant else "the map knows nothing of the other"
+        warn(f"y holds one class only, {len(data)} rows that are all {side}: {found}; give rows of both classes")
+    return fitted
+
+
+def lacks_a_class(method: str | Callable[..., Map], data: Sample) -> bool:
+    """Return whether rows are all of one class, and the method looks at classes."""
+    used = callable(method) or METHODS[method].labels
+    return used and bool((data.label == data.label[0]).all()) and data.label[0] in (0, 1)
+
+
+def fit_quietly(method: str | Callable[..., Map], data: Sample, kind: str = "margin", **options: Any) -> Map:
+    """Fit as `fit_map` does, for a caller that says itself where classes are missing."""
     check_method(method, options)
     if callable(method):
         return method(data, **options)

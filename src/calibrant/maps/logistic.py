@@ -374,8 +374,8 @@ class Summary:
     """What the labels and scores of a sample come down to for a fit on x, in a frame with mean 0 and deviation 1.
 
     `x` and `weight` stand for the rows in sums of smooth functions; the moments are those of the rows themselves.
-    `positive` = sum w y (x, 1) and `negative` = sum w (1 - y) (x, 1), of which rounding may have taken `noise`. Constant
-    scores have the scale 0.
+    `positive` = sum w y (x, 1) and `negative` = sum w (1 - y) (x, 1), of which rounding may have taken `noise`.
+    Constant scores have the scale 0.
     """
 
     frame: Frame
