@@ -20,7 +20,7 @@ from calibrant.datasets import DATASETS, carriers
 from calibrant.datasets.features import checksum, encode, label_counts
 from calibrant.datasets.records import Carrier, Columns, Layout, Part, Recipe, Table
 from calibrant.datasets.table import one_percent
-from tests.conftest import SPEC
+from tests.conftest import paper_tables
 
 HERE = carriers.BESIDE.is_dir()
 needs_files = pytest.mark.skipif(not HERE, reason="the folder of data sets is not beside the project")
@@ -104,7 +104,7 @@ class TestFiles:
         assert np.isfinite(X.data if sparse.issparse(X) else X).all()
 
     def test_dimensions_are_those_of_the_paper(self):
-        paper = json.loads((SPEC / "paper_tables.json").read_text())["rueping"]["data_sets"]
+        paper = paper_tables("rueping")["data_sets"]
         private = {"directmailing", "insurance", "medicine"}
         assert {name: list(loaded(name).X.shape) for name in set(paper) - private} == {
             name: shape for name, shape in paper.items() if name not in private

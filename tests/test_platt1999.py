@@ -16,7 +16,7 @@ from calibrant.experiments.platt1999 import REUTERS, TASKS, Task
 from calibrant.experiments.records import Cell
 from calibrant.inference import wilcoxon
 from calibrant.maps import Sigmoid
-from tests.conftest import data_or_skip
+from tests.conftest import data_or_skip, paper_tables
 
 RESULT = Path(__file__).parents[1] / "experiments" / "platt1999" / "result.json"
 
@@ -210,10 +210,7 @@ def test_a_machine_has_the_kernel_of_the_paper():
 
 
 def test_published_numbers_are_those_transcribed():
-    path = Path(__file__).parents[2] / "shared" / "spec" / "paper_tables.json"
-    if not path.exists():
-        pytest.skip("the file of published numbers is not beside the project")
-    published = json.loads(path.read_text())["platt"]
+    published = paper_tables("platt")
     for name, task in TASKS.items():
         assert published["table1"][name] == [task.train, task.test, task.C, task.inputs, task.machines]
         assert published["table2"][name] == list(platt1999.PUBLISHED[name])
