@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tomllib
 import warnings
 from fnmatch import fnmatch
@@ -29,6 +30,12 @@ def data_or_skip(name):
         return calibrant.datasets.load(name, download=False)
     except FileNotFoundError as missing:
         pytest.skip(f"the data are not on this machine: {missing}")
+
+
+def skip_without_folder():
+    """Skip a file of tests whose data sets come in no package, unless CALIBRANT_DATA names a folder of them."""
+    if not os.environ.get("CALIBRANT_DATA"):
+        pytest.skip("CALIBRANT_DATA names no folder of data sets", allow_module_level=True)
 
 
 @pytest.fixture(scope="session")
