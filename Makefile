@@ -25,8 +25,9 @@ bench: .venv/ready
 svc-table combining-table klr-table loo-table: .venv/ready
 	$(BIN)/python -m bench.$(subst -,_,$@) --write
 
-# Debian's Chromium, in which the tests open the report; without it they are skipped.
+# Debian's Chromium, in which the tests open the report; without it they are skipped. Takes root.
 browser:
+	apt-get update --quiet
 	apt-get install --yes chromium
 
 # A published experiment in full: `make reproduce-lin2007`.

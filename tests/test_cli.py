@@ -574,7 +574,8 @@ class TestExtras:
         with pytest.raises(SystemExit) as stop:
             cli.main()
         assert stop.value.code == 2
-        assert capsys.readouterr().err == f'error: the command line needs {package}: pip install "calibrant[cli]"\n'
+        sentence = f'the command line needs {package}, which is not installed: pip install "calibrant[cli]"'
+        assert capsys.readouterr().err == f"error: {sentence}\n"
 
     @pytest.mark.parametrize(
         ("package", "module", "extra", "arguments"),

@@ -1,16 +1,16 @@
 """Data sets: found in the promised order, checked on every load, prepared as the papers did. No test downloads."""
 
 import gzip
-import json
+import os
 from dataclasses import replace
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import sparse
-from sklearn.datasets import load_svmlight_file
 from sklearn.metrics import mutual_info_score
 from sklearn.utils import Bunch
 
@@ -20,12 +20,25 @@ from calibrant.datasets import DATASETS, carriers
 from calibrant.datasets.features import checksum, encode, label_counts
 from calibrant.datasets.records import Carrier, Columns, Layout, Part, Recipe, Table
 from calibrant.datasets.table import one_percent
-from tests.conftest import SPEC
+from tests.conftest import paper_tables
 
-HERE = carriers.BESIDE.is_dir()
-needs_files = pytest.mark.skipif(not HERE, reason="the folder of data sets is not beside the project")
 GENERATED = {"gaussian_a", "gaussian_b", "highleyman"}
 PARTS = [(name, part) for name, row in DATASETS.items() for part in (row.train, row.test) if part is not None]
+
+
+def is_here(carrier):
+    """Return whether a carrier has its file on this machine, without reading it."""
+    if carrier.place == "package":
+        spec = find_spec(carrier.package)
+        return spec is not None and Path(spec.submodule_search_locations[0], carrier.file).is_file()
+    if carrier.place == "folder" and FOLDER:
+        return any(Path(FOLDER, carrier.file + ending).is_file() for ending in ("", ".gz"))
+    return carrier.place == "generator"
+
+
+FOLDER = os.environ.get("CALIBRANT_DATA")
+ABSENT = {name for name, part in PARTS if not part.optional and not any(map(is_here, part.carriers))}
+HERE = [name for name in DATASETS if name not in ABSENT]
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +47,6 @@ def no_network(monkeypatch):
         raise AssertionError("a test asked OpenML for " + str(keywords))
 
     monkeypatch.setattr(carriers, "fetch_openml", refuse)
-    monkeypatch.delenv("CALIBRANT_DATA", raising=False)
 
 
 @cache
@@ -42,16 +54,35 @@ def loaded(name):
     return datasets.load(name, download=False)
 
 
-def file(name):
-    return pd.read_csv(carriers.BESIDE / f"{name}.csv.gz", dtype=str, keep_default_na=False)
+def test_every_data_set_is_on_this_machine():
+    if ABSENT:
+        pytest.skip(f"on this machine are {len(HERE)} data sets, these are not: {', '.join(sorted(ABSENT))}")
 
 
-def sorted_rows(X):
-    return X[np.lexsort(X.T)]
+class TestSets:
+    @pytest.mark.parametrize("name", HERE)
+    def test_every_set_is_as_its_row_says(self, name):
+        data, row = loaded(name), DATASETS[name]
+        assert data.X.shape == row.train.shape
+        assert label_counts(data.y) == row.train.counts
+        assert len(data.features) == len(set(data.features)) == data.X.shape[1]
+        assert set(np.unique(data.y)) == {0, 1}
+        assert data.classes == tuple(row.classes) or name == "reuters"
+        assert row.origin in data.source
+        assert (data.X_test is None) == (row.test is None or row.test.optional)
+        if data.X_test is not None:
+            assert data.X_test.shape == row.test.shape
+            assert label_counts(data.y_test) == row.test.counts
 
+    @pytest.mark.parametrize("name", [name for name in HERE if name != "support2"])
+    def test_nothing_is_missing(self, name):
+        X = loaded(name).X
+        assert np.isfinite(X.data if sparse.issparse(X) else X).all()
 
-def load_only(name, part, carrier):
-    return datasets.load_part(name, DATASETS[name], replace(part, carriers=(carrier,)), download=False)
+    def test_dimensions_are_those_of_the_paper(self):
+        paper = paper_tables("rueping")["data_sets"]
+        found = set(paper) & set(HERE)  # three of the paper's are private
+        assert {name: list(loaded(name).X.shape) for name in found} == {name: paper[name] for name in found}
 
 
 class TestTable:
@@ -80,155 +111,6 @@ class TestTable:
         for row in DATASETS.values():
             labels = [label for labels in row.classes.values() for label in labels]
             assert len(labels) == len(set(labels))
-
-
-@needs_files
-class TestFiles:
-    @pytest.mark.parametrize("name", DATASETS)
-    def test_every_set_is_as_its_row_says(self, name):
-        data, row = loaded(name), DATASETS[name]
-        assert data.X.shape == row.train.shape
-        assert label_counts(data.y) == row.train.counts
-        assert len(data.features) == len(set(data.features)) == data.X.shape[1]
-        assert set(np.unique(data.y)) == {0, 1}
-        assert data.classes == tuple(row.classes) or name == "reuters"
-        assert row.origin in data.source
-        assert (data.X_test is None) == (row.test is None or row.test.optional)
-        if data.X_test is not None:
-            assert data.X_test.shape == row.test.shape
-            assert label_counts(data.y_test) == row.test.counts
-
-    @pytest.mark.parametrize("name", sorted(set(DATASETS) - {"support2"}))
-    def test_nothing_is_missing(self, name):
-        X = loaded(name).X
-        assert np.isfinite(X.data if sparse.issparse(X) else X).all()
-
-    def test_dimensions_are_those_of_the_paper(self):
-        paper = json.loads((SPEC / "paper_tables.json").read_text())["rueping"]["data_sets"]
-        private = {"directmailing", "insurance", "medicine"}
-        assert {name: list(loaded(name).X.shape) for name in set(paper) - private} == {
-            name: shape for name, shape in paper.items() if name not in private
-        }
-
-    def test_class_counts_are_those_counted_before(self):
-        stats = json.loads((carriers.BESIDE / "stats.json").read_text())
-        for name, part in PARTS:
-            counted = stats.get(part.carriers[0].file + ".gz", {}).get("classes", {})
-            if isinstance(counted, dict) and counted and name != "biomed":  # which is counted with incomplete rows
-                spelled = list(DATASETS[name].classes.values())
-                assert part.counts == tuple(sum(counted.get(label, 0) for label in labels) for labels in spelled)
-
-    @pytest.mark.parametrize(
-        ("name", "part", "carrier"),
-        [
-            pytest.param(name, part, carrier, id=f"{name}-{carrier.file}")
-            for name, part in PARTS
-            for carrier in part.carriers[1:]
-            if carrier.place == "folder" and carrier.file != "covtype_full.csv"  # half a minute
-            if name != "adult_small"  # its test part is that of adult
-        ],
-    )
-    def test_other_files_hold_the_same_cells(self, name, part, carrier):
-        X, y, features, *_ = load_only(name, part, carrier)
-        first, labels, names, *_ = load_only(name, part, part.carriers[0])
-        np.testing.assert_array_equal(y, labels)
-        assert abs(X - first).sum() == 0
-        assert features == names
-
-    @pytest.mark.parametrize(
-        ("name", "part", "carrier"),
-        [
-            pytest.param(name, part, carrier, id=f"{name}-{carrier.package}")
-            for name, part in PARTS
-            for carrier in part.carriers
-            if carrier.place == "package"
-        ],
-    )
-    def test_packages_hold_the_same_cells(self, name, part, carrier):
-        if find_spec(carrier.package) is None:
-            pytest.skip(f"{carrier.package} is not installed")
-        X, y, features, *_ = load_only(name, part, carrier)
-        first, labels, names, *_ = load_only(name, part, part.carriers[0])
-        assert features == names
-        if name in ("sonar", "spambase"):
-            order, other = (np.lexsort(np.column_stack([a, b]).T) for a, b in ((X, y), (first, labels)))
-            X, y, first, labels = X[order], y[order], first[other], labels[other]
-        np.testing.assert_array_equal(y, labels)
-        assert abs(X - first).sum() == 0
-
-
-@needs_files
-class TestPreparation:
-    def test_mushroom_indicators_are_those_of_the_agaricus_file(self):
-        X, y = load_svmlight_file(str(carriers.BESIDE / "mushroom_126.svm.gz"), n_features=126, zero_based=False)
-        data = loaded("mushroom")
-        expected = sorted_rows(np.column_stack([X.toarray(), y]))
-        np.testing.assert_array_equal(sorted_rows(np.column_stack([data.X, data.y])), expected)
-        assert data.features[2] == "cap-shape=x"
-        assert data.features[60] == "stalk-root=?"
-
-    def test_promoters_have_one_base_a_place(self):
-        data = loaded("promoters")
-        assert (data.X.reshape(106, 57, 4).sum(axis=2) == 1).all()
-        first = "".join("acgt"[base] for base in data.X.reshape(106, 57, 4)[0].argmax(axis=1))
-        assert first == "".join(file("promoters").iloc[0, :57])
-        assert data.y[0] == 1
-        assert data.features[:2] == ("p-50=a", "p-50=c")
-
-    @pytest.mark.parametrize(
-        ("name", "stem"),
-        [("bank_marketing", "bank_marketing"), ("german_credit", "german_credit"), ("icu", "icu_hosmer200")],
-    )
-    def test_nominal_columns_become_the_indicators_of_pandas(self, name, stem):
-        frame = pd.read_csv(carriers.BESIDE / f"{stem}.csv.gz").drop(columns="target")
-        expected = pd.get_dummies(frame, prefix_sep="=")
-        data = loaded(name)
-        assert set(data.features) == set(expected.columns)
-        np.testing.assert_array_equal(data.X, expected[list(data.features)].to_numpy(float))
-
-    def test_support2_keeps_what_is_missing_and_drops_judgements(self):
-        data, frame = loaded("support2"), pd.read_csv(carriers.BESIDE / "icu_support2.csv.gz")
-        assert not {"sps", "aps", "surv2m", "surv6m", "prg2m", "prg6m", "dnr", "dnrday"} & set(data.features)
-        np.testing.assert_array_equal(data.X[:, data.features.index("glucose")], frame["glucose"])
-        incomes = [place for place, name in enumerate(data.features) if name.startswith("income=")]
-        np.testing.assert_array_equal(data.X[:, incomes].sum(axis=1), frame["income"].notna())
-
-    def test_biomed_has_the_complete_rows(self):
-        frame = pd.read_csv(carriers.BESIDE / "biomed.csv.gz").dropna()
-        np.testing.assert_array_equal(loaded("biomed").X, frame.drop(columns="target"))
-        np.testing.assert_array_equal(loaded("biomed").y, frame["target"] == "carrier")
-
-    def test_covtype_has_no_constant_column(self):
-        assert (np.ptp(loaded("covtype").X, axis=0) > 0).all()
-
-    def test_a_row_of_adult_sets_one_feature_a_known_value(self):
-        raw = file("adult_train").drop(columns="target")
-        np.testing.assert_array_equal(loaded("adult").X.sum(axis=1).A1, (raw != "").sum(axis=1))
-        assert loaded("adult").features[82] == "native-country=United-States"
-
-    def test_adult_small_is_part_of_adult_in_order(self):
-        rows = iter(zip(*rows_and_labels("adult"), strict=True))
-        assert all(pair in rows for pair in zip(*rows_and_labels("adult_small"), strict=True))
-        assert (loaded("adult_small").X_test != loaded("adult").X_test).nnz == 0
-
-    def test_reuters_has_118_topics_and_binary_words(self):
-        data = loaded("reuters")
-        published = json.loads((carriers.BESIDE / "reuters_topics.json").read_text())
-        assert data.classes == tuple(published["topics"])
-        assert data.y.shape == (9603, 118)
-        assert dict(zip(data.classes, data.y.sum(axis=0).tolist(), strict=True))["earn"] == 2877
-        assert (data.X.data == 1).all()
-
-    def test_the_words_of_a_topic_speak_of_it(self):
-        data = loaded("reuters")
-        wheat = datasets.by_mutual_information(data.X, data.y[:, data.classes.index("wheat")])
-        assert len(set(wheat.tolist())) == 300
-        assert data.features[wheat[0]] == "wheat"
-
-
-def rows_and_labels(name):
-    data = loaded(name)
-    return [row.tobytes() for row in np.split(data.X.indices, data.X.indptr[1:-1])], data.y.tolist()
 
 
 def test_the_sample_of_covtype_is_that_of_pandas():
@@ -280,16 +162,15 @@ def openml_toy(**changes):
 
 @pytest.fixture
 def places(monkeypatch, tmp_path):
-    """Four places that can have the toy set: two folders, a package, OpenML. None has it yet."""
-    given, beside, packages = (tmp_path / name for name in ("given", "beside", "packages"))
-    for folder in (given, beside, packages / "toy_carrier" / "data"):
+    """Three places that can have the toy set: a folder, a package, OpenML. None has it yet."""
+    given, packages = tmp_path / "given", tmp_path / "packages"
+    for folder in (given, packages / "toy_carrier" / "data"):
         folder.mkdir(parents=True)
     (packages / "toy_carrier" / "__init__.py").write_text("raise RuntimeError('must not be imported')")
     monkeypatch.setitem(DATASETS, "toy", toy())
     monkeypatch.setenv("CALIBRANT_DATA", str(given))
-    monkeypatch.setattr(carriers, "BESIDE", beside)
     monkeypatch.syspath_prepend(packages)
-    return given / "toy.csv", beside / "toy.csv", packages / "toy_carrier" / "data" / "toy.csv"
+    return given / "toy.csv", packages / "toy_carrier" / "data" / "toy.csv"
 
 
 class TestSearch:
@@ -304,9 +185,9 @@ class TestSearch:
             assert data.features == ("a", "b=x", "b=y")
             assert data.y.tolist() == [0, 1, 1]
 
-    def test_every_file_of_a_folder_comes_before_the_next_folder(self, places):
-        given, beside, _ = places
-        beside.write_text(TOY)
+    def test_every_file_of_the_folder_comes_before_the_packages(self, places):
+        given, package = places
+        package.write_text(TOY)
         given.with_name("toy_raw.csv").write_text(TOY)
         assert f"read from {given.with_name('toy_raw.csv')} " in datasets.load("toy").source
 
@@ -341,9 +222,12 @@ class TestSearch:
             datasets.load("toy")
         assert asked == [12345] * 2
 
-    def test_without_the_variable_only_the_folder_beside_is_searched(self, places, monkeypatch):
+    def test_without_the_variable_no_folder_is_searched(self, places, monkeypatch):
+        places[0].write_text(TOY)
         monkeypatch.delenv("CALIBRANT_DATA")
-        assert carriers.folders() == [places[1].parent]
+        monkeypatch.chdir(places[0].parent)
+        with pytest.raises(FileNotFoundError, match=r"file toy.csv \(CALIBRANT_DATA is not set\); "):
+            datasets.load("toy", download=False)
 
     @pytest.mark.parametrize("text", [TOY, TOY.replace("\n", "\r"), "\ufeff" + TOY], ids=["lf", "cr", "bom"])
     def test_compressed_files_and_old_line_ends(self, places, text):
@@ -358,12 +242,11 @@ class TestSearch:
         monkeypatch.setattr(carriers, "fetch_openml", offline)
         with pytest.raises(FileNotFoundError) as caught:
             datasets.load("toy")
-        given, beside, _ = places
+        given, _ = places
         message = str(caught.value)
         assert "data set 'toy' cannot be had" in message
         assert "CALIBRANT_DATA" in message
         assert f"file toy.csv or toy.csv.gz in {given.parent}; " in message
-        assert f"file toy.csv or toy.csv.gz in {beside.parent}; " in message
         assert "file data/toy.csv of package toy_carrier (it has no such file)" in message
         assert "OpenML data set 12345 (OSError: [Errno 113] no route to host)" in message
 
@@ -459,28 +342,6 @@ class TestOpenml:
         table, _ = carriers.from_openml(Carrier("OpenML", "12345", "none", layout=layout), 1)
         assert table.names == ("a",)
         assert asked[0] == {"data_id": 12345, "as_frame": False, "parser": "liac-arff"}
-
-    @needs_files
-    def test_adult_of_openml_gives_a9a(self, monkeypatch):
-        """OpenML has the test part first, nominal values as numbers in the order of adult.names."""
-        frame = file("adult_test")
-        order = [*DATASETS["adult"].columns.names, "target"]
-        nominal = {name: list(values) for name, values in DATASETS["adult"].columns.values.items()}
-        columns = [coded(frame[name], nominal[name]) if name in nominal else frame[name] for name in order[:-1]]
-        bunch = Bunch(
-            data=np.column_stack(columns).astype(float),
-            feature_names=order[:-1],
-            categories=nominal,
-            target=frame["target"].to_numpy(object),
-        )
-        monkeypatch.setattr(carriers, "fetch_openml", lambda **_: bunch)
-        row = DATASETS["adult"]
-        X, *_ = datasets.load_part("adult", row, replace(row.test, carriers=row.test.carriers[-1:]), download=True)
-        assert (loaded("adult").X_test != X).nnz == 0
-
-
-def coded(column, values):
-    return column.map({value: code for code, value in enumerate(values)}).to_numpy(float)
 
 
 class TestEncoding:

@@ -13,19 +13,16 @@ from calibrant import generators
 from calibrant.experiments import duin1998, reproduce, writing
 from calibrant.experiments.records import Cell
 from calibrant.posteriors import ten_classifiers
-from tests.conftest import data_or_skip
+from tests.conftest import data_or_skip, paper_tables
 
 RESULT = Path(__file__).parents[1] / "experiments" / "duin1998" / "result.json"
-TABLES = Path(__file__).parents[2] / "shared" / "spec" / "paper_tables.json"
 
 BLOCK = range(5, 10)  # the repetitions of block 1
 
 
 @pytest.fixture(scope="module")
 def published():
-    if not TABLES.exists():
-        pytest.skip("the file of published numbers is not beside the project")
-    return json.loads(TABLES.read_text())["duin_tax"]
+    return paper_tables("duin_tax")
 
 
 @pytest.fixture(scope="module")

@@ -198,7 +198,6 @@ class TestAbsentData:
 
         running.content.cache_clear()
         monkeypatch.setattr(carriers, "fetch_openml", silent)
-        monkeypatch.setattr(carriers, "BESIDE", tmp_path / "nowhere")
         monkeypatch.setattr(carriers, "find_spec", lambda _: None)
         monkeypatch.delenv("CALIBRANT_DATA", raising=False)
         monkeypatch.setitem(EXPERIMENTS, "toy", replace(TOY, data=("sonar", "gaussian_a", "shuttle"), compute=size_of))

@@ -1,6 +1,5 @@
 """Tests and intervals against the vectors, published tables, SciPy, statsmodels, definitions and simulation."""
 
-import json
 from itertools import combinations
 
 import numpy as np
@@ -34,7 +33,7 @@ from calibrant.inference import (
 )
 from calibrant.inference.evaluations import LOSSES, TOTALS, evaluation, mean_of
 from calibrant.metrics import METRICS
-from tests.conftest import SPEC
+from tests.conftest import paper_tables
 
 INF = np.inf
 SIDES = ["two-sided", "greater", "less"]
@@ -42,10 +41,7 @@ SIDES = ["two-sided", "greater", "less"]
 
 @pytest.fixture(scope="module")
 def published():
-    path = SPEC / "paper_tables.json"
-    if not path.exists():
-        pytest.skip("the file of published tables is not beside the project")
-    return json.loads(path.read_text())["rueping"]
+    return paper_tables("rueping")
 
 
 def forecast(n=300, seed=0, digits=None):

@@ -10,7 +10,7 @@ from sklearn.svm import SVC
 
 from calibrant.experiments import lin2007, reproduce, writing
 from calibrant.experiments.records import Cell
-from tests.conftest import data_or_skip
+from tests.conftest import data_or_skip, paper_tables
 
 RESULT = Path(__file__).parents[1] / "experiments" / "lin2007" / "result.json"
 
@@ -232,10 +232,7 @@ def test_the_examples_are_those_of_the_vectors(vectors):
 
 
 def test_published_and_earlier_numbers_are_those_transcribed():
-    path = Path(__file__).parents[2] / "shared" / "spec" / "paper_tables.json"
-    if not path.exists():
-        pytest.skip("the file of published numbers is not beside the project")
-    published = json.loads(path.read_text())["lin"]
+    published = paper_tables("lin")
     assert [*lin2007.LOG2_C] == published["log2C"]
     assert [*lin2007.LOG2_GAMMA] == published["log2gamma"]
     assert published["table1_sonar"]["rows"] is published["table2_shuttle"]["rows"] is None

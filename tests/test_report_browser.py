@@ -1,27 +1,44 @@
 """The report in a real browser: it draws, it moves, and its numbers are those of an independent computation."""
 
 import json
+import os
 import shutil
+from importlib import import_module
 
 import numpy as np
 import pytest
 
 import calibrant
+from tests.conftest import ROOT
 
-pytest.importorskip("altair", reason="the report needs the extra `report`")
-playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CI = os.environ.get("CI") == "true"  # where nothing is skipped: what is missing is a failure
+needed = import_module if CI else pytest.importorskip
+needed("altair")
+playwright = needed("playwright.sync_api")
 
 from calibrant.decisions import bayes, reject  # noqa: E402
 from tests.test_assessing import forecast, three_classes  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine")
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+WIDTHS = (320, 375, 768, 1280, 1920)
+PAGES = sorted((ROOT / "experiments").glob("*/page.html"))  # of the published experiments
 
 
 @pytest.fixture(scope="module")
 def browser():
+    if CHROMIUM is None:
+        (pytest.fail if CI else pytest.skip)("no Chromium on this machine: `make browser` installs it on Debian")
     with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        found = driver.chromium.launch(executable_path=CHROMIUM, args=QUIET)
         yield found
         found.close()
 
@@ -33,16 +50,11 @@ def pages():
 
 
 @pytest.fixture
-def show(browser, tmp_path_factory, pages):
-    """Return a function that opens a report; at the end nothing may have gone wrong, and nothing been fetched."""
+def visit(browser):
+    """Return a function that opens a page; at the end nothing may have gone wrong, and nothing been fetched."""
     troubles, contexts = [], []
 
-    def opened(found, width=1100, **options):
-        key = (found, *options.values())
-        if key not in pages:
-            pages[key] = tmp_path_factory.mktemp("page") / "report.html"
-            calibrant.report.write_report(found, pages[key], **options)
-        path = pages[key]
+    def opened(path, width):
         context = browser.new_context(viewport={"width": width, "height": 800}, offline=True)
         contexts.append(context)
         page = context.new_page()
@@ -50,13 +62,28 @@ def show(browser, tmp_path_factory, pages):
         page.on("pageerror", lambda error: troubles.append(str(error)))
         page.on("request", lambda request: troubles.append(request.url) if request.url != path.as_uri() else None)
         page.goto(path.as_uri())
-        page.wait_for_selector("html[data-ready=yes]", state="attached")
         return page
 
     yield opened
     for context in contexts:
         context.close()
     assert troubles == []
+
+
+@pytest.fixture
+def show(visit, tmp_path_factory, pages):
+    """Return a function that opens a report and waits until it is drawn."""
+
+    def opened(found, width=1100, **options):
+        key = (found, *options.values())
+        if key not in pages:
+            pages[key] = tmp_path_factory.mktemp("page") / "report.html"
+            calibrant.report.write_report(found, pages[key], **options)
+        page = visit(pages[key], width)
+        page.wait_for_selector("html[data-ready=yes]", state="attached")
+        return page
+
+    return opened
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +97,19 @@ def assessment(rows):
 
 
 @pytest.fixture(scope="module")
+def several():
+    return calibrant.assess(*three_classes(), draws=20)
+
+
+@pytest.fixture(scope="module")
 def comparison():
     scores = {}
     for k in range(2):
         y, p = forecast(120, seed=k)
         scores[f"set {k}"] = (np.log(p / (1 - p)), y)
-    return calibrant.compare_scores(scores, methods=["platt", "clip01", "isotonic"], cv=3, progress=False)
+    methods = ["platt", "platt_laplace", "clip01", "isotonic", "gauss_tied"]
+    metrics = ("brier", "log_loss", "error_rate", "auc")
+    return calibrant.compare_scores(scores, methods=methods, metrics=metrics, cv=3, progress=False)
 
 
 def press(page, slider, key, times=1):
@@ -125,6 +159,65 @@ def test_charts_are_drawn_as_svg_with_words(show, assessment):
         assert box["width"] > 200
         assert box["height"] > 50
         assert len(place.get_attribute("aria-label")) > 40
+
+
+# What is wrong with the pictures of a page: labels that are not wholly inside, axes with fewer than two labels, labels
+# of an axis on top of each other, and pictures that leave the window.
+FAULTS = """() => [...document.querySelectorAll("[data-chart] svg, figure > svg")].flatMap((picture) => {
+    const name = picture.closest("[data-chart]")?.dataset.chart ?? "figure";
+    const frame = picture.getBoundingClientRect(), found = [];
+    const visible = (element) => element.textContent.trim() && getComputedStyle(element).opacity !== "0";
+    const labels = [...picture.querySelectorAll("text")].filter(visible);
+    for (const label of labels) {
+        const box = label.getBoundingClientRect();
+        const inside = box.left >= frame.left - 0.5 && box.right <= frame.right + 0.5 &&
+            box.top >= frame.top - 0.5 && box.bottom <= frame.bottom + 0.5;
+        if (!inside) found.push(`cut: ${label.textContent}`);
+    }
+    if (frame.left < 0 || frame.right > document.documentElement.clientWidth) found.push("wider than the window");
+    if (labels.length < 4) found.push("hardly any labels");
+    if (!picture.closest("[data-chart]")) return found.map((fault) => `${name}: ${fault}`);
+    const axes = [...picture.querySelectorAll(".role-axis-label")]
+        .map((axis) => [...axis.querySelectorAll("text")].filter(visible)).filter((axis) => axis.length);
+    if (axes.length < 2 || axes.some((axis) => axis.length < 2)) found.push("no axis");
+    for (const axis of axes) {
+        const boxes = axis.map((label) => label.getBoundingClientRect());
+        boxes.forEach((one, k) => boxes.slice(k + 1).forEach((other, j) => {
+            if (one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom)
+                found.push(`on top of each other: ${axis[k].textContent}, ${axis[k + 1 + j].textContent}`);
+        }));
+    }
+    return found.map((fault) => `${name}: ${fault}`);
+})"""
+
+
+def check_pictures(page, number):
+    assert len(page.query_selector_all("[data-chart] svg, figure > svg")) == number
+    assert page.evaluate(FAULTS) == []
+    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+class TestEveryPictureIsWholeBeforeTheWindowChanges:
+    @pytest.mark.parametrize(("name", "number"), [("assessment", 4), ("several", 9), ("comparison", 8)])
+    def test_in_a_report(self, show, name, number, width, request):
+        check_pictures(show(request.getfixturevalue(name), width=width), number)
+
+    def test_after_other_choices(self, show, comparison, width):
+        page = show(comparison, width=width)
+        for metric in comparison.metrics:
+            page.select_option("#choose-metric", metric)
+            rest(page)
+            check_pictures(page, 8)
+
+    @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.parent.name)
+    def test_in_a_published_experiment(self, visit, path, width):
+        check_pictures(visit(path, width), 1)
+
+
+def rest(page):
+    """Wait until every chart has drawn what it was told."""
+    page.evaluate("Promise.all(Object.values(views).map((view) => view.runAsync())).then(() => null)")
 
 
 def test_sliders_move_by_keyboard_and_the_numbers_are_right(show, assessment, rows):
@@ -219,6 +312,41 @@ def test_the_choices_of_a_comparison_change_its_charts(show, comparison):
     assert {name for name, _ in means} == set(standing["methods"])
     assert dict(means)["clip01"] == "infinite"
     assert [text == "infinite" for _, text in means] == sorted(text == "infinite" for _, text in means)
+
+
+ROWS = """[...document.querySelectorAll("[data-chart=folds] .role-axis-label text")]
+    .filter((label) => getComputedStyle(label).opacity !== "0")
+    .map((label) => [label.getBoundingClientRect().top, label.textContent])
+    .filter(([, text]) => /[a-z]/.test(text)).sort((one, other) => one[0] - other[0]).map(([, text]) => text)"""
+
+
+def test_rows_and_best_method_follow_the_metric(show, comparison):
+    page = show(comparison)
+    orders, best = set(), set()
+    larger = {"auc"}
+    (machine,) = comparison.machines
+    for dataset in ("set 1", "set 0"):
+        page.select_option("#choose-dataset", dataset)
+        for metric in comparison.metrics:
+            page.select_option("#choose-metric", metric)
+            rest(page)
+            means = comparison.means.loc[metric, machine, dataset]
+            shown = page.evaluate(ROWS)
+            assert set(shown) == set(means.index)
+            assert means[shown].is_monotonic_decreasing if metric in larger else means[shown].is_monotonic_increasing
+            first = means.max() if metric in larger else means.min()
+            sentence = page.inner_text("#best")
+            named = sentence.partition(" here is ")[2].partition(":")[0].split(" and ")
+            assert set(named) == set(means.index[means == first])
+            assert float(sentence.partition(": ")[2].partition(",")[0]) == pytest.approx(first, rel=1e-3)
+            assert page.inner_text("#words-best").startswith(f"{named[0]}: ")
+            assert page.input_value("#choose-method") != named[0]
+            marked = page.evaluate("views.folds.data('means').filter(row => row.best).map(row => row.method)")
+            assert marked == named
+            orders.add(tuple(shown))
+            best.add(named[0])
+    assert len(orders) > 2
+    assert len(best) > 1
 
 
 def test_the_panel_of_a_comparison_follows_its_choice(show, comparison):

@@ -17,7 +17,7 @@ from calibrant.datasets.table import DATASETS
 from calibrant.experiments import EXPERIMENTS, reproduce, writing
 from calibrant.experiments import rueping2004 as paper
 from calibrant.experiments.records import Cell
-from tests.conftest import data_or_skip
+from tests.conftest import data_or_skip, paper_tables
 
 FOLDS = StratifiedKFold(10, shuffle=True, random_state=paper.SEED)
 INNER = StratifiedKFold(3, shuffle=True, random_state=paper.SEED)
@@ -394,10 +394,7 @@ def test_the_tables_show_what_the_paper_shows():
 
 
 def test_published_numbers_are_those_transcribed():
-    source = Path(__file__).parents[2] / "shared" / "spec" / "paper_tables.json"
-    if not source.exists():
-        pytest.skip("the file of published numbers is not beside the project")
-    published = json.loads(source.read_text())["rueping"]
+    published = paper_tables("rueping")
     for kernel, (metric, shown) in product(paper.KERNELS, paper.METRICS.items()):
         numbers = {name: float(value) for name, value in published[kernel][shown].items()}
         assert dict(zip(paper.NINE.values(), paper.PUBLISHED[kernel, metric], strict=True)) == numbers

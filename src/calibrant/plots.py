@@ -13,12 +13,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self
 
-import matplotlib
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-from matplotlib.transforms import Bbox
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.curves import (
@@ -39,8 +34,16 @@ from calibrant.curves import (
     reliability_by_class,
     scores_by_class,
 )
+from calibrant.extras import needing
 from calibrant.maps import Map, fit_map
 from calibrant.samples import sample
+
+with needing("calibrant.plots", "plot"):
+    import matplotlib
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+    from matplotlib.transforms import Bbox
 
 __all__ = [
     "ErrorRejectDisplay",

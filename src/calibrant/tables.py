@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv as arrow_csv
-import pyarrow.parquet as parquet
 from numpy.typing import NDArray
 
+from calibrant.extras import needing
 from calibrant.store import whole
+
+with needing("reading a table", "cli"):
+    import pyarrow as pa
+    import pyarrow.compute as pc
+    import pyarrow.csv as arrow_csv
+    import pyarrow.parquet as parquet
 
 __all__ = [
     "add_column",

@@ -12,16 +12,14 @@ import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
 from numpy.typing import NDArray
 
+from calibrant.extras import needing
 from calibrant.maps.records import Map
 from calibrant.multiclass import ClassMap, MatrixMap
 from calibrant.ops import EDGE, LARGEST, Ops
 from calibrant.samples import one_of
 
-try:
+with needing("calibrant.sql", "sql"):
     from sqlglot import exp
-except ImportError as error:  # pragma: no cover
-    msg = 'calibrant.sql needs sqlglot: pip install "calibrant[sql]"'
-    raise ImportError(msg) from error
 
 __all__ = ["sql"]
 

@@ -10,6 +10,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
+from calibrant.extras import needing
+
 if TYPE_CHECKING:
     import typer
 
@@ -21,7 +23,7 @@ def main() -> None:
     try:
         commands = application()
     except ModuleNotFoundError as error:  # without rich there is nothing to print it with
-        print(f'error: the command line needs {error.name}: pip install "calibrant[cli]"', file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     for name in ("SIGTERM", "SIGHUP"):  # end as by Ctrl-C, with temporary files removed
         if hasattr(signal, name):
@@ -31,6 +33,7 @@ def main() -> None:
 
 def application() -> typer.Typer:
     """Return the commands as an application of typer."""
-    from calibrant.cli.commands import application
+    with needing("the command line", "cli"):
+        from calibrant.cli.commands import application
 
     return application()

@@ -20,18 +20,6 @@ from calibrant.progress import Step, drawn
 
 __all__ = ["number", "print_json", "print_line", "print_text", "refusing", "ruled", "tell", "working"]
 
-# Which extra brings a package.
-EXTRAS = {
-    "typer": "cli",
-    "rich": "cli",
-    "pyarrow": "cli",
-    "matplotlib": "plot",
-    "pandas": "report",
-    "jinja2": "report",
-    "altair": "report",
-    "vl_convert": "report",
-}
-
 INTERRUPTED = 130
 
 
@@ -87,9 +75,7 @@ def refusing(command: Callable[..., None]) -> Callable[..., None]:
                 command(*arguments, **options)
         except BrokenPipeError:  # typer ends quietly, as in `calibrant methods | head`
             raise
-        except ModuleNotFoundError as error:
-            raise typer.Exit(refuse(absent(error.name or ""))) from None
-        except (ValueError, OSError) as error:
+        except (ValueError, OSError, ModuleNotFoundError) as error:
             raise typer.Exit(refuse(sentence(error))) from None
         except KeyboardInterrupt as interruption:
             tell("interrupted", str(interruption) or "nothing was written", "yellow")
@@ -114,13 +100,6 @@ def sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(str(error).split())
-
-
-def absent(package: str) -> str:
-    """Return how to install a package that is not there."""
-    top = package.partition(".")[0]
-    extra = f"calibrant[{EXTRAS[top]}]" if top in EXTRAS else top
-    return f'this command needs {top}, which is not installed: pip install "{extra}"'
 
 
 def refuse(message: str) -> int:

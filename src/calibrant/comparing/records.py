@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.assessing import plain
+from calibrant.extras import needing
 from calibrant.metrics import METRICS
 from calibrant.store import write_whole
 
@@ -202,8 +203,5 @@ def smaller_is_better(metric: str, values: Floats) -> Floats:
 
 def pandas() -> Any:
     """Return the package of data frames."""
-    try:
+    with needing("a table of a comparison", "report"):
         return import_module("pandas")
-    except ModuleNotFoundError:
-        msg = 'the tables of a comparison need pandas: pip install "calibrant[report]"; cells and to_json do not'
-        raise ModuleNotFoundError(msg, name="pandas") from None

@@ -1,8 +1,8 @@
 """The data sets of the papers, prepared as the papers did it, and open ones in place of those that are private.
 
-`load(name)` looks in the folder of the environment variable CALIBRANT_DATA, then in a folder `shared/data` beside the
-checkout of the project, then in installed packages (`pip install "calibrant[experiments]"`), then downloads from
-OpenML; the table `DATASETS` says which. Shape, class counts and a checksum of all cells are checked on every load.
+`load(name)` looks in the folder of the environment variable CALIBRANT_DATA, then in installed packages (`pip install
+"calibrant[experiments]"`), then downloads from OpenML; the table `DATASETS` says which. Shape, class counts and a
+checksum of all cells are checked on every load.
 
 >>> load("highleyman")
 Dataset('highleyman', 200 rows x 2 features)

@@ -12,7 +12,6 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TextIO
@@ -25,46 +24,41 @@ from sklearn.datasets import fetch_openml, load_svmlight_file
 from calibrant import generators
 from calibrant.datasets.records import Carrier, Layout, Part, Table
 
-__all__ = ["PLACES", "folders", "table_of"]
+__all__ = ["PLACES", "given_folder", "table_of"]
 
 Found = tuple[Table, str]
 Find = Callable[[Carrier, int], Found]
-
-BESIDE = Path(__file__).parents[4] / "shared" / "data"  # a folder next to a checkout of the project
 
 
 def table_of(part: Part, *, download: bool = True) -> tuple[Table, str, Carrier]:
     """Return the table of the first carrier that has it, with where it was found."""
     tried = []
-    for carrier, find in attempts(part):
+    for carrier in part.carriers:
         if carrier.place == "OpenML" and not download:
             tried.append(f"OpenML data set {carrier.file} (download=False)")
             continue
         try:
-            return *find(carrier, part.shape[1]), carrier
+            return *PLACES[carrier.place](carrier, part.shape[1]), carrier
         except FileNotFoundError as missing:
             tried.append(str(missing))
     raise FileNotFoundError("; ".join(tried))
 
 
-def attempts(part: Part) -> Iterator[tuple[Carrier, Find]]:
-    """Yield what to try in order: every file of one folder before the next folder, then the other places."""
-    for folder in folders():
-        yield from ((carrier, partial(in_folder, folder)) for carrier in part.carriers if carrier.place == "folder")
-    yield from ((carrier, PLACES[carrier.place]) for carrier in part.carriers if carrier.place in PLACES)
-
-
-def folders() -> list[Path]:
-    """Return the folders to look in: that of the environment variable CALIBRANT_DATA, then one beside the checkout."""
+def given_folder() -> Path | None:
+    """Return the folder that the environment variable CALIBRANT_DATA names, None where it is not set."""
     given = os.environ.get("CALIBRANT_DATA")
     if given and not Path(given).is_dir():
         msg = f"the environment variable CALIBRANT_DATA must name a folder; got {given!r}"
         raise ValueError(msg)
-    return [*([Path(given)] if given else []), BESIDE]
+    return Path(given) if given else None
 
 
-def in_folder(folder: Path, carrier: Carrier, features: int) -> Found:
-    """Read a file of a folder, compressed or not."""
+def in_folder(carrier: Carrier, features: int) -> Found:
+    """Read a file of the folder that CALIBRANT_DATA names, compressed or not."""
+    folder = given_folder()
+    if folder is None:
+        msg = f"file {carrier.file} (CALIBRANT_DATA is not set)"
+        raise FileNotFoundError(msg)
     for path in (folder / f"{carrier.file}.gz", folder / carrier.file):
         if path.is_file():
             return read(path, carrier.layout, features), str(path)
@@ -120,6 +114,7 @@ def generated(carrier: Carrier, _: int) -> Found:
 
 
 PLACES: dict[str, Find] = {
+    "folder": in_folder,
     "package": in_package,
     "OpenML": from_openml,
     "generator": generated,

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, Namespace
 from itertools import product
 from pathlib import Path
 
-from calibrant.datasets.carriers import folders
+from calibrant.datasets.carriers import given_folder
 from calibrant.experiments import EXPERIMENTS, judge_again, reproduce, require_jobs
 from calibrant.experiments.agreement import agreement
 from calibrant.experiments.records import Result
@@ -48,7 +48,7 @@ def require_coherent(asked: Namespace) -> None:
         msg = "--judge-again needs --into, the folder of the results"
         raise ValueError(msg)
     require_jobs("--jobs", asked.jobs)
-    folders()
+    given_folder()
     read: list[Path | None] = [asked.into if asked.judge_again else None, asked.against]
     for place, name in product(filter(None, read), asked.names or EXPERIMENTS):
         document_of(place / name / "result.json")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
-from calibrant.report.writing import render_report, write_report
+from calibrant.extras import needing
+
+with needing("calibrant.report", "report"):
+    from calibrant.report.writing import render_report, write_report
 
 __all__ = ["render_report", "write_report"]

@@ -169,14 +169,17 @@ def decomposition(parts: Rows, description: str) -> Spec:
     y = alt.Y("part:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, domain=False, ticks=False))
     chart = alt.Chart(values(parts))
     colour = alt.Color("kind:N", legend=None, scale=alt.Scale(domain=KINDS, range=[QUIET, GREEN, VERMILION, BLUE]))
-    reach = alt.Scale(domain=[0, 1.25 * max(part["to_text"] for part in parts) or 1.0], nice=False)
-    x = alt.X("from:Q", title="Brier score", scale=reach)
+    x = alt.X("from:Q", title="Brier score", axis=alt.Axis(tickCount=3))
     bars = chart.mark_bar(height=18).encode(x=x, x2="to:Q", y=y, color=colour)
-    words = chart.mark_text(align="left", dx=5).encode(x="to_text:Q", y=y, text="shown:N")
-    return compiled(alt.layer(bars, words), description, 130)
+    return compiled(alt.layer(bars, beside(chart, y, "shown:N")), description, 130)
 
 
 KINDS = ["uncertainty", "discrimination", "miscalibration", "score"]
+
+
+def beside(chart: Any, y: Any, text: Any) -> Any:
+    """Return the value of each row as text beside the plot: there it needs the same room at every width."""
+    return chart.mark_text(align="left", dx=6).encode(x=alt.value("width"), y=y, text=text)
 
 
 def ranks(rows: Rows, difference: float | None, description: str) -> Spec:
@@ -187,7 +190,7 @@ def ranks(rows: Rows, difference: float | None, description: str) -> Spec:
         "rank:Q",
         title="average rank (1 is best)",
         axis=alt.Axis(tickMinStep=1),
-        scale=alt.Scale(domain=[0.7, len(rows) + 0.7], nice=False),
+        scale=alt.Scale(domain=[0.7, len(rows) + 0.3], nice=False),
     )
     layers: list[Any] = []
     if difference is not None:
@@ -196,25 +199,32 @@ def ranks(rows: Rows, difference: float | None, description: str) -> Spec:
     points = alt.Chart(values(rows))
     layers += [
         points.mark_point(filled=True, size=90, color=BLUE, opacity=1).encode(x=x, y=y, tooltip=["method:N", "rank:Q"]),
-        points.mark_text(align="left", dx=9).encode(x=x, y=y, text=alt.Text("rank:Q", format=".2f")),
+        beside(points, y, alt.Text("rank:Q", format=".2f")),
     ]
     return compiled(alt.layer(*layers), description, 26 * len(rows) + 10)
 
 
 def folds(rows: int, description: str) -> Spec:
-    """Return each fold's value by method as ticks, with the mean, of the named data "means" and "folds"."""
-    y = alt.Y("method:N", title=None, sort=None, axis=alt.Axis(labelLimit=160, domain=False, ticks=False, grid=True))
-    x = alt.X("value:Q", title=None, scale=alt.Scale(zero=False))
+    """Return each fold's value by method as ticks, with the mean, of the named data "means" and "folds".
+
+    The signal "methods" says which rows there are, in order: one taken from the data would stay that of the first data.
+    """
+    y = alt.Y(
+        "method:N",
+        title=None,
+        scale=alt.Scale(domain=alt.ExprRef("methods")),
+        axis=alt.Axis(labelLimit=160, domain=False, ticks=False, grid=True),
+    )
+    x = alt.X("value:Q", title=None, scale=alt.Scale(zero=False, padding=6))
     means = alt.Chart(alt.NamedData("means"))
     layers = [
-        means.mark_point(opacity=0).encode(y=y),
         alt.Chart(alt.NamedData("folds")).mark_tick(color=DARK, opacity=0.7, thickness=1.5, size=12).encode(x=x, y=y),
         means.mark_point(filled=True, size=90, opacity=1).encode(
             x=x, y=y, color=alt.condition("datum.best", alt.value(VERMILION), alt.value(BLUE))
         ),
-        means.mark_text(align="left", dx=6).encode(x=alt.value("width"), y=y, text="shown:N"),
+        beside(means, y, "shown:N"),
     ]
-    return compiled(alt.layer(*layers), description, 26 * rows + 10)
+    return compiled(alt.layer(*layers).add_params(alt.param(name="methods", value=[])), description, 26 * rows + 10)
 
 
 def decomposition_rows(parts: Mapping[str, float]) -> list[dict[str, Any]]:
@@ -228,13 +238,6 @@ def decomposition_rows(parts: Mapping[str, float]) -> list[dict[str, Any]]:
         ("= Brier score", "score", 0.0, score),
     ]
     return [
-        {
-            "part": part,
-            "kind": kind,
-            "from": start,
-            "to": end,
-            "to_text": max(start, end),
-            "shown": number(abs(end - start)),
-        }
+        {"part": part, "kind": kind, "from": start, "to": end, "shown": number(abs(end - start))}
         for part, kind, start, end in bars
     ]

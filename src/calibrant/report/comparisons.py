@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,6 @@ DIGITS = 5  # of numbers that are only drawn
 def summary(comparison: Comparison) -> dict[str, Any]:
     """Return everything a report shows of a comparison, in the words of JSON."""
     standings = standings_of(comparison)
-    forecasts = forecasts_of(comparison)
     return {
         "settings": plain(comparison.settings),
         "datasets": unique(cell.dataset for cell in comparison.cells),
@@ -34,7 +34,7 @@ def summary(comparison: Comparison) -> dict[str, Any]:
         "methods": unique(cell.method for cell in comparison.cells),
         "metrics": list(comparison.metrics),
         "standings": plain(standings),
-        "forecasts": forecasts,
+        "forecasts": forecasts_of(comparison, standings),
         "parameters": plain(comparison.choices),
         "verdict": verdict(comparison, standings),
         "notes": notes(comparison),
@@ -44,25 +44,26 @@ def summary(comparison: Comparison) -> dict[str, Any]:
 # Forecasts ------------------------------------------------------------------------------------------------------------
 
 
-def forecasts_of(comparison: Comparison) -> list[dict[str, Any]]:
+def forecasts_of(comparison: Comparison, standings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the curves of every method, and what decisions need of the best one, for each data set and machine."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for (dataset, machine, method), predictions in comparison.predictions.items():
         if np.isfinite(predictions.p).all():
             found.setdefault((dataset, machine), []).append({"method": method, **drawn(predictions)})
-    return [
-        {"dataset": dataset, "machine": machine, **with_best(comparison, dataset, machine, curves)}
-        for (dataset, machine), curves in found.items()
-    ]
+    first = {each["machine"]: each for each in standings if each["metric"] == comparison.metrics[0]}
+    shown = []
+    for (dataset, machine), curves in found.items():
+        best = best_method(first[machine], dataset, {curve["method"] for curve in curves})
+        decisions = panel(comparison.predictions[dataset, machine, best])
+        shown.append({"dataset": dataset, "machine": machine, "best": best, "curves": curves, "panel": decisions})
+    return shown
 
 
-def with_best(comparison: Comparison, dataset: str, machine: str, curves: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the curves with the name of the best method by the first metric, and its decisions."""
-    metric = comparison.metrics[0]
-    values = smaller_is_better(metric, comparison.errors(metric, machine)[dataset].mean(axis=1))
-    by_method = dict(zip(comparison.methods(machine), values, strict=True))
-    best = min((curve["method"] for curve in curves), key=lambda method: by_method[method])
-    return {"best": best, "curves": curves, "panel": panel(comparison.predictions[dataset, machine, best])}
+def best_method(standing: Mapping[str, Any], dataset: str, among: set[str]) -> str:
+    """Return the best of some methods on a data set; of equal ones the first of the standing, as in the page."""
+    values = smaller_is_better(standing["metric"], standing["means"][dataset])
+    by_method: dict[str, float] = dict(zip(standing["methods"], values, strict=True))
+    return min((method for method in by_method if method in among), key=by_method.__getitem__)
 
 
 def drawn(predictions: Predictions) -> dict[str, Any]:

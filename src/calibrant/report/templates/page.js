@@ -27,8 +27,12 @@ async function draw() {
   }
 }
 
-function fill(select, names) {
-  select.replaceChildren(...names.map((name) => new Option(name, name)));
+// Give a chart new rows and signals. Its labels may be wider or fewer than before, so it is laid out again.
+function redraw(name, { rows = {}, signals = {} }) {
+  const view = views[name];
+  for (const [key, value] of Object.entries(rows)) view.data(key, value);
+  for (const [key, value] of Object.entries(signals)) view.signal(key, value);
+  return view.resize().runAsync();
 }
 
 // The panel of decisions -------------------------------------------------------------------------------------------
@@ -142,21 +146,12 @@ function showPanel() {
     `Cost on these rows: ${number(found.cost)}, that is ${number(found.cost / found.total)} a row. ` +
     `${found.withoutWords} would cost ${number(found.without)}, ${number(found.without / found.total)} a row.`;
   Object.assign(cost.dataset, { cost: found.cost, without: found.without });
-  movePoint(panel, found.rejected / found.total, found.wrong / found.total);
-}
-
-let shownPanel = null;
-
-function movePoint(panel, rejected, error) {
-  const view = views["error-reject"];
-  if (!view) return;
-  if (shownPanel !== panel) {
-    const curve = panel.curve;
-    view.data("rejecting", curve.rejected.map((share, k) => (
-      { rejected: share, error: curve.error[k], threshold: number(curve.threshold[k]) })));
-    shownPanel = panel;
-  }
-  view.signal("pointRejected", rejected).signal("pointError", error).runAsync();
+  const curve = panel.curve;
+  return redraw("error-reject", {
+    rows: { rejecting: curve.rejected.map((share, k) => (
+      { rejected: share, error: curve.error[k], threshold: number(curve.threshold[k]) })) },
+    signals: { pointRejected: found.rejected / found.total, pointError: found.wrong / found.total },
+  });
 }
 
 // The comparison ---------------------------------------------------------------------------------------------------
@@ -166,78 +161,101 @@ function chosen() {
   return { dataset: pick("dataset"), machine: pick("machine"), metric: pick("metric"), method: pick("method") };
 }
 
+// The methods on the chosen data set and machine, best first by the chosen metric; equal ones as in the standing.
+function rankedBy({ dataset, machine, metric }) {
+  const standing = data.comparison.standings.find((each) => each.metric === metric && each.machine === machine);
+  const means = standing.means[dataset] ?? [], folds = standing.folds[dataset];
+  const sign = standing.better === "larger" ? -1 : 1;
+  const worth = (mean) => (typeof mean === "number" ? sign * mean : Infinity);
+  const found = means.map((mean, k) => ({ method: standing.methods[k], mean, folds: folds[k] }));
+  found.sort((one, other) => worth(one.mean) - worth(other.mean) || 0);  // infinity less itself is no number
+  const least = worth(found[0]?.mean);
+  return { better: standing.better, methods: found.map((each) => ({ ...each, best: worth(each.mean) === least && least < Infinity })) };
+}
+
 function forecastsOf({ dataset, machine }) {
   return data.comparison.forecasts.find((each) => each.dataset === dataset && each.machine === machine);
 }
 
+// The curves kept of the chosen data set and machine, in the order of the methods.
+function curvesOf(choice) {
+  const kept = forecastsOf(choice)?.curves ?? [];
+  return rankedBy(choice).methods.flatMap(({ method }) => kept.filter((each) => each.method === method));
+}
+
 function showFolds(choice) {
-  const standing = data.comparison.standings.find(
-    (each) => each.metric === choice.metric && each.machine === choice.machine);
-  const means = standing.means[choice.dataset], folds = standing.folds[choice.dataset];
-  if (!means) return;
-  const sign = standing.better === "larger" ? -1 : 1;
-  const worth = (value) => (typeof value === "number" ? sign * value : Infinity);
-  const order = means.map((_, k) => k).sort((a, b) => worth(means[a]) - worth(means[b]) || a - b);
-  const method = (k) => standing.methods[k];
-  const rows = order.map((k, place) => (
-    { method: method(k), value: typeof means[k] === "number" ? means[k] : null, shown: number(means[k]), best: place === 0 }));
-  const ticks = order.flatMap((k) => folds[k].filter((value) => typeof value === "number")
-    .map((value) => ({ method: method(k), value })));
-  views.folds.data("means", rows).data("folds", ticks).runAsync();
+  const { methods } = rankedBy(choice);
+  const finite = (value) => typeof value === "number";
+  const means = methods.map(({ method, mean, best }) => (
+    { method, value: finite(mean) ? mean : null, shown: number(mean), best }));
+  const folds = methods.flatMap((each) => each.folds.filter(finite).map((value) => ({ method: each.method, value })));
+  return redraw("folds", { rows: { means, folds }, signals: { methods: methods.map((each) => each.method) } });
+}
+
+function showWords(choice) {
+  const { better, methods } = rankedBy(choice);
+  const metric = byId("choose-metric").selectedOptions[0].textContent;
+  const best = methods.filter((each) => each.best);
+  byId("chosen").textContent = `${choice.dataset}, ${choice.machine}, ${metric}; ${better} is better.`;
+  byId("best").textContent = best.length
+    ? `By the ${metric} the best here is ${best.map((each) => each.method).join(" and ")}: ${number(best[0].mean)}, the mean of ` +
+      `${best[0].folds.length} folds.`
+    : `By the ${metric} no method has a finite mean here.`;
 }
 
 function showCurve(name, each) {
-  const view = views[`reliability-${name}`], words = byId(`words-${name}`);
-  const curve = each?.curve;
+  const words = byId(`words-${name}`), curve = each?.curve;
   const line = curve ? curve.forecast.map((forecast, place) => ({ forecast, share: curve.share[place], place })) : [];
   const band = curve?.band ? curve.band.x.map((forecast, k) => (
     { forecast, low: curve.band.low[k], high: curve.band.high[k] })) : [];
-  view.data("curve", line).data("band", band).runAsync();
   words.textContent = each
     ? `${each.method}: Brier score ${number(curve.parts.score)} = miscalibration ${number(curve.parts.miscalibration)} − ` +
       `discrimination ${number(curve.parts.discrimination)} + uncertainty ${number(curve.parts.uncertainty)}, all folds together` +
       (each.several ? "; of the decision being right." : ".")
     : "No probabilities were kept.";
-  view.container().setAttribute("aria-label", `Reliability diagram of ${each?.method}. ${words.textContent}`);
+  const place = views[`reliability-${name}`].container();
+  place.setAttribute("aria-label", `Reliability diagram${each ? ` of ${each.method}` : ""}. ${words.textContent}`);
+  return redraw(`reliability-${name}`, { rows: { curve: line, band } });
 }
 
 function showComparison() {
-  const choice = chosen();
-  byId("chosen").textContent = [choice.dataset, choice.machine, choice.metric].join(", ") +
-    (choice.method ? `; ${choice.method} beside the best method` : "");
-  showFolds(choice);
-  if (!byId("choose-method")) return;
-  const found = forecastsOf(choice);
-  showCurve("best", found?.curves.find((each) => each.method === found.best));
-  showCurve("chosen", found?.curves.find((each) => each.method === choice.method));
+  const choice = chosen(), curves = curvesOf(choice);
+  showWords(choice);
+  const drawn = [showFolds(choice)];
+  if (byId("choose-method")) {
+    drawn.push(showCurve("best", curves[0]));
+    drawn.push(showCurve("chosen", curves.find((each) => each.method === choice.method)));
+  }
+  return Promise.all(drawn);
 }
 
+// The methods to show beside the best; unless another one had been chosen, the second best.
 function fillMethods() {
-  const select = byId("choose-method"), found = select && forecastsOf(chosen());
-  if (!found) return;
-  const before = select.value, names = found.curves.map((each) => each.method);
-  fill(select, names);
-  select.value = names.includes(before) ? before : names.find((name) => name !== found.best) ?? names[0];
+  const select = byId("choose-method"), names = curvesOf(chosen()).map((each) => each.method);
+  if (!select) return;
+  const others = names.slice(1), before = select.value;
+  select.replaceChildren(...names.map((name) => new Option(name, name)));
+  select.value = others.includes(before) ? before : others[0] ?? names[0];
 }
 
 function startComparison() {
-  fill(byId("choose-dataset"), data.comparison.datasets);
-  fill(byId("choose-machine"), data.comparison.machines);
-  fill(byId("choose-metric"), data.comparison.metrics);
   fillMethods();
-  for (const id of ["dataset", "machine"]) byId(`choose-${id}`).addEventListener("change", fillMethods);
+  for (const id of ["dataset", "machine", "metric"]) byId(`choose-${id}`).addEventListener("change", fillMethods);
   for (const id of ["dataset", "machine", "metric", "method"]) {
     byId(`choose-${id}`)?.addEventListener("change", showComparison);
   }
-  showComparison();
+  return showComparison();
 }
 
-draw().then(() => {
-  if (data.comparison) startComparison();
+async function start() {
+  await draw();
+  if (data.comparison) await startComparison();
   if (data.panels.length) {
     byId("panel").addEventListener("input", showPanel);
     byId("panel").addEventListener("submit", (event) => event.preventDefault());
-    showPanel();
+    await showPanel();
   }
   document.documentElement.dataset.ready = "yes";
-});
+}
+
+start();
