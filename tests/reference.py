@@ -68,11 +68,13 @@ def root(slope, low, high, precision=1e-18):
             nudged = low + (high - low) * (at_low / (at_low - at_high))
             middle = nudged if low < nudged < high else middle
         found = slope(middle)
+        if found == 0:
+            return middle
         if found > 0:
             high, at_high = middle, found
         else:
             low, at_low = middle, found
-        if found == 0 or high - low <= precision * max(abs(low), abs(high)):
+        if high - low <= precision * max(abs(low), abs(high)):
             break
     return (low + high) / 2
 
