@@ -18,7 +18,7 @@ from sklearn.model_selection import LeaveOneOut
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from calibrant import KernelLogisticRegression, KernelLogisticRegressionCV, progress
-from calibrant.kernels import loo, matrices, solvers
+from calibrant.kernels import loo, loo_softmax, matrices, solvers
 from calibrant.kernels.solvers import solve
 from calibrant.klr import bytes_of
 
@@ -63,7 +63,7 @@ def test_a_fit_goes_on_from_what_leave_one_out_found(monkeypatch, classes):
     y = y + (classes == 3) * (X[:, 0] > 1)
     sketched, products, calls = solvers.sketched, matrices.products, []
     monkeypatch.setattr(solvers, "sketched", lambda *a: (calls.append("factor"), sketched(*a))[1])
-    for module in (loo, solvers):
+    for module in (loo, loo_softmax, solvers):
         monkeypatch.setattr(module, "products", lambda *a, **k: (calls.append("kernels"), products(*a, **k))[1])
     chosen = KernelLogisticRegression("loo", tol=1e-5).fit(X, y)
     assert calls == ["kernels"]

@@ -37,7 +37,8 @@ from calibrant.kernels.functions import (
     take,
 )
 from calibrant.kernels.laplace import Laplace, laplace
-from calibrant.kernels.loo import Choice, Problem, choose
+from calibrant.kernels.loo import Choice, Problem, choose, path_of
+from calibrant.kernels.loo_softmax import softmax_path
 from calibrant.kernels.losses import Bernoulli, Loss, Multinomial, logits, softmax
 from calibrant.kernels.matrices import pivoted_cholesky, threads
 from calibrant.kernels.smo import solve_smo
@@ -625,7 +626,8 @@ def loo_choice(
             require_finite(matrix)
             yield gamma, matrix
 
-    return choose(Problem(target, rows.weight, rows.copies), grams(), grid, options(model, n))
+    along = path_of if k == 2 else softmax_path
+    return choose(Problem(target, rows.weight, rows.copies), grams(), grid, options(model, n), along)
 
 
 def warn_if_poor(choice: Choice) -> None:
