@@ -51,6 +51,7 @@ from calibrant.kernels.solvers import (
     Options,
     Report,
     Solution,
+    bounded,
     chosen_rank,
     constant,
     solve,
@@ -138,6 +139,13 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     loo_ : what "loo" found, a record of the values of C it looked at.
     cv_losses_ : the mean log losses where real folds were taken.
 
+    Notes
+    -----
+    Ctrl-C during `fit` always reaches the caller as KeyboardInterrupt, so that a search around it stops as well. If the
+    machine was being trained, the best solution so far is kept first: all attributes are set, `converged_` is False and
+    `duality_gap_` is finite (1 if nothing is known yet). If C or gamma was being chosen, or with solver="smo", the
+    model is not fitted.
+
     Examples
     --------
     >>> from calibrant import KernelLogisticRegression
@@ -150,6 +158,8 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     array([[[0.2 , 0.96],
             [0.04, 0.8 ]]])
     """
+
+    machines_: list[Machine]
 
     def __init__(
         self,
@@ -190,6 +200,8 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to rows X, or to their kernel matrix where the kernel is precomputed, and classes y."""
+        if hasattr(self, "machines_"):  # until there are new ones the model is not fitted
+            del self.machines_
         require_options(self)
         refuse_masked("X", X)
         labels = target(y)
@@ -227,18 +239,21 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         for machine in trained:
             some[machine.rows[machine.used()]] = True
         used = np.flatnonzero(some)
-        self.machines_ = [machine.at(used) for machine in trained]
+        machines = [machine.at(used) for machine in trained]
         self.support_ = rows.kept[used]
         every = len(used) == len(rows.kept)
         self.support_vectors_ = None if self.kernel == "precomputed" else rows.X if every else take(rows.X, used)
-        self.dual_coef_ = np.vstack([np.atleast_2d(machine.columns(len(used)).T) for machine in self.machines_])
-        self.intercept_ = np.concatenate([np.atleast_1d(machine.b) for machine in self.machines_])
+        self.dual_coef_ = np.vstack([np.atleast_2d(machine.columns(len(used)).T) for machine in machines])
+        self.intercept_ = np.concatenate([np.atleast_1d(machine.b) for machine in machines])
         self.objective_ = float(sum(machine.objective for machine in trained))
         self.duality_gap_ = float(sum(machine.gap for machine in trained) / self.objective_)
         self.n_iter_ = max(machine.steps for machine in trained)
         self.converged_ = all(machine.converged for machine in trained)
+        self.machines_ = machines
+        message = f"duality gap {self.duality_gap_:.2g} above tol={self.tol:g} after {self.n_iter_} steps"
+        if any(machine.interrupted for machine in trained):
+            raise KeyboardInterrupt(message)
         if not self.converged_:
-            message = f"duality gap {self.duality_gap_:.2g} above tol={self.tol:g} after {self.n_iter_} steps"
             warn(message, ConvergenceWarning)
 
     def _rows(self, X: Any) -> Any:
@@ -303,6 +318,10 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
             return np.asarray(self.classes_[(values[0] >= 0).astype(int)])
         p = couple(*pairwise(values)) if len(values) > 1 else values[0]
         return np.asarray(self.classes_[p.argmax(axis=1)])
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether there is a machine: a fit that failed, or was stopped before there was one, leaves none."""
+        return hasattr(self, "machines_")
 
     def __sklearn_tags__(self) -> Any:
         """Say what rows may be."""
@@ -534,7 +553,7 @@ def untrained(model: KernelLogisticRegression, rows: Rows, classes: tuple[int, .
     """Return what is known of some classes when a key was pressed before their turn: their shares."""
     mine = np.flatnonzero(np.isin(rows.codes, classes))
     loss = loss_of(np.searchsorted(classes, rows.codes[mine]), model.C_ * rows.weight[mine], len(classes))
-    return Trained(mine, constant(loss), 0, converged=False, interrupted=True)
+    return Trained(mine, bounded(constant(loss)), 0, converged=False, interrupted=True)
 
 
 def loss_of(codes: NDArray[np.intp], weight: Floats, classes: int) -> Loss:
