@@ -675,6 +675,15 @@ def test_few_rows_of_several_classes_left_out_lose_what_the_softmax_machine_lose
     assert along.poor[:3] == (0.0, 0.0, 0.0)
 
 
+def test_rows_of_several_classes_whose_absence_has_no_end_are_poor_and_not_taken_too_kindly():
+    X, t = three_classes(50)
+    problem = Problem(t, np.ones(50), np.ones(50))
+    along = choose(problem, [(0.3, gram(RBF, X))], (3.0, 300.0, 3e4, 3e6), Options(), softmax_path).paths[0]
+    assert list(along.loss) == sorted(along.loss)
+    assert along.poor[0] == 0.0
+    assert min(along.poor[2:]) > 0.05
+
+
 def test_rows_of_several_classes_left_out_in_groups_lose_what_the_softmax_machine_loses_in_folds():
     X, t = three_classes(300)
     grid, groups = (0.1, 1.0, 10.0, 100.0), stratified(t.argmax(axis=1), np.random.default_rng(0))

@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import GridSearchCV, LeaveOneOut
+from sklearn.model_selection import GridSearchCV, LeaveOneOut, PredefinedSplit
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted
 
@@ -204,6 +204,28 @@ def test_leave_one_out_is_that_of_as_many_fits_as_rows():
     assert tuple(Cs) == quick.loo_.paths[0].C
     np.testing.assert_allclose(quick.loo_.paths[0].loss[:3], slow.cv_losses_[0][:3], rtol=1e-3)
     np.testing.assert_allclose(quick.loo_.paths[0].loss[3], slow.cv_losses_[0][3], rtol=0.05)
+
+
+@pytest.mark.parametrize("multi_class", ["softmax", "ovo"])
+def test_leave_one_out_of_several_classes_is_that_of_the_machine_that_is_fitted(multi_class):
+    X, y = load_iris(return_X_y=True)
+    X, y, Cs = X[::3], y[::3], [1.0, 30.0]
+    quick = KernelLogisticRegressionCV(Cs, gamma=0.2, multi_class=multi_class).fit(X, y)
+    slow = KernelLogisticRegressionCV(Cs, gamma=0.2, multi_class=multi_class, cv=LeaveOneOut()).fit(X, y)
+    np.testing.assert_allclose(quick.loo_.paths[0].loss, slow.cv_losses_[0], rtol=0.01)
+    assert quick.loo_.best[0] == slow.C_
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("solver", ["auto", "low_rank"])
+def test_leave_one_out_of_many_rows_in_pairs_is_that_of_folds(solver):
+    X, y = data(420)
+    y = y + (X[:, 0] > 1)
+    ninths = PredefinedSplit(loo.stratified(y.astype(float), np.random.default_rng(0)))
+    options = {"multi_class": "ovo", "solver": solver, "rank": 40}
+    quick = KernelLogisticRegressionCV([1.0, 10.0], **options).fit(X, y)
+    slow = KernelLogisticRegressionCV([1.0, 10.0], cv=ninths, **options).fit(X, y)
+    np.testing.assert_allclose(quick.loo_.paths[0].loss, slow.cv_losses_[0], rtol=0.03)
 
 
 def test_leave_one_out_chooses_like_folds_where_many_rows_are_nearly_separable():

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -38,6 +39,7 @@ from calibrant.kernels.functions import (
 )
 from calibrant.kernels.laplace import Laplace, laplace
 from calibrant.kernels.loo import Choice, Problem, choose, path_of
+from calibrant.kernels.loo_pairs import pairs_path
 from calibrant.kernels.loo_softmax import softmax_path
 from calibrant.kernels.losses import Bernoulli, Loss, Multinomial, logits, softmax
 from calibrant.kernels.matrices import pivoted_cholesky, threads
@@ -95,7 +97,9 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     C : float or "loo", default=1.0
         Weight of a row's loss. "loo" chooses it between 1e-3 and 1e4 (1e7 up to 250 rows with a given gamma) by
         approximate leave-one-out, of a ninth of the rows at a time where there are more than 250, and, where that is
-        too rough, says so and takes 10 real folds.
+        too rough, says so and takes 10 real folds. Measured is the log loss of the machine that is fitted: of several
+        classes the softmax machine, or with "ovo" the probabilities to which its pairs (each with more than 250 rows a
+        ninth at a time) are coupled.
     kernel : {"linear", "rbf", "poly", "quadratic", "precomputed"} or callable, default="rbf"
         "quadratic" is Platt's ((x.z)/c + 1)^2. A callable takes two sets of rows and returns their kernel matrix.
     gamma : {"scale", "auto", "loo"} or float, default="scale"
@@ -269,13 +273,13 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     def decision_function(self, X: Any) -> Floats:
         """Return f for two classes, one column a class for more (log probabilities with "ovo")."""
         values = self._values(self._rows(X))
-        return values[0] if len(values) == 1 else np.log(couple(*pairwise(values)))
+        return values[0] if len(values) == 1 else coupled_logs(np.column_stack(values))
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithms of the probabilities, of one machine exact also where those round to 0 or 1."""
         values = self._values(self._rows(X))
         if len(values) > 1:
-            return np.log(couple(*pairwise(values)))
+            return coupled_logs(np.column_stack(values))
         return np.asarray(log_expit(logits(values[0])))
 
     def predict_proba(self, X: Any, confidence: float | None = None) -> Floats:
@@ -617,6 +621,11 @@ def pairwise(values: list[Floats]) -> tuple[Floats, Floats]:
     return expit(-f), expit(f)
 
 
+def coupled_logs(values: Floats) -> Floats:
+    """Return the logarithms of the class probabilities, from values of a column a pair."""
+    return np.log(couple(expit(-values), expit(values)))
+
+
 def grid_of(model: KernelLogisticRegression, rows: Rows) -> tuple[float, ...]:
     """Return the values of C to try."""
     if model.C != "loo":
@@ -645,7 +654,8 @@ def loo_choice(
             require_finite(matrix)
             yield gamma, matrix
 
-    along = path_of if k == 2 else softmax_path
+    ovo = partial(pairs_path, couple=coupled_logs)
+    along = path_of if k == 2 else ovo if model.multi_class == "ovo" else softmax_path
     return choose(Problem(target, rows.weight, rows.copies), grams(), grid, options(model, n), along)
 
 

@@ -97,16 +97,19 @@ class Path:
 class Look:
     """The leave-one-out log loss at one C, the share of poor rows, and what a look at another C can start from.
 
-    `whole` is a Newton step of the exact problem with all rows, or its solution.
+    `whole` is a Newton step of the exact problem with all rows, or its solution, and `values` what f is at the rows
+    that were left out, NaN at others.
     """
 
     loss: float
     poor: float
     start: Any
     whole: Iterate | None = None
+    values: Floats | None = None
 
 
-At = Callable[[float, Floats | None], Look]
+At = Callable[[float, Any], Look]
+Looks = Callable[[Sequence[float], Any], list[Look]]  # at increasing C, from a start
 Asking = Generator[NDArray[Any], NDArray[Any], Look]  # yields what to multiply with K and is sent the product
 
 
@@ -149,7 +152,7 @@ def by_factor(loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_t
             values, leverage = left_out(at, f, curvature.w, variances(lower, F, each), share)
             poor = leverage > POOR
         whole = Iterate(at.residual(f), f - z[-1], z[-1], np.inf, np.inf)
-        return Look(loss.value(values) / total, float(loss.weight @ poor / total), z, whole)
+        return Look(loss.value(values) / total, float(loss.weight @ poor / total), z, whole, values)
 
     return look
 
@@ -217,11 +220,12 @@ class Absence:
 
 
 def by_groups(
-    loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn, seed: int = 0
+    loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn, group: Indices | None = None
 ) -> Callable[[float, Floats | None], tuple[Floats, Asking]]:
     """Return what begins a look with the kernel itself, rows left out in groups, of each row one copy."""
-    rows, group, kept = groups_of(loss.target, copies, seed)
-    some, columns, kept = loss.rows(rows), (rows, group), np.column_stack([kept, np.ones(len(copies))])
+    group = Problem(loss.target, loss.weight, copies).groups(0) if group is None else group
+    rows, mine, kept = groups_of(group, copies)
+    some, columns, kept = loss.rows(rows), (rows, mine), np.column_stack([kept, np.ones(len(copies))])
     total = float(some.weight.sum())
 
     def begin(C: float, start: Floats | None) -> tuple[Floats, Asking]:
@@ -234,17 +238,19 @@ def by_groups(
         there, left = values[rows, -1], values[columns]
         moved = (there - left) * (expit(there) - 1.0 + some.target)  # leverage/(1 - leverage), were it the row's alone
         poor = (moved > POOR / (1.0 - POOR)) | (residual[columns[1]] > ROUGH)
-        return Look(some.value(left) / total, float(some.weight @ poor / total), z, whole)
+        seen = np.full(len(copies), np.nan)
+        seen[rows] = left
+        return Look(some.value(left) / total, float(some.weight @ poor / total), z, whole, seen)
 
     return begin
 
 
-def groups_of(target: NDArray[Any], copies: Floats, seed: int) -> tuple[Indices, Indices, Floats]:
+def groups_of(group: Indices, copies: Floats) -> tuple[Indices, Indices, Floats]:
     """Return the rows to leave out, the group of each, and what is kept of all rows without each group, one a column.
 
     Of many rows a sample of groups is left out: the losses at two C differ by about the same at any row.
     """
-    n, group = len(copies), stratified(target, np.random.default_rng(seed))
+    n = len(copies)
     count = int(np.clip(-(-GROUPS * SAMPLE // n), LEAST, GROUPS))
     rows = np.flatnonzero(group < count)
     kept = np.ones((n, count))
@@ -357,7 +363,7 @@ def quotient(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.divide(u, v, out=np.zeros_like(u), where=v > 0))
 
 
-def searched(at: Callable[[Sequence[float], Any], list[Look]], grid: Sequence[float]) -> dict[float, Look]:
+def searched(at: Looks, grid: Sequence[float]) -> dict[float, Look]:
     """Return the looks at those C of an increasing grid that a search for the smallest loss takes; at all, if few.
 
     At most three C at a time, which cost little more than one: where a parabola in log C has its bottom.
@@ -424,7 +430,7 @@ def path(looks: dict[float, Look]) -> Path:
     return Path(tuple(rising), tuple(looks[C].loss for C in rising), tuple(looks[C].poor for C in rising))
 
 
-def in_order(at: At, Cs: Sequence[float], start: Floats | None) -> list[Look]:
+def in_order(at: At, Cs: Sequence[float], start: Any) -> list[Look]:
     """Return the looks at increasing C, each started from the last."""
     looks: list[Look] = []
     for C in Cs:
@@ -459,18 +465,36 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What C is chosen for: targets (n,) or a column a class (n, k), weights for C = 1, the rows' repetitions."""
+    """What C is chosen for: targets (n,) or a column a class (n, k), weights for C = 1, the rows' repetitions.
+
+    `group` says which of `GROUPS` a row is left out with, where that is settled.
+    """
 
     target: Floats
     weight: Floats
     copies: Floats
+    group: Indices | None = None
+
+    def groups(self, seed: int) -> Indices:
+        """Return the groups: those that are settled, or as many of each class in every group as can be."""
+        codes = self.target if self.target.ndim == 1 else self.target.argmax(axis=1)
+        return stratified(codes, np.random.default_rng(seed)) if self.group is None else self.group
 
 
 Along = Callable[[Problem, Gram, Sequence[float], Options], tuple[Path, Known | None]]
 
 
 def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Options) -> tuple[Path, Known | None]:
-    """Return the path of two classes: by the factor where that is all the machine will know of it, else by groups."""
+    """Return the path of two classes."""
+    looks, K, factor = looks_of(problem, gram, options)
+    return outcome(searched(looks, grid), K, factor)
+
+
+def looks_of(problem: Problem, gram: Gram, options: Options) -> tuple[Looks, Products, Factor]:
+    """Return the looks at two classes: by the factor where that is all the machine will know of it, else by groups.
+
+    Also products with the kernel matrix, and the factor.
+    """
     loss = Bernoulli(problem.target, problem.weight)
     most = chosen_rank(loss.shape, options)
     rank = lower_rank(gram, options, most, SHARE * most)
@@ -478,8 +502,8 @@ def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Option
     K = products(gram, options.memory)
     if complete(gram, factor) or not options.exact:
         at = by_factor(loss, factor, problem.copies, gram.each)
-        return outcome(searched(lambda Cs, start: in_order(at, Cs, start), grid), K, factor)
-    begin = by_groups(loss, factor, problem.copies, gram.each, options.seed)
+        return lambda Cs, start: in_order(at, Cs, start), K, factor
+    begin = by_groups(loss, factor, problem.copies, gram.each, problem.groups(options.seed))
 
     def looks(Cs: Sequence[float], start: Floats | None) -> list[Look]:
         tasks: list[Asking] = []
@@ -488,7 +512,7 @@ def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Option
             tasks.append(task)
         return [look for some in blocks(len(tasks), TASKS) for look in together(K, tasks[some])]
 
-    return outcome(searched(looks, grid), K, factor)
+    return looks, K, factor
 
 
 def outcome(looks: dict[float, Look], K: Products, factor: Factor) -> tuple[Path, Known]:

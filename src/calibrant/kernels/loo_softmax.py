@@ -86,7 +86,10 @@ def softmax_path(problem: Problem, gram: Gram, grid: Sequence[float], options: O
         every = pivoted_cholesky(gram, gram.n, rng)
         train, leave_out = train_on_kernel(K, factor, options), by_rows(every.F, problem.copies, gram.each)
     else:
-        train, leave_out = train_on_kernel(K, factor, options), by_groups(K, factor, problem, options.seed)
+        train, leave_out = (
+            train_on_kernel(K, factor, options),
+            by_groups(K, factor, problem.groups(options.seed), problem.copies),
+        )
 
     def looks(Cs: Sequence[float], start: Any) -> list[Look]:
         found = []
@@ -303,7 +306,7 @@ class Absence:
             size = np.where(there > 0.0, quotient(-here, there - here), 1.0)
             f, beta = f + size * step, beta + size * change
             a = residual(f)
-        return f[own].T, np.abs(centred((size * step[own]).T)).max(axis=1)
+        return f[own].T, np.abs(centred(step[own].T)).max(axis=1)
 
 
 def dots(u: Floats, v: Floats) -> Floats:
@@ -311,16 +314,16 @@ def dots(u: Floats, v: Floats) -> Floats:
     return np.asarray(np.einsum("air,air->r", u, v))
 
 
-def by_groups(K: Products, factor: Factor, problem: Problem, seed: int) -> LeaveOut:
+def by_groups(K: Products, factor: Factor, group: Indices, copies: Floats) -> LeaveOut:
     """Return what leaves out groups of rows, of each row one copy, by one Newton step with the exact kernel each."""
-    rows, group, kept = groups_of(problem.target.argmax(axis=1), problem.copies, seed)
+    rows, mine, kept = groups_of(group, copies)
     norms = by_column(factor.F, factor.F)
 
     def leave_out(loss: Multinomial, f: Floats) -> tuple[Floats, NDArray[np.bool_], Indices]:
         system = newton_system(loss.curvature(f), factor.F, norms, K.gram.each)
         found = together(K, [newton_without(loss, factor, system, f, share) for share in kept.T])
-        values = np.stack([there for there, _ in found])[group, rows]
-        left = np.array([share for _, share in found])[group]
+        values = np.stack([there for there, _ in found])[mine, rows]
+        left = np.array([share for _, share in found])[mine]
         t, p = loss.target[rows], softmax(f[rows])
         sure = (t * p).sum(axis=1)
         moved = ((f[rows] - values) * (t - p)).sum(axis=1) * sure / np.maximum(1.0 - sure, FLAT)
