@@ -10,8 +10,8 @@ from scipy.optimize import minimize
 from scipy.special import entr, expit
 from sklearn.datasets import make_classification
 
-from calibrant.kernels import loo, matrices, solvers
-from calibrant.kernels.functions import Each, Kernel, Parameters, gram
+from calibrant.kernels import loo, loo_softmax, matrices, solvers
+from calibrant.kernels.functions import Each, Kernel, Parameters, gram, in_turn
 from calibrant.kernels.laplace import laplace
 from calibrant.kernels.loo import (
     GROUPS,
@@ -23,8 +23,10 @@ from calibrant.kernels.loo import (
     newton_columns,
     path,
     searched,
+    stratified,
     together,
 )
+from calibrant.kernels.loo_softmax import softmax_path, spread
 from calibrant.kernels.losses import Bernoulli, Multinomial, softmax
 from calibrant.kernels.matrices import Tiles, Whole, pivoted_cholesky, products, rows_of, shared
 from calibrant.kernels.smo import solve_smo
@@ -33,6 +35,7 @@ from calibrant.kernels.solvers import (
     Options,
     Start,
     System,
+    chosen_rank,
     conjugate_gradients,
     constant,
     enough_of,
@@ -46,7 +49,7 @@ from calibrant.kernels.solvers import (
     with_intercept,
 )
 
-RBF = Kernel("rbf", Parameters(gamma=0.3))
+RBF, LINEAR = Kernel("rbf", Parameters(gamma=0.3)), Kernel("linear")
 
 
 def overlapping(n=120, seed=0):
@@ -481,7 +484,7 @@ def test_an_interrupted_fit_keeps_the_best_solution():
 
     loss = Bernoulli(t, np.full(len(t), 100.0))
     solution = solve(gram(RBF, X), loss, Options(rank=20, tol=1e-12), report=interrupt)
-    assert solution.iterate is seen[-1].iterate
+    assert solution.iterate.beta is seen[-1].iterate.beta
     assert solution.interrupted
     assert not solution.converged
     assert np.isfinite(solution.iterate.beta).all()
@@ -502,7 +505,8 @@ def test_a_fit_interrupted_before_its_first_step_predicts_the_shares_of_the_clas
     solution = solve(replace(whole, block=kernel), Bernoulli(t, np.full(len(t), 10.0)), Options())
     assert not solution.converged
     assert solution.factor is None
-    assert solution.iterate.gap == np.inf
+    assert solution.interrupted
+    assert solution.iterate.gap == solution.iterate.objective  # nothing better is known
     np.testing.assert_allclose(expit(solution.iterate.f + solution.iterate.b), t.mean())
     assert len(calls) == 5
 
@@ -574,12 +578,14 @@ def test_heavy_rows_are_left_out_as_well_as_light_ones():
     assert heavy.loss == pytest.approx(light.loss, rel=1e-3)
 
 
-@pytest.mark.parametrize(("classes", "goes_on"), [(1, True), (3, True), (40, False)])
-def test_a_fit_of_many_classes_makes_a_smaller_factor(classes, goes_on):
-    X, t = overlapping(110)
-    target = t if classes == 1 else np.eye(classes)[np.arange(110) % classes]
-    choice = choose(Problem(target, np.ones(110), np.ones(110)), [(1.0, gram(RBF, X))], [1.0], Options())
-    assert (choice.known is not None) == goes_on
+@pytest.mark.parametrize("classes", [3, 40])
+def test_a_fit_of_several_classes_goes_on_from_a_factor_as_large_as_its_own(classes):
+    X, _ = overlapping(110)
+    problem = Problem(np.eye(classes)[np.arange(110) % classes], np.ones(110), np.ones(110))
+    known = choose(problem, [(1.0, gram(RBF, X))], [1.0], Options(), softmax_path).known
+    assert known.factor.rank <= chosen_rank((110, classes), Options())
+    solution = solve(gram(RBF, X), Multinomial(problem.target, problem.weight), Options(), known=known)
+    assert solution.converged
 
 
 def test_a_look_leaves_where_a_fit_can_go_on():
@@ -613,6 +619,90 @@ def test_newton_columns_solve_the_newton_system_of_the_rows_that_are_kept(monkey
         np.testing.assert_allclose(found[:, column], K[:, rows] @ beta + b, atol=1e-6)
     np.testing.assert_allclose(whole.beta, beta, atol=1e-6)
     np.testing.assert_allclose(whole.f + whole.b, found[:, -1])
+
+
+def three_classes(n, seed=3):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3))
+    p = softmax(2.0 * np.column_stack([np.sin(2 * X[:, 0]), X[:, 1], -X[:, 2]]))
+    return X, np.eye(3)[(p.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)]
+
+
+def centred(f):
+    return f - f.mean(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("rank", "by_class"), [(40, True), (8, False)])
+def test_the_spread_is_the_inverse_of_the_newton_system(rank, by_class):
+    X, t = three_classes(40)
+    rng = np.random.default_rng(0)
+    F = pivoted_cholesky(gram(RBF, X), rank, rng).F
+    curvature = Multinomial(t, rng.uniform(0.5, 5.0, 40)).curvature(rng.normal(size=(40, 3)))
+    found = spread(curvature, F)
+    assert (found.own.size > 0) == by_class
+    penalty, wide = np.append(np.ones(len(F) - 1), 0.0), np.kron(np.eye(3), F)
+    hessian = curvature.hessian(F, in_turn) + np.diag(np.tile(penalty, 3))
+    V = (wide.T @ np.linalg.pinv(hessian, rcond=1e-12) @ wide).reshape(3, 40, 3, 40)
+    x = centred(rng.normal(size=(40, 3)))  # what is the same for all classes is left open
+    np.testing.assert_allclose(centred(found.product(x)), centred(np.einsum("aibj,jb->ia", V, x)), atol=1e-9)
+    own = np.einsum("ia,aibi,ib->i", x, V, x)
+    np.testing.assert_allclose(np.einsum("ia,iab,ib->i", x, found.rows(), x), own, rtol=1e-9)
+
+
+def softmax_loss_without(X, t, C, copies, left_out, kernel=RBF):
+    """Return the mean log loss of rows by softmax machines trained without one copy of some of them at a time."""
+    total = 0.0
+    for rows in left_out:
+        weight = copies.copy()
+        weight[rows] -= 1.0
+        kept = weight > 0
+        best = solve(gram(kernel, X[kept]), Multinomial(t[kept], C * weight[kept]), Options()).iterate
+        f = kernel.between(X[rows], X[kept]) @ best.beta + best.b
+        total += Multinomial(t[rows], copies[rows]).value(f)
+    return total / copies.sum()
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_few_rows_of_several_classes_left_out_lose_what_the_softmax_machine_loses(repeated):
+    X, t = three_classes(50)
+    copies = np.random.default_rng(0).integers(1, 4, size=50).astype(float) if repeated else np.ones(50)
+    grid = (0.03, 0.3, 3.0, 30.0)
+    along = choose(Problem(t, copies, copies), [(0.3, gram(RBF, X))], grid, Options(), softmax_path).paths[0]
+    real = [softmax_loss_without(X, t, C, copies, [[row] for row in range(50)]) for C in grid]
+    np.testing.assert_allclose(along.loss[:3], real[:3], rtol=5e-3)
+    assert along.loss[3] == pytest.approx(real[3], rel=0.05)
+    assert along.best == grid[int(np.argmin(real))]
+    assert along.poor[:3] == (0.0, 0.0, 0.0)
+
+
+def test_rows_of_several_classes_whose_absence_has_no_end_are_poor_and_not_taken_too_kindly():
+    X, t = three_classes(50)
+    problem = Problem(t, np.ones(50), np.ones(50))
+    along = choose(problem, [(0.3, gram(RBF, X))], (3.0, 300.0, 3e4, 3e6), Options(), softmax_path).paths[0]
+    assert list(along.loss) == sorted(along.loss)
+    assert along.poor[0] == 0.0
+    assert min(along.poor[2:]) > 0.05
+
+
+def test_rows_of_several_classes_left_out_in_groups_lose_what_the_softmax_machine_loses_in_folds():
+    X, t = three_classes(300)
+    grid, groups = (0.1, 1.0, 10.0, 100.0), stratified(t.argmax(axis=1), np.random.default_rng(0))
+    along = choose(Problem(t, np.ones(300), np.ones(300)), [(0.3, gram(RBF, X))], grid, Options(), softmax_path).paths[
+        0
+    ]
+    folds = [np.flatnonzero(groups == group) for group in range(GROUPS)]
+    real = [softmax_loss_without(X, t, C, np.ones(300), folds) for C in grid]
+    np.testing.assert_allclose(along.loss, real, rtol=0.05)
+    assert along.best == grid[int(np.argmin(real))]
+
+
+def test_many_rows_of_several_classes_are_left_out_one_by_one_where_the_factor_is_all_of_the_kernel(monkeypatch):
+    monkeypatch.setattr(loo_softmax, "SMALL", 0)
+    X, t = three_classes(60)
+    problem = Problem(t, np.ones(60), np.ones(60))
+    along = choose(problem, [(0.0, gram(LINEAR, X))], (0.1,), Options(), softmax_path).paths[0]
+    real = softmax_loss_without(X, t, 0.1, np.ones(60), [[row] for row in range(60)], LINEAR)
+    assert along.loss[0] == pytest.approx(real, rel=3e-3)  # one Newton step
 
 
 @pytest.mark.parametrize("separation", [0.5, 3.0])

@@ -4,6 +4,7 @@ import pickle
 import re
 import sys
 import warnings
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -11,14 +12,15 @@ import pytest
 from scipy import sparse
 from scipy.special import expit
 from sklearn.datasets import load_digits, load_iris, make_classification
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.model_selection import LeaveOneOut
+from sklearn.model_selection import GridSearchCV, LeaveOneOut, PredefinedSplit
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import check_is_fitted
 
-from calibrant import KernelLogisticRegression, KernelLogisticRegressionCV, progress
-from calibrant.kernels import loo, matrices, solvers
+from calibrant import ImportVectorMachine, KernelLogisticRegression, KernelLogisticRegressionCV, progress
+from calibrant.kernels import loo, loo_softmax, matrices, solvers
 from calibrant.kernels.solvers import solve
 from calibrant.klr import bytes_of
 
@@ -63,7 +65,7 @@ def test_a_fit_goes_on_from_what_leave_one_out_found(monkeypatch, classes):
     y = y + (classes == 3) * (X[:, 0] > 1)
     sketched, products, calls = solvers.sketched, matrices.products, []
     monkeypatch.setattr(solvers, "sketched", lambda *a: (calls.append("factor"), sketched(*a))[1])
-    for module in (loo, solvers):
+    for module in (loo, loo_softmax, solvers):
         monkeypatch.setattr(module, "products", lambda *a, **k: (calls.append("kernels"), products(*a, **k))[1])
     chosen = KernelLogisticRegression("loo", tol=1e-5).fit(X, y)
     assert calls == ["kernels"]
@@ -202,6 +204,28 @@ def test_leave_one_out_is_that_of_as_many_fits_as_rows():
     assert tuple(Cs) == quick.loo_.paths[0].C
     np.testing.assert_allclose(quick.loo_.paths[0].loss[:3], slow.cv_losses_[0][:3], rtol=1e-3)
     np.testing.assert_allclose(quick.loo_.paths[0].loss[3], slow.cv_losses_[0][3], rtol=0.05)
+
+
+@pytest.mark.parametrize("multi_class", ["softmax", "ovo"])
+def test_leave_one_out_of_several_classes_is_that_of_the_machine_that_is_fitted(multi_class):
+    X, y = load_iris(return_X_y=True)
+    X, y, Cs = X[::3], y[::3], [1.0, 30.0]
+    quick = KernelLogisticRegressionCV(Cs, gamma=0.2, multi_class=multi_class).fit(X, y)
+    slow = KernelLogisticRegressionCV(Cs, gamma=0.2, multi_class=multi_class, cv=LeaveOneOut()).fit(X, y)
+    np.testing.assert_allclose(quick.loo_.paths[0].loss, slow.cv_losses_[0], rtol=0.01)
+    assert quick.loo_.best[0] == slow.C_
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("solver", ["auto", "low_rank"])
+def test_leave_one_out_of_many_rows_in_pairs_is_that_of_folds(solver):
+    X, y = data(420)
+    y = y + (X[:, 0] > 1)
+    ninths = PredefinedSplit(loo.stratified(y.astype(float), np.random.default_rng(0)))
+    options = {"multi_class": "ovo", "solver": solver, "rank": 40}
+    quick = KernelLogisticRegressionCV([1.0, 10.0], **options).fit(X, y)
+    slow = KernelLogisticRegressionCV([1.0, 10.0], cv=ninths, **options).fit(X, y)
+    np.testing.assert_allclose(quick.loo_.paths[0].loss, slow.cv_losses_[0], rtol=0.03)
 
 
 def test_leave_one_out_chooses_like_folds_where_many_rows_are_nearly_separable():
@@ -483,11 +507,106 @@ def test_an_interrupted_fit_stops_all_pairs_and_can_be_used(monkeypatch):
 
     monkeypatch.setattr(klr, "solve", interrupted)
     X, y = load_iris(return_X_y=True)
-    with pytest.warns(ConvergenceWarning):
-        model = KernelLogisticRegression(multi_class="ovo").fit(X, y)
+    model = KernelLogisticRegression(multi_class="ovo")
+    with pytest.raises(KeyboardInterrupt, match=r"duality gap 0.* above tol"):
+        model.fit(X, y)
     assert len(calls) == 1
     assert not model.converged_
+    assert model.duality_gap_ < 1.0
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0)
+
+
+class Interrupted:
+    """A kernel of which one evaluation, once, is interrupted."""
+
+    def __init__(self, moment=0):
+        self.moment, self.count = moment, 0
+
+    def __call__(self, x, z):
+        self.count += 1
+        if self.count == self.moment:
+            raise KeyboardInterrupt
+        return rational(x, z)
+
+    def __deepcopy__(self, memo):  # clones of an estimator count together
+        return self
+
+
+def assert_certified_or_not_fitted(model, X):
+    """Return whether a model is fitted after an interruption, and raise unless it is then fit for use."""
+    try:
+        check_is_fitted(model)
+    except NotFittedError:
+        with pytest.raises(NotFittedError):
+            model.predict_proba(X)
+        return False
+    assert not model.converged_
+    assert 0.0 < model.duality_gap_ <= 1.0
+    p = model.predict_proba(X)
+    assert np.isfinite(p).all()
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    return True
+
+
+INTERRUPTED = {
+    "newton": (KernelLogisticRegression, {}, 2, 100),
+    "two classes": (KernelLogisticRegression, {}, 2, 300),
+    "softmax": (KernelLogisticRegression, {}, 3, 300),
+    "pairs": (KernelLogisticRegression, {"multi_class": "ovo"}, 3, 300),
+    "one by one": (KernelLogisticRegression, {"C": "loo"}, 3, 90),
+    "groups": (KernelLogisticRegression, {"C": "loo"}, 2, 300),
+    "groups of classes": (KernelLogisticRegression, {"C": "loo"}, 3, 300),
+    "pairs by leave-one-out": (KernelLogisticRegression, {"C": "loo", "multi_class": "ovo"}, 3, 90),
+    "folds": (KernelLogisticRegressionCV, {"Cs": 2, "cv": 2}, 2, 100),
+    "smo": (KernelLogisticRegression, {"solver": "smo"}, 2, 100),
+    "import vectors": (ImportVectorMachine, {"max_size": 3}, 2, 100),
+}
+
+
+@pytest.mark.parametrize("name", INTERRUPTED)
+def test_an_interruption_reaches_the_caller_and_leaves_a_certificate_or_nothing(name):
+    machine, options, classes, n = INTERRUPTED[name]
+    X, y = data(n)
+    y = y + (classes == 3) * (X[:, 0] > 1)
+    whole = Interrupted()
+    model = machine(kernel=whole, **options).fit(X, y)
+    for moment in (whole.count, whole.count // 2, 1):
+        with pytest.raises(KeyboardInterrupt):
+            model.set_params(kernel=Interrupted(moment)).fit(X, y)
+        assert_certified_or_not_fitted(model, X)
+    model.fit(X, y).predict_proba(X)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_fit_interrupted_between_its_steps_keeps_what_it_has(monkeypatch, step, classes):
+    from calibrant import klr
+
+    def interrupt(solution):
+        seen.append(solution)
+        if len(seen) == step:
+            raise KeyboardInterrupt
+
+    seen = []
+    monkeypatch.setattr(klr, "reporter", lambda model: nullcontext(interrupt))
+    X, y = data(900)
+    y = y + (classes == 3) * (X[:, 0] > 1)
+    model = KernelLogisticRegression(tol=1e-9)
+    with pytest.raises(KeyboardInterrupt, match="duality gap"):
+        model.fit(X, y)
+    assert assert_certified_or_not_fitted(model, X)
+    assert model.objective_ == seen[-1].iterate.objective
+
+
+def test_an_interruption_stops_a_search():
+    X, y = data(120)
+    once = Interrupted()
+    KernelLogisticRegression(kernel=once).fit(X[:60], y[:60])
+    kernel = Interrupted(once.count)  # while the first machine is trained
+    search = GridSearchCV(KernelLogisticRegression(kernel=kernel), {"C": [0.1, 1.0, 10.0]}, cv=2)
+    with pytest.raises(KeyboardInterrupt):
+        search.fit(X, y)
+    assert kernel.count == once.count
 
 
 def test_one_row_of_a_class_among_many():

@@ -60,6 +60,10 @@ class ImportVectorMachine(KernelLogisticRegression):
     n_iter_, converged_ : Newton steps, and whether growth ended by `tol` or for want of rows, not by `max_size`.
     loo_ : what "loo" found, a record of the path.
 
+    Notes
+    -----
+    Ctrl-C during `fit` reaches the caller as KeyboardInterrupt and leaves the model not fitted.
+
     Examples
     --------
     >>> import numpy as np
@@ -123,22 +127,22 @@ class ImportVectorMachine(KernelLogisticRegression):
         selected = select(matrix, loss, growth_of(self), rows.copies)
         coarse = gram(self.kernel_, rows.source(self.kernel_), single=matrix.n > SINGLE)
         solution = certified(coarse, loss, selected.machine)
-        self._keep(rows, loss, selected.machine.factor, solution)
         self.path_ = np.array(selected.path)
         self.objective_, self.duality_gap_ = solution.objective, solution.gap / solution.objective
         self.n_iter_, self.converged_ = max(1, selected.machine.steps), selected.converged
+        self._keep(rows, loss, selected.machine.factor, solution)
 
     def _keep(self, rows: Rows, loss: Loss, factor: Factor, solution: Iterate) -> None:
         """Keep the import vectors and their coefficients, also under the names that prediction knows."""
         chosen, known = factor.pivots, self.kernel != "precomputed"
         machine = Machine(np.arange(len(chosen)), solution.beta[chosen], np.asarray(solution.b))
-        self.machines_ = [machine]
         self.import_ = self.support_ = rows.kept[chosen]
         self.import_vectors_ = self.support_vectors_ = take(rows.X, chosen) if known else None
         self.dual_coef_ = np.atleast_2d(machine.coefficient.T)
         self.intercept_ = np.atleast_1d(machine.b)
         posterior = laplace(loss, factor, solution.f + solution.b, self.C_)
         self._posterior = replace(posterior, pivots=take(rows.X, chosen)) if known else None
+        self.machines_ = [machine]
 
 
 def growth_of(model: ImportVectorMachine) -> Growth:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any, Self
 
@@ -37,7 +38,9 @@ from calibrant.kernels.functions import (
     take,
 )
 from calibrant.kernels.laplace import Laplace, laplace
-from calibrant.kernels.loo import Choice, Problem, choose
+from calibrant.kernels.loo import Choice, Problem, choose, path_of
+from calibrant.kernels.loo_pairs import pairs_path
+from calibrant.kernels.loo_softmax import softmax_path
 from calibrant.kernels.losses import Bernoulli, Loss, Multinomial, logits, softmax
 from calibrant.kernels.matrices import pivoted_cholesky, threads
 from calibrant.kernels.smo import solve_smo
@@ -50,6 +53,7 @@ from calibrant.kernels.solvers import (
     Options,
     Report,
     Solution,
+    bounded,
     chosen_rank,
     constant,
     solve,
@@ -93,7 +97,9 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     C : float or "loo", default=1.0
         Weight of a row's loss. "loo" chooses it between 1e-3 and 1e4 (1e7 up to 250 rows with a given gamma) by
         approximate leave-one-out, of a ninth of the rows at a time where there are more than 250, and, where that is
-        too rough, says so and takes 10 real folds.
+        too rough, says so and takes 10 real folds. Measured is the log loss of the machine that is fitted: of several
+        classes the softmax machine, or with "ovo" the probabilities to which its pairs (each with more than 250 rows a
+        ninth at a time) are coupled.
     kernel : {"linear", "rbf", "poly", "quadratic", "precomputed"} or callable, default="rbf"
         "quadratic" is Platt's ((x.z)/c + 1)^2. A callable takes two sets of rows and returns their kernel matrix.
     gamma : {"scale", "auto", "loo"} or float, default="scale"
@@ -137,6 +143,13 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     loo_ : what "loo" found, a record of the values of C it looked at.
     cv_losses_ : the mean log losses where real folds were taken.
 
+    Notes
+    -----
+    Ctrl-C during `fit` always reaches the caller as KeyboardInterrupt, so that a search around it stops as well. If the
+    machine was being trained, the best solution so far is kept first: all attributes are set, `converged_` is False and
+    `duality_gap_` is finite (1 if nothing is known yet). If C or gamma was being chosen, or with solver="smo", the
+    model is not fitted.
+
     Examples
     --------
     >>> from calibrant import KernelLogisticRegression
@@ -149,6 +162,8 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     array([[[0.2 , 0.96],
             [0.04, 0.8 ]]])
     """
+
+    machines_: list[Machine]
 
     def __init__(
         self,
@@ -189,6 +204,8 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to rows X, or to their kernel matrix where the kernel is precomputed, and classes y."""
+        if hasattr(self, "machines_"):  # until there are new ones the model is not fitted
+            del self.machines_
         require_options(self)
         refuse_masked("X", X)
         labels = target(y)
@@ -226,18 +243,21 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         for machine in trained:
             some[machine.rows[machine.used()]] = True
         used = np.flatnonzero(some)
-        self.machines_ = [machine.at(used) for machine in trained]
+        machines = [machine.at(used) for machine in trained]
         self.support_ = rows.kept[used]
         every = len(used) == len(rows.kept)
         self.support_vectors_ = None if self.kernel == "precomputed" else rows.X if every else take(rows.X, used)
-        self.dual_coef_ = np.vstack([np.atleast_2d(machine.columns(len(used)).T) for machine in self.machines_])
-        self.intercept_ = np.concatenate([np.atleast_1d(machine.b) for machine in self.machines_])
+        self.dual_coef_ = np.vstack([np.atleast_2d(machine.columns(len(used)).T) for machine in machines])
+        self.intercept_ = np.concatenate([np.atleast_1d(machine.b) for machine in machines])
         self.objective_ = float(sum(machine.objective for machine in trained))
         self.duality_gap_ = float(sum(machine.gap for machine in trained) / self.objective_)
         self.n_iter_ = max(machine.steps for machine in trained)
         self.converged_ = all(machine.converged for machine in trained)
+        self.machines_ = machines
+        message = f"duality gap {self.duality_gap_:.2g} above tol={self.tol:g} after {self.n_iter_} steps"
+        if any(machine.interrupted for machine in trained):
+            raise KeyboardInterrupt(message)
         if not self.converged_:
-            message = f"duality gap {self.duality_gap_:.2g} above tol={self.tol:g} after {self.n_iter_} steps"
             warn(message, ConvergenceWarning)
 
     def _rows(self, X: Any) -> Any:
@@ -253,13 +273,13 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     def decision_function(self, X: Any) -> Floats:
         """Return f for two classes, one column a class for more (log probabilities with "ovo")."""
         values = self._values(self._rows(X))
-        return values[0] if len(values) == 1 else np.log(couple(*pairwise(values)))
+        return values[0] if len(values) == 1 else coupled_logs(np.column_stack(values))
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithms of the probabilities, of one machine exact also where those round to 0 or 1."""
         values = self._values(self._rows(X))
         if len(values) > 1:
-            return np.log(couple(*pairwise(values)))
+            return coupled_logs(np.column_stack(values))
         return np.asarray(log_expit(logits(values[0])))
 
     def predict_proba(self, X: Any, confidence: float | None = None) -> Floats:
@@ -302,6 +322,10 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
             return np.asarray(self.classes_[(values[0] >= 0).astype(int)])
         p = couple(*pairwise(values)) if len(values) > 1 else values[0]
         return np.asarray(self.classes_[p.argmax(axis=1)])
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Return whether there is a machine: a fit that failed, or was stopped before there was one, leaves none."""
+        return hasattr(self, "machines_")
 
     def __sklearn_tags__(self) -> Any:
         """Say what rows may be."""
@@ -533,7 +557,7 @@ def untrained(model: KernelLogisticRegression, rows: Rows, classes: tuple[int, .
     """Return what is known of some classes when a key was pressed before their turn: their shares."""
     mine = np.flatnonzero(np.isin(rows.codes, classes))
     loss = loss_of(np.searchsorted(classes, rows.codes[mine]), model.C_ * rows.weight[mine], len(classes))
-    return Trained(mine, constant(loss), 0, converged=False, interrupted=True)
+    return Trained(mine, bounded(constant(loss)), 0, converged=False, interrupted=True)
 
 
 def loss_of(codes: NDArray[np.intp], weight: Floats, classes: int) -> Loss:
@@ -597,6 +621,11 @@ def pairwise(values: list[Floats]) -> tuple[Floats, Floats]:
     return expit(-f), expit(f)
 
 
+def coupled_logs(values: Floats) -> Floats:
+    """Return the logarithms of the class probabilities, from values of a column a pair."""
+    return np.log(couple(expit(-values), expit(values)))
+
+
 def grid_of(model: KernelLogisticRegression, rows: Rows) -> tuple[float, ...]:
     """Return the values of C to try."""
     if model.C != "loo":
@@ -625,7 +654,9 @@ def loo_choice(
             require_finite(matrix)
             yield gamma, matrix
 
-    return choose(Problem(target, rows.weight, rows.copies), grams(), grid, options(model, n))
+    ovo = partial(pairs_path, couple=coupled_logs)
+    along = path_of if k == 2 else ovo if model.multi_class == "ovo" else softmax_path
+    return choose(Problem(target, rows.weight, rows.copies), grams(), grid, options(model, n), along)
 
 
 def warn_if_poor(choice: Choice) -> None:

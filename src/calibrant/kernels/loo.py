@@ -50,7 +50,7 @@ from calibrant.kernels.solvers import (
     solve_by,
 )
 
-__all__ = ["Choice", "Look", "Path", "by_factor", "by_groups", "choose", "searched", "together"]
+__all__ = ["Choice", "Look", "Path", "Problem", "by_factor", "by_groups", "choose", "groups_of", "searched", "together"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -95,18 +95,21 @@ class Path:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """The leave-one-out log loss at one C, the share of poor rows, and coordinates to start from at another C.
+    """The leave-one-out log loss at one C, the share of poor rows, and what a look at another C can start from.
 
-    `whole` is a Newton step of the exact problem with all rows, where there is one.
+    `whole` is a Newton step of the exact problem with all rows, or its solution, and `values` what f is at the rows
+    that were left out, NaN at others.
     """
 
     loss: float
     poor: float
-    z: Floats
+    start: Any
     whole: Iterate | None = None
+    values: Floats | None = None
 
 
-At = Callable[[float, Floats | None], Look]
+At = Callable[[float, Any], Look]
+Looks = Callable[[Sequence[float], Any], list[Look]]  # at increasing C, from a start
 Asking = Generator[NDArray[Any], NDArray[Any], Look]  # yields what to multiply with K and is sent the product
 
 
@@ -149,7 +152,7 @@ def by_factor(loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_t
             values, leverage = left_out(at, f, curvature.w, variances(lower, F, each), share)
             poor = leverage > POOR
         whole = Iterate(at.residual(f), f - z[-1], z[-1], np.inf, np.inf)
-        return Look(loss.value(values) / total, float(loss.weight @ poor / total), z, whole)
+        return Look(loss.value(values) / total, float(loss.weight @ poor / total), z, whole, values)
 
     return look
 
@@ -217,18 +220,12 @@ class Absence:
 
 
 def by_groups(
-    loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn, seed: int = 0
+    loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn, group: Indices | None = None
 ) -> Callable[[float, Floats | None], tuple[Floats, Asking]]:
-    """Return what begins a look with the kernel itself, rows left out in groups, of each row one copy.
-
-    Of many rows a sample of groups is left out: the losses at two C differ by about the same at any row.
-    """
-    n, group = len(copies), stratified(loss.target, np.random.default_rng(seed))
-    count = int(np.clip(-(-GROUPS * SAMPLE // n), LEAST, GROUPS))
-    rows = np.flatnonzero(group < count)
-    some, columns = loss.rows(rows), (rows, group[rows])
-    kept = np.ones((n, count + 1))
-    kept[columns] = 1.0 - 1.0 / np.maximum(copies[rows], 1.0)
+    """Return what begins a look with the kernel itself, rows left out in groups, of each row one copy."""
+    group = Problem(loss.target, loss.weight, copies).groups(0) if group is None else group
+    rows, mine, kept = groups_of(group, copies)
+    some, columns, kept = loss.rows(rows), (rows, mine), np.column_stack([kept, np.ones(len(copies))])
     total = float(some.weight.sum())
 
     def begin(C: float, start: Floats | None) -> tuple[Floats, Asking]:
@@ -241,9 +238,24 @@ def by_groups(
         there, left = values[rows, -1], values[columns]
         moved = (there - left) * (expit(there) - 1.0 + some.target)  # leverage/(1 - leverage), were it the row's alone
         poor = (moved > POOR / (1.0 - POOR)) | (residual[columns[1]] > ROUGH)
-        return Look(some.value(left) / total, float(some.weight @ poor / total), z, whole)
+        seen = np.full(len(copies), np.nan)
+        seen[rows] = left
+        return Look(some.value(left) / total, float(some.weight @ poor / total), z, whole, seen)
 
     return begin
+
+
+def groups_of(group: Indices, copies: Floats) -> tuple[Indices, Indices, Floats]:
+    """Return the rows to leave out, the group of each, and what is kept of all rows without each group, one a column.
+
+    Of many rows a sample of groups is left out: the losses at two C differ by about the same at any row.
+    """
+    n = len(copies)
+    count = int(np.clip(-(-GROUPS * SAMPLE // n), LEAST, GROUPS))
+    rows = np.flatnonzero(group < count)
+    kept = np.ones((n, count))
+    kept[rows, group[rows]] = 1.0 - 1.0 / np.maximum(copies[rows], 1.0)
+    return rows, group[rows], kept
 
 
 def together(K: Products, tasks: Sequence[Generator[NDArray[Any], NDArray[Any], Any]]) -> list[Any]:
@@ -351,7 +363,7 @@ def quotient(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.divide(u, v, out=np.zeros_like(u), where=v > 0))
 
 
-def searched(at: Callable[[Sequence[float], Floats | None], list[Look]], grid: Sequence[float]) -> dict[float, Look]:
+def searched(at: Looks, grid: Sequence[float]) -> dict[float, Look]:
     """Return the looks at those C of an increasing grid that a search for the smallest loss takes; at all, if few.
 
     At most three C at a time, which cost little more than one: where a parabola in log C has its bottom.
@@ -363,7 +375,7 @@ def searched(at: Callable[[Sequence[float], Floats | None], list[Look]], grid: S
     middle = int(np.abs(x - np.log(FIRST)).argmin())
     places: Iterable[int] = (middle - stride, middle, middle + stride)
     while new := sorted(set(places) & set(range(len(grid))) - set(looks)):
-        start = looks[min(looks, key=lambda j: abs(j - new[0]))].z if looks else None
+        start = looks[min(looks, key=lambda j: abs(j - new[0]))].start if looks else None
         looks.update(zip(new, at([grid[i] for i in new], start), strict=True))
         places = promising({i: found.loss for i, found in looks.items()}, x, stride)
     return {grid[i]: found for i, found in looks.items()}
@@ -418,13 +430,12 @@ def path(looks: dict[float, Look]) -> Path:
     return Path(tuple(rising), tuple(looks[C].loss for C in rising), tuple(looks[C].poor for C in rising))
 
 
-def in_order(ats: Sequence[At], Cs: Sequence[float], start: Floats | None) -> list[Look]:
-    """Return the looks at increasing C, each started from the last; the losses of classes add up."""
+def in_order(at: At, Cs: Sequence[float], start: Any) -> list[Look]:
+    """Return the looks at increasing C, each started from the last."""
     looks: list[Look] = []
     for C in Cs:
-        starts = [None] * len(ats) if start is None else list(start)
-        looks.append(summed([at(C, z) for at, z in zip(ats, starts, strict=True)]))
-        start = looks[-1].z
+        looks.append(at(C, start))
+        start = looks[-1].start
     return looks
 
 
@@ -454,67 +465,75 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What C is chosen for: targets (n,) or one against the rest (n, k), weights for C = 1, the rows' repetitions."""
+    """What C is chosen for: targets (n,) or a column a class (n, k), weights for C = 1, the rows' repetitions.
+
+    `group` says which of `GROUPS` a row is left out with, where that is settled.
+    """
 
     target: Floats
     weight: Floats
     copies: Floats
+    group: Indices | None = None
 
-    @property
-    def losses(self) -> list[Bernoulli]:
-        """The loss of two classes, or those of each class against the rest."""
-        columns = [self.target] if self.target.ndim == 1 else list(self.target.T)
-        return [Bernoulli(column, self.weight) for column in columns]
+    def groups(self, seed: int) -> Indices:
+        """Return the groups: those that are settled, or as many of each class in every group as can be."""
+        codes = self.target if self.target.ndim == 1 else self.target.argmax(axis=1)
+        return stratified(codes, np.random.default_rng(seed)) if self.group is None else self.group
 
 
-def choose(problem: Problem, grams: Iterable[tuple[float, Gram]], grid: Sequence[float], options: Options) -> Choice:
-    """Return the paths over C for each gamma with its kernel matrix."""
+Along = Callable[[Problem, Gram, Sequence[float], Options], tuple[Path, Known | None]]
+
+
+def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Options) -> tuple[Path, Known | None]:
+    """Return the path of two classes."""
+    looks, K, factor = looks_of(problem, gram, options)
+    return outcome(searched(looks, grid), K, factor)
+
+
+def looks_of(problem: Problem, gram: Gram, options: Options) -> tuple[Looks, Products, Factor]:
+    """Return the looks at two classes: by the factor where that is all the machine will know of it, else by groups.
+
+    Also products with the kernel matrix, and the factor.
+    """
+    loss = Bernoulli(problem.target, problem.weight)
+    most = chosen_rank(loss.shape, options)
+    rank = lower_rank(gram, options, most, SHARE * most)
+    factor = pivoted_cholesky(gram, rank, np.random.default_rng(options.seed))
+    K = products(gram, options.memory)
+    if complete(gram, factor) or not options.exact:
+        at = by_factor(loss, factor, problem.copies, gram.each)
+        return lambda Cs, start: in_order(at, Cs, start), K, factor
+    begin = by_groups(loss, factor, problem.copies, gram.each, problem.groups(options.seed))
+
+    def looks(Cs: Sequence[float], start: Floats | None) -> list[Look]:
+        tasks: list[Asking] = []
+        for C in Cs:
+            start, task = begin(C, start)
+            tasks.append(task)
+        return [look for some in blocks(len(tasks), TASKS) for look in together(K, tasks[some])]
+
+    return looks, K, factor
+
+
+def outcome(looks: dict[float, Look], K: Products, factor: Factor) -> tuple[Path, Known]:
+    """Return the path, and what a fit with its best C can go on from."""
+    along = path(looks)
+    return along, Known(shared(K, in_turn), factor, along.best, looks[along.best].whole)
+
+
+def choose(
+    problem: Problem,
+    grams: Iterable[tuple[float, Gram]],
+    grid: Sequence[float],
+    options: Options,
+    along: Along = path_of,
+) -> Choice:
+    """Return the paths over C for each gamma with its kernel matrix, along which a kind of machine is looked at."""
     gammas, paths, known = [], [], None
     with threads(GROUPS * len(problem.copies)) as each:
         for gamma, gram in grams:
             known = None  # room for the next kernel
             gammas.append(gamma)
-            along, known = path_of(problem, replace(gram, each=each), sorted(set(grid)), options)
-            paths.append(along)
+            found, known = along(problem, replace(gram, each=each), sorted(set(grid)), options)
+            paths.append(found)
     return Choice(tuple(gammas), tuple(paths), known if len(gammas) == 1 else None)
-
-
-def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Options) -> tuple[Path, Known | None]:
-    """Return the path for one kernel: by the factor where that is all the machine will know of it, else by groups."""
-    losses = problem.losses
-    most = chosen_rank(losses[0].shape, options)
-    rank = lower_rank(gram, options, most, SHARE * most)
-    factor = pivoted_cholesky(gram, rank, np.random.default_rng(options.seed))
-    K = products(gram, options.memory)
-    if complete(gram, factor) or not options.exact:
-        ats = [by_factor(loss, factor, problem.copies, gram.each) for loss in losses]
-        return outcome(searched(lambda Cs, start: in_order(ats, Cs, start), grid), K, factor, problem, options)
-    begins = [by_groups(loss, factor, problem.copies, gram.each, options.seed) for loss in losses]
-
-    def looks(Cs: Sequence[float], start: Floats | None) -> list[Look]:
-        tasks: list[Asking] = []
-        starts = [None] * len(begins) if start is None else list(start)
-        for C in Cs:
-            begun = [begin(C, z) for begin, z in zip(begins, starts, strict=True)]
-            starts = [z for z, _ in begun]
-            tasks += [task for _, task in begun]
-        done = [look for some in blocks(len(tasks), TASKS) for look in together(K, tasks[some])]
-        return [summed(done[i : i + len(begins)]) for i in range(0, len(done), len(begins))]
-
-    return outcome(searched(looks, grid), K, factor, problem, options)
-
-
-def outcome(
-    looks: dict[float, Look], K: Products, factor: Factor, problem: Problem, options: Options
-) -> tuple[Path, Known | None]:
-    """Return the path, and what a fit with its best C can go on from: not a factor too large for all its classes."""
-    along = path(looks)
-    if factor.rank > chosen_rank(problem.target.shape, options):
-        return along, None
-    return along, Known(shared(K, in_turn), factor, along.best, looks[along.best].whole)
-
-
-def summed(looks: Sequence[Look]) -> Look:
-    """Return the look at all classes: the sum of the losses, and the worst share of poor rows."""
-    z, whole = np.stack([look.z for look in looks]), looks[0].whole if len(looks) == 1 else None
-    return Look(sum(look.loss for look in looks), max(look.poor for look in looks), z, whole)

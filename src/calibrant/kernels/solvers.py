@@ -651,7 +651,9 @@ def solve(
     known: Known | None = None,
     report: Report | None = None,
 ) -> Solution:
-    """Return the solution of relative gap `tol`, or the best one there is after `max_iter` steps or an interruption.
+    """Return the solution of relative gap `tol`, or the best one there is after `max_iter` steps or Ctrl-C.
+
+    The latter is a solution that says `interrupted`: whoever keeps it raises KeyboardInterrupt then. Its gap is finite.
 
     `start` is the solution of a similar problem on the same rows, `known` what is known of their kernels. Memory: 2 n^2
     bytes for the kernel in single precision, n^2 if coarse, 4 n^2 in double, twice that of few rows, where `memory`
@@ -663,11 +665,17 @@ def solve(
             if report:
                 report(solution)
         interrupted = False
-    return replace(solution or Solution(constant(loss), 0, False, None), interrupted=interrupted)
+    best = solution or Solution(constant(loss), 0, False, None)
+    return replace(best, iterate=bounded(best.iterate), interrupted=interrupted)
+
+
+def bounded(iterate: Iterate) -> Iterate:
+    """Return an iterate with a finite gap: to the dual point 0, whose objective is 0, where no better one is known."""
+    return replace(iterate, gap=min(iterate.gap, iterate.objective))
 
 
 def constant(loss: Loss) -> Iterate:
-    """Return w = 0 with the best intercept."""
+    """Return w = 0 with the best intercept; its gap is not known."""
     nothing, b = np.zeros(loss.shape), loss.prior()
     return Iterate(nothing, nothing, b, loss.value(nothing + b), np.inf)
 
