@@ -9,7 +9,7 @@ thousand cells an engine collapsed them to go through the same code.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import Any
 
@@ -35,12 +35,14 @@ class Sample:
     """Checked scores with labels in [0, 1] and weights; `weight=None` counts every row once.
 
     The arrays keep the caller's memory and dtype wherever they can: read them in blocks with
-    `blocks`, or whole as float64 with `arrays`.
+    `blocks`, or whole as float64 with `arrays`. `negative` is the weight of negatives in pooled rows, where
+    weight (1 - label) would lose a few of them beside many positives.
     """
 
     score: NDArray[Any]
     label: NDArray[Any]
     weight: NDArray[Any] | None = None
+    negative: Floats | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -60,7 +62,8 @@ class Sample:
         """Return the scores with the weight of positives and of negatives at each of them."""
         weight = np.ones(len(self)) if self.weight is None else np.asarray(self.weight, np.float64)
         positive = weight * np.asarray(self.label, np.float64)
-        return np.asarray(self.score, np.float64), positive, weight - positive
+        negative = weight - positive if self.negative is None else self.negative
+        return np.asarray(self.score, np.float64), positive, negative
 
     def totals(self) -> tuple[float, float]:
         """Return (N+, N-), the total weight of positives and of negatives."""
@@ -418,12 +421,13 @@ def collapse(data: Sample, cells: int | None = None, divide: Divide | None = Non
     score, positive, negative = data.arrays()
     distinct, place = np.unique(score, return_inverse=True)
     total = np.bincount(place, positive + negative).astype(np.float64)
-    hits = np.bincount(place, positive)
+    hits, misses = np.bincount(place, positive), np.bincount(place, negative)
     if cells is not None and len(distinct) > cells:
         _, cell = np.unique((divide or squashed_cells)(distinct, cells), return_inverse=True)
         weight, total = total, np.bincount(cell, total).astype(np.float64)
-        hits, distinct = np.bincount(cell, hits), cell_means(distinct, weight, cell, total)
-    return Sample(distinct, np.clip(hits / total, 0.0, 1.0), total)
+        hits, misses = np.bincount(cell, hits), np.bincount(cell, misses)
+        distinct = cell_means(distinct, weight, cell, total)
+    return Sample(distinct, np.clip(hits / total, 0.0, 1.0), total, np.asarray(misses, np.float64))
 
 
 def squashed_cells(score: Floats, cells: int) -> Floats:
@@ -482,4 +486,7 @@ def moderate_weights(data: Sample) -> tuple[Sample, float]:
     if data.weight is None:
         return data, 1.0
     unit = magnitude(np.array([np.sum(data.weight, dtype=np.float64)]))
-    return (data, 1.0) if unit == 1.0 else (Sample(data.score, data.label, data.weight / unit), unit)
+    if unit == 1.0:
+        return data, 1.0
+    negative = None if data.negative is None else data.negative / unit
+    return Sample(data.score, data.label, data.weight / unit, negative), unit

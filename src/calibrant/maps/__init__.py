@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
@@ -238,5 +238,5 @@ def fit_quietly(method: str | Callable[..., Map], data: Sample, kind: str = "mar
     if link is None:
         return row.fit(data, **options)
     with np.errstate(over="ignore"):  # to the limit
-        linked = Sample(LINKS[link](data.arrays()[0], NUMPY), data.label, data.weight)
+        linked = replace(data, score=LINKS[link](data.arrays()[0], NUMPY))
     return Linked(link, row.fit(linked, **options))
