@@ -119,6 +119,8 @@ class Nodes:
 
     def only(self, rows: NDArray[np.bool_]) -> Nodes:
         """Return F on some of the points."""
+        if rows.all():
+            return self
         return Nodes(self.design[:, rows], self.ones[rows], self.zeros[rows], self.tilt, self.ridge)
 
     def _shares(self, theta: Floats) -> tuple[Floats, Floats]:
@@ -261,31 +263,38 @@ def certify(nodes: Nodes, theta: Floats) -> Floats | None:
     """Return the Hessian where F(theta) - min F is certainly below 1e-11 F, else None.
 
     With lambda^2 = g' H^-1 g, rounding errors added to g, and no logit moving by more than 1/2 within 2 lambda of theta
-    in the norm of H, F - min F is at most lambda^2. Points whose logits could move further (a weight of 1e-12 far away,
-    or pure ties beside one that is 1e20 times heavier) are dropped from F, which cannot raise its minimum, and
-    their own loss is added to the bound.
+    in the norm of H, F - min F is at most lambda^2. A point whose logit could move further (far away, or next to the
+    solution of one that is 1e20 times heavier) lowers the bound of min F in one of two ways: its loss is not below its
+    tangent, so it may count in g and not in H; or not below 0, so it may be left out and its own loss added.
     """
     losses = nodes.losses(theta)
     allowed = CERTIFIED * (float(losses.sum()) + nodes.penalty(theta))
-    kept = np.ones(len(losses), bool)
-    while kept.any():
-        part = nodes if kept.all() else nodes.only(kept)
+    counted, curved = np.ones(len(losses), bool), np.ones(len(losses), bool)
+    while curved.any():
+        part = nodes.only(counted)
         gradient, hessian, _ = part.derivatives(theta)
+        if (curved != counted).any():
+            hessian = nodes.only(curved).derivatives(theta)[1]
         size = np.sqrt(np.maximum(np.diag(hessian), TINY))
         values, vectors = np.linalg.eigh(hessian / np.outer(size, size))
         known = values > SINGULAR
         whiten = vectors[:, known].T / size / np.sqrt(values[known])[:, None]
-        noise = np.abs(whiten) @ part.noise(theta)
-        decrement = float(np.linalg.norm(np.abs(whiten @ gradient) + noise))
-        if not decrement**2 + float(losses[~kept].sum()) <= allowed:
+        decrement = float(np.linalg.norm(np.abs(whiten @ gradient) + np.abs(whiten) @ part.noise(theta)))
+        spare = allowed - decrement**2 - float(losses[~counted].sum())
+        if not spare >= 0.0:
             return None
-        steady = 2.0 * decrement * np.linalg.norm(whiten @ part.design, axis=0) <= SAFE_REACH
-        if not known.all():  # points that a step without curvature would move
-            scaled = part.design / size[:, None]
-            steady &= np.linalg.norm(vectors[:, ~known].T @ scaled, axis=0) <= SINGULAR * np.abs(scaled).sum(axis=0)
-        if steady.all():
-            return hessian if part is nodes else nodes.derivatives(theta)[1]
-        kept[kept] = steady
+        loose = curved & (2.0 * decrement * np.linalg.norm(whiten @ nodes.design, axis=0) > SAFE_REACH)
+        scaled = nodes.design / size[:, None]  # steps without curvature must not move a point that counts
+        moved = np.linalg.norm(vectors[:, ~known].T @ scaled, axis=0) > SINGULAR * np.abs(scaled).sum(axis=0)
+        moved &= counted
+        if not (loose | moved).any():
+            return hessian if curved.all() else nodes.derivatives(theta)[1]
+        lightest = np.flatnonzero(loose | moved)[np.argsort(losses[loose | moved], kind="stable")]
+        left_out = lightest[np.cumsum(losses[lightest]) <= spare / 2]
+        counted[left_out] = False
+        if (moved & counted).any():
+            return None
+        curved &= counted & ~loose
     return None
 
 
