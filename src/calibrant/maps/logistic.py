@@ -259,6 +259,7 @@ def search_line(nodes: Nodes, theta: Floats, step: Floats, slope: float, reach: 
     return theta
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
 def certify(nodes: Nodes, theta: Floats) -> Floats | None:
     """Return the Hessian where F(theta) - min F is certainly below 1e-11 F, else None.
 
@@ -275,6 +276,8 @@ def certify(nodes: Nodes, theta: Floats) -> Floats | None:
         gradient, hessian, _ = part.derivatives(theta)
         if (curved != counted).any():
             hessian = nodes.only(curved).derivatives(theta)[1]
+        if not np.isfinite(hessian).all():
+            return None
         size = np.sqrt(np.maximum(np.diag(hessian), TINY))
         values, vectors = np.linalg.eigh(hessian / np.outer(size, size))
         known = values > SINGULAR
