@@ -19,7 +19,7 @@ from scipy import special
 from calibrant.kernels.machine_methods import MACHINE_METHODS
 from calibrant.kernels.support import Calibration, Geometry
 from calibrant.maps import METHODS, Map, Steps, fit_map, log_probabilities, probabilities
-from calibrant.maps.platt import rising_root
+from calibrant.maps.duin_tax import rising_root
 from calibrant.ops import NUMPY, Ops
 from calibrant.samples import BLOCK, one_of, refuse_masked, sample
 
