@@ -28,6 +28,7 @@ FLAT = 1e-4  # klaR's eps: memberships of smaller variance are shifted
 LEAST, MOST = 1e-2, 1e4  # the sizes Beta-2 searches, and the least a sample can have
 MANY, CELLS = 2_000, 1_024  # the search for a size pools more distinct memberships than MANY into CELLS
 FEW_CELLS = 256
+LARGEST_SIZE = 1e15  # a larger beta distribution is a point, and its quantiles have no digits left
 
 
 def fit_beta(data: Sample, *, criterion: str = "mse", dis: bool = True, as_printed: bool = False) -> BetaClasses:
@@ -44,7 +45,7 @@ def fit_beta(data: Sample, *, criterion: str = "mse", dis: bool = True, as_print
     that is always right or always wrong, or whose memberships hardly vary (S < 1e-4), is shifted instead:
     m' = m - pm + CR, cut to [0, 1]. So where a class has made no error m' is exactly 1 for every m >= pm, and one later
     miss costs an infinite log loss. A class that no row is assigned to stays as it is, with a warning. The two
-    pieces need not meet: the map jumps at 1/2.
+    pieces need not meet: the map jumps at 1/2. No N is taken above 1e15.
 
     For the choice of N more than 2,000 distinct memberships are pooled into 1,024 cells, and a long range of N is
     searched by geometric grids that are refined; the moments are those of all rows.
@@ -175,8 +176,8 @@ def moment_size(mean: float, variance: float) -> float:
 
 
 def whole(size: float) -> int:
-    """Return a size rounded down, at least 1; what falls short of a whole number by rounding only counts as it."""
-    return max(int(np.floor(size * (1.0 + 1e-12))), 1)
+    """Return a size rounded down, from 1 to 1e15; what falls short of a whole number by rounding only counts as it."""
+    return max(int(np.floor(min(size, LARGEST_SIZE) * (1.0 + 1e-12))), 1)
 
 
 def best_whole(loss: Callable[[Floats], Floats], low: int, high: int) -> int:

@@ -122,14 +122,13 @@ def steepness(rows: Margins, cap: float) -> float:
         a, b = intervals.pop()
         if rows.bend(b) >= rows.penalty / (1.0 + a) ** 2:  # concave
             middle = falling_root(rows.rise, a, b)
-        elif rows.bend(a) <= rows.penalty / (1.0 + b) ** 2:  # convex
+            known[middle] = rows.value(middle)
             continue
-        elif upper_bound(rows, a, b) <= known[best] + CLOSE * abs(known[best]):
-            continue
-        else:
+        convex = rows.bend(a) <= rows.penalty / (1.0 + b) ** 2
+        if not convex and upper_bound(rows, a, b) > known[best] + CLOSE * abs(known[best]):
             middle = float(np.sqrt(a) * np.sqrt(b)) if a > 0.0 else min(first, b) / 2.0
+            known[middle] = rows.value(middle)
             intervals += [(a, middle), (middle, b)]
-        known[middle] = rows.value(middle)
     msg = f"the search for the slope did not end within {SPLITS} intervals; change penalty, or set it to None"
     raise RuntimeError(msg)
 

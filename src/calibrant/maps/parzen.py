@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,57 +44,67 @@ def fit_parzen(data: Sample, *, width: float | None = None) -> Parzen:
     unit = magnitude(score)
     x = score / unit
     if width is None:
-        width = likeliest_width(x, positive, negative) * unit if len(x) > 1 else 1.0
+        total = n_positive + n_negative
+        rows = Rows(x, np.column_stack([positive, negative]) / total, 1.0 / total)
+        width = likeliest_width(rows) * unit if len(x) > 1 else 1.0
     # A width too small for a number of its kind is that of the nearest neighbour's rule anyhow.
     width = max(float(width), 1e-100 * float(x[-1] - x[0]) * unit, TINY)
     return Parzen(tuple(score.tolist()), tuple(positive.tolist()), tuple(negative.tolist()), width)
 
 
-def likeliest_width(score: Floats, positive: Floats, negative: Floats) -> float:
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rising scores, the positives and negatives there as shares of all weight, and the share of a weight of 1."""
+
+    score: Floats
+    sides: Floats
+    one: float
+
+
+def likeliest_width(rows: Rows) -> float:
     """Return the width of the best leave-one-out likelihood: the best octave, then the best eighth around it."""
-    widest = float(score[-1] - score[0]) / 2
-    gap = max(float(np.median(np.diff(score))), widest / 2.0**OCTAVES)
+    widest = float(rows.score[-1] - rows.score[0]) / 2
+    gap = max(float(np.median(np.diff(rows.score))), widest / 2.0**OCTAVES)
     octaves = max(int(np.log2(widest / gap)), 0) + 4  # down to an eighth of the gaps, where neighbours are far apart
-    coarse = best_width(np.asarray(widest / 2.0 ** np.arange(octaves + 1)), score, positive, negative)
+    coarse = best_width(np.asarray(widest / 2.0 ** np.arange(octaves + 1)), rows)
     steps = np.arange(STEPS_AN_OCTAVE - 1, -STEPS_AN_OCTAVE, -1) / STEPS_AN_OCTAVE
     fine = np.asarray(coarse * 2.0**steps)
-    return best_width(fine[fine <= widest], score, positive, negative)
+    return best_width(fine[fine <= widest], rows)
 
 
-def best_width(widths: Floats, score: Floats, positive: Floats, negative: Floats) -> float:
+def best_width(widths: Floats, rows: Rows) -> float:
     """Return the first, and largest, of widths as likely as the likeliest."""
-    found = np.array([leave_one_out(width, score, positive, negative) for width in widths])
-    return float(widths[np.argmax(found >= found.max() - AS_GOOD * (positive + negative).sum())])
+    found = np.array([leave_one_out(width, rows) for width in widths])
+    return float(widths[np.argmax(found >= found.max() - AS_GOOD)])
 
 
-def leave_one_out(width: float, score: Floats, positive: Floats, negative: Floats) -> float:
-    """Return the sum of log p(y_i) from all rows but the i-th.
+def leave_one_out(width: float, rows: Rows) -> float:
+    """Return the mean of log p(y_i) from all rows but the i-th.
 
     Of a pooled row one unit of weight is left out. The kernels are taken relative to that of the nearest other score,
     so that a lonely row is judged by its nearest neighbour. The only row of a class does not count.
     """
     total = 0.0
-    for start in range(0, len(score), BLOCK):
-        rows = slice(start, start + BLOCK)
-        u = np.abs(score[rows, None] - score)
+    for start in range(0, len(rows.score), BLOCK):
+        block = slice(start, start + BLOCK)
+        u = np.abs(rows.score[block, None] - rows.score)
         u /= width * np.sqrt(2.0)
         u[np.arange(len(u)), np.arange(start, start + len(u))] = np.inf
         near = u.min(axis=1)
         kernels = np.exp(np.maximum((near[:, None] - u) * (near[:, None] + u), -700.0))
         own = np.exp(np.minimum(near * near, 600.0))
-        others = np.column_stack([kernels @ positive, kernels @ negative])
-        here = np.column_stack([positive[rows], negative[rows]])
-        for side, weight in enumerate((positive, negative)):
-            total += left_out(here, others, own, side, float(weight.sum()))
+        others = kernels @ rows.sides
+        total += sum(left_out(rows, block, others, own, side) for side in (0, 1))
     return total
 
 
-def left_out(here: Floats, others: Floats, own: Floats, side: int, total: float) -> float:
-    """Return the sum of log p(y_i) over the rows of one class."""
-    unit = np.minimum(here[:, side], 1.0)
+def left_out(rows: Rows, block: slice, others: Floats, own: Floats, side: int) -> float:
+    """Return the sum of log p(y_i) over the rows of one class in a block."""
+    here = rows.sides[block]
+    unit = np.minimum(here[:, side], rows.one)
     rest = here.copy()
     rest[:, side] -= unit
     sums = others + rest * own[:, None]
     share = np.log(np.maximum(sums[:, side], TINY)) - np.log(np.maximum(sums.sum(axis=1), TINY))
-    counts = unit < total * (1.0 - 1e-12)
+    counts = unit < rows.sides[:, side].sum() * (1.0 - 1e-12)
     return float(here[counts, side] @ share[counts])
