@@ -12,11 +12,10 @@ from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import linalg
 
 from calibrant.maps import Map
 from calibrant.metrics.scores import class_columns, floats
-from calibrant.mixtures import fit_mixture
+from calibrant.mixtures import fit_mixture, newton_step
 from calibrant.multiclass import ClassMap, ClassSample, MatrixMap, Plan, fit_classes, normalise
 from calibrant.samples import counts, distributions, finite, one_of
 
@@ -40,6 +39,7 @@ Expansion = tuple[float, Floats, Floats]  # a function's value, gradient and Hes
 NUMBERS = 1 << 19  # of all members in one block: 4 MB
 LEAST = 1e-15
 FEW = 20_000  # rows that start the fit of a log-linear pool
+CLOSE = 1e-11  # share of the loss that the last step of the fit of a log-linear pool may still promise
 RIDGE = 1e-9  # on weights of a log-linear pool, only to share evenly among members that always agree
 
 
@@ -279,12 +279,19 @@ def least_posterior(weight: Floats) -> float:
 
 
 def fit_linear(data: PoolData) -> LinearPool:
-    """Maximise sum_i log sum_m w_m p_m(class of i): the weights of a mixture, by EM."""
+    """Maximise sum_i log sum_m w_m p_m(class of i): the weights of a mixture."""
     happened = np.empty((len(data.index), len(data.members)))
     for rows, block in blocks(data.members):
         happened[rows] = block[:, np.arange(block.shape[1]), data.index[rows]].T
     start = np.full(len(data.members), 1.0 / len(data.members))
-    return LinearPool(fit_mixture(happened, data.weight, start).weights)
+    found = fit_mixture(happened, data.weight, start)
+    if not found.converged:
+        msg = (
+            f"the weights of the linear pool did not converge in {found.iterations} iterations: "
+            f"the mean log-likelihood of a row may still rise by {found.gap:.2g}"
+        )
+        raise RuntimeError(msg)
+    return LinearPool(found.weights)
 
 
 def fit_log(data: PoolData, *, max_iter: int = 100) -> LogPool:
@@ -298,8 +305,8 @@ def fit_log(data: PoolData, *, max_iter: int = 100) -> LogPool:
     w = start_weights(data)
     here = log_pool_loss(data, w)
     for _ in range(max_iter):
-        step = newton_step(w, here)
-        if -float(here[1] @ step) <= 1e-12:  # the last step leaves the square of that
+        step = newton_step(w, *here[1:])
+        if -float(here[1] @ step) <= CLOSE * here[0]:  # what the last step leaves is less still
             return LogPool(tuple(np.maximum(w + step, 0.0).tolist()), data.least)
         w, here = descend(data, w, here, step)
     msg = f"the weights of the pool did not converge in {max_iter} iterations"
@@ -316,13 +323,17 @@ def start_weights(data: PoolData) -> Floats:
 
 
 def descend(data: PoolData, w: Floats, here: Expansion, step: Floats) -> tuple[Floats, Expansion]:
-    """Halve the step until the loss falls by 1e-4 of what its slope promises (Armijo)."""
+    """Halve the step until the loss falls by 1e-4 of what its slope promises (Armijo).
+
+    The loss is convex, and its bend changes by a factor e at most where no log odds move by more than 1: a short enough
+    step always lowers it.
+    """
     slope = float(here[1] @ step)
     length = 1.0
     while True:
         new = np.maximum(w + length * step, 0.0)
         there = log_pool_loss(data, new)
-        if there[0] <= here[0] + 1e-4 * length * slope + 1e-15 * abs(here[0]) or length < 1e-10:
+        if there[0] <= here[0] + 1e-4 * length * slope + 1e-15 * abs(here[0]):
             return new, there
         length /= 2
 
@@ -334,31 +345,23 @@ def log_pool_loss(data: PoolData, w: Floats) -> Expansion:
     value, gradient, hessian = RIDGE * float(w @ w) / 2, RIDGE * w, RIDGE * np.eye(len(w))
     for rows, block in blocks(data.members):
         x = np.log(np.maximum(block, data.least))
-        target = np.full(block.shape[1:], miss)
-        target[np.arange(len(target)), data.index[rows]] = 1.0 - miss * (classes - 1)
+        # Against the class that happened, whose own target then does not matter: no sums cancel where p is all but 1.
+        happened = np.arange(classes) == data.index[rows, None]
+        x -= x[:, happened][:, :, None]
         share = data.weight[rows, None] / total
         u = weighted_sum(w, x)
-        u -= u.max(axis=1, keepdims=True)
-        p = np.exp(u)
-        total_p = p.sum(axis=1, keepdims=True)
-        p /= total_p
-        value -= float((share * (target * u).sum(axis=1, keepdims=True)).sum() - (share * np.log(total_p)).sum())
-        gradient = gradient + np.einsum("mik,ik->m", x, share * (p - target))
+        top = u.max(axis=1, keepdims=True)
+        p = np.exp(u - top)
+        others = np.where(happened, 0.0, p).sum(axis=1, keepdims=True)
+        log_total = top + np.where(top > 0, np.log(others + np.exp(-top)), np.log1p(others))
+        p /= p.sum(axis=1, keepdims=True)
+        value += float((share * (log_total - miss * u.sum(axis=1, keepdims=True))).sum())
+        gradient = gradient + np.einsum("mik,ik->m", x, share * (p - miss))
         x -= np.einsum("mik,ik->mi", x, p)[:, :, None]
         x *= np.sqrt(share * p)
         flat = x.reshape(len(w), -1)
         hessian = hessian + flat @ flat.T
     return value, gradient, hessian
-
-
-def newton_step(w: Floats, here: Expansion) -> Floats:
-    """Return argmin_d gradient d + d' hessian d/2 over w + d >= 0, a least-squares problem in the Cholesky factor."""
-    from scipy.optimize import nnls  # too slow to import before it is needed
-
-    _, gradient, hessian = here
-    factor = linalg.cholesky(hessian, lower=True)
-    right = linalg.solve_triangular(factor, hessian @ w - gradient, lower=True)
-    return np.asarray(nnls(factor.T, right)[0] - w)
 
 
 POOLS: dict[str, Callable[[PoolData], LinearPool | LogPool]] = {"linear": fit_linear, "log": fit_log}

@@ -1,4 +1,4 @@
-"""The weights of a mixture of known components, by EM: priors on new data, and linear pools, are such weights."""
+"""The weights of a mixture of known components: priors on new data, and linear pools, are such weights."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import linalg
 
-__all__ = ["Mixture", "fit_mixture"]
+__all__ = ["Mixture", "fit_mixture", "newton_step"]
 
 Floats = NDArray[np.float64]
+
+EASY = 20  # pairs of EM steps that settle most mixtures; the others are helped by Newton's method
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,8 @@ def fit_mixture(
 
     An EM step multiplies m_k by g_k = dL/dm_k. L is concave, so L can rise by no more than max_k g_k - 1: the stop is a
     certificate. Pairs of steps are extrapolated (Varadhan & Roland 2008, SQUAREM, step length 3) where that stays
-    inside and does not lower L. Rows that no component explains cannot change the weights and are left out.
+    inside and does not lower L. EM alone may need any number of steps, so after 20 pairs each is followed by a step of
+    Newton's method. Rows that no component explains cannot change the weights and are left out.
 
     >>> fit_mixture(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.ones(3), np.array([0.5, 0.5])).weights
     (0.6666666666666666, 0.3333333333333333)
@@ -48,6 +52,8 @@ def fit_mixture(
     while gain.max() - 1.0 > tolerance and iterations < max_iter:
         iterations += 1
         m, gain = two_steps(ratio, share, m, gain)
+        if iterations > EASY:
+            m, gain = newton(ratio, share, m, gain)
     gap = max(float(gain.max()) - 1.0, 0.0)
     return Mixture(tuple((m / m.sum()).tolist()), gap, iterations, converged=gap <= tolerance)
 
@@ -76,3 +82,31 @@ def two_steps(ratio: Floats, share: Floats, m: Floats, gain: Floats) -> tuple[Fl
             if far_value >= value:
                 return far, far_gain
     return second, gain
+
+
+def newton(ratio: Floats, share: Floats, m: Floats, gain: Floats) -> tuple[Floats, Floats]:
+    """Return weights after a step of Newton's method, halved until L does not fall, and the derivatives of L there.
+
+    The maximum of L(m) - sum_k m_k over m >= 0 is that of L over distributions.
+    """
+    value = level_and_gain(ratio, share, m)[0]
+    scaled = ratio * (np.sqrt(share) / (ratio @ m))[:, None]
+    hessian = scaled.T @ scaled
+    # Components that are alike share what they have: a multiple of the unit matrix keeps them where they are.
+    step = newton_step(m, 1.0 - gain, hessian + 1e-10 * hessian.max() * np.eye(len(m)))
+    for halvings in range(40):
+        far = m + step / 2.0**halvings
+        far /= far.sum()
+        far_value, far_gain = level_and_gain(ratio, share, far)
+        if far_value >= value:
+            return far, far_gain
+    return m, gain
+
+
+def newton_step(w: Floats, gradient: Floats, hessian: Floats) -> Floats:
+    """Return argmin_d gradient d + d' hessian d/2 over w + d >= 0, a least-squares problem in the Cholesky factor."""
+    from scipy.optimize import nnls  # too slow to import before it is needed
+
+    factor = linalg.cholesky(hessian, lower=True)
+    right = linalg.solve_triangular(factor, hessian @ w - gradient, lower=True)
+    return np.asarray(nnls(factor.T, right)[0] - w)

@@ -464,7 +464,7 @@ def cell_means(score: Floats, weight: Floats, cell: NDArray[np.intp], total: Flo
     low, high = np.full(len(total), np.inf), np.full(len(total), -np.inf)
     np.minimum.at(low, cell, score)
     np.maximum.at(high, cell, score)
-    mean = low + np.bincount(cell, weight * ((score - low[cell]) / total[cell]))
+    mean = low + np.bincount(cell, (weight / total[cell]) * (score - low[cell]))
     return np.clip(mean, low, high)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.maps.platt import fit_duin_tax, fit_platt, fit_softmax
+from calibrant.maps.platt import fit_platt, fit_softmax
 from calibrant.maps.records import (
     LINKS,
     BetaCdf,
@@ -141,7 +141,7 @@ METHODS: dict[str, Method] = {
         "Platt 1999, sec. 2.2: scores with Parzen noise",
         "affine",
     ),
-    "duin_tax": Method(fit_duin_tax, Sigmoid, REAL, True, "Duin & Tax 1998, sec. 2.2"),
+    "duin_tax": Method(Later("duin_tax", "fit_duin_tax"), Sigmoid, REAL, True, "Duin & Tax 1998, sec. 2.2"),
     "gauss_tied": Method(
         Later("margins", "fit_gauss_tied"),
         Sigmoid,

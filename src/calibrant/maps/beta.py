@@ -28,6 +28,7 @@ FLAT = 1e-4  # klaR's eps: memberships of smaller variance are shifted
 LEAST, MOST = 1e-2, 1e4  # the sizes Beta-2 searches, and the least a sample can have
 MANY, CELLS = 2_000, 1_024  # the search for a size pools more distinct memberships than MANY into CELLS
 FEW_CELLS = 256
+LARGEST_SIZE = 1e9  # a beta distribution of this size has a standard deviation below 2e-5
 
 
 def fit_beta(data: Sample, *, criterion: str = "mse", dis: bool = True, as_printed: bool = False) -> BetaClasses:
@@ -44,10 +45,11 @@ def fit_beta(data: Sample, *, criterion: str = "mse", dis: bool = True, as_print
     that is always right or always wrong, or whose memberships hardly vary (S < 1e-4), is shifted instead:
     m' = m - pm + CR, cut to [0, 1]. So where a class has made no error m' is exactly 1 for every m >= pm, and one later
     miss costs an infinite log loss. A class that no row is assigned to stays as it is, with a warning. The two
-    pieces need not meet: the map jumps at 1/2.
+    pieces need not meet: the map jumps at 1/2. N is at most 1e9.
 
-    For the choice of N more than 2,000 distinct memberships are pooled into 1,024 cells, and a long range of N is
-    searched by geometric grids that are refined; the moments are those of all rows.
+    For the choice of N more than 2,000 distinct memberships are pooled into 1,024 cells, and a range of N longer than
+    128 is searched by geometric grids that are refined. The squared error is smooth in N and grids find its minimum;
+    klaR's criterion jumps, and is then the best on the grids. The moments are those of all rows.
 
     >>> from calibrant.samples import sample
     >>> data = sample([0.1, 0.2, 0.4, 0.6, 0.8, 0.9], [0, 0, 1, 0, 1, 1], kind="probability")
@@ -175,16 +177,23 @@ def moment_size(mean: float, variance: float) -> float:
 
 
 def whole(size: float) -> int:
-    """Return a size rounded down, at least 1; what falls short of a whole number by rounding only counts as it."""
-    return max(int(np.floor(size * (1.0 + 1e-12))), 1)
+    """Return a size rounded down, from 1 to 1e9; what falls short of a whole number by rounding only counts as it."""
+    return max(int(np.floor(min(size, LARGEST_SIZE) * (1.0 + 1e-12))), 1)
 
 
 def best_whole(loss: Callable[[Floats], Floats], low: int, high: int) -> int:
-    """Return the whole number in [low, high] of least loss, in a long range by geometric grids that are refined."""
+    """Return the whole number in [low, high] of least loss, in a long range by geometric grids that are refined.
+
+    A number so large that it has neighbours within 1e-5 of itself is known to that only.
+    """
+    points = 33
     while high - low >= 128:
-        grid = np.unique(np.round(np.geomspace(low, high, 33)))
+        grid = np.unique(np.round(np.geomspace(low, high, points)))
         best = int(np.argmin(loss(grid)))
+        if high - low < 1e-5 * low:
+            return int(grid[best])
         low, high = int(grid[max(best - 1, 0)]), int(grid[min(best + 1, len(grid) - 1)])
+        points = 9
     return low + int(np.argmin(loss(np.arange(low, high + 1.0))))
 
 

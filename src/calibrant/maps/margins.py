@@ -13,6 +13,8 @@ __all__ = ["fit_clip01", "fit_gauss", "fit_gauss_tied", "fit_pp", "fit_printed01
 
 Floats = NDArray[np.float64]
 
+NARROW = 1e-3  # a ratio of variances below which the coefficients of a quadratic in f itself would cancel
+
 
 def fit_clip01(data: Sample) -> Clip:
     """Return p = (1 + f)/2 cut to [0, 1], which needs no data (Rüping 2004, SVM-01)."""
@@ -70,8 +72,7 @@ def fit_gauss_tied(data: Sample, *, center: str = "half") -> Sigmoid:
     unit, (n1, mean1, square1), (n0, mean0, square0) = class_moments(data)
     if min(n1, n0) == 0:
         return one_class(n1, n0)
-    freedom = n1 + n0 - 2.0 * one_row(data)
-    variance = floored((square1 + square0) / freedom if freedom > 0 else 0.0, data, unit)
+    variance = floored(unbiased(square1 + square0, n1 + n0, 2.0 * one_row(data)), data, unit)
     slope = (mean1 - mean0) / variance
     if center == "half":
         return Sigmoid(a=-slope / unit, b=0.0)
@@ -93,13 +94,12 @@ def fit_gauss(data: Sample) -> QuadraticLogit:
     if min(n1, n0) == 0:
         return QuadraticLogit(0.0, 0.0, one_class(n1, n0).b)
     one = one_row(data)
-    v1, v0 = (
-        floored(square / (n - one) if n > one else 0.0, data, unit) for n, square in ((n1, square1), (n0, square0))
-    )
+    v1, v0 = (floored(unbiased(square, n, one), data, unit) for n, square in ((n1, square1), (n0, square0)))
     center, scale = 0.0, 1.0
     middle, spread = (mean1 + mean0) / 2, float(np.sqrt(max(v1, v0)))
-    if unit != 1.0 or abs(middle) > 8 * spread:
-        center, scale = middle, spread
+    if unit != 1.0 or abs(middle) > 8 * spread or min(v1, v0) < NARROW * max(v1, v0):
+        # About the narrower class nothing cancels where it matters: at its own scores.
+        center, scale = mean1 if v1 < v0 else mean0, spread
         mean1, mean0, v1, v0 = (mean1 - center) / scale, (mean0 - center) / scale, v1 / scale**2, v0 / scale**2
     a = (1 / v1 - 1 / v0) / 2
     b = mean0 / v0 - mean1 / v1
@@ -126,6 +126,11 @@ def moments(score: Floats, weight: Floats) -> Moments:
     mean = float(weight @ score / total)
     mean += float(weight @ (score - mean) / total)
     return total, mean, float(weight @ (score - mean) ** 2)
+
+
+def unbiased(square: float, total: float, lost: float) -> float:
+    """Return a sum of squares over the weight less what the mean takes of it; 0 where that leaves only rounding."""
+    return square / (total - lost) if total - lost > 1e-9 * total else 0.0
 
 
 def floored(variance: float, data: Sample, unit: float) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +19,9 @@ BLOCK = 64  # rows of the matrix of distances at a time
 OCTAVES = 60  # gaps further below the range of the scores than this are no guide to a width
 STEPS_AN_OCTAVE = 8
 AS_GOOD = 1e-6  # nats a row
+SQUARES = 8  # of kernels in a row, before rounding shows
 TINY = float(np.finfo(np.float64).tiny)
+LEAST = float(np.exp(-700.0))  # of a kernel
 
 
 def fit_parzen(data: Sample, *, width: float | None = None) -> Parzen:
@@ -42,57 +46,68 @@ def fit_parzen(data: Sample, *, width: float | None = None) -> Parzen:
     unit = magnitude(score)
     x = score / unit
     if width is None:
-        width = likeliest_width(x, positive, negative) * unit if len(x) > 1 else 1.0
+        total = n_positive + n_negative
+        rows = Rows(x, np.column_stack([positive, negative]) / total, 1.0 / total)
+        width = likeliest_width(rows) * unit if len(x) > 1 else 1.0
     # A width too small for a number of its kind is that of the nearest neighbour's rule anyhow.
     width = max(float(width), 1e-100 * float(x[-1] - x[0]) * unit, TINY)
     return Parzen(tuple(score.tolist()), tuple(positive.tolist()), tuple(negative.tolist()), width)
 
 
-def likeliest_width(score: Floats, positive: Floats, negative: Floats) -> float:
-    """Return the width of the best leave-one-out likelihood: the best octave, then the best eighth around it."""
-    widest = float(score[-1] - score[0]) / 2
-    gap = max(float(np.median(np.diff(score))), widest / 2.0**OCTAVES)
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rising scores, the positives and negatives there as shares of all weight, and the share of a weight of 1."""
+
+    score: Floats
+    sides: Floats
+    one: float
+
+
+def likeliest_width(rows: Rows) -> float:
+    """Return the largest of widths an eighth of an octave apart that are as likely as the likeliest."""
+    widest = float(rows.score[-1] - rows.score[0]) / 2
+    gap = max(float(np.median(np.diff(rows.score))), widest / 2.0**OCTAVES)
     octaves = max(int(np.log2(widest / gap)), 0) + 4  # down to an eighth of the gaps, where neighbours are far apart
-    coarse = best_width(np.asarray(widest / 2.0 ** np.arange(octaves + 1)), score, positive, negative)
-    steps = np.arange(STEPS_AN_OCTAVE - 1, -STEPS_AN_OCTAVE, -1) / STEPS_AN_OCTAVE
-    fine = np.asarray(coarse * 2.0**steps)
-    return best_width(fine[fine <= widest], score, positive, negative)
+    widths = widest / 2.0 ** (np.arange(STEPS_AN_OCTAVE * octaves + 1) / STEPS_AN_OCTAVE)
+    found = np.empty(len(widths))
+    half = STEPS_AN_OCTAVE // 2
+    for first in range(0, len(widths), half * SQUARES):
+        for start in range(first, min(first + half, len(widths))):
+            chain = slice(start, first + half * SQUARES, half)
+            found[chain] = leave_one_out(float(widths[start]), rows, len(widths[chain]))
+    return float(widths[np.argmax(found >= found.max() - AS_GOOD)])
 
 
-def best_width(widths: Floats, score: Floats, positive: Floats, negative: Floats) -> float:
-    """Return the first, and largest, of widths as likely as the likeliest."""
-    found = np.array([leave_one_out(width, score, positive, negative) for width in widths])
-    return float(widths[np.argmax(found >= found.max() - AS_GOOD * (positive + negative).sum())])
-
-
-def leave_one_out(width: float, score: Floats, positive: Floats, negative: Floats) -> float:
-    """Return the sum of log p(y_i) from all rows but the i-th.
+def leave_one_out(width: float, rows: Rows, count: int = 1) -> Floats:
+    """Return the mean of log p(y_i) from all rows but the i-th, for `count` widths, each sqrt(2) below the last.
 
     Of a pooled row one unit of weight is left out. The kernels are taken relative to that of the nearest other score,
     so that a lonely row is judged by its nearest neighbour. The only row of a class does not count.
     """
-    total = 0.0
-    for start in range(0, len(score), BLOCK):
-        rows = slice(start, start + BLOCK)
-        u = np.abs(score[rows, None] - score)
+    found = np.zeros(count)
+    for start in range(0, len(rows.score), BLOCK):
+        block = slice(start, start + BLOCK)
+        u = np.abs(rows.score[block, None] - rows.score)
         u /= width * np.sqrt(2.0)
         u[np.arange(len(u)), np.arange(start, start + len(u))] = np.inf
         near = u.min(axis=1)
         kernels = np.exp(np.maximum((near[:, None] - u) * (near[:, None] + u), -700.0))
-        own = np.exp(np.minimum(near * near, 600.0))
-        others = np.column_stack([kernels @ positive, kernels @ negative])
-        here = np.column_stack([positive[rows], negative[rows]])
-        for side, weight in enumerate((positive, negative)):
-            total += left_out(here, others, own, side, float(weight.sum()))
-    return total
+        for half in range(count):
+            if half:
+                kernels = np.maximum(kernels * kernels, LEAST)  # of a width sqrt(2) below: much cheaper than exp
+            own = np.exp(np.minimum(near * near * 2.0**half, 600.0))
+            others = kernels @ rows.sides
+            found[half] += sum(left_out(rows, block, others, own, side) for side in (0, 1))
+    return found
 
 
-def left_out(here: Floats, others: Floats, own: Floats, side: int, total: float) -> float:
-    """Return the sum of log p(y_i) over the rows of one class."""
-    unit = np.minimum(here[:, side], 1.0)
+def left_out(rows: Rows, block: slice, others: Floats, own: Floats, side: int) -> float:
+    """Return the sum of log p(y_i) over the rows of one class in a block."""
+    here = rows.sides[block]
+    unit = np.minimum(here[:, side], rows.one)
     rest = here.copy()
     rest[:, side] -= unit
     sums = others + rest * own[:, None]
     share = np.log(np.maximum(sums[:, side], TINY)) - np.log(np.maximum(sums.sum(axis=1), TINY))
-    counts = unit < total * (1.0 - 1e-12)
+    counts = unit < rows.sides[:, side].sum() * (1.0 - 1e-12)
     return float(here[counts, side] @ share[counts])

@@ -1,4 +1,4 @@
-"""Platt's sigmoid, hardened, and the sigmoids that need no or one parameter."""
+"""Platt's sigmoid, hardened, and the sigmoid that needs no parameter."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from calibrant.maps.logistic import Frame, Line, Nodes, Solution, Summary, descend, polish, solve, summarise
 from calibrant.maps.records import Sigmoid
 from calibrant.ops import NUMPY
-from calibrant.samples import Sample, collapse, magnitude, moderate_weights, number, one_of
+from calibrant.samples import Sample, collapse, moderate_weights, one_of
 from calibrant.warning import warn
 
-__all__ = ["fit_duin_tax", "fit_platt", "fit_softmax", "line", "rising_root", "smoothed_targets"]
+__all__ = ["fit_platt", "fit_softmax", "line", "smoothed_targets"]
 
 Floats = NDArray[np.float64]
 
@@ -185,56 +185,3 @@ def constant(summary: Summary, aims: Aims, weight_unit: float) -> Sigmoid:
 def fit_softmax(data: Sample) -> Sigmoid:
     """Return p = 1/(1 + exp(-2 f)), which needs no data (Rüping 2004)."""
     return Sigmoid(a=-2.0, b=0.0)
-
-
-def fit_duin_tax(data: Sample, *, penalty: float | None = 1e-7) -> Sigmoid:
-    """Fit p = 1/(1 + exp(-alpha f)), which never changes a decision: p(0) = 1/2 (Duin & Tax 1998, sec. 2.2).
-
-    alpha maximises mean log expit(alpha m) - penalty log(1 + alpha), m = +-f, and is then kept within
-    [0.1/std(m), 1e16]. `penalty=None` is the pure maximum likelihood: infinite where every row is on its own side
-    of zero, and no less than the lower limit.
-
-    >>> from calibrant.samples import sample
-    >>> round(-fit_duin_tax(sample([-2, -1, 1, 2, 0.5], [0, 0, 1, 1, 0]), penalty=None).a, 6)
-    1.871838
-    """
-    if penalty is not None:
-        penalty = number("penalty", penalty, inclusive=True)
-    score, positive, negative = data.arrays()
-    unit = magnitude(score)
-    margin = np.concatenate([score, -score]) / unit
-    weight = np.concatenate([positive, negative])
-    total = weight.sum()
-    mean = float(weight @ margin / total)
-    variance = float(weight @ (margin - mean) ** 2) / (total - 1.0) if total > 1 else 0.0
-    floor = 0.1 / np.sqrt(variance) if variance > 0 else 0.0
-
-    def slope(alpha: float) -> float:
-        """Return the derivative of the criterion."""
-        share = margin / (1.0 + np.exp(np.minimum(alpha * margin, 700.0)))
-        return float(weight @ share / total) - (penalty / (unit + alpha) if penalty else 0.0)
-
-    if not margin[weight > 0].any():
-        return Sigmoid(a=0.0, b=0.0)
-    cap = np.inf if penalty is None else 1e16 * unit
-    if penalty is None and (margin[weight > 0] >= 0).all():
-        return Sigmoid(a=-np.inf, b=0.0)
-    alpha = float(np.clip(rising_root(slope, cap), floor, cap))
-    return Sigmoid(a=-alpha / unit, b=0.0)
-
-
-def rising_root(slope: Callable[[float], float], cap: float) -> float:
-    """Return where a derivative that starts positive crosses zero, 0 if it does not, `cap` if it never falls."""
-    from scipy import optimize  # heavy: half of what importing calibrant would cost
-
-    if slope(0.0) <= 0.0:
-        return 0.0
-    high = 1.0
-    while slope(high) > 0.0:
-        high *= 2.0
-        if high >= cap:
-            return cap
-    low = high / 2.0
-    while slope(low) <= 0.0:
-        low, high = low / 2.0, low
-    return float(optimize.brentq(slope, low, high, xtol=1e-300, rtol=1e-15, maxiter=1_000))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from calibrant.maps.platt import fit_duin_tax
+from calibrant.maps.duin_tax import fit_duin_tax
 from calibrant.multiclass import normalise
 from calibrant.posteriors.objects import Objects
 from calibrant.samples import Sample
@@ -56,7 +56,7 @@ def margins(values: Floats) -> Floats:
 def sigmoid_slope(margin: Floats, label: Indices, weight: Floats | None = None) -> float:
     """Return the alpha that maximises sum log expit(alpha m_i), m_i the margin of the object's own class.
 
-    Of two classes it is the slope of Duin & Tax (1998, sec. 2.2), kept finite as `maps.platt.fit_duin_tax` says.
+    Of two classes it is the slope of Duin & Tax (1998, sec. 2.2), kept finite as `maps.duin_tax.fit_duin_tax` says.
     """
     own = margin[np.arange(len(margin)), label]
     return -fit_duin_tax(Sample(own, np.ones(len(own)), weight)).a
