@@ -111,6 +111,7 @@ SHAPES = [
     heavy_tails,
     soft_labels,
 ]
+HARD = tuple(shape for shape in SHAPES if shape is not soft_labels)
 WEIGHTS = {
     "none": lambda rng, n: None,
     "small whole numbers": lambda rng, n: rng.integers(1, 4, n).astype(float),
@@ -154,9 +155,9 @@ def nasty_samples(draw, places=tuple(PLACES), weights=tuple(WEIGHTS), shapes=tup
 
 
 @st.composite
-def nasty_probabilities(draw, weights=tuple(WEIGHTS)):
+def nasty_probabilities(draw, weights=tuple(WEIGHTS), shapes=tuple(SHAPES)):
     """Draw a sample whose scores are probabilities, many of them exactly 0 and 1."""
-    drawn = draw(nasty_samples(places=("as it is", "one decimal"), weights=weights))
+    drawn = draw(nasty_samples(places=("as it is", "one decimal"), weights=weights, shapes=shapes))
     if drawn.score.min() >= 0 and drawn.score.max() <= 1:
         return drawn
     with np.errstate(over="ignore"):
