@@ -295,7 +295,8 @@ def test_cosine_minimises_its_criterion(drawn, gamma):
         return (phi @ a - label) @ v @ (phi @ a - label) + gamma * n**2 @ a**2
 
     reference = np.linalg.lstsq(phi.T @ v @ phi + gamma * np.diag(n**2.0), phi.T @ v @ label, rcond=1e-14)[0]
-    assert criterion(np.array(fitted.coefficients)) <= criterion(reference) * CLOSE + 1e-15
+    found = np.pad(fitted.coefficients, (0, 7 - len(fitted.coefficients)))  # one class may outweigh the other by 1e16
+    assert criterion(found) <= criterion(reference) * CLOSE + 1e-15
 
 
 @given(drawn=nasty_samples(weights=("none", "small whole numbers", "one dominates", "all huge"), shapes=nasty.HARD))

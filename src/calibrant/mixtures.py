@@ -53,7 +53,7 @@ def fit_mixture(
         iterations += 1
         m, gain = two_steps(ratio, share, m, gain)
         if iterations > EASY:
-            m, gain = newton(ratio, share, m, gain)
+            m, gain = min((m, gain), newton(ratio, share, m, gain), key=lambda found: float(found[1].max()))
     gap = max(float(gain.max()) - 1.0, 0.0)
     return Mixture(tuple((m / m.sum()).tolist()), gap, iterations, converged=gap <= tolerance)
 
@@ -91,11 +91,13 @@ def newton(ratio: Floats, share: Floats, m: Floats, gain: Floats) -> tuple[Float
     """
     value = level_and_gain(ratio, share, m)[0]
     scaled = ratio * (np.sqrt(share) / (ratio @ m))[:, None]
-    hessian = scaled.T @ scaled
+    size = np.maximum(np.linalg.norm(scaled, axis=0), np.abs(1.0 - gain))  # units in which slopes and bends are below 1
+    scaled /= size
     # Components that are alike share what they have: a multiple of the unit matrix keeps them where they are.
-    step = newton_step(m, 1.0 - gain, hessian + 1e-10 * hessian.max() * np.eye(len(m)))
+    hessian = scaled.T @ scaled + 1e-10 * np.eye(len(m))
+    step = newton_step(m * size, (1.0 - gain) / size, hessian) / size
     for halvings in range(40):
-        far = m + step / 2.0**halvings
+        far = np.maximum(m + step / 2.0**halvings, 0.0)
         far /= far.sum()
         far_value, far_gain = level_and_gain(ratio, share, far)
         if far_value >= value:

@@ -499,7 +499,8 @@ def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:
     w = np.ones(len(p)) if weight is None else np.asarray(weight, np.float64)[rows]
     miss = 1.0 / (w.sum() + 2.0)
     # Against the class that happened: then no large sums cancel where the others are all but excluded.
-    ahead = np.log(np.where(possible, p, 1.0)) - np.log(p[np.arange(len(p)), index])[:, None]
+    own = p[np.arange(len(p)), index][:, None]
+    ahead = np.log(np.where(possible, p, own)) - np.log(own)
     others = possible & (np.arange(p.shape[1]) != index[:, None])
     share, wanted = w / w.sum(), miss / others.sum(axis=1, keepdims=True)
     most = np.maximum(np.where(others, ahead, 0.0).max(axis=1, keepdims=True), 0.0)

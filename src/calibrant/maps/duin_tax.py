@@ -141,7 +141,8 @@ def upper_bound(rows: Margins, a: float, b: float) -> float:
     at_a, at_b = rows.likelihood(a), rows.likelihood(b)
     step = min(max((at_b - at_a - rows.slope(b) * (b - a)) / fall, 0.0), b - a)  # to where both tangents meet
     chord = float(np.log1p(a)) + (float(np.log1p(b)) - float(np.log1p(a))) * (step / (b - a))
-    return at_a + rows.slope(a) * step - rows.penalty * chord
+    meeting = max(at_a + rows.slope(a) * step, at_b - rows.slope(b) * (b - a - step))  # equal but for rounding
+    return meeting - rows.penalty * chord
 
 
 def rising_root(slope: Callable[[float], float], cap: float, start: float = 1.0) -> float:
