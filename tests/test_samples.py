@@ -256,3 +256,11 @@ def test_a_mask_that_hides_nothing_does_no_harm():
     bare = np.ma.masked_array(FOUR, np.zeros((4, 2), bool))
     np.testing.assert_array_equal(decisions.reject(bare, threshold=0.5), decisions.reject(FOUR, threshold=0.5))
     assert metrics.log_loss([0, 1, 0, 1], bare) == metrics.log_loss([0, 1, 0, 1], FOUR)
+
+
+def test_swapped_arguments_of_a_fit_are_refused():
+    y, p = [0, 1, 1, 0], [0.2, 0.7, 0.9, 0.4]
+    with pytest.raises(ValueError, match="the arguments look swapped, give scores first and y second"):
+        calibrant.fit("platt", y, p)
+    assert calibrant.fit("platt", [0, 1], [0.2, 0.7]).a < 0  # pooled rows
+    assert calibrant.fit("platt", [0, 1, 1], [0.2, 0.7, 0.9], sample_weight=[3, 1, 2]).a < 0

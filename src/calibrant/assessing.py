@@ -29,7 +29,7 @@ from calibrant.curves import (
 )
 from calibrant.inference import bootstrap, corp, hosmer_lemeshow, spiegelhalter
 from calibrant.metrics import METRICS, Decomposition, confidences, decomposition
-from calibrant.metrics.scores import class_index, labels_and_probabilities, refuse_swapped
+from calibrant.metrics.scores import class_index, labels_and_probabilities
 from calibrant.samples import (
     Sample,
     collapse,
@@ -37,6 +37,7 @@ from calibrant.samples import (
     known_labels,
     probability_cells,
     proportion,
+    refuse_swapped,
     same_length,
     vector,
     weighed,
@@ -267,7 +268,7 @@ def assess(  # noqa: PLR0913
     """
     drawing = Drawing(proportion("confidence", confidence), whole("draws", draws), random_state)
     if labels is None:
-        refuse_swapped(y, p)
+        refuse_swapped(y, p, "p", "y first and p second")
     if np.size(y) == 0 and np.shape(p)[:1] == (0,):
         return nothing(0.0, (), drawing, "There are no rows: nothing can be shown.")
     if unnamed := nameless_class(y, p, labels):

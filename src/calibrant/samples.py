@@ -92,6 +92,8 @@ def sample(
     """
     scores = finite("scores", score)
     one_of("kind", kind, KINDS)
+    if pos_label is None and weight is None and len(scores) > 2:  # two rows of shares may be pooled ones
+        refuse_swapped(label, score, "scores", "scores first and y second")
     if kind == "probability":
         within_unit("scores", scores)
     labels = binary("y", label, pos_label)
@@ -228,6 +230,33 @@ def too_many_labels(name: str, array: NDArray[Any]) -> ValueError:
     values = np.unique(array)
     shown = ", ".join(str(value) for value in values[:5]) + (", ..." if len(values) > 5 else "")
     return ValueError(f"{name} must hold two classes, or numbers in [0, 1]; got {len(values)} values: {shown}")
+
+
+def refuse_swapped(y: ArrayLike, given: ArrayLike, name: str, order: str) -> None:
+    """Raise if y looks like probabilities and what is `given` beside it like labels: two different whole numbers.
+
+    Shares of positives at values of 0 and 1 alone are refused too: give them as rows of 0 and 1 with weights.
+
+    >>> refuse_swapped([0.2, 0.7, 0.9], [0, 1, 1], "p", "y first and p second")
+    Traceback (most recent call last):
+    ValueError: y must hold what happened; got shares between 0 and 1 for y, and only 0 and 1 for p: the arguments look
+    swapped, give y first and p second
+    """
+    try:
+        shares, values = np.asarray(y), np.asarray(given)
+    except ValueError:  # rows of different lengths, which are refused elsewhere
+        return
+    if shares.dtype.kind != "f" or values.dtype.kind not in "fiub" or values.ndim != 1 or len(values) == 0:
+        return
+    low, high = values.min(), values.max()
+    if low == high or low != np.floor(low) or high != np.floor(high):
+        return
+    if bool(((shares > 0) & (shares < 1)).any()) and bool(((values == low) | (values == high)).all()):
+        msg = (
+            f"y must hold what happened; got shares between 0 and 1 for y, and only {low:g} and {high:g} for {name}: "
+            f"the arguments look swapped, give {order}"
+        )
+        raise ValueError(msg)
 
 
 def known_labels(name: str, values: ArrayLike) -> NDArray[Any]:

@@ -23,6 +23,7 @@ from calibrant.samples import (
     known_labels,
     number,
     refuse_masked,
+    refuse_swapped,
     same_length,
     vector,
     weighed,
@@ -228,39 +229,12 @@ def labels_and_probabilities(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return labels in [0, 1] and the probabilities of the positive class, checked."""
     if labels is None:
-        refuse_swapped(y, p)
+        refuse_swapped(y, p, "p", "y first and p second")
     probability = finite("p", p)
     within_unit("p", probability)
     label = binary_labels(y, labels)
     same_length("y", label, probability)
     return label, probability
-
-
-def refuse_swapped(y: ArrayLike, p: ArrayLike) -> None:
-    """Raise if y looks like probabilities and p like labels: shares for y, and two different whole numbers for p.
-
-    Shares of positives at forecasts of 0 and 1 alone are refused too: give them as rows of 0 and 1 with weights.
-
-    >>> refuse_swapped([0.2, 0.7, 0.9], [0, 1, 1])
-    Traceback (most recent call last):
-    ValueError: y must hold what happened and p its probability; got shares between 0 and 1 for y, and only 0 and 1
-    for p: the arguments look swapped, give y first and p second
-    """
-    try:
-        given, forecast = np.asarray(y), np.asarray(p)
-    except ValueError:  # rows of different lengths, which are refused elsewhere
-        return
-    if given.dtype.kind != "f" or forecast.dtype.kind not in "fiub" or forecast.ndim != 1 or len(forecast) == 0:
-        return
-    low, high = forecast.min(), forecast.max()
-    if low == high or low != np.floor(low) or high != np.floor(high):
-        return
-    if bool(((given > 0) & (given < 1)).any()) and bool(((forecast == low) | (forecast == high)).all()):
-        msg = (
-            f"y must hold what happened and p its probability; got shares between 0 and 1 for y, and only {low:g} and "
-            f"{high:g} for p: the arguments look swapped, give y first and p second"
-        )
-        raise ValueError(msg)
 
 
 def binary_labels(y: ArrayLike, labels: ArrayLike | None) -> NDArray[Any]:
