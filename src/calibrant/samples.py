@@ -460,18 +460,19 @@ def collapse(data: Sample, cells: int | None = None, divide: Divide | None = Non
 
 
 def squashed_cells(score: Floats, cells: int) -> Floats:
-    """Return the number of each score's cell on a grid that is fine in the bulk and reaches every tail.
+    """Return the number of each score's cell; `score` holds distinct scores in order.
 
-    The cells are equally wide in z/(1 + |z|), z = (score - median)/IQR.
+    A cell is an interval of the mean of three scales, each from 0 to 1: the share of the range, z/(1 + |z|) with
+    z = (score - median)/IQR, and its rank. So the bulk, every tail, and what lies between are resolved.
     """
     unit = magnitude(score)
-    low, middle, high = np.quantile(score / unit, [0.25, 0.5, 0.75])
-    spread = high - low or float(np.std(score / unit)) or 1.0
-    z = (score / unit - middle) / spread
+    x = score / unit
+    low, middle, high = np.quantile(x, [0.25, 0.5, 0.75])
+    z = (x - middle) / (high - low or float(np.std(x)) or 1.0)
     squashed = z / (1.0 + np.abs(z))
-    first, last = squashed.min(), squashed.max()
-    width = (last - first) / cells or 1.0
-    return np.asarray(np.minimum(np.floor((squashed - first) / width), cells - 1))
+    scales = [(each - each[0]) / ((each[-1] - each[0]) or 1.0) for each in (x, squashed)]
+    rank = np.arange(len(x)) / len(x)
+    return np.asarray(np.minimum(np.floor((scales[0] + scales[1] + rank) / 3.0 * cells), cells - 1))
 
 
 def probability_cells(p: Floats, cells: int) -> Floats:
