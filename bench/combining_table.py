@@ -15,7 +15,8 @@ from sklearn.preprocessing import StandardScaler
 
 import calibrant
 from bench.pages import publish
-from calibrant import generators, metrics
+from calibrant import metrics
+from calibrant.papers import generators
 from calibrant.posteriors import Fisher, GaussianBayes, KNearest, NearestMean, Parzen, Tree
 
 RUNS = 5

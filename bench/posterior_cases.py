@@ -9,7 +9,7 @@ from sklearn.model_selection import GridSearchCV, LeaveOneOut
 from sklearn.neighbors import KernelDensity, KNeighborsClassifier
 
 from bench.cases import OURS, SKLEARN, Case, Contest, Goal
-from calibrant import generators
+from calibrant.papers import generators
 from calibrant.posteriors.neighbours import leave_one_out_right
 from calibrant.posteriors.objects import Objects, objects
 from calibrant.posteriors.windows import leave_one_out_likelihood, likeliest_width

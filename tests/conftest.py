@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 import warnings
-from fnmatch import fnmatch
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +17,6 @@ settings.register_profile("calibrant", deadline=None, max_examples=60, derandomi
 settings.register_profile("fuzz", settings.get_profile("calibrant"), max_examples=2_000, derandomize=False)
 settings.load_profile(os.environ.get("CALIBRANT_PROFILE", "calibrant"))
 
-ROOT = Path(__file__).parents[1]
-IGNORED = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]["per-file-ignores"]
-SHELLS = [pattern for pattern, rules in IGNORED.items() if "TID253" in rules and pattern.startswith("src/")]
 SPEC = Path(__file__).parent / "oracles"  # numbers that are not ours; its README says where they come from
 
 
@@ -48,11 +43,6 @@ def vectors():
 def paper_tables(paper):
     """Return the numbers printed in a paper: "rueping", "platt", "lin" or "duin_tax"."""
     return json.loads((SPEC / "paper_tables.json").read_text(encoding="utf-8"))[paper]
-
-
-def is_shell(path):
-    """Return whether a file is a shell: the linter lets it import a heavy package as it loads."""
-    return any(fnmatch(path.relative_to(ROOT).as_posix(), pattern) for pattern in SHELLS)
 
 
 def quiet_fit(method, *args, **keywords):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import calibrant
-from calibrant import store
+from calibrant.maps import store
 
 ROOT = Path(__file__).parents[1]
 
@@ -46,7 +46,7 @@ def test_the_readme_names_make_targets_that_exist():
 def test_contributing_names_files_that_exist():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     for name in re.findall(r"`([\w/]+\.py)`", text):
-        assert (ROOT / "src" / "calibrant" / name).exists(), name
+        assert (ROOT / "src" / "calibrant" / name).exists() or (ROOT / name).exists(), name
 
 
 def test_adding_a_method_is_as_easy_as_contributing_says(monkeypatch):

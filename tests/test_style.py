@@ -5,30 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import is_shell
+from tests.test_rooms import SHELLS, room_of
 
 SOURCE = Path(__file__).parents[1] / "src" / "calibrant"
 FILES = sorted(SOURCE.rglob("*.py"))
 MODULES = {path.relative_to(SOURCE).as_posix(): ast.parse(path.read_text()) for path in FILES}
 
 
-def body_lines(function):
-    statements = function.body[1:] if ast.get_docstring(function) else function.body
-    return statements[-1].end_lineno - statements[0].lineno + 1 if statements else 0
-
-
-@pytest.mark.parametrize("module", MODULES)
-def test_functions_are_short(module):
-    for node in ast.walk(MODULES[module]):
-        if isinstance(node, ast.FunctionDef):
-            assert body_lines(node) <= 50, f"{module}: {node.name} has {body_lines(node)} lines"
-
-
 @pytest.mark.parametrize("module", MODULES)
 def test_no_inheritance_in_the_core(module):
     allowed = {"Protocol", "NamedTuple"}
     for node in ast.walk(MODULES[module]):
-        if isinstance(node, ast.ClassDef) and not is_shell(SOURCE / module):
+        if isinstance(node, ast.ClassDef) and room_of(SOURCE / module) not in SHELLS:
             assert {ast.unparse(base) for base in node.bases} <= allowed, f"{module}: {node.name}"
 
 
@@ -56,7 +44,7 @@ def test_docstrings_end_in_examples_that_run_somewhere():
 
 
 RULES = {  # with the places that say them in another way: as a KeyError, by argparse
-    "must be one of {', '.join(": {"assessing.py", "experiments/__main__.py"},
+    "must be one of {', '.join(": {"evidence/assessing.py", "papers/__main__.py"},
     "must be a whole number": set(),
     "must be a positive whole number": set(),
     "must not be masked": set(),
@@ -65,5 +53,7 @@ RULES = {  # with the places that say them in another way: as a KeyError, by arg
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_rule_for_arguments_stands_in_one_place(rule):
-    places = {name for name in MODULES if rule in (SOURCE / name).read_text() and not name.startswith("kernels/")}
-    assert places <= {"samples.py"} | RULES[rule]
+    places = {
+        name for name in MODULES if rule in (SOURCE / name).read_text() and not name.startswith(("kernels/", "svm/"))
+    }
+    assert places <= {"checks.py"} | RULES[rule]

@@ -8,42 +8,44 @@ array([0.285, 0.502, 0.719])
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
 from calibrant import maps
+from calibrant._moved import OldNames
+from calibrant.lazy import attach
 from calibrant.maps import METHODS, Map, fit_map
+from calibrant.maps.store import load, save
 from calibrant.samples import Sample, collapse, sample
-from calibrant.store import load, save
 
 if TYPE_CHECKING:
-    from calibrant import combining as combining
-    from calibrant import curves as curves
-    from calibrant import datasets as datasets
-    from calibrant import decisions as decisions
-    from calibrant import experiments as experiments
-    from calibrant import generators as generators
     from calibrant import inference as inference
     from calibrant import metrics as metrics
+    from calibrant import papers as experiments
     from calibrant import plots as plots
     from calibrant import posteriors as posteriors
     from calibrant import report as report
-    from calibrant.assessing import assess as assess
-    from calibrant.calibrated import CalibratedClassifier as CalibratedClassifier
-    from calibrant.calibrated import svc as svc
     from calibrant.comparing import compare as compare
     from calibrant.comparing import compare_scores as compare_scores
-    from calibrant.deciding import CombiningClassifier as CombiningClassifier
-    from calibrant.deciding import DecidingClassifier as DecidingClassifier
-    from calibrant.estimators import Calibrator as Calibrator
-    from calibrant.import_vectors import ImportVectorMachine as ImportVectorMachine
-    from calibrant.kernels.machine_methods import MACHINE_METHODS as MACHINE_METHODS
-    from calibrant.klr import KernelLogisticRegression as KernelLogisticRegression
-    from calibrant.klr import KernelLogisticRegressionCV as KernelLogisticRegressionCV
-    from calibrant.to_sql import sql as sql
+    from calibrant.decisions import combining as combining
+    from calibrant.decisions import deciding as decisions
+    from calibrant.estimators.calibrated import CalibratedClassifier as CalibratedClassifier
+    from calibrant.estimators.calibrated import svc as svc
+    from calibrant.estimators.calibrator import Calibrator as Calibrator
+    from calibrant.estimators.deciding import CombiningClassifier as CombiningClassifier
+    from calibrant.estimators.deciding import DecidingClassifier as DecidingClassifier
+    from calibrant.estimators.import_vectors import ImportVectorMachine as ImportVectorMachine
+    from calibrant.estimators.klr import KernelLogisticRegression as KernelLogisticRegression
+    from calibrant.estimators.klr import KernelLogisticRegressionCV as KernelLogisticRegressionCV
+    from calibrant.evidence import curves as curves
+    from calibrant.evidence.assessing import assess as assess
+    from calibrant.ops.sql import sql as sql
+    from calibrant.papers import datasets as datasets
+    from calibrant.papers import generators as generators
+    from calibrant.svm.machine_methods import MACHINE_METHODS as MACHINE_METHODS
 
 __version__ = "0.1.0"
 
@@ -84,32 +86,35 @@ __all__ = [
 ]
 
 # Public names that need a heavy package, or that not everybody needs: imported when first asked for.
-LAZY = {
-    "MACHINE_METHODS": "calibrant.kernels.machine_methods",
-    "CalibratedClassifier": "calibrant.calibrated",
+_LATER = {
+    "MACHINE_METHODS": "calibrant.svm.machine_methods",
+    "CalibratedClassifier": "calibrant.estimators",
     "Calibrator": "calibrant.estimators",
-    "ImportVectorMachine": "calibrant.import_vectors",
-    "KernelLogisticRegression": "calibrant.klr",
-    "KernelLogisticRegressionCV": "calibrant.klr",
-    "CombiningClassifier": "calibrant.deciding",
-    "DecidingClassifier": "calibrant.deciding",
-    "assess": "calibrant.assessing",
-    "combining": "calibrant.combining",
+    "CombiningClassifier": "calibrant.estimators",
+    "DecidingClassifier": "calibrant.estimators",
+    "ImportVectorMachine": "calibrant.estimators",
+    "KernelLogisticRegression": "calibrant.estimators",
+    "KernelLogisticRegressionCV": "calibrant.estimators",
+    "assess": "calibrant.evidence.assessing",
+    "combining": "calibrant.decisions.combining",
     "compare": "calibrant.comparing",
     "compare_scores": "calibrant.comparing",
-    "curves": "calibrant.curves",
-    "datasets": "calibrant.datasets",
+    "curves": "calibrant.evidence.curves",
+    "datasets": "calibrant.papers.datasets",
     "decisions": "calibrant.decisions",
-    "experiments": "calibrant.experiments",
-    "generators": "calibrant.generators",
+    "experiments": "calibrant.papers",
+    "generators": "calibrant.papers.generators",
     "inference": "calibrant.inference",
     "metrics": "calibrant.metrics",
     "plots": "calibrant.plots",
     "posteriors": "calibrant.posteriors",
     "report": "calibrant.report",
-    "sql": "calibrant.to_sql",
-    "svc": "calibrant.calibrated",
+    "sql": "calibrant.ops.sql",
+    "svc": "calibrant.estimators",
 }
+__getattr__, __dir__ = attach(__name__, _LATER)
+
+sys.meta_path.append(OldNames())
 
 
 def fit(
@@ -139,19 +144,3 @@ def fit(
     Steps(edges=(0.5,), values=(0.25, 0.75))
     """
     return fit_map(method, sample(scores, y, sample_weight, kind=kind, pos_label=pos_label), kind, **options)
-
-
-def __getattr__(name: str) -> Any:
-    """Import the rest on first use."""
-    if name in LAZY:
-        module = import_module(LAZY[name])
-        value = getattr(module, name, module)
-        globals()[name] = value
-        return value
-    msg = f"module 'calibrant' has no attribute {name!r}"
-    raise AttributeError(msg)
-
-
-def __dir__() -> list[str]:
-    """List the public names, also those not yet imported."""
-    return sorted({*globals(), *LAZY})

@@ -8,26 +8,31 @@ thousand cells an engine collapsed them to go through the same code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from calibrant.checks import (
+    BLOCK,
+    KINDS,
+    binary,
+    finite,
+    one_of,
+    same_length,
+    weighed,
+    within_unit,
+)
 
 __all__ = ["Sample", "collapse", "sample"]
 
 Floats = NDArray[np.float64]
 Divide = Callable[[Floats, int], Floats]  # from distinct scores in order and a number of cells to the cell of each
 
-BLOCK = 32_768  # rows; a handful of float64 blocks of this length stay in the second-level cache
-
-ROUNDING = 1e-5  # how far from 1 a row of posteriors may sum: float32, many classes
 
 NEARLY_ZERO = 1e-15  # smaller probabilities, and their complements, are told apart by their rank alone
-
-KINDS = ("margin", "probability", "logit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,133 +110,6 @@ def sample(
     return Sample(scores, labels, weights)
 
 
-def vector(name: str, values: ArrayLike) -> NDArray[Any]:
-    """Return `values` as a one-dimensional array with at least one element."""
-    if hasattr(values, "toarray"):
-        msg = f"{name} must be a dense array; got a sparse one of shape {np.shape(values)}"
-        raise ValueError(msg)
-    refuse_masked(name, values)
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        msg = f"{name} must be one-dimensional; got rows of different lengths"
-        raise ValueError(msg) from None
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.ndim != 1:
-        msg = f"{name} must be one-dimensional; got an array of shape {array.shape}"
-        raise ValueError(msg)
-    if len(array) == 0:
-        msg = f"{name} must hold at least one value (0 sample(s) given); got an empty array"
-        raise ValueError(msg)
-    return array
-
-
-def refuse_masked(name: str, values: Any) -> None:
-    """Raise if a value of a masked array of NumPy is masked, for what lies under the mask would be taken."""
-    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-        msg = f"{name} must not be masked; got {int(np.sum(np.ma.getmask(values)))} masked value(s)"
-        raise ValueError(msg)
-
-
-def require_real(name: str, array: NDArray[Any]) -> None:
-    """Raise unless an array is of real numbers."""
-    if array.dtype.kind not in "fiub":
-        hint = "Complex data not supported, " if array.dtype.kind == "c" else ""
-        msg = f"{name} must be real numbers; {hint}got dtype {array.dtype}"
-        raise ValueError(msg)
-
-
-def finite(name: str, values: ArrayLike) -> NDArray[Any]:
-    """Return `values` as a vector of finite real numbers, float32 or float64."""
-    array = vector(name, values)
-    if array.dtype == object:
-        array = numbers(name, array)
-    require_real(name, array)
-    if array.dtype not in (np.float64, np.float32):
-        array = array.astype(np.float64)
-    if not np.isfinite(extremes(array)).all():
-        wrong = np.flatnonzero(~np.isfinite(array))
-        msg = (
-            f"{name} must be finite; got {len(wrong)} NaN or infinite value(s), "
-            f"the first at position {wrong[0]} ({array[wrong[0]]})"
-        )
-        raise ValueError(msg)
-    return array
-
-
-def extremes(array: NDArray[Any]) -> tuple[Any, Any]:
-    """Return the smallest and the largest value in one pass over memory; NaN where there is one."""
-    blocks = [array[start : start + BLOCK] for start in range(0, len(array), BLOCK)]
-    return np.min([block.min() for block in blocks]), np.max([block.max() for block in blocks])
-
-
-def numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return an object array of real numbers as float64."""
-    for position, value in enumerate(array):
-        if isinstance(value, (str, bytes, complex)) or (is_missing(value) and not isinstance(value, Real)):
-            msg = f"{name} must be real numbers; got {value!r} at position {position}"
-            raise ValueError(msg)
-    try:
-        return array.astype(np.float64)
-    except (TypeError, ValueError, OverflowError) as error:
-        kind = TypeError if isinstance(error, TypeError) else ValueError
-        msg = f"{name} must be real numbers; argument must be a string or a number: {error}"
-        raise kind(msg) from None
-
-
-def within_unit(name: str, array: NDArray[Any]) -> None:
-    """Raise unless every value lies in [0, 1]."""
-    low, high = extremes(array) if len(array) else (0, 1)
-    if low < 0 or high > 1:
-        wrong = np.flatnonzero((array < 0) | (array > 1))
-        msg = (
-            f"{name} declared as probabilities must lie in [0, 1]; got {len(wrong)} outside, "
-            f"the first at position {wrong[0]} ({array[wrong[0]]})"
-        )
-        raise ValueError(msg)
-
-
-def binary(name: str, values: ArrayLike, pos_label: Any = None) -> NDArray[Any]:
-    """Return two-valued labels as {0, 1}, and floating labels in [0, 1] as they are."""
-    array = vector(name, values)
-    if array.dtype.kind == "c":
-        msg = f"{name} must hold labels, not complex numbers; got dtype {array.dtype}"
-        raise ValueError(msg)
-    if array.dtype.kind in "fiub" and pos_label is None:
-        return numeric_labels(name, array)
-    _, positive = two_classes(name, array, pos_label)
-    return np.asarray(array == positive)
-
-
-def numeric_labels(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers as labels without sorting them: the larger of two values is the positive one."""
-    if array.dtype.kind in "iu" and np.bitwise_or.reduce(array) in (0, 1):  # in one pass: all are 0 or 1
-        return array
-    if array.dtype.kind == "f":
-        array = finite(name, array)
-    low, high = extremes(array)
-    if array.dtype.kind == "b" or (low >= 0 and high <= 1):
-        return array
-    if low == high:
-        if low != -1:
-            msg = f"{name} holds one value only, {low}, neither 0, 1 nor -1; say which class is positive by pos_label"
-            raise ValueError(msg)
-        return np.zeros(len(array), bool)
-    for start in range(0, len(array), BLOCK):
-        block = array[start : start + BLOCK]
-        if not ((block == low) | (block == high)).all():
-            raise too_many_labels(name, array)
-    return np.asarray(array == high)
-
-
-def too_many_labels(name: str, array: NDArray[Any]) -> ValueError:
-    """Return the error for labels of more than two classes."""
-    values = np.unique(array)
-    shown = ", ".join(str(value) for value in values[:5]) + (", ..." if len(values) > 5 else "")
-    return ValueError(f"{name} must hold two classes, or numbers in [0, 1]; got {len(values)} values: {shown}")
-
-
 def refuse_swapped(y: ArrayLike, given: ArrayLike, name: str, order: str) -> None:
     """Raise if y looks like probabilities and what is `given` beside it like labels: two different whole numbers.
 
@@ -257,183 +135,6 @@ def refuse_swapped(y: ArrayLike, given: ArrayLike, name: str, order: str) -> Non
             f"the arguments look swapped, give {order}"
         )
         raise ValueError(msg)
-
-
-def known_labels(name: str, values: ArrayLike) -> NDArray[Any]:
-    """Return labels of any type as a vector, none of them missing."""
-    array = vector(name, values)
-    refuse_missing(name, array)
-    return array
-
-
-def refuse_missing(name: str, array: NDArray[Any]) -> None:
-    """Raise if a label is missing."""
-    if array.dtype.kind not in "OfmM":  # whole numbers and texts are never missing
-        return
-    missing = np.array([is_missing(value) for value in array.ravel()]) if array.dtype.kind == "O" else array != array
-    if missing.any():
-        found = f"{missing.sum()} (None, NaN or NA), the first at position {missing.argmax()}"
-        msg = f"{name} must hold no missing label; got {found}"
-        raise ValueError(msg)
-
-
-def is_missing(value: Any) -> bool:
-    """Return whether a value stands for none: None, NaN, or pandas' NaT and NA.
-
-    >>> is_missing(float("nan")), is_missing("")
-    (True, False)
-    """
-    try:
-        return value is None or bool(value != value)
-    except TypeError:  # of NA nobody knows whether it equals itself
-        return True
-    except ValueError:  # an array, which is wrong as a label for another reason
-        return False
-
-
-def two_classes(name: str, array: NDArray[Any], pos_label: Any = None) -> tuple[Any, Any]:
-    """Return the negative and the positive class of labels of any type."""
-    refuse_missing(name, array)
-    try:
-        values = list(np.unique(array))
-    except TypeError:
-        msg = f"{name} must hold labels of one type; got {sorted({type(v).__name__ for v in array})}"
-        raise ValueError(msg) from None
-    if len(values) > 2:
-        raise too_many_labels(name, array)
-    if pos_label is None:
-        if len(values) < 2:
-            msg = f"{name} holds one class only, {str(values[0])!r}; say which class is positive by pos_label"
-            raise ValueError(msg)
-        return values[0], values[1]
-    if len(values) == 2 and pos_label not in values:
-        msg = f"pos_label must be one of the labels {str(values[0])!r} and {str(values[1])!r}; got {pos_label!r}"
-        raise ValueError(msg)
-    others = [value for value in values if value != pos_label]
-    return (others[0] if others else None), pos_label
-
-
-def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
-    """Return the classes, or raise if there is but one."""
-    if len(classes) < 2:
-        msg = f"y must hold at least two classes; got one class only, {classes.tolist()[0]!r}"
-        raise ValueError(msg)
-    return classes
-
-
-def weighed(name: str, values: ArrayLike, like: NDArray[Any]) -> NDArray[Any]:
-    """Return finite weights, none negative and not all zero."""
-    array = finite(name, values)
-    same_length(name, array, like)
-    if array.min() < 0:
-        wrong = np.flatnonzero(array < 0)
-        msg = f"{name} must not be negative; got {len(wrong)}, the first at position {wrong[0]} ({array[wrong[0]]})"
-        raise ValueError(msg)
-    if not array.any():
-        msg = f"{name} must not all be zero; got {len(array)} zeros"
-        raise ValueError(msg)
-    with np.errstate(over="ignore"):
-        total = array.sum(dtype=np.float64)
-    if not np.isfinite(total):
-        msg = f"{name} must have a finite sum; the largest of {len(array)} is {array.max():g}: divide them by it"
-        raise ValueError(msg)
-    return array
-
-
-def number(name: str, value: Any, *, low: float = 0.0, inclusive: bool = False) -> float:
-    """Return an option as a finite number above `low`, or not below it."""
-    try:
-        found = float(value)
-    except (TypeError, ValueError):
-        found = float("nan")
-    if isinstance(value, (str, bytes)) or not np.isfinite(found) or found < low or (found == low and not inclusive):
-        msg = f"{name} must be a finite number {'not below' if inclusive else 'above'} {low:g}; got {value!r}"
-        raise ValueError(msg)
-    return found
-
-
-def whole(name: str, value: Any, *, low: int = 1, high: int | None = None, kind: type = Real) -> int:
-    """Return an option as a whole number from `low` to `high`; 3.0 is one, unless its `kind` must be Integral.
-
-    >>> whole("bins", 3.0)
-    3
-    >>> whole("bins", 0, high=100)
-    Traceback (most recent call last):
-    ValueError: bins must be a whole number from 1 to 100; got 0
-    """
-    fits = isinstance(value, kind) and not isinstance(value, bool)
-    is_whole = fits and (isinstance(value, Integral) or float(value).is_integer())
-    if not is_whole or value < low or (high is not None and value > high):
-        bounds = f", at least {low}" if high is None else f" from {low} to {high}"
-        msg = f"{name} must be a whole number{bounds}; got {value!r}"
-        raise ValueError(msg)
-    return int(value)
-
-
-def proportion(name: str, value: Any, *, low: bool = False, high: bool = False) -> float:
-    """Return an option as a number between 0 and 1, which are themselves allowed where `low` and `high` say so.
-
-    >>> proportion("coverage", 1.0, high=True)
-    1.0
-    """
-    given = float(value) if isinstance(value, Real) else float("nan")
-    if not (0.0 < given < 1.0 or (low and given == 0) or (high and given == 1)):
-        msg = f"{name} must lie in {'[' if low else '('}0, 1{']' if high else ')'}; got {value!r}"
-        raise ValueError(msg)
-    return given
-
-
-def one_of(name: str, value: Any, choices: Iterable[str | None], *, beside: str = "") -> None:
-    """Raise unless a value is one of some names, None among them where it is listed; `beside` says what else may be.
-
-    >>> one_of("solver", "magic", ["newton", "smo"])
-    Traceback (most recent call last):
-    ValueError: solver must be one of newton, smo; got 'magic'
-    """
-    known = list(choices)
-    if not isinstance(value, str | None) or value not in known:
-        msg = f"{name} must be one of {', '.join(map(str, known))}{beside}; got {value!r}"
-        raise ValueError(msg)
-
-
-def counts(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
-    """Return how many times each row counts."""
-    if sample_weight is None:
-        return np.ones(len(rows))
-    return np.asarray(weighed("sample_weight", sample_weight, rows), np.float64)
-
-
-def same_length(name: str, array: NDArray[Any], rows: Any) -> None:
-    """Raise unless `array` has one value for each of the rows of an array, which may be sparse."""
-    if len(array) != rows.shape[0]:
-        numbers = f"{len(array)} for {rows.shape[0]} rows"
-        msg = f"{name} must have one value a row; got inconsistent numbers of samples, {numbers}"
-        raise ValueError(msg)
-
-
-def distributions(name: str, values: ArrayLike) -> NDArray[Any]:
-    """Return posteriors, one column a class, after checking that each row is a distribution up to rounding.
-
-    >>> distributions("P", [[0.2, 0.8], [0.5, 0.6]])
-    Traceback (most recent call last):
-    ValueError: P must hold rows of non-negative numbers that sum to 1; row 1 is [0.5, 0.6]
-    """
-    refuse_masked(name, values)
-    array = np.asarray(values)
-    if array.ndim != 2 or array.shape[1] < 2 or len(array) == 0:
-        msg = f"{name} must have one row an object and one column a class; got an array of shape {array.shape}"
-        raise ValueError(msg)
-    require_real(name, array)
-    for start in range(0, len(array), BLOCK):
-        block = np.asarray(array[start : start + BLOCK], np.float64)
-        with np.errstate(all="ignore"):
-            off = np.abs(np.einsum("ij->i", block) - 1.0)
-        if not (block.min() >= 0 and off.max() <= ROUNDING):
-            row = int(np.flatnonzero(~((block >= 0).all(axis=1) & (off <= ROUNDING)))[0])
-            shown = ", ".join(f"{value:g}" for value in block[row, :5]) + (", ..." if block.shape[1] > 5 else "")
-            msg = f"{name} must hold rows of non-negative numbers that sum to 1; row {start + row} is [{shown}]"
-            raise ValueError(msg)
-    return array
 
 
 def collapse(data: Sample, cells: int | None = None, divide: Divide | None = None) -> Sample:
@@ -515,8 +216,9 @@ def moderate_weights(data: Sample) -> tuple[Sample, float]:
     """
     if data.weight is None:
         return data, 1.0
-    unit = magnitude(np.array([np.sum(data.weight, dtype=np.float64)]))
-    if unit == 1.0:
+    exponent = int(np.frexp(float(data.weight.max()))[1]) + len(data).bit_length()  # of a bound of the total
+    if abs(exponent) <= 300:
         return data, 1.0
+    unit = float(2.0 ** np.clip(exponent, -1000, 1000))
     negative = None if data.negative is None else data.negative / unit
     return Sample(data.score, data.label, data.weight / unit, negative), unit

@@ -53,7 +53,7 @@ def print_line(line: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print JSON: numbers that are not finite are the texts "inf", "-inf" and "nan", as in all files of calibrant."""
-    from calibrant.assessing import plain
+    from calibrant.evidence.words import plain
 
     print(json.dumps(plain(value), allow_nan=False, indent=2))
 

@@ -14,6 +14,7 @@ import typer
 from numpy.typing import NDArray
 from rich.text import Text
 
+from calibrant.checks import KINDS, binary, one_of, within_unit
 from calibrant.cli.console import number, print_json, print_line, print_text, ruled, working
 from calibrant.cli.reading import (
     AsJson,
@@ -34,15 +35,14 @@ from calibrant.cli.reading import (
     split,
     two_classes,
 )
+from calibrant.files import write_whole
 from calibrant.maps import METHODS
-from calibrant.samples import KINDS, binary, one_of, within_unit
-from calibrant.store import write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from calibrant.assessing import Assessment
     from calibrant.comparing import Comparison
+    from calibrant.evidence.assessing import Assessment
 
 __all__ = [
     "assess",
@@ -74,7 +74,7 @@ Seed = Annotated[int, typer.Option(help="Shuffles the folds.")]
 # assess ---------------------------------------------------------------------------------------------------------------
 
 
-def assess(  # noqa: PLR0913, a command has as many parameters as options
+def assess(
     table: TableFile,
     *,
     probability: Probability,
@@ -120,7 +120,7 @@ def assess(  # noqa: PLR0913, a command has as many parameters as options
 
 def assessment(source: Source, probability: Sequence[str]) -> Assessment:
     """Return what there is to say of a table's columns of probabilities."""
-    from calibrant.assessing import assess as assessed
+    from calibrant.evidence.assessing import assess as assessed
 
     columns = columns_of(source.table, probability)
     require_one_naming(source, columns)
@@ -152,7 +152,7 @@ def print_assessment(table: Path, found: Assessment) -> None:
 
 def measures(found: Assessment) -> Table:
     """Return the table of metrics; the parts of scores have their own."""
-    from calibrant.assessing import PARTS
+    from calibrant.evidence.assessing import PARTS
 
     table = ruled("metric", "value", f"{found.confidence:.0%} interval", last="better")
     for each in found.measures:
@@ -182,7 +182,7 @@ def tests(found: Assessment) -> Table:
 # compare --------------------------------------------------------------------------------------------------------------
 
 
-def compare(  # noqa: PLR0913, a command has as many parameters as options
+def compare(
     context: typer.Context,
     table: TableFile,
     *,
@@ -340,7 +340,7 @@ def of_scores(source: Source, score: Sequence[str], group: str | None, asked: Ma
 
 def of_features(source: Source, features: Sequence[str], group: str | None, asked: Mapping[str, Any]) -> Comparison:
     """Compare methods on machines trained on columns of numbers, by default all but the label and the group."""
-    from calibrant import tables
+    from calibrant.cli import tables
     from calibrant.comparing import compare
 
     given = columns_of(source.table, features)
@@ -458,7 +458,7 @@ def some(names: Sequence[str], total: int) -> str:
 # report ---------------------------------------------------------------------------------------------------------------
 
 
-def report(  # noqa: PLR0913, a command has as many parameters as options
+def report(
     context: typer.Context,
     table: TableFile,
     *,

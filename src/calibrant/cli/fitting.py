@@ -17,22 +17,14 @@ from rich.table import Table
 from rich.text import Text
 
 import calibrant
+from calibrant.checks import KINDS, binary, one_of
 from calibrant.cli.console import number, print_json, print_line, ruled, tell, working
-from calibrant.cli.reading import (
-    AsJson,
-    Kind,
-    PosLabel,
-    TableFile,
-    Weight,
-    parse_options,
-    read_rows,
-    require_place,
-)
+from calibrant.cli.reading import AsJson, Kind, PosLabel, TableFile, Weight, parse_options, read_rows, require_place
 from calibrant.maps import METHODS, Map, check_method, fit_map, probabilities
+from calibrant.maps.classes import ClassMap, MatrixMap
+from calibrant.maps.store import save, to_dict
 from calibrant.metrics import brier, log_loss
-from calibrant.multiclass import ClassMap, MatrixMap
-from calibrant.samples import KINDS, Sample, binary, one_of, sample
-from calibrant.store import save, to_dict
+from calibrant.samples import Sample, sample
 
 __all__ = ["apply", "fit", "methods"]
 
@@ -64,7 +56,7 @@ def methods(*, as_json: AsJson = False) -> None:
 
 def machine_methods() -> Table:
     """Return the table of methods that look at the machine."""
-    from calibrant.kernels.machine_methods import MACHINE_METHODS
+    from calibrant.svm.machine_methods import MACHINE_METHODS
 
     table = ruled("method of a machine", last="source and options")
     for name, row in MACHINE_METHODS.items():
@@ -87,7 +79,7 @@ def described(name: str) -> dict[str, Any]:
     }
 
 
-def fit(  # noqa: PLR0913, a command has as many parameters as options
+def fit(
     table: TableFile,
     *,
     score: Annotated[str, typer.Option(help="The column of scores, larger = more positive.")],
@@ -158,7 +150,7 @@ def print_fit(mapping: Map, summary: dict[str, Any], *, weighted: bool) -> None:
     Console().print(table)
 
 
-def apply(  # noqa: PLR0913, a command has as many parameters as options
+def apply(
     map_file: Annotated[Path, typer.Argument(metavar="MAP", help="A map that `calibrant fit` wrote.")],
     table: TableFile,
     *,
@@ -178,7 +170,7 @@ def apply(  # noqa: PLR0913, a command has as many parameters as options
 
       calibrant apply map.json new.parquet --score f -o out.parquet
     """
-    from calibrant import tables
+    from calibrant.cli import tables
 
     require_place(output, table, map_file)
     tables.ending(output)
@@ -206,7 +198,7 @@ def read_sample(
     table: Path, score: str, label: str, weight: str | None, *, kind: str, pos_label: str | None
 ) -> tuple[Sample, Any]:
     """Read a table's columns as a sample, with the label that counts as positive, None where labels are soft."""
-    from calibrant import tables
+    from calibrant.cli import tables
 
     rows = read_rows(table, [score], label, weight)
     positive = None if pos_label is None else tables.parse_label(pos_label, rows.y)

@@ -12,8 +12,8 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from calibrant.checks import KINDS, finite, weighed
 from calibrant.cli.console import working
-from calibrant.samples import KINDS, finite, weighed
 
 __all__ = [
     "AsJson",
@@ -77,7 +77,7 @@ class Rows:
 
 def read_rows(table: Path, columns: list[str], label: str, weight: str | None = None) -> Rows:
     """Read columns of numbers, labels and weights, checked; there may be no rows."""
-    from calibrant import tables
+    from calibrant.cli import tables
 
     with working(f"reading {table}"):
         names = columns if weight is None else [*columns, weight]
@@ -94,7 +94,7 @@ def read_rows(table: Path, columns: list[str], label: str, weight: str | None = 
 
 def read_labels(table: Path, name: str) -> NDArray[Any]:
     """Read a column of any type, without missing values."""
-    from calibrant import tables
+    from calibrant.cli import tables
 
     return present(name, tables.labels(tables.read_columns(table, [], name)[1], name))
 
@@ -111,7 +111,7 @@ def present(name: str, y: NDArray[Any]) -> NDArray[Any]:
 
 def columns_of(table: Path, given: Sequence[str]) -> list[str]:
     """Return the names of columns asked for, one by one or with commas between them."""
-    from calibrant import tables
+    from calibrant.cli import tables
 
     known = tables.column_names(table)
     return [name for text in given for name in ([text] if text in known else split(text))]
@@ -119,7 +119,7 @@ def columns_of(table: Path, given: Sequence[str]) -> list[str]:
 
 def two_classes(label: str, y: NDArray[Any], pos_label: str | None) -> list[Any] | None:
     """Return the negative and the positive class, None where nothing was said of them."""
-    from calibrant import tables
+    from calibrant.cli import tables
 
     if pos_label is None:
         return None
@@ -138,7 +138,7 @@ def classes_of(columns: Sequence[str], y: NDArray[Any], classes: str | None) -> 
     >>> classes_of(["p_dog", "p_cat"], np.array(["cat", "dog"]), None), classes_of(["a", "b"], np.array([2, 3]), "3,2")
     (['dog', 'cat'], [3, 2])
     """
-    from calibrant import tables
+    from calibrant.cli import tables
 
     found = np.unique(y).tolist()
     if classes is not None:

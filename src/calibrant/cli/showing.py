@@ -11,14 +11,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from calibrant.checks import one_of
 from calibrant.cli.console import print_json, print_line, print_text, ruled, tell
 from calibrant.cli.evidence import print_comparison, require_report, resumable, summary, write_page
 from calibrant.cli.reading import AsJson, require_place
-from calibrant.samples import one_of
 
 if TYPE_CHECKING:
-    from calibrant.experiments import Result
-    from calibrant.experiments import Table as Published
+    from calibrant.papers import Result
+    from calibrant.papers import Table as Published
 
 __all__ = ["demo", "reproduce"]
 
@@ -43,7 +43,7 @@ def demo(
 
       calibrant demo
     """
-    from calibrant import demo as demonstration
+    from calibrant.cli import demo as demonstration
 
     require_report()
     require_place(output)
@@ -77,8 +77,8 @@ def reproduce(
 
       calibrant reproduce lin2007 --quick
     """
-    from calibrant.experiments import EXPERIMENTS, require_jobs
-    from calibrant.experiments import reproduce as repeat
+    from calibrant.papers import EXPERIMENTS, require_jobs
+    from calibrant.papers import reproduce as repeat
 
     one_of("PAPER", paper, EXPERIMENTS)
     require_jobs("--jobs", jobs)
@@ -93,7 +93,7 @@ def reproduce(
 
 def require_complete(result: Result) -> None:
     """Say which cells could not be computed, one line a reason, and exit with 1 if there are any."""
-    from calibrant.experiments.running import unfinished
+    from calibrant.papers.running import unfinished
 
     reasons = unfinished(result.cells)
     for reason in reasons:
@@ -104,7 +104,7 @@ def require_complete(result: Result) -> None:
 
 def print_result(result: Result) -> None:
     """Print the paper's numbers beside ours, and the verdict on each claim; of a quick run first that it is one."""
-    from calibrant.experiments.writing import QUICK
+    from calibrant.papers.writing import QUICK
 
     experiment = result.experiment
     if result.quick:

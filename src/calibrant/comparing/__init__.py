@@ -39,7 +39,7 @@ from calibrant.progress import Progress
 __all__ = ["DEFAULT_METHODS", "GRIDS", "Cell", "Choice", "Comparison", "Predictions", "compare", "compare_scores"]
 
 
-def compare(  # noqa: PLR0913
+def compare(
     data: Any,
     *,
     kernels: Sequence[str] | None = None,
@@ -123,7 +123,7 @@ def compare(  # noqa: PLR0913
     return compared(tasks, Run(prepare_folder(folder), n_jobs, progress), keep=keep)
 
 
-def compare_scores(  # noqa: PLR0913
+def compare_scores(
     scores: Any,
     y: ArrayLike | None = None,
     *,

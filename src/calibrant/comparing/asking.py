@@ -17,15 +17,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils import check_random_state, indexable
 
-from calibrant.calibrated import require_classifier
+from calibrant.checks import KINDS, at_least_two, finite, one_of, refuse_masked, weighed, within_unit
 from calibrant.comparing.computing import AS_PROBABILITIES, as_given, by_training
 from calibrant.comparing.tasks import CHOICES, Asked, Data, Recipe, Task, Trainer, splits
-from calibrant.estimators import target
-from calibrant.klr import KernelLogisticRegression
+from calibrant.estimators.calibrated import require_classifier
+from calibrant.estimators.calibrator import target
+from calibrant.estimators.klr import KernelLogisticRegression
+from calibrant.estimators.protocols import FIXED_SEED, PROTOCOLS, check_groups, group_params, refuse_unused_groups
 from calibrant.maps import check_method
 from calibrant.metrics import METRICS
-from calibrant.protocols import FIXED_SEED, PROTOCOLS, check_groups, group_params, refuse_unused_groups
-from calibrant.samples import KINDS, at_least_two, finite, one_of, refuse_masked, weighed, within_unit
 
 # The nine of Rüping (2004), and the machine's own probabilities where it has any.
 DEFAULT_METHODS: dict[str, Any] = {

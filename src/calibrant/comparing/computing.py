@@ -18,7 +18,7 @@ from scipy.special import expit, softmax
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import calibrant
-from calibrant.calibrated import machine_of
+from calibrant.checks import at_least_two, distributions
 from calibrant.comparing.content import FAILURES
 from calibrant.comparing.costs import cost
 from calibrant.comparing.folder import (
@@ -34,11 +34,11 @@ from calibrant.comparing.folder import (
 )
 from calibrant.comparing.records import Cell, Choice, Comparison, Predictions, unique
 from calibrant.comparing.tasks import CHOICES, Data, Part, Recipe, Run, Scores, Task, Trial, job_on, splits
+from calibrant.estimators.calibrated import machine_of
+from calibrant.estimators.protocols import choose_scheme, collect, group_params, part, prepared, refit, score_columns
+from calibrant.maps.classes import ClassSample, Plan, fit_classes
 from calibrant.metrics import METRICS
-from calibrant.multiclass import ClassSample, Plan, fit_classes
 from calibrant.progress import shown
-from calibrant.protocols import choose_scheme, collect, group_params, part, prepared, refit, score_columns
-from calibrant.samples import at_least_two, distributions
 from calibrant.warning import warn
 
 Floats = NDArray[np.float64]

@@ -15,12 +15,12 @@ import sklearn
 from numpy.typing import NDArray
 
 import calibrant
-from calibrant.assessing import plain
+from calibrant.checks import KINDS, distributions, one_of
 from calibrant.comparing.content import FAILURES, content_of
 from calibrant.comparing.tasks import Part, Scores, Task, Trial
-from calibrant.multiclass import SCHEMES
-from calibrant.samples import KINDS, distributions, one_of
-from calibrant.store import write_whole
+from calibrant.evidence.words import plain
+from calibrant.files import write_whole
+from calibrant.maps.classes import SCHEMES
 
 FORMAT = 2
 

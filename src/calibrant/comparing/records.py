@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.assessing import plain
+from calibrant.evidence.words import plain
 from calibrant.extras import needing
+from calibrant.files import write_whole
 from calibrant.metrics import METRICS
-from calibrant.store import write_whole
 
 __all__ = ["Cell", "Choice", "Comparison", "Predictions", "smaller_is_better", "unique"]
 

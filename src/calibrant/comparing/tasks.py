@@ -13,8 +13,8 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
 from calibrant.comparing.content import content_of
+from calibrant.estimators.protocols import Fold, Job, folds, group_params, part
 from calibrant.progress import Progress
-from calibrant.protocols import Fold, Job, folds, group_params, part
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.assessing import number, words
 from calibrant.comparing.records import Comparison, smaller_is_better
+from calibrant.evidence.words import number, words
 from calibrant.inference import corrected_t, critical_difference, friedman, ranks, rejections
 from calibrant.metrics import METRICS
 

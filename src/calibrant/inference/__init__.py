@@ -6,14 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from calibrant.inference.calibration import (
-    Corp,
-    HosmerLemeshow,
-    Spiegelhalter,
-    corp,
-    hosmer_lemeshow,
-    spiegelhalter,
-)
+from calibrant.inference.calibration import Corp, HosmerLemeshow, Spiegelhalter, corp, hosmer_lemeshow, spiegelhalter
 from calibrant.inference.paired import (
     McNemar,
     PairedT,

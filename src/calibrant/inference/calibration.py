@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from calibrant.checks import one_of, whole
 from calibrant.inference.paired import ROWS_A_CELL, whole_weights
-from calibrant.maps.isotonic import pool_adjacent_violators
 from calibrant.metrics.scores import class_index, labels_and_probabilities
-from calibrant.samples import one_of, whole
+from calibrant.numerics.pava import pool_adjacent_violators
 
 __all__ = ["Corp", "HosmerLemeshow", "Spiegelhalter", "corp", "hosmer_lemeshow", "spiegelhalter"]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.checks import one_of
 from calibrant.inference.calibration import miscalibration
-from calibrant.maps.isotonic import pool_adjacent_violators
 from calibrant.metrics import METRICS, confidences
 from calibrant.metrics.decomposition import SCORES
 from calibrant.metrics.scores import (
@@ -29,7 +29,7 @@ from calibrant.metrics.scores import (
     squared_error,
     surprise,
 )
-from calibrant.samples import one_of
+from calibrant.numerics.pava import pool_adjacent_violators
 
 __all__ = ["evaluation"]
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calibrant.samples import number, one_of, require_real, same_length, vector, weighed, whole
+from calibrant.checks import number, one_of, require_real, same_length, vector, weighed, whole
 
 __all__ = ["McNemar", "PairedT", "Wilcoxon", "corrected_t", "mcnemar", "mcnemar_from_counts", "paired_t", "wilcoxon"]
 

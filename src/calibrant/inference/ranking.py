@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from calibrant.checks import one_of, proportion, refuse_masked
 from calibrant.inference.paired import (
     ROUNDING,
     TAILS,
@@ -18,7 +19,6 @@ from calibrant.inference.paired import (
     t_statistics,
     without_nan,
 )
-from calibrant.samples import one_of, proportion, refuse_masked
 
 __all__ = ["Friedman", "critical_difference", "friedman", "ranks", "rejections", "underline"]
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from calibrant.checks import counts, known_labels, one_of, proportion, refuse_masked, same_length, vector, whole
 from calibrant.inference.evaluations import Evaluate, Metric, evaluation
 from calibrant.inference.paired import ROWS_A_CELL, require_whole_weights
-from calibrant.samples import counts, known_labels, one_of, proportion, refuse_masked, same_length, vector, whole
 from calibrant.warning import warn
 
 __all__ = ["Interval", "bootstrap", "bootstrap_difference"]
@@ -82,7 +82,7 @@ class Population:
         return np.repeat(np.arange(len(self.times)), self.times.astype(np.int64))
 
 
-def bootstrap(  # noqa: PLR0913, an interval has as many parameters as choices
+def bootstrap(
     metric: Metric,
     y: ArrayLike,
     p: ArrayLike,
@@ -123,7 +123,7 @@ def bootstrap(  # noqa: PLR0913, an interval has as many parameters as choices
     return interval(evaluate, population, plan)
 
 
-def bootstrap_difference(  # noqa: PLR0913, an interval has as many parameters as choices
+def bootstrap_difference(
     metric: Metric,
     y: ArrayLike,
     first: ArrayLike,

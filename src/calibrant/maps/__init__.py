@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from calibrant.checks import one_of
 from calibrant.maps.platt import fit_platt, fit_softmax
 from calibrant.maps.records import (
     LINKS,
@@ -29,7 +30,7 @@ from calibrant.maps.records import (
     probabilities,
 )
 from calibrant.ops import NUMPY
-from calibrant.samples import Sample, one_of
+from calibrant.samples import Sample
 from calibrant.warning import warn
 
 __all__ = [

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.maps.beta_distribution import FAR, Tails, beta_quantile, beta_tails
+from calibrant.checks import one_of, same_length, weighed
 from calibrant.maps.margins import one_row
 from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Steps, assigned_class, shares_of_rest
+from calibrant.numerics.beta_distribution import FAR, Tails, beta_quantile, beta_tails
 from calibrant.ops import EDGE, NUMPY
-from calibrant.samples import Sample, collapse, one_of, same_length, squashed_cells, weighed
+from calibrant.samples import Sample, collapse, squashed_cells
 from calibrant.warning import warn
 
 __all__ = ["fit_beta", "fit_beta2", "fit_beta_matrix"]

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.checks import number, one_of, whole
 from calibrant.maps.records import Steps
-from calibrant.samples import Sample, collapse, number, one_of, whole
+from calibrant.samples import Sample, collapse
 
 __all__ = ["fit_bins"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.maps.priors import best, folds
+from calibrant.checks import BLOCK, number, whole
 from calibrant.maps.records import Cosines
-from calibrant.samples import BLOCK, Sample, collapse, number, whole
+from calibrant.numerics.cosines import GAMMAS, USUAL, coordinate, cosines
+from calibrant.numerics.folds import best, folds
+from calibrant.samples import Sample, collapse
 
 __all__ = ["fit_cosine"]
 
 Floats = NDArray[np.float64]
 
-GAMMAS = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-USUAL = 1e-3  # where a class has too few rows to choose by cross-validation
 CHOICE_CELLS = 4_096
 
 
@@ -43,17 +43,6 @@ def fit_cosine(data: Sample, *, terms: int = 6, gamma: float | None = None, clip
         gamma = chosen(collapse(rows, CHOICE_CELLS), (low, high), int(terms), clip=clip)
     matrix, right = equations(coordinate(score, low, high), positive, negative, int(terms))
     return Cosines(tuple(solve(matrix, right, float(gamma)).tolist()), low, high, clip)
-
-
-def coordinate(score: Floats, low: float, high: float) -> Floats:
-    """Return the scores rescaled to [0, pi]."""
-    half = 1.0 if np.isfinite(high - low) else 0.5
-    return np.asarray(np.pi * ((score * half - low * half) / (high * half - low * half)))
-
-
-def cosines(t: Floats, terms: int) -> Floats:
-    """Return Phi', one row cos(n t) a term."""
-    return np.asarray(np.cos(np.arange(terms + 1)[:, None] * t))
 
 
 def equations(t: Floats, positive: Floats, negative: Floats, terms: int) -> tuple[Floats, Floats]:

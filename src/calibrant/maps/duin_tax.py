@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.checks import LARGEST, number
 from calibrant.maps.margins import one_row
 from calibrant.maps.records import Sigmoid
-from calibrant.ops import LARGEST
-from calibrant.samples import Sample, magnitude, number
+from calibrant.numerics.roots import falling_root, rising_root
+from calibrant.samples import Sample, magnitude
 
-__all__ = ["fit_duin_tax", "rising_root"]
+__all__ = ["fit_duin_tax"]
 
 Floats = NDArray[np.float64]
 
@@ -143,31 +143,3 @@ def upper_bound(rows: Margins, a: float, b: float) -> float:
     chord = float(np.log1p(a)) + (float(np.log1p(b)) - float(np.log1p(a))) * (step / (b - a))
     meeting = max(at_a + rows.slope(a) * step, at_b - rows.slope(b) * (b - a - step))  # equal but for rounding
     return meeting - rows.penalty * chord
-
-
-def rising_root(slope: Callable[[float], float], cap: float, start: float = 1.0) -> float:
-    """Return where a falling derivative crosses zero: 0 if it starts so, `cap` if it is positive up to there.
-
-    `start` is about how large the root is thought to be.
-    """
-    if slope(0.0) <= 0.0:
-        return 0.0
-    high = min(start, cap)
-    while slope(high) > 0.0:
-        if high >= cap:
-            return cap
-        high = min(2.0 * high, cap)
-    return falling_root(slope, 0.0, high)
-
-
-def falling_root(slope: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a function that falls from low to high crosses zero, between two neighbouring numbers or so."""
-    from scipy import optimize  # heavy: half of what importing calibrant would cost
-
-    if slope(low) <= 0.0 or slope(high) >= 0.0:
-        return low if slope(low) <= 0.0 else high
-    while high > 2.0 * low:  # roots may be of any size
-        middle = float(np.sqrt(low) * np.sqrt(high)) if low > 0.0 else high / 2.0
-        low, high = (middle, high) if slope(middle) > 0.0 else (low, middle)
-    part = optimize.brentq(lambda part: slope(part * high), low / high, 1.0, xtol=1e-16, rtol=1e-15)
-    return float(part) * high

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.checks import one_of
 from calibrant.maps.records import Clip, Ends, QuadraticLogit, Sigmoid
-from calibrant.samples import Sample, magnitude, one_of
+from calibrant.samples import Sample, magnitude
 from calibrant.warning import warn
 
 __all__ = ["fit_clip01", "fit_gauss", "fit_gauss_tied", "fit_pp", "fit_printed01"]

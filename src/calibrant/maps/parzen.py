@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.checks import number
 from calibrant.maps.records import Parzen
-from calibrant.samples import Sample, collapse, magnitude, number
+from calibrant.samples import Sample, collapse, magnitude
 
 __all__ = ["fit_parzen"]
 

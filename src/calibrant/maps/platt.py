@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.maps.logistic import Frame, Line, Nodes, Solution, Summary, descend, polish, solve, summarise
+from calibrant.checks import one_of
 from calibrant.maps.records import Sigmoid
+from calibrant.numerics.logistic import Frame, Line, Nodes, Solution, Summary, descend, polish, solve, summarise
 from calibrant.ops import NUMPY
-from calibrant.samples import Sample, collapse, moderate_weights, one_of
+from calibrant.samples import Sample, collapse, moderate_weights
 from calibrant.warning import warn
 
 __all__ = ["fit_platt", "fit_softmax", "line", "smoothed_targets"]

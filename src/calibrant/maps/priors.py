@@ -6,25 +6,26 @@ are, so the likelihood alone would have no maximum on separable scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.maps.logistic import Frame, Line, descend, solve, summarise_rows
+from calibrant.checks import number
 from calibrant.maps.margins import one_class
 from calibrant.maps.platt import FALLING, is_falling, line
 from calibrant.maps.records import Sigmoid
-from calibrant.samples import Sample, collapse, magnitude, moderate_weights, number
+from calibrant.numerics.folds import best, folds
+from calibrant.numerics.logistic import Frame, Line, descend, solve, summarise_rows
+from calibrant.samples import Sample, collapse, magnitude, moderate_weights
 from calibrant.warning import warn
 
-__all__ = ["best", "fit_platt_gauss", "fit_platt_laplace", "fit_platt_parzen", "folds"]
+__all__ = ["fit_platt_gauss", "fit_platt_laplace", "fit_platt_parzen"]
 
 Floats = NDArray[np.float64]
 
-FOLDS = 5
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 WIDTHS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)
 USUAL = 1.0  # where a class has too few rows to choose by cross-validation
@@ -156,38 +157,6 @@ def choose(given: Line, frame: Frame, remedy: Remedy, weight_unit: float) -> flo
         return total
 
     return best(remedy.choices, held_out_loss, float((given.ones + given.zeros).sum()))
-
-
-def best(choices: Sequence[float], loss: Callable[[float], float], weight: float) -> float:
-    """Return the first choice whose loss is the smallest, but for 1e-9 a row: rounding shall not decide."""
-    losses = [loss(choice) for choice in choices]
-    return next(choice for choice, value in zip(choices, losses, strict=True) if value <= min(losses) + 1e-9 * weight)
-
-
-def folds(positive: Floats, negative: Floats) -> list[tuple[Floats, Floats]]:
-    """Return what each of (at most) five folds holds of every score's positives and negatives.
-
-    In the order of the scores the j-th unit of weight of each class falls into fold j modulo 5. So a row of weight k is
-    dealt out like k rows, wherever they stood. Weights that are less than 1 on average are dealt out by their mean.
-    No folds where a class has less than two units.
-
-    >>> folds(np.array([2.0, 0.0, 1.0]), np.array([0.0, 3.0, 0.0]))[0]
-    (array([1., 0., 0.]), array([0., 1., 0.]))
-    """
-    unit = min(1.0, float((positive + negative).sum()) / len(positive))
-    units = min(float(positive.sum()), float(negative.sum())) / unit
-    count = int(min(FOLDS, units * (1.0 + 1e-12)))
-    if count < 2:
-        return []
-    return [(dealt(positive, unit, j, count), dealt(negative, unit, j, count)) for j in range(count)]
-
-
-def dealt(weight: Floats, unit: float, fold: int, count: int) -> Floats:
-    """Return the part of each weight that lies in every `count`-th interval of length `unit` of their running sum."""
-    reached = np.concatenate([[0.0], np.cumsum(weight)]) / unit
-    rounds = np.floor(reached / count)
-    inside = rounds + np.clip(reached - count * rounds - fold, 0.0, 1.0)
-    return np.asarray(np.minimum(np.diff(inside) * unit, weight))
 
 
 def gauss(given: Line, sd: float, weight_unit: float) -> Line:

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.checks import one_of
 from calibrant.maps.platt import smoothed_targets
 from calibrant.maps.records import Sigmoid
-from calibrant.samples import Sample, one_of
+from calibrant.samples import Sample
 from calibrant.warning import warn
 
 __all__ = ["Run", "fit_platt_lm", "fit_platt_newton", "levenberg_marquardt_run", "newton_run"]

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from calibrant.checks import one_of, proportion
 from calibrant.ops import NUMPY, Ops, formula
-from calibrant.samples import one_of, proportion
 
 __all__ = [
     "LINKS",
@@ -293,7 +293,7 @@ class BetaCdf:
 
     def transport(self, u: Floats) -> Floats:
         """Send the quantiles of Beta(a1, b1) to those of Beta(a2, b2), as logits."""
-        from calibrant.maps.beta_distribution import beta_quantile, beta_tails
+        from calibrant.numerics.beta_distribution import beta_quantile, beta_tails
 
         distinct, place = np.unique(u, return_inverse=True)
         found = beta_quantile(self.a2, self.b2, *beta_tails(self.a1, self.b1, distinct))
@@ -301,7 +301,7 @@ class BetaCdf:
 
     def reach(self) -> tuple[float, float]:
         """Return the logits between which the map is not constant."""
-        from calibrant.maps.beta_distribution import TAIL, beta_quantile
+        from calibrant.numerics.beta_distribution import TAIL, beta_quantile
 
         low, high = beta_quantile(self.a1, self.b1, np.full(2, TAIL), np.array([True, False])).tolist()
         return max(low, float(NUMPY.logit(np.float64(0.0)))), min(high, float(NUMPY.logit(np.float64(1.0))))

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from calibrant.checks import finite, one_of, same_length
 from calibrant.metrics.binned import (
     ReliabilityTable,
     classwise_ece,
@@ -54,7 +55,6 @@ from calibrant.metrics.decomposition import (
 from calibrant.metrics.ranking import auc
 from calibrant.metrics.scores import brier, log_loss, mcre, spherical, total_log_loss
 from calibrant.metrics.smooth import smooth_ece
-from calibrant.samples import finite, one_of, same_length
 
 __all__ = [
     "METRICS",

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from calibrant.checks import one_of, whole
 from calibrant.maps.bins import MOST_BINS, frequency_edges
-from calibrant.maps.isotonic import distinct, points
 from calibrant.metrics.confidence import confidences
 from calibrant.metrics.forecasts import forecasts, forecasts_or_confidences, one_vs_rest
-from calibrant.samples import Sample, one_of, whole
+from calibrant.numerics.pava import distinct, points
+from calibrant.samples import Sample
 
 __all__ = [
     "ReliabilityTable",

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.checks import counts, finite, proportion, same_length, weighed
 from calibrant.metrics.scores import (
     binary_labels,
     class_index,
@@ -20,7 +21,6 @@ from calibrant.metrics.scores import (
     one_column_a_class,
     squared_error,
 )
-from calibrant.samples import counts, finite, proportion, same_length, weighed
 
 __all__ = [
     "ErrorRejectCurve",

@@ -13,10 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calibrant.maps.isotonic import FEW, moderate, pool_adjacent_violators, sifted_rows, sorted_rows
+from calibrant.checks import one_of
 from calibrant.metrics.forecasts import one_vs_rest
 from calibrant.metrics.scores import brier, log_loss, one_column_a_class
-from calibrant.samples import Sample, one_of
+from calibrant.numerics.pava import FEW, moderate, pool_adjacent_violators, sifted_rows, sorted_rows
+from calibrant.samples import Sample
 
 __all__ = [
     "Decomposition",

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.checks import weighed
 from calibrant.metrics.confidence import confidences
 from calibrant.metrics.scores import class_index, floats, labels_and_probabilities, one_column_a_class
-from calibrant.samples import Sample, weighed
+from calibrant.samples import Sample
 
 __all__ = ["forecasts", "forecasts_or_confidences", "one_vs_rest"]
 

@@ -8,9 +8,10 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.maps.isotonic import distinct, points
+from calibrant.checks import one_of
 from calibrant.metrics.forecasts import one_vs_rest
-from calibrant.samples import Sample, one_of
+from calibrant.numerics.pava import distinct, points
+from calibrant.samples import Sample
 
 __all__ = ["auc"]
 

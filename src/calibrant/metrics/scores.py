@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.samples import (
+from calibrant.checks import (
     BLOCK,
     ROUNDING,
     binary,
@@ -23,12 +23,12 @@ from calibrant.samples import (
     known_labels,
     number,
     refuse_masked,
-    refuse_swapped,
     same_length,
     vector,
     weighed,
     within_unit,
 )
+from calibrant.samples import refuse_swapped
 
 __all__ = ["brier", "log_loss", "mcre", "spherical", "total_log_loss"]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.checks import number
 from calibrant.metrics.forecasts import forecasts_or_confidences
-from calibrant.samples import Sample, number
+from calibrant.samples import Sample
 
 __all__ = ["smooth_ece"]
 

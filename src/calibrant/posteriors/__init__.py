@@ -11,23 +11,23 @@ The estimators need scikit-learn and load on first use; the functions beneath th
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from calibrant.lazy import attach
 from calibrant.posteriors.estimates import FORMS, cell_estimate, distance_estimator
 
 if TYPE_CHECKING:
-    from calibrant.posteriors.conditional import ConfidentClassifier as ConfidentClassifier
-    from calibrant.posteriors.conditional import confident as confident
-    from calibrant.posteriors.estimators import Fisher as Fisher
-    from calibrant.posteriors.estimators import GaussianBayes as GaussianBayes
-    from calibrant.posteriors.estimators import KNearest as KNearest
-    from calibrant.posteriors.estimators import NearestMean as NearestMean
-    from calibrant.posteriors.estimators import NearestNeighbour as NearestNeighbour
-    from calibrant.posteriors.estimators import Network as Network
-    from calibrant.posteriors.estimators import Parzen as Parzen
-    from calibrant.posteriors.estimators import Tree as Tree
-    from calibrant.posteriors.estimators import ten_classifiers as ten_classifiers
+    from calibrant.estimators.conditional import ConfidentClassifier as ConfidentClassifier
+    from calibrant.estimators.conditional import confident as confident
+    from calibrant.estimators.posteriors import Fisher as Fisher
+    from calibrant.estimators.posteriors import GaussianBayes as GaussianBayes
+    from calibrant.estimators.posteriors import KNearest as KNearest
+    from calibrant.estimators.posteriors import NearestMean as NearestMean
+    from calibrant.estimators.posteriors import NearestNeighbour as NearestNeighbour
+    from calibrant.estimators.posteriors import Network as Network
+    from calibrant.estimators.posteriors import Parzen as Parzen
+    from calibrant.estimators.posteriors import Tree as Tree
+    from calibrant.estimators.posteriors import ten_classifiers as ten_classifiers
 
 __all__ = [
     "FORMS",
@@ -47,23 +47,11 @@ __all__ = [
 ]
 
 # Names that need scikit-learn: imported when first asked for.
-LAZY = {
-    **{name: "calibrant.posteriors.estimators" for name in __all__ if name not in globals()},
-    "ConfidentClassifier": "calibrant.posteriors.conditional",
-    "confident": "calibrant.posteriors.conditional",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import what needs scikit-learn on first use."""
-    if name in LAZY:
-        value = getattr(import_module(LAZY[name]), name)
-        globals()[name] = value
-        return value
-    msg = f"module 'calibrant.posteriors' has no attribute {name!r}"
-    raise AttributeError(msg)
-
-
-def __dir__() -> list[str]:
-    """List the public names, also those not yet imported."""
-    return sorted({*globals(), *LAZY})
+__getattr__, __dir__ = attach(
+    __name__,
+    {
+        **{name: "calibrant.estimators.posteriors" for name in __all__ if name not in globals()},
+        "ConfidentClassifier": "calibrant.estimators.conditional",
+        "confident": "calibrant.estimators.conditional",
+    },
+)

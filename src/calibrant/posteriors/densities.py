@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.checks import number, one_of
 from calibrant.posteriors.objects import Objects, in_blocks, require_objects
-from calibrant.samples import number, one_of
 
 __all__ = ["COVARIANCES", "NormalDensities", "bayes", "class_priors", "fit_normal"]
 

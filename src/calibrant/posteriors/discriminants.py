@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from calibrant.maps.duin_tax import fit_duin_tax
-from calibrant.multiclass import normalise
+from calibrant.numerics.simplex import normalise
 from calibrant.posteriors.objects import Objects
 from calibrant.samples import Sample
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.multiclass import normalise
-from calibrant.samples import number, one_of, refuse_masked
+from calibrant.checks import number, one_of, refuse_masked
+from calibrant.numerics.simplex import normalise
 
 __all__ = ["FORMS", "cell_estimate", "distance_estimator"]
 

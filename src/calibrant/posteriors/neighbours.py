@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.checks import number, one_of, whole
 from calibrant.posteriors.estimates import FORMS, cell_estimate, distance_estimator
 from calibrant.posteriors.objects import CELLS, Objects, in_blocks
-from calibrant.samples import number, one_of, whole
 
 __all__ = ["ESTIMATES", "Neighbours", "choose_k", "fit_neighbours", "leave_one_out_right", "vote_posteriors", "votes"]
 

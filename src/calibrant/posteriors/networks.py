@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from calibrant.multiclass import normalise
+from calibrant.checks import one_of, whole
+from calibrant.numerics.simplex import normalise
 from calibrant.posteriors.objects import Objects, in_blocks
-from calibrant.samples import one_of, whole
 
 __all__ = ["TRAININGS", "Layers", "Net", "Problem", "fit_network", "start_weights"]
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.samples import at_least_two, known_labels, refuse_masked, same_length, weighed
+from calibrant.checks import at_least_two, known_labels, refuse_masked, same_length, weighed
 
 __all__ = ["Objects", "Posterior", "in_blocks", "objects", "require_objects"]
 

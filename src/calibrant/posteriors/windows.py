@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.checks import number
 from calibrant.posteriors.densities import bayes, class_priors
 from calibrant.posteriors.objects import CELLS, Objects, in_blocks
-from calibrant.samples import number
 
 __all__ = ["Windows", "fit_windows", "leave_one_out_likelihood", "likeliest_width"]
 

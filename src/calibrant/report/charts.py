@@ -13,7 +13,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from calibrant.assessing import number
+from calibrant.evidence.words import number
 
 __all__ = ["bundle", "compiled", "decomposition", "error_reject", "folds", "forecasts", "ranks", "reliability"]
 

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibrant.assessing import decision_counts, plain, thinned
 from calibrant.comparing.records import smaller_is_better, unique
 from calibrant.comparing.verdicts import ALPHA, notes, standings_of, verdict
-from calibrant.curves import ReliabilityCurve, reliability
+from calibrant.evidence.assessing import decision_counts, thinned
+from calibrant.evidence.curves import ReliabilityCurve, reliability
+from calibrant.evidence.words import plain
 from calibrant.metrics import confidences, error_reject_curve
 from calibrant.samples import Sample
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.assessing import number, words
+from calibrant.evidence.words import number, words
 from calibrant.report import charts
 
 __all__ = ["Figure", "Figures", "assessment_figures", "comparison_figures", "panel_figures"]

@@ -19,10 +19,11 @@ import jinja2
 from markupsafe import Markup
 
 import calibrant
-from calibrant.assessing import COSTS, NOT_FINITE, REJECTIONS, Assessment, number, words
+from calibrant.evidence.assessing import COSTS, REJECTIONS, Assessment
+from calibrant.evidence.words import NOT_FINITE, number, words
+from calibrant.files import write_whole
 from calibrant.report import charts
 from calibrant.report.figures import MOST_CLASSES, Figures, assessment_figures, comparison_figures, panel_figures
-from calibrant.store import write_whole
 
 if TYPE_CHECKING:
     from calibrant.comparing import Comparison

@@ -1,0 +1,54 @@
+"""Modules that stood elsewhere once: their old names import the same modules."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+__all__ = ["OldNames"]
+
+MOVED = {
+    "assessing": "evidence.assessing",
+    "calibrated": "estimators.calibrated",
+    "combining": "decisions.combining",
+    "curves": "evidence.curves",
+    "datasets": "papers.datasets",
+    "deciding": "estimators.deciding",
+    "demo": "cli.demo",
+    "experiments": "papers",
+    "generators": "papers.generators",
+    "import_vectors": "estimators.import_vectors",
+    "klr": "estimators.klr",
+    "mixtures": "numerics.mixtures",
+    "multiclass": "maps.classes",
+    "protocols": "estimators.protocols",
+    "store": "maps.store",
+    "tables": "cli.tables",
+    "to_sql": "ops.sql",
+}
+
+
+class OldNames:
+    """A finder of modules for `sys.meta_path`, and their loader."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # noqa: ARG002
+        """Return how to load a module by its old name, None where the name is not one."""
+        package, _, rest = name.partition(".")
+        old, _, inner = rest.partition(".")
+        if package != "calibrant" or old not in MOVED:
+            return None
+        new = ".".join(part for part in ("calibrant", MOVED[old], inner) if part)
+        return ModuleSpec(name, self, origin=new)  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the module itself, which keeps its own specification."""
+        module = import_module(str(spec.origin))
+        spec.loader_state = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Do nothing: the module has been executed; but take back what the import system wrote on it."""
+        assert module.__spec__ is not None
+        module.__spec__ = module.__spec__.loader_state

@@ -1,0 +1,485 @@
+"""Any classifier with calibrated probabilities, and the successor to `SVC(probability=True)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from inspect import signature
+from typing import Any, Self
+
+import numpy as np
+import sklearn
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.model_selection import ParameterGrid, StratifiedGroupKFold
+from sklearn.svm import SVC
+from sklearn.utils import check_random_state, get_tags
+from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_is_fitted
+
+from calibrant.checks import at_least_two, one_of, refuse_masked, weighed
+from calibrant.estimators.calibrator import FeaturesMixin, labelled_rows
+from calibrant.estimators.protocols import (
+    GROUPED,
+    PROTOCOLS,
+    Job,
+    KernelMachine,
+    Scored,
+    check_groups,
+    choose_scheme,
+    collect,
+    folds,
+    group_params,
+    kernel_machine,
+    part,
+    prepared,
+    refit,
+    refuse_unused_groups,
+    score_columns,
+    seed,
+    seen,
+    weight_parameter,
+)
+from calibrant.maps import Map, check_method
+from calibrant.maps.classes import SCHEMES, ClassSample, MachineSample, Plan, fit_classes, fit_machine, log_classes
+from calibrant.maps.coupling import COUPLINGS
+from calibrant.metrics import log_loss
+from calibrant.svm.leave_one_out import LEAVE_ONE_OUT
+from calibrant.svm.machine_methods import check_machine_options, machine_method
+from calibrant.warning import warn
+
+__all__ = ["CalibratedClassifier", "svc"]
+
+Floats = NDArray[np.float64]
+
+KINDS = ("auto", "margin", "probability", "logit")
+UNSEEN = ("cv", "holdout", "loo")  # protocols whose scores can choose among machines
+
+
+class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """Any classifier with calibrated probabilities: scores it has not been trained on, a map, a refit.
+
+    Parameters
+    ----------
+    estimator : a classifier with `decision_function` or `predict_proba`; pipelines and searches too.
+    method : str or callable, default="platt"
+        How scores become probabilities: a name of `calibrant.METHODS`, or a function from a `Sample` to a map. Two more
+        methods look at the support vectors of an `SVC` beside its scores, "moderated" (Kwok 1999) and "local_cosine"
+        (Vapnik 1998), both reconstructions: the names of `calibrant.MACHINE_METHODS`.
+    protocol : {"cv", "holdout", "loo", "ensemble", "train", "prefit"}, default="cv"
+        Where the calibration scores come from; see `calibrant.estimators.protocols` for what each costs.
+    cv : int or splitter, default=3
+        Folds for "cv" and "ensemble": a number of shuffled stratified folds, which keep `groups` together, or any
+        splitter of scikit-learn. Rows a repeated splitter scores several times get their mean score; rows never scored
+        are left out of the map, and so is what a fold says of a class that its training rows lack. Folds that leave a
+        map without rows of both its sides are an error.
+    kind : {"auto", "margin", "probability", "logit"}, default="auto"
+        What is calibrated. "auto": decision values where there are any, else probabilities (through their logit where
+        the map lives on the real line).
+    multiclass : {"auto", "ovo", "ovr", "matrix"}, default="auto"
+        "ovo": a map a pair of classes, then coupling, as LIBSVM does; for machines that are not made of pairs one is
+        trained a pair. "ovr": a map a class, normalised. "matrix": one map of all scores, where the method has one.
+        "auto": "ovo" for support vector machines, else "ovr".
+    consistent : bool, default=False
+        True: `predict` is the most probable class. False: `predict` is the machine's own answer, and
+        `disagreement_` says how often the two differ.
+    coupling : {"wu_lin_weng", "hastie_tibshirani", "price"}, default="wu_lin_weng"
+        How pairwise probabilities become class probabilities.
+    temper : bool, default=True
+        With more than two classes, raise the combined probabilities to the power that suits the calibration rows best:
+        maps smoothed for the few rows of their pairs add up to too little confidence. False is LIBSVM's way.
+    loo : {"span", "drop_own", "exact"}, default="span"
+        How the leave-one-out scores of an `SVC` are found.
+    search : dict or list, default=None
+        Candidates: a grid of parameters of `estimator`, or a list of estimators. The calibration scores choose among
+        them, by the log loss of the calibrated probabilities, before the winner is refitted: the choice costs no more
+        training than the scores themselves (Platt 1999, sec. 2.1).
+    options : dict, default=None
+        Options of the method.
+    n_jobs : int, default=None
+        Folds trained side by side.
+    random_state : int or RandomState, default=None
+        Shuffles the folds; None shuffles too, the same way every time.
+
+    Attributes
+    ----------
+    classes_ : the classes, sorted.
+    estimator_ : the machine trained on all rows (the first of them for "ensemble").
+    calibrated_ : list of (machine, map of its scores), one pair but for "ensemble".
+    disagreement_ : share of calibration rows on which the machine's own answer, as its scores say it, is not the most
+        probable class.
+    consistency_cost_ : accuracy of the machine's own answers less that of the most probable class, on those rows.
+    search_results_ : list of dicts, one a candidate, where `search` was given; `best_index_` the winner's.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.svm import SVC
+    >>> from calibrant import CalibratedClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> model = CalibratedClassifier(SVC(C=10), method="platt").fit(X, y)
+    >>> model.predict_proba(X[[0, 77]]).round(2)
+    array([[1.  , 0.  , 0.  ],
+           [0.  , 0.61, 0.39]])
+    """
+
+    __metadata_request__fit = {"groups": UNUSED}  # the splitter's request decides  # noqa: RUF012
+
+    def __init__(
+        self,
+        estimator: Any,
+        method: str | Callable[..., Map] = "platt",
+        *,
+        protocol: str = "cv",
+        cv: Any = 3,
+        kind: str = "auto",
+        multiclass: str = "auto",
+        consistent: bool = False,
+        coupling: str = "wu_lin_weng",
+        temper: bool = True,
+        loo: str = "span",
+        search: Any = None,
+        options: Mapping[str, Any] | None = None,
+        n_jobs: int | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.estimator = estimator
+        self.method = method
+        self.protocol = protocol
+        self.cv = cv
+        self.kind = kind
+        self.multiclass = multiclass
+        self.consistent = consistent
+        self.coupling = coupling
+        self.temper = temper
+        self.loo = loo
+        self.search = search
+        self.options = options
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None, **fit_params: Any
+    ) -> Self:
+        """Score, fit the maps, train the final machine.
+
+        `sample_weight` reaches the estimator and the maps. Rows of one of the `groups` stay together wherever rows are
+        split: by `cv`, also where it is a number, by the holdout, and by a search or another `CalibratedClassifier`
+        inside. Other fit parameters reach the estimator, row by row where they have one value a row. With
+        scikit-learn's metadata routing enabled, requests decide.
+        """
+        self._check()
+        job = self._job(X, y, sample_weight, groups)
+        trials = [self._trial(candidate) for candidate in self._candidates(job, fit_params)]
+        best = int(np.argmin([trial.log_loss for trial in trials])) if len(trials) > 1 else 0
+        chosen = trials[best]
+        self.classes_ = job.classes
+        self.calibrated_ = [(machine_of(chosen.job, scored), fitted) for scored, fitted, _ in chosen.fits]
+        self.estimator_ = own(self.calibrated_[0][0])
+        self.disagreement_ = chosen.disagreement
+        self.consistency_cost_ = chosen.own_accuracy - chosen.accuracy
+        if self.search is not None:
+            self.best_index_ = best
+            self.search_results_ = [trial.summary() for trial in trials]
+        return self
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class, one row an object."""
+        check_is_fitted(self)
+        return np.asarray(sum(fitted(self._scores(machine, X)) for machine, fitted in self.calibrated_)) / len(
+            self.calibrated_
+        )
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return the logarithm of each probability; of two classes it is exact also where one rounds to 1."""
+        check_is_fitted(self)
+        if len(self.calibrated_) == 1:
+            machine, fitted = self.calibrated_[0]
+            return log_classes(fitted, self._scores(machine, X))
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the machine's own answer, or the most probable class where `consistent` (and for "ensemble")."""
+        check_is_fitted(self)
+        if self.consistent or len(self.calibrated_) > 1:
+            return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        refuse_masked("X", X)
+        return np.asarray(self.estimator_.predict(X))
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Say where weights, groups and other metadata go when routing is enabled."""
+        router = MetadataRouter(owner=self).add_self_request(self)
+        if self.protocol != "prefit":
+            router.add(estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
+        if self.protocol in GROUPED:
+            splits = hasattr(self.cv, "split") and self.protocol != "holdout"
+            splitter = self.cv if splits else StratifiedGroupKFold()  # a number of folds asks for groups as this does
+            router.add(splitter=splitter, method_mapping=MethodMapping().add(caller="fit", callee="split"))
+        return router
+
+    def __sklearn_tags__(self) -> Any:
+        """Take what the estimator takes."""
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        tags.input_tags.pairwise = inner.input_tags.pairwise
+        tags.classifier_tags.multi_class = inner.classifier_tags is None or inner.classifier_tags.multi_class
+        return tags
+
+    def _scores(self, machine: Any, X: Any) -> Any:
+        """Return what the machine's map takes: its scores, or its view of the rows."""
+        refuse_masked("X", X)
+        if isinstance(machine, KernelMachine):
+            return machine.view(X)
+        return score_columns(machine, X, self.classes_, self.calibrated_[0][1].scheme, self.kind)[0]
+
+    def _check(self) -> None:
+        for name, value, choices in (
+            ("protocol", self.protocol, PROTOCOLS),
+            ("kind", self.kind, KINDS),
+            ("coupling", self.coupling, COUPLINGS),
+            ("loo", self.loo, LEAVE_ONE_OUT),
+        ):
+            one_of(name, value, choices)
+        require_classifier("estimator", self.estimator)
+        if self.search is not None and self.protocol not in UNSEEN:
+            msg = f"search needs scores of unseen rows, protocol one of {', '.join(UNSEEN)}; got {self.protocol!r}"
+            raise ValueError(msg)
+        if machine_method(self.method):
+            check_machine_options(str(self.method), self.options or {})
+            require_margins(self.method, self.protocol, self.kind)
+        else:
+            check_method(self.method, self.options or {})
+
+    def _job(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: Any) -> Job:
+        """Check the data; who gets which part of the metadata is settled a candidate."""
+        X, labels = labelled_rows(X, y)
+        refuse_unused_groups(self.protocol, self.estimator, groups)
+        prefit = self.protocol == "prefit"
+        weight = None if sample_weight is None else weighed("sample_weight", sample_weight, labels)
+        classes = known_classes(self.estimator, labels) if prefit else np.unique(labels)
+        require_classes(classes, labels if weight is None else labels[weight > 0], prefit=prefit)
+        return Job(
+            self.estimator,
+            X,
+            labels,
+            np.searchsorted(classes, labels),
+            classes,
+            choose_scheme(self.multiclass, self.estimator, len(classes)),
+            self.kind,
+            cv=self.cv,
+            loo=self.loo,
+            random_state=self.random_state,
+            n_jobs=self.n_jobs,
+            groups=None if groups is None else check_groups(groups, labels),
+            weight=weight,
+            look=self._look(),
+        )
+
+    def _look(self) -> Any:
+        """Return what the method asks the machine about each row, or None."""
+        row = machine_method(self.method)
+        return row and row.look and partial(row.look, **(self.options or {}))
+
+    def _prepared(self, estimator: Any, scheme: str) -> Any:
+        """Return a machine that gives what the method takes."""
+        fitted = self.protocol == "prefit"
+        if machine_method(self.method):
+            return kernel_machine(estimator, str(self.method), scheme, fitted=fitted)
+        return prepared(estimator, scheme, self.kind, fitted=fitted)
+
+    def _with_metadata(self, job: Job, estimator: Any, fit_params: dict[str, Any]) -> Job:
+        """Return the job of an estimator: what its fit is told, and what the splitter is."""
+        job = replace(job, estimator=self._prepared(estimator, job.scheme))
+        if sklearn.get_config()["enable_metadata_routing"]:
+            given = fit_params if job.groups is None else {"groups": job.groups, **fit_params}
+            routed = process_routing(self, "fit", sample_weight=job.weight, **given)
+            to_splitter = dict(routed.get("splitter", {}).get("split", {}))
+            groups = to_splitter.pop("groups", job.groups)
+            to_estimator = dict(routed.get("estimator", {}).get("fit", {}))
+            return replace(job, fit_params=to_estimator, split_params=to_splitter, groups=groups)
+        to_estimator = {**fit_params, **group_params(estimator, job.groups)}
+        name = weight_parameter(estimator)
+        if job.weight is not None and self.protocol != "prefit":
+            if name is None:
+                warn(f"{type(estimator).__name__} takes no sample_weight: only the map is weighted")
+            else:
+                to_estimator[name] = job.weight
+        return replace(job, fit_params=to_estimator)
+
+    def _candidates(self, job: Job, fit_params: dict[str, Any]) -> list[Job]:
+        """Return a job for each machine to choose from, all with the same folds."""
+        jobs = [self._with_metadata(job, each, fit_params) for each in self._machines()]
+        if len(jobs) > 1 and self.protocol == "cv":
+            same = folds(jobs[0])
+            jobs = [replace(each, cv=same) for each in jobs]
+        if len(jobs) > 1 and self.protocol == "holdout":
+            once = int(check_random_state(seed(job)).randint(2**31 - 1))
+            jobs = [replace(each, random_state=once) for each in jobs]
+        return jobs
+
+    def _machines(self) -> list[Any]:
+        """Return the estimator, or the candidates of the search."""
+        if self.search is None:
+            return [self.estimator]
+        if isinstance(self.search, Mapping):
+            return [clone(self.estimator).set_params(**point) for point in ParameterGrid(self.search)]
+        if not isinstance(self.search, (list, tuple)) or not self.search:
+            msg = f"search must be a grid of parameters or a list of at least one candidate; got {self.search!r}"
+            raise ValueError(msg)
+        for each in self.search:
+            require_classifier("search", each)
+        return list(self.search)
+
+    def _trial(self, job: Job) -> Trial:
+        """Score a machine by the protocol and fit its maps."""
+        plan = Plan(self.method, self.options or {}, self.coupling, self.temper)
+        fit = fit_view if machine_method(self.method) else fit_scores
+        fits = []
+        for scored in collect(self.protocol, job):
+            part = None if job.weight is None else job.weight[scored.rows]
+            data = ClassSample(scored.scores, job.index[scored.rows], len(job.classes), scored.kind, part)
+            fits.append(fit(plan, job, scored, data))
+        trial = judged(job, fits)
+        if self.search is not None and np.isnan(trial.log_loss):
+            msg = (
+                "search needs rows scored by a machine that knows every class, to compare candidates by; "
+                f"the folds of cv={self.cv!r} all lack a class to train on"
+            )
+            raise ValueError(msg)
+        return trial
+
+
+Fit = tuple[Scored, Any, Floats]  # scores, their map, and the probabilities it gives the rows with all scores
+
+
+def fit_scores(plan: Plan, job: Job, scored: Scored, data: ClassSample) -> Fit:
+    """Fit a map of scores."""
+    fitted = fit_classes(plan, job.scheme, data)
+    return scored, fitted, fitted(scored.scores[scored.complete])
+
+
+def fit_view(plan: Plan, job: Job, scored: Scored, data: ClassSample) -> Fit:
+    """Fit a map of what the final machine sees in the calibration rows, which needs that machine now."""
+    machine = machine_of(job, scored)
+    numbers = scored.rows if machine.rows_ == len(job.y) else None
+    if numbers is None and get_tags(job.estimator).input_tags.pairwise:
+        msg = f"protocol must be 'cv', 'holdout' or 'train' for method {plan.method!r} of a precomputed kernel"
+        raise ValueError(msg)
+    view = machine.view(part(job.estimator, job.X, scored.rows, None))
+    known = MachineSample(machine.geometries_, view, numbers, seen(scored), data)
+    fitted, probability = fit_machine(plan, job.scheme, known)
+    return replace(scored, machine=machine), fitted, probability[scored.complete]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A machine's calibration: its scores and maps, and what they say of the calibration rows themselves."""
+
+    job: Job
+    fits: list[Fit]
+    log_loss: float
+    accuracy: float
+    own_accuracy: float
+    disagreement: float
+
+    def summary(self) -> dict[str, Any]:
+        """Return the candidate and how it did."""
+        return {
+            "estimator": self.job.estimator,
+            "log_loss": self.log_loss,
+            "accuracy": self.accuracy,
+            "own_accuracy": self.own_accuracy,
+        }
+
+
+def judged(job: Job, fits: list[Fit]) -> Trial:
+    """Compare the probabilities of the calibration rows, and the answers of the machines, with what happened.
+
+    Rows without a score in every column take no part; without any row nothing is known, which NaN says.
+    """
+    P = np.concatenate([probability for _, _, probability in fits])
+    rows = np.concatenate([scored.rows[scored.complete] for scored, _, _ in fits])
+    if not len(rows):
+        return Trial(job, fits, np.nan, np.nan, np.nan, np.nan)
+    scheme, k = SCHEMES[job.scheme], len(job.classes)
+    own = np.concatenate(
+        [
+            scheme.decide(scored.scores[scored.complete], k, 0.5 if scored.kind == "probability" else 0.0)
+            for scored, _, _ in fits
+        ]
+    )
+    happened, probable = job.index[rows], P.argmax(axis=1)
+    part = None if job.weight is None else job.weight[rows]
+
+    def share(mask: NDArray[np.bool_]) -> float:
+        return float(np.average(mask, weights=part))
+
+    loss = log_loss(happened, P, labels=np.arange(k), sample_weight=part)
+    return Trial(job, fits, loss, share(probable == happened), share(own == happened), share(own != probable))
+
+
+def require_classifier(name: str, estimator: Any) -> None:
+    """Raise unless it is an estimator that can be fitted."""
+    if isinstance(estimator, type) or not hasattr(estimator, "fit"):
+        msg = f"{name} must be a classifier of scikit-learn's kind, an instance with a fit method; got {estimator!r}"
+        raise ValueError(msg)
+
+
+def require_margins(method: Any, protocol: str, kind: str) -> None:
+    """Raise where a method that looks at the machine would find no margins of unseen rows, or no machine."""
+    if protocol == "loo":
+        msg = f"protocol must not be 'loo' for method {method!r}, which needs a machine for each row; use 'cv'"
+        raise ValueError(msg)
+    if kind not in ("auto", "margin"):
+        msg = f"kind must be 'auto' or 'margin' for method {method!r}, which takes decision values; got {kind!r}"
+        raise ValueError(msg)
+
+
+def own(machine: Any) -> Any:
+    """Return the machine as it was given, trained."""
+    return machine.trained_ if isinstance(machine, KernelMachine) else machine
+
+
+def require_classes(classes: NDArray[Any], weighted: NDArray[Any], *, prefit: bool) -> None:
+    """Raise unless there are two classes, and, where a machine is to be trained, rows of positive weight of each."""
+    absent = np.setdiff1d(at_least_two(classes), weighted)
+    if len(absent) and not prefit:
+        msg = f"sample_weight must be positive for some rows of each class; class {absent.tolist()[0]!r} has none"
+        raise ValueError(msg)
+
+
+def machine_of(job: Job, scored: Scored) -> Any:
+    """Return the machine that made the scores, or one trained on all rows where many made them."""
+    return refit(job) if scored.machine is None else scored.machine
+
+
+def known_classes(estimator: Any, labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the classes of a fitted estimator, after checking that it knows the labels."""
+    check_is_fitted(estimator)
+    classes = np.asarray(estimator.classes_)
+    strange = np.setdiff1d(labels, classes)
+    if len(strange):
+        msg = f"y must hold classes the prefit estimator knows, {classes.tolist()[:5]}; got {strange.tolist()[0]!r}"
+        raise ValueError(msg)
+    return classes
+
+
+def svc(method: str | Callable[..., Map] = "platt", **parameters: Any) -> CalibratedClassifier:
+    """Return a support vector classifier with probabilities: what `SVC(probability=True)` was, and better calibrated.
+
+    `parameters` are those of scikit-learn's `SVC` (C, kernel, gamma, ...) and of `CalibratedClassifier` (protocol, cv,
+    multiclass, consistent, options, ...); `random_state` is that of the folds.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> svc(C=10, gamma="auto", cv=5).fit(X, y).predict_proba(X[:1]).shape
+    (1, 3)
+    """
+    parameters.pop("probability", None)  # what this is for
+    own = set(signature(CalibratedClassifier).parameters) - {"estimator", "method"}
+    machine = SVC(**{name: value for name, value in parameters.items() if name not in own})
+    return CalibratedClassifier(machine, method, **{name: parameters[name] for name in own & parameters.keys()})

@@ -1,0 +1,178 @@
+"""scikit-learn estimators over the core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import assert_all_finite, indexable
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from calibrant.checks import numbers, refuse_masked, refuse_missing, require_real, vector, within_unit
+from calibrant.maps import Map, check_method, fit_map, log_probabilities, probabilities
+from calibrant.samples import sample
+
+__all__ = ["Calibrator", "FeaturesMixin", "labelled_rows", "target"]
+
+
+class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier of one column of scores: the probability of the second class, by any method.
+
+    Parameters
+    ----------
+    method : str or callable, default="platt"
+        A name of `calibrant.METHODS`, or a function from a `Sample` to a map.
+    kind : {"margin", "probability", "logit"}, default="margin"
+        What the scores are, in `fit` and in prediction.
+    options : dict, default=None
+        Options of the method.
+
+    Attributes
+    ----------
+    classes_ : the two classes, sorted; the second is the one whose probability rises with the score.
+    map_ : the fitted map, a frozen record that is its own formula.
+
+    Examples
+    --------
+    >>> from calibrant import Calibrator
+    >>> model = Calibrator("platt").fit([-2.1, -1.3, -0.2, 0.1, 0.6, 1.4], ["no", "no", "yes", "no", "yes", "yes"])
+    >>> model.predict_proba([0.0, 3.0]).round(3)
+    array([[0.451, 0.549],
+           [0.056, 0.944]])
+    >>> model.predict([-1.0, 1.0])
+    array(['no', 'yes'], dtype='<U3')
+    """
+
+    def __init__(
+        self,
+        method: str | Callable[..., Map] = "platt",
+        *,
+        kind: str = "margin",
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.method = method
+        self.kind = kind
+        self.options = options
+
+    def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the map to scores and labels."""
+        checked = real(scores)
+        self.classes_, label = encode_binary(y)
+        data = sample(checked, label, sample_weight, kind=self.kind)
+        if data.label.min() == data.label.max():
+            only = self.classes_.tolist()[int(data.label[0])]
+            msg = f"y must hold two classes; the rows of positive weight hold one class only, {only!r}"
+            raise ValueError(msg)
+        self.n_features_in_ = 1
+        check_method(self.method, self.options or {})
+        self.map_ = fit_map(self.method, data, self.kind, **(self.options or {}))
+        return self
+
+    def predict_proba(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """Return the probabilities of both classes, one row a score."""
+        checked = self._scores(scores)
+        return probabilities(self.map_, checked)
+
+    def predict_log_proba(self, scores: ArrayLike) -> NDArray[np.float64]:
+        """Return the logarithms of the probabilities, exact also where those round to 0 or 1."""
+        checked = self._scores(scores)
+        return log_probabilities(self.map_, checked)
+
+    def predict(self, scores: ArrayLike) -> NDArray[Any]:
+        """Return the more probable class of each score, the second at one half."""
+        second = self.predict_proba(scores)[:, 1] >= 0.5
+        return np.asarray(self.classes_[second.astype(int)])
+
+    def _scores(self, scores: ArrayLike) -> NDArray[Any]:
+        check_is_fitted(self)
+        checked = real(scores)
+        if self.kind == "probability":
+            within_unit("scores", checked[~np.isnan(checked)])
+        return checked
+
+    def __sklearn_tags__(self) -> Any:
+        """Say that scores come as one column and labels as two classes."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        tags.input_tags.allow_nan = False
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+class FeaturesMixin:
+    """The columns of an estimator around a fitted `estimator_`, or around the first of several `members_`."""
+
+    @property
+    def n_features_in_(self) -> int:
+        """The number of columns the machine was trained on."""
+        return int(self._trained.n_features_in_)
+
+    @property
+    def feature_names_in_(self) -> NDArray[Any]:
+        """The names of the columns the machine was trained on, where they had names."""
+        return np.asarray(self._trained.feature_names_in_)
+
+    @property
+    def _trained(self) -> Any:
+        own = vars(self)
+        if "estimator_" not in own and "members_" not in own:
+            msg = f"{type(self).__name__} is not fitted yet"
+            raise AttributeError(msg)
+        return own["estimator_"] if "estimator_" in own else own["members_"][0]
+
+
+def real(scores: ArrayLike) -> NDArray[Any]:
+    """Return scores as an array of real numbers."""
+    if issparse(scores):
+        msg = "scores must be a dense column; sparse data is not supported, use .toarray()"
+        raise TypeError(msg)
+    array = vector("scores", scores)
+    if array.dtype.kind in "OUS":
+        return numbers("scores", array.astype(object))
+    require_real("scores", array)
+    return array
+
+
+def encode_binary(y: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    """Return the two sorted classes and which rows belong to the second."""
+    labels = target(y)
+    classes = np.unique(labels)
+    if len(classes) > 2:
+        msg = (
+            f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: "
+            f"y has {len(classes)} classes"
+        )
+        raise ValueError(msg)
+    if len(classes) < 2:
+        msg = f"y must hold two classes; got one class only, {classes.tolist()[0]!r}"
+        raise ValueError(msg)
+    return classes, labels == classes[1]
+
+
+def labelled_rows(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
+    """Return at least one row with its label each; what the rows hold, a machine will check."""
+    refuse_masked("X", X)
+    X, labels = indexable(X, target(y))
+    if len(labels) == 0:
+        msg = "X and y must hold at least one row; got 0 sample(s)"
+        raise ValueError(msg)
+    return X, labels
+
+
+def target(y: ArrayLike | None) -> NDArray[Any]:
+    """Return labels as a vector of classes, after scikit-learn's own checks."""
+    if y is None:
+        msg = "fit requires y to be passed, but the target y is None"
+        raise ValueError(msg)
+    refuse_masked("y", y)
+    refuse_missing("y", np.asarray(y))
+    labels = column_or_1d(y, warn=True)
+    assert_all_finite(labels, input_name="y")
+    check_classification_targets(labels)
+    return np.asarray(labels)

@@ -1,0 +1,370 @@
+"""Classifier-conditional posteriors for classifiers that scikit-learn has already fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clone
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.frozen import FrozenEstimator
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors, RadiusNeighborsClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils import get_tags
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
+
+from calibrant.checks import at_least_two, one_of, refuse_masked, weighed
+from calibrant.estimators.calibrator import FeaturesMixin, target
+from calibrant.estimators.posteriors import node_counts
+from calibrant.posteriors.discriminants import margins, sigmoid_posteriors, sigmoid_slope
+from calibrant.posteriors.estimates import cell_estimate
+from calibrant.posteriors.neighbours import ESTIMATES, vote_posteriors
+
+__all__ = ["ConfidentClassifier", "confident"]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+FromRows = Callable[[Any], Floats]
+
+
+class Rows(NamedTuple):
+    """Rows with the number of their class in the machine's `classes_` and a weight each."""
+
+    X: Any
+    label: Indices
+    weight: Floats | None
+
+
+class Options(NamedTuple):
+    """How neighbours make posteriors."""
+
+    estimate: str
+    power: float
+    form: str
+
+
+def confident(
+    estimator: Any,
+    X: Any = None,
+    y: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    *,
+    estimate: str = "auto",
+    power: float = 2.0,
+    form: str = "paper",
+) -> ConfidentClassifier:
+    """Give a fitted classifier its classifier-conditional posteriors, without fitting it again (Duin & Tax 1998).
+
+    A tree gets (n_i + 1)/(N + c) from the objects in the leaf, a forest the same from the mean shares and the mean size
+    of its leaves, k nearest neighbours (k_i + 1)/(k + c), or for k = 1 the distance estimate. Whatever else has a
+    `decision_function`, linear machines before all, gets the sigmoid of one parameter. All leave the decisions as they
+    are.
+
+    Parameters
+    ----------
+    estimator : a fitted tree, forest, neighbours classifier or machine with `decision_function`, or a pipeline or
+        search that ends in one.
+    X, y, sample_weight : rows to estimate from. The sigmoid needs them: new rows, or those of training, on which it
+        will be too sure of itself where the machine fits them too well. Trees and forests take the counts in their
+        leaves from them if they are given, else from training. Neighbours need none.
+    estimate : {"auto", "cell", "distance"}: of neighbours, "auto" is "distance" if k = 1, else "cell".
+    power, form : of the distance estimate: see `distance_estimator`.
+
+    Examples
+    --------
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> from calibrant.posteriors import confident
+    >>> tree = DecisionTreeClassifier().fit([[0.0], [1.0], [2.0], [3.0]], ["a", "a", "a", "b"])
+    >>> tree.predict_proba([[0.5]]), confident(tree).predict_proba([[0.5]])
+    (array([[1., 0.]]), array([[0.8, 0.2]]))
+    """
+    check_is_fitted(estimator)
+    wrapped = ConfidentClassifier(FrozenEstimator(estimator), estimate=estimate, power=power, form=form)
+    return wrapped._attach(estimator, X, y, sample_weight)
+
+
+class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier with its classifier-conditional posteriors, estimated from the rows it is trained on.
+
+    See `confident`, which does the same for a fitted classifier.
+
+    Parameters
+    ----------
+    estimator : a tree, forest, neighbours classifier or machine with `decision_function`.
+    estimate, power, form : see `confident`.
+
+    Attributes
+    ----------
+    classes_ : the classes, sorted.
+    estimator_ : the fitted classifier.
+    """
+
+    def __init__(self, estimator: Any, *, estimate: str = "auto", power: float = 2.0, form: str = "paper") -> None:
+        self.estimator = estimator
+        self.estimate = estimate
+        self.power = power
+        self.form = form
+
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the classifier, and its posteriors on the same rows."""
+        refuse_masked("X", X)
+        labels = target(y)
+        if len(labels):
+            at_least_two(np.unique(labels))
+        machine = clone(self.estimator)
+        if sample_weight is None:
+            machine.fit(X, labels)
+        else:
+            if not has_fit_parameter(machine, "sample_weight"):
+                msg = f"sample_weight must be None: {type(machine).__name__}.fit takes none"
+                raise ValueError(msg)
+            machine.fit(X, labels, sample_weight=sample_weight)
+        trained_on = isinstance(final(machine), DecisionTreeClassifier | RandomForestClassifier | ExtraTreesClassifier)
+        return self._attach(machine, *((None, None, None) if trained_on else (X, labels, sample_weight)))
+
+    def _attach(self, machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None) -> Self:
+        """Estimate the posteriors of a fitted classifier."""
+        one_of("estimate", self.estimate, ESTIMATES)
+        self.estimator_ = machine
+        self.classes_ = single_output(machine)
+        rows = None if X is None else labelled(machine, X, y, sample_weight)
+        self.posterior_ = reader(final(machine))(machine, rows, Options(self.estimate, self.power, self.form))
+        return self
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the posterior of each class."""
+        check_is_fitted(self)
+        refuse_masked("X", X)
+        return np.asarray(self.posterior_(X))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class."""
+        winner = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[winner])
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say whether there are posteriors."""
+        return hasattr(self, "posterior_")
+
+    def __sklearn_tags__(self) -> Any:
+        """Take what the classifier takes."""
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        tags.input_tags.sparse = inner.input_tags.sparse
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        return tags
+
+
+def final(estimator: Any) -> Any:
+    """Return the classifier at the end of frozen estimators, searches and pipelines."""
+    while True:
+        if isinstance(estimator, FrozenEstimator):
+            estimator = estimator.estimator
+        elif hasattr(estimator, "best_estimator_"):
+            estimator = estimator.best_estimator_
+        elif isinstance(estimator, Pipeline):
+            estimator = estimator[-1]
+        else:
+            return estimator
+
+
+def before(estimator: Any, X: Any) -> Any:
+    """Return rows as they reach the final classifier."""
+    if isinstance(estimator, FrozenEstimator):
+        return before(estimator.estimator, X)
+    if hasattr(estimator, "best_estimator_"):
+        return before(estimator.best_estimator_, X)
+    if isinstance(estimator, Pipeline):
+        return before(estimator[-1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
+    return X
+
+
+def single_output(machine: Any) -> NDArray[Any]:
+    """Return the classes of a classifier of one output and at least two classes."""
+    classes = getattr(machine, "classes_", None)
+    if not isinstance(classes, np.ndarray) or len(classes) < 2:
+        msg = f"estimator must be a classifier of one output and at least two classes; got classes_ = {classes!r}"
+        raise ValueError(msg)
+    return classes
+
+
+def labelled(machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None) -> Rows:
+    """Return rows with the numbers of their classes."""
+    labels = target(y)
+    check_consistent_length(X, labels)
+    classes = machine.classes_
+    label = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    if not (classes[label] == labels).all():
+        stranger = labels[classes[label] != labels][0]
+        msg = f"y must hold only classes the estimator knows; got {str(stranger)!r}"
+        raise ValueError(msg)
+    weight = None if sample_weight is None else weighed("sample_weight", sample_weight, labels).astype(np.float64)
+    return Rows(X, np.asarray(label, np.intp), weight)
+
+
+@dataclass(frozen=True, slots=True)
+class LeafPosterior:
+    """The cell estimate in the leaf; of a forest that of the mean shares of its leaves, with their mean size.
+
+    The mean shares decide in the forest too, so every decision stays.
+    """
+
+    machine: Any
+    counts: tuple[Floats, ...]  # of each node, a tree
+
+    def __call__(self, X: Any) -> Floats:
+        """Return P(class | x)."""
+        found = [count[leaf] for count, leaf in zip(self.counts, leaf_numbers(self.machine, X).T, strict=True)]
+        sizes = [count.sum(axis=1, keepdims=True) for count in found]
+        shares = [
+            np.divide(count, size, out=np.full_like(count, 1.0 / count.shape[1]), where=size > 0)
+            for count, size in zip(found, sizes, strict=True)
+        ]
+        return cell_estimate(np.mean(shares, axis=0) * np.mean(sizes, axis=0))
+
+
+def leaf_numbers(machine: Any, X: Any) -> Indices:
+    """Return the leaf each row falls into, one column a tree."""
+    leaves = np.asarray(final(machine).apply(before(machine, X)))
+    return leaves.reshape(len(leaves), -1)
+
+
+def read_trees(machine: Any, rows: Rows | None, _: Options) -> FromRows:
+    """Return the cell estimates of a tree or a forest."""
+    trees = getattr(final(machine), "estimators_", [final(machine)])
+    counts = [node_counts(tree.tree_) for tree in trees]
+    if rows is not None:
+        leaves = leaf_numbers(machine, rows.X)
+        counts = [counted(column, rows, shape.shape) for column, shape in zip(leaves.T, counts, strict=True)]
+    return LeafPosterior(machine, tuple(counts))
+
+
+def counted(leaves: Indices, rows: Rows, shape: tuple[int, ...]) -> Floats:
+    """Return the weight of the rows of each class in each leaf."""
+    found = np.bincount(leaves * shape[1] + rows.label, rows.weight, shape[0] * shape[1])
+    return found.reshape(shape).astype(np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class VotePosterior:
+    """The cell estimate of k neighbours, or of those within a radius."""
+
+    machine: Any
+
+    def __call__(self, X: Any) -> Floats:
+        """Return P(class | x)."""
+        return cell_estimate(neighbour_counts(self.machine, before(self.machine, X)))
+
+
+@dataclass(frozen=True, slots=True)
+class DistancePosterior:
+    """The distance estimate of k neighbours."""
+
+    machine: Any
+    searches: tuple[Any, ...]
+    power: float
+    form: str
+
+    def __call__(self, X: Any) -> Floats:
+        """Return P(class | x)."""
+        X = before(self.machine, X)
+        k = final(self.machine).n_neighbors
+        nearest = [search.kneighbors(plain(X), min(k, search.n_samples_fit_))[0] for search in self.searches]
+        return vote_posteriors(nearest, neighbour_counts(self.machine, X), self.power, self.form)
+
+
+def plain(X: Any) -> Any:
+    """Return rows without the names of their columns, which the searches among classes do not know."""
+    return X if hasattr(X, "toarray") else np.asarray(X)
+
+
+def neighbour_counts(machine: Any, X: Any) -> Floats:
+    """Return how many of each row's neighbours are of each class."""
+    voter = final(machine)
+    label = np.asarray(voter._y).ravel()
+    search = voter.kneighbors if isinstance(voter, KNeighborsClassifier) else voter.radius_neighbors
+    found = search(X, return_distance=False)
+    return np.stack([np.bincount(label[near], minlength=len(voter.classes_)) for near in found]).astype(np.float64)
+
+
+def read_neighbours(machine: Any, _: Rows | None, options: Options) -> FromRows:
+    """Return the estimate of neighbours: by distance for k = 1 unless told otherwise."""
+    voter = final(machine)
+    if voter.weights not in (None, "uniform"):
+        msg = f"estimator must give its neighbours equal votes, weights='uniform'; got weights={voter.weights!r}"
+        raise ValueError(msg)
+    single = getattr(voter, "n_neighbors", 0) == 1
+    if options.estimate == "cell" or (options.estimate == "auto" and not single):
+        return VotePosterior(machine)
+    if not isinstance(voter, KNeighborsClassifier) or voter.effective_metric_ == "precomputed":
+        msg = "estimate must be 'cell' for neighbours within a radius and for precomputed distances; got 'distance'"
+        raise ValueError(msg)
+    return DistancePosterior(machine, class_searches(voter), options.power, options.form)
+
+
+def class_searches(voter: Any) -> tuple[Any, ...]:
+    """Return a search among the training rows of each class, with the classifier's own metric."""
+    label = np.asarray(voter._y).ravel()
+    same = {name: getattr(voter, name) for name in ("algorithm", "metric", "p", "metric_params")}
+    search = NearestNeighbors(**same)
+    return tuple(clone(search).fit(voter._fit_X[label == j]) for j in range(len(voter.classes_)))
+
+
+@dataclass(frozen=True, slots=True)
+class SigmoidPosterior:
+    """p_k = expit(alpha S_k), normalised, S_k by how much class k beats the best other."""
+
+    machine: Any
+    alpha: float
+
+    def __call__(self, X: Any) -> Floats:
+        """Return P(class | x)."""
+        return sigmoid_posteriors(machine_margins(self.machine, X), self.alpha)
+
+
+def machine_margins(machine: Any, X: Any) -> Floats:
+    """Return the margin of each class from the decision values of a machine."""
+    values = np.asarray(machine.decision_function(X), np.float64)
+    classes = len(machine.classes_)
+    if values.ndim == 1:
+        return np.column_stack([-values, values])
+    if values.shape[1] != classes:
+        msg = (
+            "estimator must have one decision value a class, decision_function_shape='ovr'; "
+            f"got {values.shape[1]} values for {classes} classes"
+        )
+        raise ValueError(msg)
+    return margins(values)
+
+
+def read_machine(machine: Any, rows: Rows | None, _: Options) -> FromRows:
+    """Return the consistent sigmoid of a machine with decision values."""
+    if not hasattr(machine, "decision_function"):
+        kind = type(final(machine)).__name__
+        msg = f"estimator must be a tree, a forest, neighbours, or have decision_function; got a {kind}"
+        raise TypeError(msg)
+    if rows is None:
+        msg = "X and y must be given for a machine with decision values: the sigmoid is fitted on them; got none"
+        raise ValueError(msg)
+    margin = machine_margins(machine, rows.X)
+    return SigmoidPosterior(machine, sigmoid_slope(margin, rows.label, rows.weight))
+
+
+Reader = Callable[[Any, Rows | None, Options], FromRows]
+
+READERS: tuple[tuple[tuple[type, ...], Reader], ...] = (
+    ((DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassifier), read_trees),
+    ((KNeighborsClassifier, RadiusNeighborsClassifier), read_neighbours),
+)
+
+
+def reader(classifier: Any) -> Reader:
+    """Return how the posteriors of a classifier are read."""
+    for kinds, read in READERS:
+        if isinstance(classifier, kinds):
+            return read
+    return read_machine

@@ -1,0 +1,379 @@
+"""The ten classifiers of Duin & Tax (1998) as scikit-learn estimators.
+
+The classifier decides; its posterior says how sure the decision is. `predict` is always the most probable class, the
+first of several. `model_` is the fitted record of the functions beneath.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.tree import DecisionTreeClassifier
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from calibrant.checks import number, refuse_masked
+from calibrant.estimators.calibrator import target
+from calibrant.posteriors.densities import fit_normal
+from calibrant.posteriors.discriminants import fit_fisher, fit_nearest_mean
+from calibrant.posteriors.neighbours import fit_neighbours
+from calibrant.posteriors.networks import fit_network
+from calibrant.posteriors.objects import Objects, objects
+from calibrant.posteriors.trees import prune_early
+from calibrant.posteriors.windows import fit_windows
+from calibrant.samples import magnitude
+
+__all__ = [
+    "Fisher",
+    "GaussianBayes",
+    "KNearest",
+    "NearestMean",
+    "NearestNeighbour",
+    "Network",
+    "Parzen",
+    "Tree",
+    "node_counts",
+    "ten_classifiers",
+]
+
+Floats = NDArray[np.float64]
+
+FARTHEST = 1e100  # a feature this many times the size of the training data, or more, is taken as this
+
+
+def learn(model: Any, X: Any, y: Any, sample_weight: ArrayLike | None, fit: Callable[..., Any], **options: Any) -> None:
+    """Check the data and set the fitted attributes of an estimator, the objects being of moderate size."""
+    data = training_objects(model, X, y, sample_weight)
+    model.unit_ = magnitude(data.x)
+    model.model_ = fit(replace(data, x=data.x / model.unit_), **options)
+
+
+def training_objects(model: Any, X: Any, y: Any, sample_weight: ArrayLike | None) -> Objects:
+    """Return the checked objects and set the classes of an estimator."""
+    refuse_masked("X", X)
+    X, y = validate_data(model, X, target(y), dtype=np.float64)
+    data, model.classes_ = objects(X, y, sample_weight)
+    return data
+
+
+def posteriors(model: Any, X: Any) -> Floats:
+    """Return P(class | x) of a fitted estimator."""
+    x = new_objects(model, X)
+    return np.asarray(model.model_(x))
+
+
+def new_objects(model: Any, X: Any) -> Floats:
+    """Return checked objects in the units of the training data."""
+    check_is_fitted(model)
+    refuse_masked("X", X)
+    X = validate_data(model, X, dtype=np.float64, reset=False)
+    with np.errstate(over="ignore"):
+        return np.asarray(np.clip(X / model.unit_, -FARTHEST, FARTHEST))
+
+
+def most_probable(model: Any, X: Any) -> NDArray[Any]:
+    """Return the first of the most probable classes of each object."""
+    winner = model.predict_proba(X).argmax(axis=1)
+    return np.asarray(model.classes_[winner])
+
+
+def machine_margins(model: Any, X: Any) -> Floats:
+    """Return S of two classes, positive for the second, or the margin of each class."""
+    x = new_objects(model, X)
+    margin = model.model_.margins(x)
+    return np.asarray(margin[:, 1] if margin.shape[1] == 2 else margin)
+
+
+class PosteriorMixin:
+    """What every estimator here does with new objects: posteriors of `model_`, and the most probable class."""
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Return the posterior of each class."""
+        return posteriors(self, X)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the most probable class."""
+        return most_probable(self, X)
+
+
+class NearestMean(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """The class of the nearest mean, with the sigmoid that leaves its decisions as they are (NM).
+
+    P = expit(alpha S) for the discriminant S = (m_2 - m_1).x + (|m_1|^2 - |m_2|^2)/2, alpha the likeliest on the
+    training objects. Of more classes, S is by how much a class beats the best other, and the P are normalised.
+
+    Examples
+    --------
+    >>> from calibrant.posteriors import NearestMean
+    >>> NearestMean().fit([[0.0], [2.0], [3.0], [5.0]], [0, 0, 1, 1]).predict_proba([[2.5]])
+    array([[0.5, 0.5]])
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Find the means and the sigmoid."""
+        learn(self, X, y, sample_weight, fit_nearest_mean)
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Return S."""
+        return machine_margins(self, X)
+
+
+class Fisher(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Fisher's linear discriminant by least squares, with the sigmoid that leaves its decisions as they are (Fish).
+
+    Of two classes the targets are -1 and 1; of more, 1 for the class and 0 for the others, the largest value deciding.
+    Where features are linearly dependent the shortest solution is taken.
+    """
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Find the discriminant and the sigmoid."""
+        learn(self, X, y, sample_weight, fit_fisher)
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Return S."""
+        return machine_margins(self, X)
+
+
+class GaussianBayes(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Bayes' rule with a normal density a class: features independent (BayU) or with full covariances (BayQ).
+
+    Parameters
+    ----------
+    covariance : {"full", "diagonal"}, default="full"
+        Each class has its own.
+    priors : array of one number a class, default=None
+        Their shares in the training data where None.
+    regularization : float, default=0
+        Adds this share of the mean variance to every variance. Without it directions in which a class has no variance
+        are left out of its distances (pseudo-inverse), which favours that class if others do vary there.
+    """
+
+    def __init__(
+        self, covariance: str = "full", *, priors: ArrayLike | None = None, regularization: float = 0.0
+    ) -> None:
+        self.covariance = covariance
+        self.priors = priors
+        self.regularization = regularization
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Find the means and covariances."""
+        learn(self, X, y, sample_weight, fit_normal, **self.get_params())
+        return self
+
+
+class NearestNeighbour(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """The class of the nearest object, posteriors from the distances to the nearest of each class (1-NN).
+
+    Parameters
+    ----------
+    power : float, default=2
+        Distances are raised to it: 2 as in the published experiment, 1 as the text reads.
+    form : {"paper", "prtools"}, default="paper"
+        Of more than two classes: see `distance_estimator`.
+
+    Examples
+    --------
+    >>> from calibrant.posteriors import NearestNeighbour
+    >>> NearestNeighbour(power=1).fit([[0.0], [4.0]], ["a", "b"]).predict_proba([[1.0]])
+    array([[0.75, 0.25]])
+    """
+
+    def __init__(self, *, power: float = 2.0, form: str = "paper") -> None:
+        self.power = power
+        self.form = form
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Keep the objects."""
+        learn(self, X, y, None, fit_neighbours, k=1, estimate="distance", power=self.power, form=self.form)
+        return self
+
+
+class KNearest(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """The majority among the k nearest objects, k by leave-one-out (k-NN).
+
+    Parameters
+    ----------
+    k : int, default=None
+        None: the smallest k that assigns most training objects rightly from their k nearest others. All k are tried in
+        one pass, in the time it takes to sort the distances of all pairs.
+    largest_k : int, default=None
+        The largest k to try; None tries all. For many objects a limit makes the choice much faster.
+    estimate : {"auto", "cell", "distance"}, default="auto"
+        "cell" is (k_i + 1)/(k + c); "distance" compares the distances to the k_i-th nearest object of each class;
+        "auto" is the latter if k = 1, else the former.
+    power, form : of the distance estimate: see `distance_estimator`.
+
+    Attributes
+    ----------
+    k_ : the number of neighbours that vote.
+    """
+
+    def __init__(
+        self,
+        k: int | None = None,
+        *,
+        largest_k: int | None = None,
+        estimate: str = "auto",
+        power: float = 2.0,
+        form: str = "paper",
+    ) -> None:
+        self.k = k
+        self.largest_k = largest_k
+        self.estimate = estimate
+        self.power = power
+        self.form = form
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Keep the objects and choose k."""
+        learn(self, X, y, None, fit_neighbours, **self.get_params())
+        self.k_ = self.model_.k
+        return self
+
+
+class Parzen(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Bayes' rule with Parzen densities, a normal kernel at every object (Parz).
+
+    Parameters
+    ----------
+    width : float, default=None
+        The standard deviation of the kernels; None: the one of the largest leave-one-out likelihood.
+    per_class : bool, default=False
+        Choose a width for each class.
+    priors : array of one number a class, default=None
+        Their shares in the training data where None.
+
+    Attributes
+    ----------
+    widths_ : the width of each class.
+    """
+
+    def __init__(self, width: float | None = None, *, per_class: bool = False, priors: ArrayLike | None = None) -> None:
+        self.width = width
+        self.per_class = per_class
+        self.priors = priors
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Keep the objects and choose the width."""
+        data = training_objects(self, X, y, sample_weight)
+        self.unit_ = magnitude(data.x)
+        width = None if self.width is None else self.width / self.unit_
+        scaled = replace(data, x=data.x / self.unit_)
+        self.model_ = fit_windows(scaled, width=width, per_class=self.per_class, priors=self.priors)
+        self.widths_ = np.array(self.model_.widths) * self.unit_
+        return self
+
+
+class Tree(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A tree of splits by information gain, stopped where a split may be an accident (Tree).
+
+    Parameters
+    ----------
+    threshold : float, default=3
+        A node is not split if chi-square of the best split's table is no larger. That is the number for two classes;
+        for more the one of the same significance is taken. 0 grows the full tree.
+
+    Attributes
+    ----------
+    tree_ : the full tree, grown by scikit-learn on features scaled to [-1, 1], which it compares in single precision.
+    model_ : which of its nodes are leaves, and the objects in them: P = (n_i + 1)/(N + c).
+    """
+
+    def __init__(self, *, threshold: float = 3.0) -> None:
+        self.threshold = threshold
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Grow the tree and cut it."""
+        number("threshold", self.threshold, inclusive=True)
+        data = training_objects(self, X, y, sample_weight)
+        self.unit_ = magnitude(data.x)
+        x = data.x / self.unit_
+        self.center_, half = (x.max(axis=0) + x.min(axis=0)) / 2, (x.max(axis=0) - x.min(axis=0)) / 2
+        self.scale_ = np.where(half > 0, half, 1.0)
+        # Features of equal gain are tried in random order: the seed makes it the same order every time.
+        grown = DecisionTreeClassifier(criterion="entropy", random_state=0)
+        self.tree_ = grown.fit(self._unit_cube(x), data.label, sample_weight=data.weight)
+        nodes = self.tree_.tree_
+        self.model_ = prune_early(nodes.children_left, nodes.children_right, node_counts(nodes), self.threshold)
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> Floats:
+        """Return the posterior of each class."""
+        x = new_objects(self, X)
+        return self.model_.posterior(self.tree_.apply(self._unit_cube(x)))
+
+    def _unit_cube(self, x: Floats) -> Floats:
+        """Return objects with the training data in [-1, 1], for scikit-learn compares in single precision."""
+        return np.asarray(np.clip((x - self.center_) / self.scale_, -2.0, 2.0))
+
+
+def node_counts(nodes: Any) -> Floats:
+    """Return the objects of each class in each node of a scikit-learn tree, which stores their shares."""
+    mean_weight = nodes.weighted_n_node_samples[0] / nodes.n_node_samples[0]  # below 1 the weights are shares
+    return np.asarray(nodes.value[:, 0, :] * (nodes.weighted_n_node_samples / min(1.0, mean_weight))[:, None])
+
+
+class Network(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A net of one small layer of logistic units trained on squared errors (BPXNC and LMNC).
+
+    Parameters
+    ----------
+    training : {"levenberg_marquardt", "gradient_descent"}, default="levenberg_marquardt"
+        LMNC, or BPXNC with momentum and adaptive steps.
+    hidden : int, default=3
+        Units of the hidden layer.
+    epochs : int, default=None
+        The most steps: None is 1,000 of Levenberg-Marquardt and 10,000 of gradient descent.
+    lm_fail : {None, "matlab97"}, default=None
+        "matlab97" leaves the net untrained if its first step fails, as happened in the published experiment.
+    random_state : int, RandomState or None, default=None
+        Draws the starting weights.
+    """
+
+    def __init__(
+        self,
+        training: str = "levenberg_marquardt",
+        *,
+        hidden: int = 3,
+        epochs: int | None = None,
+        lm_fail: str | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.training = training
+        self.hidden = hidden
+        self.epochs = epochs
+        self.lm_fail = lm_fail
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Train the net."""
+        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        options = {name: value for name, value in self.get_params().items() if name != "random_state"}
+        learn(self, X, y, sample_weight, fit_network, **options, rng=np.random.default_rng(seed))
+        return self
+
+
+def ten_classifiers(random_state: Any = None) -> dict[str, Any]:
+    """Return the classifiers of Duin & Tax (1998), table 1, under the names they have there.
+
+    >>> list(ten_classifiers())
+    ['NM', 'Fish', 'BayU', 'BayQ', '1-NN', 'k-NN', 'Tree', 'Parz', 'BPXNC', 'LMNC']
+    """
+    return {
+        "NM": NearestMean(),
+        "Fish": Fisher(),
+        "BayU": GaussianBayes("diagonal"),
+        "BayQ": GaussianBayes("full"),
+        "1-NN": NearestNeighbour(),
+        "k-NN": KNearest(),
+        "Tree": Tree(),
+        "Parz": Parzen(),
+        "BPXNC": Network("gradient_descent", random_state=random_state),
+        "LMNC": Network("levenberg_marquardt", random_state=random_state),
+    }

@@ -1,0 +1,101 @@
+"""Numbers and names as people read them, and records as JSON values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["CONVERT", "NAMES", "NOT_FINITE", "chance", "counted", "number", "percent", "plain", "shown_pvalue", "words"]
+
+NOT_FINITE = 'numbers that are not finite are the strings "inf", "-inf" and "nan"'
+
+
+def counted(n: int, noun: str) -> str:
+    """Return a number of things in words: "1 group", "3 groups"."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def chance(pvalue: float) -> str:
+    """Say what a p-value is."""
+    return f"{shown_pvalue(pvalue)}, the chance of as large a deviation were the forecast calibrated"
+
+
+def shown_pvalue(pvalue: float) -> str:
+    """Return a p-value with three decimals."""
+    return f"p = {pvalue:.3f}" if pvalue >= 0.0005 else "p < 0.0005"
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, with two digits of the distance to 0 or 1 where it is small.
+
+    >>> percent(0.475), percent(0.00123), percent(0.99987), percent(0.0)
+    ('47.5%', '0.12%', '99.987%', '0.0%')
+    """
+    rest = min(share, 1.0 - share)
+    digits = 1 if rest >= 0.01 or rest <= 0.0 else int(np.ceil(-np.log10(100.0 * rest))) + 1
+    return f"{share:.{min(digits, 9)}%}"
+
+
+def number(value: float) -> str:
+    """Return a number as people write it.
+
+    >>> number(0.123456), number(1234.0), number(float("inf")), number(0.00001234), number(-0.0)
+    ('0.1235', '1,234', 'infinite', '1.23e-05', '0')
+    """
+    if not np.isfinite(value):
+        return "not defined" if np.isnan(value) else "infinite" if value > 0 else "minus infinite"
+    if value == round(value) and abs(value) < 1e15:
+        return f"{round(value):,}"
+    if abs(value) >= 1000:
+        return f"{value:,.1f}"
+    return f"{value:.3g}" if abs(value) < 0.001 else f"{value:.4g}"
+
+
+def words(name: str) -> str:
+    """Return the name of a metric or a test as words."""
+    return NAMES.get(name, name.replace("_", " "))
+
+
+NAMES = {
+    "auc": "AUC",
+    "ece": "ECE",
+    "mcre": "MCRE",
+    "brier": "Brier score",
+    "corp": "CORP",
+    "spiegelhalter": "Spiegelhalter",
+    "hosmer_lemeshow": "Hosmer-Lemeshow",
+    "ece_mass": "ECE, equal mass",
+    "ece_debiased": "ECE, debiased",
+    "squared_ece": "squared ECE",
+    "squared_ece_debiased": "squared ECE, debiased",
+    "classwise_ece": "classwise ECE",
+    "classwise_log_loss": "log losses of each class against the rest, summed",
+    "top_label_ece": "top-label ECE",
+    "smooth_ece": "smooth ECE",
+}
+
+
+def plain(value: Any) -> Any:
+    """Return records, arrays and numbers in the words of JSON, numbers that are not finite as strings.
+
+    >>> plain({"a": np.array([0.5, np.inf]), "b": (1, None)})
+    {'a': [0.5, 'inf'], 'b': [1, None]}
+    """
+    for kind, convert in CONVERT.items():
+        if isinstance(value, kind):
+            return convert(value)
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    return value if value is None else str(value)
+
+
+CONVERT: dict[Any, Callable[[Any], Any]] = {
+    bool | int | str: lambda value: value,
+    float: lambda value: value if np.isfinite(value) else str(value),
+    np.ndarray | np.generic: lambda value: plain(value.tolist()),
+    list | tuple: lambda value: [plain(each) for each in value],
+    Mapping: lambda value: {str(name): plain(each) for name, each in value.items()},
+}

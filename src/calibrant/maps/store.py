@@ -1,0 +1,223 @@
+"""Maps as JSON: a record's kind and its numbers, read without executing anything."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections import Counter
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from reprlib import repr as shortened
+from typing import Any
+
+from calibrant.checks import KINDS, one_of
+from calibrant.files import read_limited, whole, write_whole
+from calibrant.maps import records
+from calibrant.maps.records import Map
+
+__all__ = ["from_dict", "load", "save", "to_dict", "whole", "write_whole"]
+
+FORMAT = 1
+TAGS = ("format", "kind")  # keys of a file that are no fields of a record
+LARGEST = 2**28  # bytes of a file; a map of a million steps has about a fifth of them
+DEEPEST = 32  # records and lists inside each other
+
+
+@cache
+def kinds() -> dict[str, type]:
+    """Return what a file may name. A kind is never removed, so that old files load for ever."""
+    from calibrant.maps import classes as multiclass  # neither fitting nor applying a map needs it
+
+    known = (
+        records.Sigmoid,
+        records.QuadraticLogit,
+        records.Clip,
+        records.Ends,
+        records.Steps,
+        records.Lines,
+        records.BetaCdf,
+        records.BetaPiece,
+        records.BetaClasses,
+        records.Cosines,
+        records.Parzen,
+        records.Linked,
+        multiclass.ClassMap,
+        multiclass.MatrixMap,
+    )
+    return {kind.__name__: kind for kind in known}
+
+
+def save(mapping: Map, path: str | os.PathLike[str]) -> None:
+    """Write a map as JSON; the file is there whole or not at all.
+
+    >>> import calibrant, tempfile, pathlib
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "map.json"
+    >>> calibrant.save(calibrant.maps.Clip(0.1, 0.9), path)
+    >>> calibrant.load(path)
+    Clip(low=0.1, high=0.9)
+    """
+    content = (json.dumps(to_dict(mapping), allow_nan=False, indent=1) + "\n").encode()
+    if len(content) > LARGEST:
+        msg = f"a map must have at most {LARGEST:,} bytes as JSON, for `load` reads no more; got {len(content):,}"
+        raise ValueError(msg)
+    write_whole(Path(path), content)
+
+
+def load(path: str | os.PathLike[str]) -> Map:
+    """Read a map that `save` wrote."""
+    text = read_limited(path, LARGEST)
+    try:
+        document = json.loads(text, object_pairs_hook=once_each)
+    except RecursionError:
+        msg = f"{path} is not a calibrant map: its objects and lists are nested too deep"
+        raise ValueError(msg) from None
+    except ValueError as error:
+        msg = f"{path} is not a calibrant map: not valid JSON ({error})"
+        raise ValueError(msg) from None
+    try:
+        return from_dict(document)
+    except (ValueError, TypeError, OverflowError) as error:
+        msg = f"{path} is not a calibrant map: {error}"
+        raise ValueError(msg) from None
+
+
+def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the names and values of an object as a dictionary; a name must not stand there twice."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        [(name, times)] = Counter(name for name, _ in pairs).most_common(1)
+        msg = f"an object must have each name once; got {name!r} {times} times"
+        raise ValueError(msg)
+    return found
+
+
+def to_dict(mapping: Map) -> dict[str, Any]:
+    """Return a map as a dictionary of JSON values."""
+    return {"format": FORMAT, **encode(mapping)}
+
+
+def encode(value: Any, depth: int = 0) -> Any:
+    """Return a record, tuple or number as JSON values; infinities as the strings "inf" and "-inf"."""
+    if is_dataclass(value) and type(value).__name__ in kinds():
+        within_depth(depth)
+        given = {key_of(f.name): encode(getattr(value, f.name), depth + 1) for f in fields(value)}
+        return {"kind": type(value).__name__} | given
+    if isinstance(value, tuple):
+        within_depth(depth)
+        return [encode(item, depth + 1) for item in value]
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float) and not math.isnan(value):
+        return float(value) if math.isfinite(value) else str(float(value))
+    msg = f"only the maps of calibrant can be stored; got {type(value).__name__} {value!r}"
+    raise ValueError(msg)
+
+
+def key_of(field: str) -> str:
+    """Return the key of a record's field in a file: its name, and one underscore more where that is one of the tags.
+
+    >>> key_of("inner"), key_of("kind"), key_of("kind_")
+    ('inner', 'kind_', 'kind__')
+    """
+    return f"{field}_" if field.rstrip("_") in TAGS else field
+
+
+def within_depth(depth: int) -> None:
+    """Raise where records and lists are nested too deep."""
+    if depth > DEEPEST:
+        msg = f"records and lists must be nested at most {DEEPEST} deep; got more"
+        raise ValueError(msg)
+
+
+def from_dict(document: Any) -> Map:
+    """Return the map a dictionary describes."""
+    if not isinstance(document, dict) or "kind" not in document:
+        msg = "it must be an object with a 'kind'"
+        raise ValueError(msg)
+    version = document.get("format")
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= FORMAT:
+        msg = f"format must be a number from 1 to {FORMAT}; got {shortened(version)}"
+        raise ValueError(msg)
+    decoded = decode({name: value for name, value in document.items() if name != "format"})
+    if not isinstance(decoded, Map):
+        msg = f"kind {document['kind']!r} is a part of a map, not a map"
+        raise ValueError(msg)
+    return decoded
+
+
+def decode(value: Any, depth: int = 0) -> Any:
+    """Return the record, tuple or number that `encode` made a JSON value of."""
+    if isinstance(value, dict):
+        within_depth(depth)
+        return decode_record(value, depth)
+    if isinstance(value, list):
+        within_depth(depth)
+        return tuple(decode(item, depth + 1) for item in value)
+    if value in ("inf", "-inf"):
+        return float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        msg = f"numbers must be finite; got {value}"
+        raise ValueError(msg)
+    return value
+
+
+def decode_record(value: dict[str, Any], depth: int) -> Any:
+    """Build a record after checking its kind, its fields and their types."""
+    if value.keys() == {"kind", "inner", "scheme"} and value["kind"] in KINDS:
+        # Early files have the field `kind` of a MatrixMap in the place of the record's own name.
+        value = {**value, "kind": "MatrixMap", "kind_": value["kind"]}
+    named = value.get("kind")
+    one_of("kind", named, kinds())
+    kind = kinds()[str(named)]
+    given = {name: decode(item, depth + 1) for name, item in value.items() if name != "kind"}
+    expected = {key_of(f.name): f for f in fields(kind)}
+    needed = {key for key, f in expected.items() if f.default is MISSING and f.default_factory is MISSING}
+    if not needed <= given.keys() <= expected.keys():
+        got = shortened(list(given)) if given else "none"
+        msg = f"{kind.__name__} has the fields {', '.join(expected)}; got {got}"
+        raise ValueError(msg)
+    checked = {
+        expected[key].name: conform(f"{kind.__name__}.{key}", item, str(expected[key].type))
+        for key, item in given.items()
+    }
+    return kind(**checked)
+
+
+def conform(name: str, value: Any, annotation: str) -> Any:
+    """Return a decoded value if it is what the record's annotation asks for."""
+    options = [option.strip() for option in annotation.split("|")]
+    if value is None and "None" in options:
+        return None
+    wanted = options[0]
+    if wanted == "float" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return as_float(name, value)
+    if wanted.startswith("tuple") and isinstance(value, tuple):
+        return conform_tuple(name, value, wanted)
+    if (wanted == "bool" and isinstance(value, bool)) or (wanted == "str" and isinstance(value, str)):
+        return value
+    if is_dataclass(value) and wanted in ("Any", type(value).__name__):
+        return value
+    msg = f"{name} must be {annotation}; got {shortened(value)}"
+    raise ValueError(msg)
+
+
+def as_float(name: str, value: float) -> float:
+    """Return a number as a double, if it is not too large for one."""
+    try:
+        return float(value)
+    except OverflowError:
+        msg = f"{name} must be a number of at most 1.8e308; got a larger one"
+        raise ValueError(msg) from None
+
+
+def conform_tuple(name: str, value: tuple[Any, ...], wanted: str) -> tuple[Any, ...]:
+    """Check the items of a tuple, and their number where the annotation fixes it."""
+    items = [item.strip() for item in wanted.removeprefix("tuple[").removesuffix("]").split(",")]
+    if items[-1] == "...":
+        items = [items[0]] * len(value)
+    if len(items) != len(value):
+        msg = f"{name} must hold {len(items)} values; got {len(value)}"
+        raise ValueError(msg)
+    return tuple(conform(f"{name}[{i}]", item, kind) for i, (item, kind) in enumerate(zip(value, items, strict=True)))

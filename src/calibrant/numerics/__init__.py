@@ -1,0 +1,1 @@
+"""Mathematics without statistics: pooling, Newton's method, mixtures, the beta distribution, the simplex."""

@@ -1,0 +1,526 @@
+"""Logistic likelihoods in few parameters: the objectives, the Newton solver with its certificate, and the hot loops.
+
+Every sigmoid fit minimises, over points x with weight n1 of target 1 and weight n0 of target 0,
+
+    F(theta) = sum n1 softplus(-theta . x) + n0 softplus(theta . x) + tilt . theta + theta' R theta / 2.
+
+Written like this no term of the sum is negative and none cancels, whatever the weights (`Nodes`). Where there are many
+rows, the sum of softplus(theta . x) over all of them does not know the labels, and the labels enter through the moments
+sum w t x alone. So a million rows shrink to a few thousand cells with the same moments (`summarise`), Newton's method
+runs on the cells (`descend`), and one or two Newton steps over the rows reach the exact optimum (`Rows`, `polish`).
+
+A solution is returned only with a certificate. Along a step that moves no logit by more than r, the Hessian of F
+changes by a factor of at most exp(r) (Bach 2010, self-concordance). So the gradient and the Hessian at one point bound
+F - min F. A point is returned where that bound, rounding errors included, is below 1e-11 F; otherwise a fit raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.checks import BLOCK
+from calibrant.samples import Sample, magnitude
+
+__all__ = [
+    "Frame",
+    "Line",
+    "Nodes",
+    "Rows",
+    "Solution",
+    "Summary",
+    "descend",
+    "polish",
+    "solve",
+    "summarise",
+    "summarise_rows",
+]
+
+Floats = NDArray[np.float64]
+
+FEW = 5_000  # up to this many rows Newton on the rows themselves is faster than a histogram
+CELLS = 2_800
+SAFE_REACH = 0.5  # exp(1/2) < 2: a Newton step moving no logit by more than this always descends
+PRECISION = 1e-13  # the gradient left at the end, in units of sqrt(H_jj sum w p (1 - p))
+CERTIFIED = 1e-11  # the largest F - min F of a solution, in units of F
+SINGULAR = 1e-13  # eigenvalues of a Hessian of unit diagonal below this are rounding errors
+MOST_STEPS = 200
+MOST_FRAMES = 20
+EPS = float(np.finfo(np.float64).eps)
+TINY = float(np.finfo(np.float64).tiny)
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The units of a fit: x = (score/unit - center)/scale, so that slopes and levels are of moderate size."""
+
+    unit: float
+    center: float
+    scale: float
+
+    def place(self, score: Floats) -> Floats:
+        """Return x in a new array."""
+        x = score / self.unit - self.center if self.unit != 1.0 else score - self.center
+        if self.scale != 1.0:
+            x /= self.scale
+        return np.asarray(x)
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes:
+    """F on weighted points in memory: `design` has one row per parameter, `ones` and `zeros` are n1 and n0."""
+
+    design: Floats
+    ones: Floats
+    zeros: Floats
+    tilt: Floats | float = 0.0
+    ridge: Floats | float = 0.0
+
+    def value(self, theta: Floats) -> float:
+        """Return F(theta)."""
+        return float(self.losses(theta).sum()) + self.penalty(theta)
+
+    def losses(self, theta: Floats) -> Floats:
+        """Return n1 softplus(-u) + n0 softplus(u) at each point, u = theta . x."""
+        u = theta @ self.design
+        above = np.maximum(u, 0.0)
+        even = np.log1p(np.exp(-np.abs(u)))
+        return np.asarray((self.ones + self.zeros) * even + self.zeros * above + self.ones * (above - u))
+
+    def penalty(self, theta: Floats) -> float:
+        """Return tilt . theta + theta' R theta / 2."""
+        return float(np.sum(self.tilt * theta) + theta @ self._ridge(theta) / 2)
+
+    def derivatives(self, theta: Floats) -> tuple[Floats, Floats, float]:
+        """Return the gradient, the Hessian and sum w p (1 - p)."""
+        p, q = self._shares(theta)
+        spread = (self.ones + self.zeros) * (p * q)
+        gradient = self.design @ (self.zeros * p - self.ones * q) + self.tilt + self._ridge(theta)
+        hessian = (self.design * spread) @ self.design.T + self._ridge(np.eye(len(theta)))
+        return gradient, hessian, float(spread.sum())
+
+    def noise(self, theta: Floats) -> Floats:
+        """Return a bound of the rounding error of the gradient: of its terms, and of u, which moves p by p (1 - p)."""
+        p, q = self._shares(theta)
+        size = np.abs(self.design)
+        terms = self.zeros * p + self.ones * q + (self.ones + self.zeros) * (p * q) * (np.abs(theta) @ size)
+        return np.asarray(2.0 * EPS * (size @ terms + np.abs(self.tilt) + np.abs(self._ridge(theta))))
+
+    def curvature(self, theta: Floats) -> Floats:
+        """Return w p (1 - p) at each point."""
+        p, q = self._shares(theta)
+        return np.asarray((self.ones + self.zeros) * (p * q))
+
+    def reach(self, step: Floats) -> float:
+        """Return max |step . x|."""
+        return float(np.abs(step @ self.design).max())
+
+    def only(self, rows: NDArray[np.bool_]) -> Nodes:
+        """Return F on some of the points."""
+        if rows.all():
+            return self
+        return Nodes(self.design[:, rows], self.ones[rows], self.zeros[rows], self.tilt, self.ridge)
+
+    def _shares(self, theta: Floats) -> tuple[Floats, Floats]:
+        """Return p and 1 - p at each point, both to full relative accuracy."""
+        u = theta @ self.design
+        e = np.exp(-np.abs(u))
+        larger = 1.0 / (1.0 + e)
+        smaller = e * larger
+        right = u >= 0
+        return np.where(right, larger, smaller), np.where(right, smaller, larger)
+
+    def _ridge(self, theta: Floats) -> Floats:
+        return np.asarray(self.ridge @ theta if isinstance(self.ridge, np.ndarray) else self.ridge * theta)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """F for a logit that is a line in the score, with `tilt` slope + `ridge` slope^2/2 added, slopes per `per` scores.
+
+    The scores are divided by the unit of the frames.
+    """
+
+    score: Floats
+    ones: Floats
+    zeros: Floats
+    per: float = 1.0
+    tilt: float = 0.0
+    ridge: float = 0.0
+
+    def nodes(self, frame: Frame) -> Nodes:
+        """Return F of (slope, intercept) in a frame."""
+        x = (self.score - frame.center) / frame.scale
+        design, ratio = np.vstack([x, np.ones(len(x))]), frame.scale / self.per
+        tilt = np.array([self.tilt / ratio, 0.0]) if self.tilt else 0.0
+        ridge = np.diag([self.ridge / ratio**2, 0.0]) if self.ridge else 0.0
+        return Nodes(design, self.ones, self.zeros, tilt, ridge)
+
+
+@dataclass(frozen=True, slots=True)
+class Solution:
+    """A certified minimum of F over (slope, intercept) in a frame, and the Hessian there."""
+
+    frame: Frame
+    theta: Floats
+    hessian: Floats
+
+
+def solve(line: Line, frame: Frame, theta: Floats) -> Solution:
+    """Return the minimum of F over (slope, intercept), from any point.
+
+    Where nearly all curvature sits on one score far from the center, rounding drowns what the others say. Then the
+    frame is moved to that very score, which leaves the slope to the others alone, and the search goes on.
+    """
+    for _ in range(MOST_FRAMES):
+        nodes = line.nodes(frame)
+        theta = descend(nodes, theta)
+        hessian = certify(nodes, theta)
+        if hessian is not None:
+            return Solution(frame, theta, hessian)
+        curvature = nodes.curvature(theta)
+        pivot = int(np.argmax(curvature))
+        away = (line.score - line.score[pivot]) / frame.scale
+        spread = float(np.sqrt(curvature @ away**2 / max(float(curvature.sum()), TINY))) or float(np.abs(away).max())
+        theta = np.array([theta[0] * spread, theta @ nodes.design[:, pivot]])
+        frame = Frame(frame.unit, float(line.score[pivot]), frame.scale * spread)
+    msg = "the scores or weights are beyond double precision: no optimum of the likelihood could be told from others"
+    raise RuntimeError(msg)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # a step too far is seen and shortened
+def descend(nodes: Nodes, theta: Floats) -> Floats:
+    """Return where Newton's method ends: at a gradient as small as rounding lets it be told.
+
+    A step that moves no logit by more than 1/2 needs no line search. A longer one ends where F has fallen enough, or
+    goes on while F still falls steeply, as it does where logits are saturated.
+    """
+    for _ in range(MOST_STEPS):
+        gradient, hessian, mass = nodes.derivatives(theta)
+        if not np.isfinite(hessian).all():
+            break
+        step = newton_step(hessian, gradient)
+        reach = nodes.reach(step)
+        if not reach <= SAFE_REACH:
+            before, theta = theta, search_line(nodes, theta, step, float(gradient @ step), reach)
+            if (theta == before).all():
+                break
+            continue
+        theta = theta + step
+        if bound_remainder(hessian, gradient, step, reach) <= PRECISION * np.sqrt(mass):
+            break
+    return theta
+
+
+def newton_step(hessian: Floats, gradient: Floats) -> Floats:
+    """Return the Newton step; where the Hessian is singular to working precision, a long step downhill."""
+    size = np.sqrt(np.maximum(np.diag(hessian), TINY))
+    values, vectors = np.linalg.eigh(hessian / np.outer(size, size))
+    return np.asarray(-(vectors @ ((gradient / size @ vectors) / np.maximum(values, SINGULAR))) / size)
+
+
+def bound_remainder(hessian: Floats, gradient: Floats, step: Floats, reach: float) -> float:
+    """Return a bound of the gradient after a Newton step that moves no logit by more than r = `reach`.
+
+    It is the largest component in units of sqrt(H_jj): what the linear equations have left over, and what the change of
+    the Hessian along the step adds, (exp(r) - 1 - r)/r of the step's length in the norm of the Hessian.
+    """
+    size = np.sqrt(np.maximum(np.diag(hessian), TINY))
+    left = 0.5 * reach if reach < 1e-4 else (np.expm1(reach) - reach) / reach
+    length = float(np.sqrt(max(float(step @ hessian @ step), 0.0)))
+    return float(np.abs((gradient + hessian @ step) / size).max()) + left * length
+
+
+def search_line(nodes: Nodes, theta: Floats, step: Floats, slope: float, reach: float) -> Floats:
+    """Return a point along a step at which F has fallen by at least 1e-4 of what its slope promises.
+
+    The step is first cut so that no logit moves by more than 64; then doubled while F falls at more than half of the
+    first slope, or halved until F has fallen. Where rounding hides any fall, the start itself is returned.
+    """
+    start = nodes.value(theta)
+
+    def has_fallen(length: float, slack: float = 0.0) -> bool:
+        return nodes.value(theta + length * step) <= start + 1e-4 * length * slope + slack
+
+    def is_steep(length: float) -> bool:
+        return float(nodes.derivatives(theta + length * step)[0] @ step) < 0.5 * slope
+
+    length = min(1.0, 64.0 / reach)
+    if has_fallen(length, slack=4 * EPS * abs(start)):
+        while is_steep(length) and has_fallen(2 * length):
+            length *= 2.0
+        return theta + length * step
+    while length * reach > EPS:
+        length /= 2.0
+        if has_fallen(length):
+            return theta + length * step
+    return theta
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
+def certify(nodes: Nodes, theta: Floats) -> Floats | None:
+    """Return the Hessian where F(theta) - min F is certainly below 1e-11 F, else None.
+
+    With lambda^2 = g' H^-1 g, rounding errors added to g, and no logit moving by more than 1/2 within 2 lambda of theta
+    in the norm of H, F - min F is at most lambda^2. A point whose logit could move further (far away, or next to the
+    solution of one that is 1e20 times heavier) lowers the bound of min F in one of two ways: its loss is not below its
+    tangent, so it may count in g and not in H; or not below 0, so it may be left out and its own loss added.
+    """
+    losses = nodes.losses(theta)
+    allowed = CERTIFIED * (float(losses.sum()) + nodes.penalty(theta))
+    counted, curved = np.ones(len(losses), bool), np.ones(len(losses), bool)
+    while curved.any():
+        part = nodes.only(counted)
+        gradient, hessian, _ = part.derivatives(theta)
+        if (curved != counted).any():
+            hessian = nodes.only(curved).derivatives(theta)[1]
+        if not np.isfinite(hessian).all():
+            return None
+        size = np.sqrt(np.maximum(np.diag(hessian), TINY))
+        values, vectors = np.linalg.eigh(hessian / np.outer(size, size))
+        known = values > SINGULAR
+        whiten = vectors[:, known].T / size / np.sqrt(values[known])[:, None]
+        decrement = float(np.linalg.norm(np.abs(whiten @ gradient) + np.abs(whiten) @ part.noise(theta)))
+        spare = allowed - decrement**2 - float(losses[~counted].sum())
+        if not spare >= 0.0:
+            return None
+        loose = curved & (2.0 * decrement * np.linalg.norm(whiten @ nodes.design, axis=0) > SAFE_REACH)
+        scaled = nodes.design / size[:, None]  # steps without curvature must not move a point that counts
+        moved = np.linalg.norm(vectors[:, ~known].T @ scaled, axis=0) > SINGULAR * np.abs(scaled).sum(axis=0)
+        moved &= counted
+        if not (loose | moved).any():
+            return hessian if curved.all() else nodes.derivatives(theta)[1]
+        lightest = np.flatnonzero(loose | moved)[np.argsort(losses[loose | moved], kind="stable")]
+        left_out = lightest[np.cumsum(losses[lightest]) <= spare / 2]
+        counted[left_out] = False
+        if (moved & counted).any():
+            return None
+        curved &= counted & ~loose
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """F = sum w softplus(u) - moment . theta over all rows of a sample, u = slope x + intercept, in blocks.
+
+    `largest` bounds |x| and `noise` the rounding errors of the gradient. Products are summed by NumPy: BLAS would start
+    threads for blocks of this length, and they stall on a busy machine.
+    """
+
+    data: Sample
+    frame: Frame
+    largest: float
+    noise: float
+    moment: Floats
+
+    def derivatives(self, theta: Floats) -> tuple[Floats, Floats]:
+        """Return the gradient and the Hessian."""
+        sums = np.zeros(5)
+        for d, weight in self._blocks():
+            p = self._probability(d, theta)
+            weighted = p if weight is None else p * weight
+            spread = weighted * (1.0 - p)
+            sums[:3] += weighted.sum(), np.einsum("i,i", weighted, d), spread.sum()
+            spread *= d
+            sums[3:] += spread.sum(), np.einsum("i,i", spread, d)
+        scale = self.frame.scale
+        at_0, at_1, zeroth, first, second = sums / (1.0, scale, 1.0, scale, scale**2)
+        return np.array([at_1, at_0]) - self.moment, np.array([[second, first], [first, zeroth]])
+
+    def reach(self, step: Floats) -> float:
+        """Return a bound of max |step . (x, 1)|."""
+        return float(abs(step[0]) * self.largest + abs(step[1]))
+
+    def _probability(self, d: Floats, theta: Floats) -> Floats:
+        """Return 1/(1 + exp(-theta . (x, 1)))."""
+        p: Floats = d * (-theta[0] / self.frame.scale)
+        p -= theta[1]
+        with np.errstate(over="ignore"):  # exp = inf gives p = 0
+            np.exp(p, out=p)
+        p += 1.0
+        np.reciprocal(p, out=p)
+        return p
+
+    def _blocks(self) -> Iterator[tuple[Floats, Floats | None]]:
+        """Yield scale x and the weight."""
+        score, weight = self.data.score, self.data.weight
+        unscaled = Frame(self.frame.unit, self.frame.center, 1.0)
+        for start in range(0, len(score), BLOCK):
+            rows = slice(start, start + BLOCK)
+            d = unscaled.place(np.asarray(score[rows], np.float64))
+            yield d, None if weight is None else np.asarray(weight[rows], np.float64)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
+def polish(rows: Rows, theta: Floats, loss: float) -> Solution | None:
+    """Return the minimum over the rows from a point near it, or None if a few short Newton steps cannot certify it.
+
+    `loss` is about F(theta).
+    """
+    for _ in range(4):
+        gradient, hessian = rows.derivatives(theta)
+        size = np.sqrt(np.diag(hessian))
+        if not (np.isfinite(size) & (size > 0)).all():
+            return None
+        step = newton_step(hessian, gradient)
+        reach = rows.reach(step)
+        if not reach <= SAFE_REACH:
+            return None
+        theta = theta + step
+        left = bound_remainder(hessian, gradient, step, reach)
+        if left <= PRECISION * size[1]:
+            apart = 1.0 - abs(hessian[0, 1] / size[0] / size[1])  # the smaller eigenvalue of the scaled Hessian
+            if apart <= SINGULAR:
+                return None
+            decrement = 2.0 * (left + rows.noise / size.min()) / np.sqrt(apart)
+            leverage = (rows.largest / size[0] + 1.0 / size[1]) / np.sqrt(apart)
+            certain = decrement**2 <= CERTIFIED * loss and 2.0 * decrement * leverage <= SAFE_REACH
+            return Solution(rows.frame, theta, hessian) if certain else None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What the labels and scores of a sample come down to for a fit on x, in a frame with mean 0 and deviation 1.
+
+    `x` and `weight` stand for the rows in sums of smooth functions; the moments are those of the rows themselves.
+    `positive` = sum w y (x, 1) and `negative` = sum w (1 - y) (x, 1), of which rounding may have taken `noise`.
+    Constant scores have the scale 0.
+    """
+
+    frame: Frame
+    x: Floats
+    weight: Floats
+    positive: Floats
+    negative: Floats
+    noise: float = 0.0
+
+    @property
+    def exact(self) -> bool:
+        """Whether x and weight are the rows themselves."""
+        return self.noise == 0.0
+
+    def design(self) -> Floats:
+        """Return the rows (x, 1)."""
+        return np.vstack([self.x, np.ones(len(self.x))])
+
+    def rows(self, data: Sample, moment: Floats) -> Rows:
+        """Return the objective over the rows this summary was made of."""
+        largest = float(np.abs(self.x).max()) + 1.0
+        return Rows(data, self.frame, largest, self.noise, moment)
+
+
+def summarise(data: Sample) -> Summary:
+    """Return the nodes and moments of a sample: its rows, or the cells of a histogram where there are many."""
+    if len(data) <= FEW:
+        return summarise_rows(data, magnitude(data.score))
+    some = np.asarray(data.score[:: len(data) // FEW], np.float64)
+    for seen in (some, data.score):  # a few rows may all be equal, or miss a far outlier
+        lowest, highest = float(seen.min()), float(seen.max())
+        if lowest < highest:
+            summary = summarise_cells(data, *grid(some, lowest, highest))
+            if np.isfinite(summary.frame.scale):
+                return summary
+    if lowest < highest:
+        return summarise_rows(data, magnitude(data.score))
+    positive, negative = data.totals()
+    total = positive + negative
+    one = Sample(some[:1], np.array([positive / total]), np.array([total]))
+    return summarise_rows(one, magnitude(some))
+
+
+def summarise_rows(data: Sample, unit: float) -> Summary:
+    """Standardise the rows as they are."""
+    score, positive, negative = data.arrays()
+    weight = positive + negative
+    score = score / unit if unit != 1.0 else score
+    total = weight.sum()
+    # A second mean of what the first left over: one rounding of 1e6 would show in scores offset by it.
+    center = float(weight @ score / total)
+    center += float(weight @ (score - center) / total)
+    scale = float(np.sqrt(weight @ (score - center) ** 2 / total))
+    lowest, highest = float(score.min()), float(score.max())
+    if lowest == highest:
+        frame, x = Frame(unit, lowest, 0.0), np.zeros(len(score))
+    else:
+        scale = max(scale, 1e-100 * (highest - lowest))  # all but all of the weight may lie on one score
+        frame, x = Frame(unit, center, scale), (score - center) / scale
+    sums = [np.array([each @ x, each.sum()]) for each in (positive, negative)]
+    return Summary(frame, x, weight, sums[0], sums[1])
+
+
+def summarise_cells(data: Sample, unit: float, low: float, width: float) -> Summary:
+    """Pool the rows into cells, each standing for two points mean +- deviation; rows off the grid stay rows.
+
+    The deviation is that of all rows from the means of their cells, which leaves the variance of the scores exact.
+    """
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a row too far away: no finite scale
+        mass, first, square, positive, negative, outside, outside_weight = histogram(data, low, width, unit)
+        total, all_first = mass.sum(), first.sum()
+        center = float(low + all_first / total * width)
+        middle = (center - low) / width  # in cells, of the center as rounded
+        filled = np.flatnonzero(mass[1:-1]) + 1
+        mass, mean = mass[filled], first[filled] / mass[filled]
+        deviation = np.sqrt(max((square - mass @ mean**2) / mass.sum(), 0.0)) if len(mass) else 0.0
+        node = np.concatenate([mean - deviation, mean + deviation, outside]) - middle
+        weight = np.concatenate([mass / 2, mass / 2, outside_weight])
+        scale = float(np.sqrt(weight @ node**2 / total))
+        return Summary(
+            frame=Frame(unit, center, scale * width if scale else np.nan),
+            x=node / scale,
+            weight=weight,
+            positive=np.array([(positive[1] - middle * positive[0]) / scale, positive[0]]),
+            negative=np.array([(negative[1] - middle * negative[0]) / scale, negative[0]]),
+            noise=8 * EPS * total * (1.0 + abs(middle) / scale),  # sum w |u| <= total (|middle| + scale), u in cells
+        )
+
+
+def grid(some: Floats, lowest: float, highest: float) -> tuple[float, float, float]:
+    """Return the unit of the scores, and in it the start and width of the cells.
+
+    The first and the last cell take the rows off the grid. It is twice as wide as the inner 99 % of some rows, and so
+    wide that none of the scores is 1e140 cells away.
+    """
+    unit = magnitude(np.array([lowest, highest]))
+    low, high = np.sort(some / unit)[[len(some) // 200, -1 - len(some) // 200]]
+    if low == high:
+        low, high = lowest / unit, highest / unit
+    width = max(2 * (high - low) / CELLS, (highest / unit - lowest / unit) * 1e-140)
+    return unit, float(low - (high - low) / 2 - width), float(width)
+
+
+Histogram = tuple[Floats, Floats, float, Floats, Floats, Floats, Floats]
+
+
+def histogram(data: Sample, low: float, width: float, unit: float) -> Histogram:
+    """Return sums over cells and rows, and the rows off the grid, for their positions u in cells from `low`.
+
+    sum w and sum w u in each cell, sum w u^2 on the grid, sum w y (1, u) and sum w (1 - y) (1, u) over all rows;
+    u and w off the grid.
+    """
+    in_cells = Frame(unit, low, width)
+    mass, first = np.zeros(CELLS + 2), np.zeros(CELLS + 2)
+    square, positive, light = 0.0, np.zeros(2), 0.0
+    off = [(np.empty(0), np.empty(0))]
+    for score, label, weight in data.blocks():
+        u = in_cells.place(score)
+        inside = np.clip(u, 0.0, CELLS + 1.0)
+        cell = inside.astype(np.intp)
+        count = np.bincount(cell, weight, CELLS + 2)
+        if weight is not None:
+            light += float((weight - label * weight).sum())
+            label = label * weight
+        positive += (label.sum(), np.einsum("i,i", label, u))
+        if count[0] or count[-1]:
+            rows = (cell == 0) | (cell == CELLS + 1)
+            off.append((u[rows], np.ones(rows.sum()) if weight is None else weight[rows]))
+            inside[rows] = 0.0
+        mass += count
+        first += np.bincount(cell, u if weight is None else u * weight, CELLS + 2)
+        square += float(np.einsum("i,i", inside, inside if weight is None else inside * weight))
+    outside, outside_weight = (np.concatenate(parts) for parts in zip(*off, strict=True))
+    negative = np.array([mass.sum() - positive[0] if data.weight is None else light, first.sum() - positive[1]])
+    return mass, first, square, positive, negative, outside, outside_weight

@@ -1,0 +1,146 @@
+"""The published experiments, repeated: each claim of a paper is judged from numbers computed here.
+
+>>> EXPERIMENTS["lin2007"].title
+"Lin, Lin & Weng 2007: fitting Platt's sigmoid without numerical difficulties"
+
+How a paper is added
+--------------------
+1. Write `<paper>.py` beside this file. It holds the published numbers as a table (None where they are lost), a stage
+   `stage(*, quick, done) -> list of settings` (flat dictionaries of JSON values, a few seconds to a few minutes of work
+   each), `compute(settings) -> values` (JSON values; calls public functions of the library; loads data through a cached
+   function; all randomness from fixed seeds), and `cost(settings)`, about how long a cell takes, for the time left.
+2. Write `tables(cells)`, `figure(cells)` and one check a claim, all functions of the cells alone; `having(cells,
+   name=value)` selects, and where it finds nothing the claim is not testable. A check returns a `Verdict` whose
+   evidence is a sentence with the numbers. The rule, with its tolerance, is fixed before the run.
+3. Put the `Experiment` into `EXPERIMENTS`. Later stages see the cells of earlier ones in `done`, so that
+   hyper-parameters chosen in one are settings of the next. `quick=True` returns a part of the full list, under a minute
+   of it, whose cells the full run reuses.
+4. `make reproduce-<paper>` runs it and writes experiments/<paper>/ and the summary experiments/README.md. Changed
+   words or checks need no new run: `python -m calibrant.papers <paper> --into experiments --judge-again`.
+   A run elsewhere is compared with what is committed by `--against experiments`. Finished cells are found again by
+   settings, constants, data, versions and the library's own source (all but report/, cli/ and plots/): whoever
+   changes a line of it computes anew, so that cells of different code are never mixed.
+5. tests/papers/test_experiments.py holds every row of `EXPERIMENTS` to this; add a file beside it with a cell
+   recomputed by other means.
+"""
+
+from __future__ import annotations
+
+import time
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from joblib import effective_n_jobs
+
+from calibrant.checks import one_of
+from calibrant.comparing.folder import prepare_folder
+from calibrant.papers import duin1998, lin2007, platt1999, rueping2004
+from calibrant.papers.records import Cell, Claim, Experiment, Result, Table, Verdict
+from calibrant.papers.running import run, versions
+from calibrant.papers.writing import cells_of, document_of, require_packages, write
+from calibrant.progress import Progress
+
+__all__ = [
+    "EXPERIMENTS",
+    "Cell",
+    "Claim",
+    "Experiment",
+    "Result",
+    "Table",
+    "Verdict",
+    "judge_again",
+    "reproduce",
+]
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "duin1998": duin1998.EXPERIMENT,
+    "lin2007": lin2007.EXPERIMENT,
+    "platt1999": platt1999.EXPERIMENT,
+    "rueping2004": rueping2004.EXPERIMENT,
+}
+
+HOME = Path("calibrant-experiments")
+
+
+def reproduce(
+    name: str,
+    *,
+    quick: bool = False,
+    folder: str | PathLike[str] | None = None,
+    into: str | PathLike[str] | None = None,
+    n_jobs: int | None = 2,
+    progress: Progress = True,
+) -> Result:
+    """Repeat a published experiment, and write what was found.
+
+    Parameters
+    ----------
+    name : one of `EXPERIMENTS`.
+    quick : only a part, to see that it works.
+    folder : where finished cells are kept, by default calibrant-experiments/<name>; the same call, after an
+        interruption, computes only what is missing.
+    into : where result.json, README.md, figure.svg and page.html are written, by default the folder, or its
+        sub-folder "quick".
+    n_jobs : how many cells are computed side by side, -1 for one on each core; the numbers do not depend on it.
+    progress : a bar with the time left on a terminal, or a function that is told the share done.
+
+    Examples
+    --------
+    >>> reproduce("nobody1900")
+    Traceback (most recent call last):
+        ...
+    ValueError: name must be one of ...; got 'nobody1900'
+    """
+    experiment = experiment_of(name)
+    require_jobs("n_jobs", n_jobs)
+    require_packages()
+    start = time.perf_counter()
+    home = HOME / name if folder is None else Path(folder)
+    for place in (home, home / "cells"):
+        prepare_folder(place)
+    cells, computed = run(name, experiment, home / "cells", quick=quick, n_jobs=n_jobs, progress=progress)
+    seconds = {
+        "computing": sum(cell.seconds for cell in cells),
+        "wall": time.perf_counter() - start,
+        "n_jobs": effective_n_jobs(n_jobs),
+        "computed": computed,
+    }
+    target = Path(into) if into is not None else home / "quick" if quick else home
+    return written(name, cells, quick=quick, seconds=seconds, versions=versions(), folder=target)
+
+
+def written(name: str, cells: tuple[Cell, ...], **about: Any) -> Result:
+    """Judge the cells and write the result."""
+    experiment = EXPERIMENTS[name]
+    tables = tuple(experiment.tables(cells))
+    result = Result(name, cells=cells, tables=tables, verdicts=experiment.judge(cells), experiment=experiment, **about)
+    write(result)
+    return result
+
+
+def judge_again(folder: str | PathLike[str]) -> Result:
+    """Judge the cells of a result.json anew, and rewrite it and its pages, after a claim or a text has changed."""
+    place = Path(folder)
+    document = document_of(place / "result.json")
+    about = {name: document[name] for name in ("quick", "seconds", "versions")}
+    experiment_of(document["name"])
+    return written(document["name"], cells_of(document), folder=place, **about)
+
+
+def require_jobs(name: str, value: int | None) -> None:
+    """Raise unless joblib can take a number of processes.
+
+    >>> require_jobs("n_jobs", 0)
+    Traceback (most recent call last):
+    ValueError: n_jobs must be a number of processes other than 0 (-1 for all cores); got 0
+    """
+    if value == 0:
+        msg = f"{name} must be a number of processes other than 0 (-1 for all cores); got {value}"
+        raise ValueError(msg)
+
+
+def experiment_of(name: str) -> Experiment:
+    """Return an experiment by its name."""
+    one_of("name", name, EXPERIMENTS)
+    return EXPERIMENTS[name]

@@ -1,0 +1,79 @@
+"""Repeat experiments and write their results: `python -m calibrant.papers lin2007 --into experiments`."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace
+from itertools import product
+from pathlib import Path
+
+from calibrant.checks import one_of
+from calibrant.papers import EXPERIMENTS, judge_again, reproduce, require_jobs
+from calibrant.papers.agreement import agreement
+from calibrant.papers.datasets.carriers import given_folder
+from calibrant.papers.records import Result
+from calibrant.papers.writing import QUICK, document_of, write_summary
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Read what is asked for, repeat it, print the verdicts; exit code 1 where cells could not be computed."""
+    parser = ArgumentParser(prog="python -m calibrant.papers", description="Repeat published experiments.")
+    parser.add_argument("names", nargs="*", metavar="PAPER", help=f"of {', '.join(EXPERIMENTS)}; by default all")
+    parser.add_argument("--quick", action="store_true", help="only a part, to see that it works")
+    parser.add_argument("--into", type=Path, help="write <paper>/result.json and its pages, and the summary, here")
+    parser.add_argument("--judge-again", action="store_true", help="compute nothing, judge the results in --into anew")
+    parser.add_argument("--against", type=Path, help="say how far the numbers agree with the results in this folder")
+    parser.add_argument("--jobs", type=int, default=2, help="how many cells are computed side by side")
+    asked = parser.parse_args(arguments)
+    try:
+        require_coherent(asked)
+    except (ValueError, FileNotFoundError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+    complete = [repeat(name, asked) for name in asked.names or EXPERIMENTS]
+    if asked.into:
+        write_summary(asked.into)
+    if not all(complete):
+        sys.exit(1)
+
+
+def require_coherent(asked: Namespace) -> None:
+    """Raise where something asked for is not there, or options exclude each other, before anything is computed."""
+    for name in asked.names:
+        one_of("PAPER", name, EXPERIMENTS)
+    if asked.quick and (asked.into or asked.against):
+        msg = "--into and --against take full runs only; leave out --quick"
+        raise ValueError(msg)
+    if asked.judge_again and not asked.into:
+        msg = "--judge-again needs --into, the folder of the results"
+        raise ValueError(msg)
+    require_jobs("--jobs", asked.jobs)
+    given_folder()
+    read: list[Path | None] = [asked.into if asked.judge_again else None, asked.against]
+    for place, name in product(filter(None, read), asked.names or EXPERIMENTS):
+        document_of(place / name / "result.json")
+
+
+def repeat(name: str, asked: Namespace) -> bool:
+    """Repeat one experiment as asked, and return whether all cells could be computed that were to be."""
+    known = document_of(asked.against / name / "result.json") if asked.against else None
+    place = asked.into / name if asked.into else None
+    again = asked.judge_again and place
+    result = judge_again(again) if again else reproduce(name, quick=asked.quick, into=place, n_jobs=asked.jobs)
+    tell(result)
+    if known is not None:
+        print(agreement(known, result.as_dict()))
+    return bool(again) or all(cell.values is not None for cell in result.cells)
+
+
+def tell(result: Result) -> None:
+    """Print the verdicts."""
+    if result.quick:
+        print(QUICK)
+    for claim, verdict in result.verdicts.items():
+        print(f"{claim} {verdict.outcome}: {verdict.evidence}")
+    print(f"{result.folder / 'page.html'}: {result.seconds['wall']:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

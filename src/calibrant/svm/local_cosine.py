@@ -1,0 +1,307 @@
+"""Vapnik's cosine series whose coefficients depend on where x lies beside the normal of the separating plane.
+
+A reconstruction of sec. 11.11 of Vapnik's book of 1998, as Platt (1999) relays it: with t the coordinate along the
+normal and u all the others, P(y = 1 | t, u) = a_0(u) + sum a_n(u) cos(n t). Here a(u) is the series of
+`calibrant.maps.cosine`, fitted to the calibration rows weighted by their nearness to u: one linear system a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.checks import number
+from calibrant.kernels.functions import Kernel, blocks, take
+from calibrant.numerics.cosines import GAMMAS, USUAL, coordinate, cosines
+from calibrant.numerics.folds import best
+from calibrant.svm.support import Calibration, kernels_with, kernels_with_themselves
+
+__all__ = [
+    "Constant",
+    "LocalCosines",
+    "Reference",
+    "Series",
+    "fit_local_cosine",
+    "local_equations",
+    "local_weights",
+    "nearness",
+    "solve_local",
+]
+
+Floats = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+CELLS = 2**20  # numbers in a block of running sums
+CHOICE_ROWS = 1_000  # rows that choose gamma
+WIDTH_ROWS = 500  # rows whose distances to each other give the width
+FLAT = 1e-10  # a share of the squared distances that is rounding: u has no extent, as with one feature
+
+
+def nearness(kernel: Floats, diagonal: Floats, difference: Floats, squared_norm: float) -> Floats:
+    """Return K(x, x) - |u - u_i|^2 = 2 K(x, x_i) - K(x_i, x_i) + (f(x) - f(x_i))^2/|w|^2.
+
+    |u - u_i|^2 is |phi(x) - phi(x_i)|^2 less its part along the normal. K(x, x), which is the same for all i, cancels
+    in the weights, so it need not be known.
+    """
+    along = difference**2 / squared_norm if squared_norm > 0 else 0.0
+    return np.asarray(2.0 * kernel - diagonal + along)
+
+
+def local_weights(near: Floats, copies: Floats, width: float) -> Floats:
+    """Return w_i = copies_i exp(-|u - u_i|^2/(2 width^2)), each row up to a factor that lets its largest not underflow.
+
+    >>> local_weights(np.array([[0.0, -2.0, 5.0]]), np.array([[1.0, 3.0, 0.0]]), 1.0).round(3)
+    array([[1.   , 1.104, 0.   ]])
+    """
+    largest = np.max(near, axis=1, keepdims=True, where=copies > 0, initial=-np.inf)
+    with np.errstate(over="ignore", divide="ignore"):
+        exponent = np.minimum(near - largest, 0.0) / width / (2.0 * width)
+    return np.asarray(copies * np.exp(exponent))
+
+
+def local_equations(t: Floats, label: Floats, weights: Floats, terms: int) -> tuple[Floats, Floats]:
+    """Return (Phi' D V D Phi, Phi' D V D y)/(sum w)^2 of each row of weights D, V_ij = 1 - max(t_i, t_j)/pi, t rising.
+
+    x' V y is the integral over t of the product of the running sums of x and y, as in `calibrant.maps.cosine`.
+    Where all weight is at the largest t, V says nothing, and the equation is a_0 = the share of positives.
+    """
+    share = weights / weights.sum(axis=1, keepdims=True)
+    running = np.cumsum(share[:, None, :] * np.vstack([cosines(t, terms), label]), axis=2)
+    products = (running * (np.diff(t, append=np.pi) / np.pi)) @ running.transpose(0, 2, 1)
+    matrix, right = products[:, :-1, :-1], products[:, :-1, -1]
+    silent = matrix[:, 0, 0] < 1e-200
+    matrix[silent, 0, 0], right[silent, 0] = 1.0, share[silent] @ label
+    return matrix, right
+
+
+def solve_local(matrix: Floats, right: Floats, gamma: float) -> Floats:
+    """Return the coefficients a of (matrix + gamma diag(0, 1, 4, 9, ...)) a = right, a row for each system."""
+    penalty = gamma * np.diag(np.arange(right.shape[1]) ** 2.0)
+    return np.asarray(np.linalg.solve(matrix + penalty, right[:, :, None])[:, :, 0])
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The calibration rows along the normal, and the form of their series.
+
+    `t` rises from 0 at the score `low` to pi at `high`; `label` is 1 for positives; `copies` is how often a row counts.
+    """
+
+    t: Floats
+    label: Floats
+    copies: Floats
+    low: float
+    high: float
+    terms: int
+    gamma: float
+    clip: bool
+
+    def at(self, f: Floats) -> Floats:
+        """Return the cosines of each row's t, cut to [0, pi]."""
+        return np.asarray(cosines(coordinate(np.clip(f, self.low, self.high), self.low, self.high), self.terms).T)
+
+    def probability(self, a: Floats, f: Floats) -> Floats:
+        """Return a_0 + sum a_n cos(n t)."""
+        p = np.einsum("ij,ij->i", a, self.at(f))
+        return np.asarray(np.clip(p, 0.0, 1.0) if self.clip else p)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The calibration rows in the space of the kernel: `decision` is f(x_i), `diagonal` is K(x_i, x_i)."""
+
+    kernel: Kernel
+    rows: Any
+    diagonal: Floats
+    decision: Floats
+    squared_norm: float
+
+    def near(self, x: Any, f: Floats) -> Floats:
+        """Return the nearness of rows to each of these."""
+        kernel = kernels_with(self.kernel, x, self.rows)
+        return nearness(kernel, self.diagonal, f[:, None] - self.decision, self.squared_norm)
+
+    def some(self, numbers: Indices) -> Reference:
+        """Return some of the rows."""
+        return replace(
+            self, rows=take(self.rows, numbers), diagonal=self.diagonal[numbers], decision=self.decision[numbers]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """One probability for all rows: the share of positives, where there is nothing to fit a series to."""
+
+    p: float
+
+    def __call__(self, _: Any, f: Floats) -> Floats:
+        """Return the columns (1 - p, p)."""
+        return np.tile([1.0 - self.p, self.p], (len(f), 1))
+
+    def unseen(self, rows: Calibration) -> Floats:
+        """Return (1 - p, p) of the calibration rows."""
+        return self(rows.inputs, rows.score)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCosines:
+    """p(x) = a_0(u) + sum a_n(u) cos(n t), a(u) fitted to calibration rows weighted by exp(-|u - u_i|^2/(2 width^2)).
+
+    Not confined to [0, 1] unless clipped, and not monotone (Vapnik 1998, sec. 11.11; reconstructed).
+    """
+
+    reference: Reference
+    series: Series
+    width: float
+
+    def __call__(self, x: Any, f: Floats) -> Floats:
+        """Return the columns (1 - p, p) of rows with their decision values."""
+        p = np.empty(len(f))
+        for some, matrix, right in self.equations(x, f):
+            p[some] = self.series.probability(solve_local(matrix, right, self.series.gamma), f[some])
+        return np.column_stack([1.0 - p, p])
+
+    def unseen(self, rows: Calibration) -> Floats:
+        """Return (1 - p, p) of all calibration rows, each without its own part in the series, cut to [0, 1]."""
+        position = np.full(len(rows.score), -1)
+        position[order_of(rows)] = np.arange(len(self.series.t))
+        p = np.empty(len(rows.score))
+        for some, matrix, right in self.equations(rows.inputs, rows.decision, position):
+            p[some] = self.series.probability(solve_local(matrix, right, self.series.gamma), rows.score[some])
+        p = np.clip(p, 0.0, 1.0)
+        return np.column_stack([1.0 - p, p])
+
+    def equations(self, x: Any, f: Floats, position: Indices | None = None) -> Iterator[tuple[slice, Floats, Floats]]:
+        """Yield blocks of rows with their equations; rows at a `position` in the series are left out of their own."""
+        size = max(1, CELLS // (len(self.series.t) * (self.series.terms + 2)))
+        for some in blocks(len(f), size):
+            near = self.reference.near(take(x, some), f[some])
+            copies = np.tile(self.series.copies, (len(near), 1))
+            if position is not None:
+                leave_out(copies, position[some])
+            weights = local_weights(near, copies, self.width)
+            yield some, *local_equations(self.series.t, self.series.label, weights, self.series.terms)
+
+
+def leave_out(copies: Floats, position: Indices) -> None:
+    """Take one copy of itself from each row that has a position; of weights below 1 on average, the mean weight."""
+    unit = min(1.0, float(copies[0].mean()))
+    rows = np.flatnonzero(position >= 0)
+    copies[rows, position[rows]] = np.maximum(copies[rows, position[rows]] - unit, 0.0)
+
+
+def fit_local_cosine(
+    rows: Calibration,
+    *,
+    width: float | None = None,
+    terms: int = 6,
+    gamma: float | None = None,
+    clip: bool = True,
+) -> LocalCosines | Constant:
+    """Fit the local series: a(u) minimises the functional of `cosine` with the rows weighted by their nearness to u.
+
+    (1/(sum w)^2) (Phi a - y)' D V D (Phi a - y) + gamma sum n^2 a_n^2, D = diag(w), w as in `local_weights`.
+    Without `width` it is the median distance |u_j - u_i| (of at most 500 rows); an infinite one is the same series
+    everywhere, that of `cosine`. Without `gamma` it is the best of 1, 0.1, ..., 1e-6 by the squared error of (at most
+    1,000) rows left out, 1e-3 where a class has less than two. Constant scores or one class give its share.
+    """
+    check(width, terms, gamma)
+    order = order_of(rows)
+    label, copies = rows.label[order], rows.weight[order]
+    share = float(label @ copies / copies.sum()) if len(order) else 0.5
+    if share in (0.0, 1.0) or len(order) == 0 or rows.score[order[0]] == rows.score[order[-1]]:
+        return Constant(share)
+    low, high = float(rows.score[order[0]]), float(rows.score[order[-1]])
+    t = coordinate(rows.score[order], low, high)
+    series = Series(t, label, copies, low, high, int(terms), USUAL if gamma is None else float(gamma), clip)
+    reference = reference_of(rows, order)
+    distance = typical_distance(reference, take(rows.inputs, order), copies) if width is None else float(width)
+    fitted = LocalCosines(reference, series, distance)
+    if gamma is not None or not choosable(series):
+        return fitted
+    return replace(fitted, series=replace(series, gamma=chosen(fitted, rows, order)))
+
+
+def check(width: Any, terms: Any, gamma: Any) -> None:
+    """Raise unless the options are what they should be."""
+    if not (isinstance(terms, (int, np.integer)) and terms >= 1):
+        msg = f"terms must be a whole number, at least 1; got {terms!r}"
+        raise ValueError(msg)
+    if gamma is not None:
+        number("gamma", gamma)
+    if width is not None and width != np.inf:
+        number("width", width)
+
+
+def order_of(rows: Calibration) -> Indices:
+    """Return the rows that take part, by rising score."""
+    part = np.flatnonzero(rows.weight > 0)
+    return np.asarray(part[np.argsort(rows.score[part], kind="stable")], np.intp)
+
+
+def reference_of(rows: Calibration, order: Indices) -> Reference:
+    """Return the calibration rows as the kernel knows them."""
+    kernel, inputs = rows.geometry.kernel, take(rows.inputs, order)
+    if kernel.name != "precomputed":
+        own = kernels_with_themselves(kernel, inputs)
+        return Reference(kernel, inputs, own, rows.decision[order], rows.geometry.squared_norm)
+    if rows.numbers is None:
+        msg = "X must hold the kernels of all calibration rows where the kernel is precomputed; got others"
+        raise ValueError(msg)
+    columns = rows.numbers[order]
+    diagonal = inputs[np.arange(len(order)), columns]
+    return Reference(kernel, columns, diagonal, rows.decision[order], rows.geometry.squared_norm)
+
+
+def evenly(n: int, most: int) -> Indices:
+    """Return at most so many of n numbers, evenly spaced.
+
+    >>> evenly(10, 4)
+    array([0, 3, 6, 9])
+    """
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
+
+
+def typical_distance(reference: Reference, inputs: Any, copies: Floats) -> float:
+    """Return the median of |u_j - u_i| over all pairs of rows, infinity where it is zero but for rounding."""
+    some = evenly(len(copies), WIDTH_ROWS)
+    few = reference.some(some)
+    near = few.near(take(inputs, some), few.decision)
+    squared = np.maximum(few.diagonal[:, None] - near, 0.0)
+    extent = squared + np.square(few.decision[:, None] - few.decision) / (few.squared_norm or 1.0)
+    pairs = np.outer(copies[some], copies[some])
+    middle, whole = weighted_median(squared, pairs), weighted_median(extent, pairs)
+    return float(np.sqrt(middle)) if middle > FLAT * whole else np.inf
+
+
+def weighted_median(values: Floats, weights: Floats) -> float:
+    """Return the smallest value that at least half of the weight does not exceed."""
+    order = np.argsort(values, axis=None)
+    reached = np.cumsum(weights.ravel()[order])
+    return float(values.ravel()[order[np.searchsorted(reached, reached[-1] / 2.0)]])
+
+
+def choosable(series: Series) -> bool:
+    """Return whether each class has two rows or more, so that one can be left out."""
+    unit = min(1.0, float(series.copies.mean()))
+    positive = float(series.label @ series.copies)
+    return min(positive, float(series.copies.sum()) - positive) >= 2.0 * unit * (1.0 - 1e-12)
+
+
+def chosen(fitted: LocalCosines, rows: Calibration, order: Indices) -> float:
+    """Return the gamma under which rows left out of their own series are predicted best, the smoothest of equals."""
+    series, some = fitted.series, evenly(len(order), CHOICE_ROWS)
+    asked = order[some]
+    score, label, copies = rows.score[asked], series.label[some], series.copies[some]
+    found = list(fitted.equations(take(rows.inputs, asked), rows.decision[asked], some))
+    matrix, right = (np.concatenate(parts) for parts in ([m for _, m, _ in found], [r for _, _, r in found]))
+
+    def loss(gamma: float) -> float:
+        """Return the squared error of the rows left out."""
+        return float(copies @ (series.probability(solve_local(matrix, right, gamma), score) - label) ** 2)
+
+    return best(GAMMAS, loss, float(copies.sum()))

@@ -1,0 +1,162 @@
+"""Kwok's moderated output of a support vector machine: the less its training rows say of x, the nearer to one half.
+
+A reconstruction from the idea of Kwok (1999), not from his formulas. In the evidence framework the hinge loss is minus
+a log likelihood and the posterior of the weights is Gaussian around the machine. The support vectors on the margin
+then pin the decision value down where they are; elsewhere it keeps its prior variance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import special
+
+from calibrant.checks import number
+from calibrant.kernels.functions import blocks, take
+from calibrant.svm.support import Calibration, Geometry, kernels_with
+
+__all__ = [
+    "Moderated",
+    "Variance",
+    "fit_moderated",
+    "hinge_output",
+    "look_variance",
+    "margin_variance",
+    "moderated_logit",
+    "moderated_output",
+]
+
+Floats = NDArray[np.float64]
+
+SLOPE = 2.0
+RIDGE = 1e-8
+CELLS = 2**21  # kernels computed at a time
+
+
+def moderated_logit(f: ArrayLike, variance: ArrayLike, slope: float = SLOPE) -> Floats:
+    """Return kappa slope f, kappa = 1/sqrt(1 + pi slope^2 variance/8) (MacKay 1992, for Kwok 1999; reconstructed).
+
+    The logistic function of it approximates the mean of sigma(slope a) over a Gaussian a of mean f.
+
+    >>> moderated_logit([1.0, 1.0, -1.0], [0.0, 8 / np.pi * 0.75, np.inf]).round(12)
+    array([ 2.,  1., -0.])
+    """
+    with np.errstate(over="ignore", invalid="ignore"):  # to the limit
+        kappa = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * slope**2 * np.asarray(variance, np.float64))
+        return np.asarray(np.asarray(f, np.float64) * (slope * kappa))
+
+
+def moderated_output(f: ArrayLike, variance: ArrayLike, slope: float = SLOPE) -> Floats:
+    """Return p = sigma(kappa slope f), 1/2 at f = 0, nearer to it the larger the variance (Kwok 1999; reconstructed).
+
+    Without variance it is the softmax scaling, sigma(2 f).
+
+    >>> moderated_output([1.0, 1.0, 1.0], [0.0, 0.5, 1e12]).round(6)
+    array([0.880797, 0.817096, 0.5     ])
+    """
+    return np.asarray(special.expit(moderated_logit(f, variance, slope)))
+
+
+def hinge_output(f: ArrayLike, C: float = 1.0) -> Floats:
+    """Return p of the normalised hinge likelihood, exp(-C max(0, 1 - y f)) over its sum for y = 1 and -1: unmoderated.
+
+    p = sigma(2 C f) for |f| <= 1 and sigma(C (f + sign f)) beyond (reconstructed, as Kwok 1999 is).
+
+    >>> hinge_output([-3.0, 0.0, 0.5]).round(6)
+    array([0.017986, 0.5     , 0.731059])
+    """
+    f = np.asarray(f, np.float64)
+    with np.errstate(over="ignore"):
+        return np.asarray(special.expit(number("C", C) * (f + np.clip(f, -1.0, 1.0))))
+
+
+def margin_variance(kernel: Floats, diagonal: Floats, whitening: Floats) -> Floats:
+    """Return var(x) = K(x, x) - |whitening k_M(x)|^2, not below 0; rows of `kernel` are k_M(x)."""
+    known = np.square(kernel @ whitening.T).sum(axis=1)
+    return np.asarray(np.maximum(diagonal - known, 0.0))
+
+
+def whitened(gram: Floats, ridge: float = RIDGE) -> Floats:
+    """Return a root R of the inverse of K_MM + ridge mean(diag K_MM) I = (R'R)^-1.
+
+    Of a kernel that is not positive definite even so, only the directions in which it is count.
+
+    >>> whitened(np.diag([4.0, 4.0]), ridge=0.0)
+    array([[0.5, 0. ],
+           [0. , 0.5]])
+    """
+    if len(gram) == 0:
+        return np.empty((0, 0))
+    system = gram + ridge * float(np.mean(np.diag(gram))) * np.eye(len(gram))
+    try:
+        return np.asarray(np.linalg.inv(np.linalg.cholesky(system)))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(system)
+        kept = values > max(ridge, len(gram) * np.finfo(np.float64).eps) * max(values[-1], 0.0)
+        return np.asarray((vectors[:, kept] / np.sqrt(values[kept])).T)
+
+
+@dataclass(frozen=True, slots=True)
+class Variance:
+    """The variance of a machine's decision value at x: var(x) = K(x, x) - k_M(x)' (K_MM + ridge I)^-1 k_M(x).
+
+    M are the support vectors on the margin; without any, var(x) = K(x, x).
+    """
+
+    geometry: Geometry
+    whitening: Floats
+
+    def __call__(self, x: Any) -> Floats:
+        """Return var(x) of each row."""
+        kernel, margin = self.geometry.kernel, self.geometry.margin
+        diagonal = self.geometry.with_themselves(x)
+        if len(self.whitening) == 0:
+            return np.maximum(diagonal, 0.0)
+        size = max(1, CELLS // self.whitening.shape[1])
+        parts = [
+            margin_variance(kernels_with(kernel, take(x, rows), margin), diagonal[rows], self.whitening)
+            for rows in blocks(len(diagonal), size)
+        ]
+        return np.concatenate(parts) if parts else diagonal
+
+
+@dataclass(frozen=True, slots=True)
+class Moderated:
+    """p(x) = sigma(kappa slope f(x)), kappa = 1/sqrt(1 + pi slope^2 var(x)/8) (Kwok 1999; reconstructed)."""
+
+    slope: float
+    variance: Variance
+
+    def __call__(self, x: Any, f: Floats) -> Floats:
+        """Return the columns (1 - p, p) of rows with their decision values."""
+        return both(moderated_logit(f, self.variance(x), self.slope))
+
+    def unseen(self, rows: Calibration) -> Floats:
+        """Return (1 - p, p) of the calibration rows by the machines that have not been trained on them."""
+        return both(moderated_logit(rows.score, rows.look, self.slope))
+
+
+def both(logit: Floats) -> Floats:
+    """Return the columns (1 - p, p) of a logit."""
+    return np.column_stack([special.expit(-logit), special.expit(logit)])
+
+
+def fit_moderated(rows: Calibration, *, slope: float = SLOPE, ridge: float = RIDGE) -> Moderated:
+    """Return the moderated output of a machine: it has no parameter that the calibration rows could fit.
+
+    `slope` is that of the link, `ridge` what is added to the diagonal of K_MM, relative to its mean.
+    """
+    return Moderated(number("slope", slope), variance_of(rows.geometry, ridge))
+
+
+def variance_of(geometry: Geometry, ridge: float = RIDGE) -> Variance:
+    """Return the variance that a machine's margin leaves."""
+    return Variance(geometry, whitened(geometry.gram, number("ridge", ridge, inclusive=True)))
+
+
+def look_variance(geometry: Geometry, x: Any, *, ridge: float = RIDGE, **_: Any) -> Floats:
+    """Return var(x) of rows a machine has not been trained on."""
+    return variance_of(geometry, ridge)(x)

@@ -1,0 +1,1014 @@
+"""Comparisons: identical folds, numbers that can be recomputed, folders that lose nothing."""
+
+import json
+import subprocess
+import sys
+import textwrap
+import warnings
+from dataclasses import replace
+from functools import partial, wraps
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss as reference_log_loss
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    ShuffleSplit,
+    StratifiedKFold,
+    cross_val_predict,
+    cross_val_score,
+)
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.svm import SVC, LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+import calibrant
+from calibrant import CalibratedClassifier, KernelLogisticRegression, compare, compare_scores
+from calibrant import progress as bars
+from calibrant.comparing import DEFAULT_METHODS, GRIDS, asking
+from calibrant.comparing.folder import key_of
+from calibrant.comparing.tasks import Asked, Trial
+from calibrant.evidence.words import plain
+from calibrant.samples import Sample
+
+FEW = ("platt", "softmax", "clip01")
+
+
+def two_classes(n=90, seed=0, d=3):
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 2, n)
+    return rng.normal(size=(n, d)) + y[:, None] * 1.2, y
+
+
+def quick(data=None, **keywords):
+    settings = {"kernels": ["linear"], "methods": FEW, "cv": 3, "grid": None, "progress": False} | keywords
+    return compare(two_classes() if data is None else data, **settings)
+
+
+def same(first, second, rtol=0.0):
+    """Assert that two comparisons found the same numbers, by default to the last bit."""
+    for one, other in zip(first.cells, second.cells, strict=True):
+        assert (one.dataset, one.machine, one.method, one.fold) == (
+            other.dataset,
+            other.machine,
+            other.method,
+            other.fold,
+        )
+        assert list(one.values) == list(other.values)
+        np.testing.assert_allclose(list(one.values.values()), list(other.values.values()), rtol=rtol)
+    assert first.predictions.keys() == second.predictions.keys()
+    for name, found in first.predictions.items():
+        np.testing.assert_allclose(found.p, second.predictions[name].p, rtol=rtol)
+    assert first.choices == second.choices
+
+
+class Broken(ClassifierMixin, BaseEstimator):
+    """A classifier that cannot be trained."""
+
+    def fit(self, X, y):
+        msg = "out of luck"
+        raise RuntimeError(msg)
+
+
+def refuses(data):
+    msg = f"no map for {len(data)} rows"
+    raise ValueError(msg)
+
+
+def half(data: Sample):
+    return calibrant.maps.Steps((), (0.5,))
+
+
+class TestNumbers:
+    @pytest.mark.parametrize("protocol", ["cv", "holdout", "train", "ensemble", "loo"])
+    def test_a_cell_is_what_a_calibrated_classifier_says(self, protocol):
+        X, y = two_classes()
+        found = quick((X, y), protocol=protocol, random_state=4, kernels=["rbf"])
+        folds = StratifiedKFold(3, shuffle=True, random_state=4).split(X, y)
+        for number, (train, test) in enumerate(folds):
+            for method in FEW:
+                machine = make_pipeline(StandardScaler(), SVC())
+                model = CalibratedClassifier(machine, method, protocol=protocol, cv=3, random_state=4)
+                p = model.fit(X[train], y[train]).predict_proba(X[test])
+                kept = found.predictions["data", "rbf", method]
+                np.testing.assert_allclose(kept.p[kept.fold == number], p, rtol=1e-9)
+                np.testing.assert_array_equal(kept.rows[kept.fold == number], test)
+
+    def test_a_cell_is_what_plain_scikit_learn_and_one_map_say(self):
+        X, y = two_classes(seed=3)
+        found = quick((X, y), kernels=["linear"], random_state=1)
+        train, test = list(StratifiedKFold(3, shuffle=True, random_state=1).split(X, y))[1]
+        machine = make_pipeline(StandardScaler(), SVC(kernel="linear"))
+        inner = StratifiedKFold(3, shuffle=True, random_state=1)
+        scores = cross_val_predict(machine, X[train], y[train], cv=inner, method="decision_function")
+        platt = calibrant.fit("platt", scores, y[train])
+        p = platt(machine.fit(X[train], y[train]).decision_function(X[test]))
+        cell = next(cell for cell in found.cells if (cell.method, cell.fold) == ("platt", 1))
+        assert cell.values["brier"] == pytest.approx(np.mean((y[test] - p) ** 2), rel=1e-9)
+        assert cell.values["log_loss"] == pytest.approx(reference_log_loss(y[test], p), rel=1e-9)
+
+    def test_klr_and_raw_are_the_machines_own_probabilities(self):
+        X, y = two_classes(seed=5)
+        found = quick((X, y), machines={"bayes": GaussianNB()}, methods=["klr", "raw", "platt"])
+        for number, (train, test) in enumerate(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y)):
+            klr = make_pipeline(StandardScaler(), KernelLogisticRegression(kernel="linear"))
+            for name, machine in ((("data", "linear", "klr"), klr), (("data", "bayes", "raw"), GaussianNB())):
+                kept = found.predictions[name]
+                p = machine.fit(X[train], y[train]).predict_proba(X[test])
+                np.testing.assert_allclose(kept.p[kept.fold == number], p, rtol=1e-6)
+        assert ("data", "bayes", "klr") not in found.predictions
+        assert ("data", "linear", "raw") not in found.predictions
+
+    def test_every_row_is_predicted_once_and_folds_are_identical(self):
+        data = {"a": two_classes(70, 1), "b": two_classes(60, 2)}
+        found = quick(data, machines={"bayes": GaussianNB()}, methods=[*FEW, "klr"])
+        for (name, _, _), kept in found.predictions.items():
+            y = data[name][1]
+            np.testing.assert_array_equal(np.sort(kept.rows), np.arange(len(y)))
+            np.testing.assert_array_equal(kept.y, y[kept.rows])
+            first = found.predictions[name, "linear", "platt"]
+            np.testing.assert_array_equal(kept.rows, first.rows)
+            np.testing.assert_array_equal(kept.fold, first.fold)
+
+    def test_infinite_losses_stay_infinite(self):
+        found = quick(two_classes(120, 7))
+        assert np.isinf(found.means.loc["log_loss", "clip01"]).all()
+        assert found.ranks.loc["log_loss", "linear"].loc["clip01", "min"] == 3
+
+    def test_scales(self):
+        X, y = two_classes()
+        X = X * [1.0, 100.0, 0.01]
+        whole, plain = quick((X, y), scale="global"), quick((X, y), scale=None)
+        same(whole, quick((StandardScaler().fit_transform(X), y), scale=None))
+        assert whole.cells[0].values != plain.cells[0].values
+        assert whole.cells[0].values != quick((X, y), scale="train").cells[0].values
+
+    def test_labels_of_any_type_and_several_classes(self):
+        X, y = load_iris(return_X_y=True)
+        names = np.array(["setosa", "versicolor", "virginica"])[y]
+        found = quick(
+            (X, names), machines={"bayes": GaussianNB()}, methods=["klr", "raw", "platt"], metrics=["log_loss"]
+        )
+        model = CalibratedClassifier(make_pipeline(StandardScaler(), SVC(kernel="linear")), random_state=0)
+        train, test = next(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y))
+        p = model.fit(X[train], names[train]).predict_proba(X[test])
+        kept = found.predictions["data", "linear", "platt"]
+        np.testing.assert_allclose(kept.p[kept.fold == 0], p, rtol=1e-9)
+        assert found.cells[0].method == "klr"
+        assert found.means.loc["log_loss"].to_numpy()[np.isfinite(found.means.loc["log_loss"].to_numpy())].max() < 0.5
+
+    def test_groups_stay_together(self):
+        X, y = two_classes(120)
+        groups = np.arange(120) // 4
+        found = quick((X, y, groups), cv=4)
+        kept = found.predictions["data", "linear", "platt"]
+        folds_of_group = {}
+        for row, fold in zip(kept.rows, kept.fold, strict=True):
+            folds_of_group.setdefault(groups[row], set()).add(fold)
+        assert all(len(each) == 1 for each in folds_of_group.values())
+
+    @pytest.mark.parametrize("protocol", ["cv", "ensemble", "holdout"])
+    @pytest.mark.parametrize("choose", ["prior", "nested"])
+    def test_no_machine_scores_rows_of_a_group_it_was_trained_on(self, protocol, choose):
+        X, y = two_classes(120)
+        X, groups = np.column_stack([np.arange(120), X]), np.arange(120) // 10
+        splits = []
+
+        class Spy(GaussianNB):
+            def fit(self, X, y):
+                self.rows_ = X[:, 0].astype(int)
+                return super().fit(X[:, 1:], y)
+
+            def predict_proba(self, X):
+                splits.append((self.rows_, X[:, 0].astype(int)))
+                return super().predict_proba(X[:, 1:])
+
+        machines = {
+            "spy": Spy(),
+            "calibrated": CalibratedClassifier(Spy()),
+            "search": GridSearchCV(Spy(), {"var_smoothing": [1e-9, 1e-3]}, cv=GroupKFold(3)),
+        }
+        grid = {"spy": {"var_smoothing": [1e-9, 1e-2]}, "calibrated": {"cv": [2, 3]}}
+        found = quick(
+            (X, y, groups),
+            kernels=(),
+            machines=machines,
+            methods=["raw", "platt"],
+            grid=grid,
+            choose=choose,
+            protocol=protocol,
+        )
+        assert not [cell.note for cell in found.cells if "groups" in cell.note or np.isnan(cell.values["brier"])]
+        assert len(splits) > 50
+        for trained, scored in splits:
+            assert not set(groups[trained]) & set(groups[scored])
+
+    def test_a_class_that_a_training_part_lacks_has_no_probability(self):
+        X, y = load_iris(return_X_y=True)
+        order = np.random.default_rng(0).permutation(150)
+        X, y = X[order], y[order]
+        folds = [(np.flatnonzero((np.arange(150) % 2 == 0) & (y != 2)), np.flatnonzero(np.arange(150) % 2))]
+        found = quick((X, y), machines={"nb": GaussianNB()}, methods=["platt", "softmax", "raw"], cv=folds)
+        for machine, method in (("linear", "platt"), ("linear", "softmax"), ("nb", "platt"), ("nb", "raw")):
+            p = found.predictions["data", machine, method].p
+            np.testing.assert_allclose(p.sum(axis=1), 1)
+            assert not p[:, 2].any()
+        alone = CalibratedClassifier(GaussianNB()).fit(X[folds[0][0]], y[folds[0][0]])
+        np.testing.assert_allclose(found.predictions["data", "nb", "platt"].p[:, :2], alone.predict_proba(X[1::2]))
+
+    def test_a_splitter_and_one_fold_and_one_method(self):
+        found = quick(cv=ShuffleSplit(1, random_state=0), methods="platt")
+        assert len(found.cells) == 1
+        assert found.ranks["min"].tolist() == [1.0, 1.0]
+        with pytest.raises(ValueError, match="at least 2 folds"):
+            found.rejections  # noqa: B018
+
+    def test_folds_given_once_serve_every_data_set(self):
+        X, y = two_classes()
+        once = iter(list(StratifiedKFold(3).split(X, y)))
+        assert len(quick({"a": (X, y), "b": (X, y)}, cv=once).cells) == 2 * 3 * 3
+
+    def test_records_with_a_name_and_frames(self):
+        pandas = pytest.importorskip("pandas")
+        X, y = two_classes()
+
+        class Record:
+            name = "named"
+
+        record = Record()
+        record.X, record.y = pandas.DataFrame(X, columns=list("abc")), y
+        same(quick(record), quick({"named": (X, y)}), rtol=1e-9)
+
+
+class TestMethods:
+    def test_the_default_is_the_nine_of_the_paper(self):
+        found = quick(two_classes(150), methods=None, kernels=["linear"])
+        expected = [name for name in DEFAULT_METHODS if name != "raw"]
+        assert found.methods("linear") == expected
+        assert len(expected) == 9
+
+    def test_options_and_functions(self):
+        methods = {
+            "beta": "beta",
+            "beta as printed": ("beta", {"as_printed": True}),
+            "half": half,
+            "bins 4": ("bins", {"k": 4}),
+        }
+        found = quick(methods=methods)
+        assert found.methods("linear") == list(methods)
+        np.testing.assert_array_equal(found.predictions["data", "linear", "half"].p, 0.5)
+        plain, printed = (found.predictions["data", "linear", name].p[:, 1] for name in ("beta", "beta as printed"))
+        assert not np.array_equal(plain, printed)
+        assert (printed >= 0.5 - 1e-12)[plain > 0.9].all()
+
+    def test_a_method_that_fails_is_a_note(self):
+        with pytest.warns(UserWarning, match="3 of 6 cells have no value; the first .data, linear, refuses, fold 0."):
+            found = quick(methods=["platt", refuses])
+        failed = [cell for cell in found.cells if cell.method == "refuses"]
+        assert all(np.isnan(cell.values["brier"]) and "no map for 60 rows" in cell.note for cell in failed)
+        assert found.ranks.loc["brier", "linear"]["min"].tolist() == [1, 2]
+        assert found.rejections["brier"].loc["linear"].loc["refuses", "platt"] == 1
+        assert ("data", "linear", "refuses") not in found.predictions
+
+    def test_a_machine_that_fails_is_a_note(self):
+        with pytest.warns(UserWarning, match="3 of 6 cells .* out of luck"):
+            quick(kernels=["linear"], machines={"broken": Broken()}, methods="platt")
+
+    def test_a_metric_that_does_not_exist_on_a_fold_is_a_note(self):
+        X, y = two_classes(40)
+        order = np.argsort(y, kind="stable")
+        folds = [(np.r_[5:40], np.r_[0:5]), (np.r_[0:15, 20:40], np.r_[15:20])]
+        with pytest.warns(UserWarning, match="cells have no value"):
+            found = quick((X[order], y[order]), cv=folds, metrics=["brier", "auc"], methods="platt")
+        assert np.isnan(found.cells[0].values["auc"])
+        assert "auc" in found.cells[0].note
+        assert np.isfinite(found.cells[0].values["brier"])
+
+    def test_larger_is_better_where_it_is(self):
+        found = quick(two_classes(150), metrics=["accuracy", "error_rate"], methods=["platt", "clip01", "half"][:2])
+        ranks = found.ranks["average"]
+        np.testing.assert_array_equal(ranks.loc["accuracy"].to_numpy(), ranks.loc["error_rate"].to_numpy())
+
+
+class TestTables:
+    def test_tables_agree_with_the_cells_and_with_scipy(self):
+        data = {name: two_classes(80, seed) for seed, name in enumerate("abc")}
+        found = quick(data, methods=["platt", "softmax", "bins"], cv=5)
+        frame = found.scores
+        assert list(frame.columns[:6]) == ["dataset", "machine", "method", "fold", "brier", "log_loss"]
+        assert len(frame) == 3 * 3 * 5
+        table = frame.pivot_table(index="dataset", columns="method", values="brier")[["platt", "softmax", "bins"]]
+        np.testing.assert_allclose(found.means.loc["brier", "linear"].to_numpy(), table.to_numpy())
+        ranks = stats.rankdata(table.to_numpy(), axis=1, method="min").mean(axis=0)
+        np.testing.assert_allclose(found.ranks.loc["brier", "linear"]["min"], ranks)
+        count = 0
+        for name in data:
+            one, other = (
+                frame[(frame.dataset == name) & (frame.method == method)].brier.to_numpy()
+                for method in ("bins", "platt")
+            )
+            count += stats.ttest_rel(one, other, alternative="greater").pvalue < 0.05
+        assert found.rejections["brier"].loc["linear"].loc["bins", "platt"] == count
+
+    def test_json_is_strict_and_holds_the_cells(self, tmp_path):
+        found = quick(two_classes(120, 7))
+        text = found.to_json(tmp_path / "comparison.json")
+        assert (tmp_path / "comparison.json").read_text() == text
+
+        def refuse(word):
+            raise AssertionError(word)
+
+        document = json.loads(text, parse_constant=refuse)
+        assert len(document["cells"]) == len(found.cells)
+        assert "inf" in {cell["values"]["log_loss"] for cell in document["cells"]}
+        assert document["settings"]["methods"]["platt"] == "platt()"
+        assert "SVC" in document["settings"]["machines"]["linear svm"]
+
+    def test_without_pandas_the_error_names_the_extra(self, monkeypatch):
+        found = quick()
+        monkeypatch.setitem(sys.modules, "pandas", None)
+        with pytest.raises(ModuleNotFoundError, match=r"calibrant\[report\]"):
+            found.scores  # noqa: B018
+        assert found.to_json()
+
+    def test_keep_nothing(self):
+        assert quick(keep=False).predictions == {}
+
+    def test_the_report_is_written_by_the_report_module(self, monkeypatch):
+        told = []
+        module = type(sys)("calibrant.report")
+        module.write_report = lambda comparison, path: told.append((comparison, path))
+        monkeypatch.setitem(sys.modules, "calibrant.report", module)
+        found = quick()
+        found.report("report.html")
+        assert told == [(found, "report.html")]
+
+
+class TestHyperparameters:
+    GRID = {"rbf": {"C": [0.1, 10.0], "gamma": [0.01, 30.0]}}  # noqa: RUF012
+
+    def test_the_prior_choice_has_the_best_accuracy(self):
+        X, y = two_classes(100, 2)
+        found = quick((X, y), kernels=["rbf"], grid=self.GRID, methods=["platt", "klr"])
+        folds = StratifiedKFold(10, shuffle=True, random_state=1)
+        accuracy = {
+            (C, gamma): cross_val_predict(make_pipeline(StandardScaler(), SVC(C=C, gamma=gamma)), X, y, cv=folds)
+            for C in self.GRID["rbf"]["C"]
+            for gamma in self.GRID["rbf"]["gamma"]
+        }
+        accuracy = {point: np.mean(predicted == y) for point, predicted in accuracy.items()}
+        (svm,) = [each for each in found.choices if each.trained == "svm"]
+        assert svm.accuracy == pytest.approx(max(accuracy.values()))
+        assert accuracy[svm.parameters["C"], svm.parameters["gamma"]] == pytest.approx(svm.accuracy)
+        assert {each.trained for each in found.choices} == {"svm", "klr"}
+        assert list(found.parameters.columns) == ["dataset", "machine", "trained", "fold", "accuracy", "C", "gamma"]
+
+    def test_the_chosen_parameters_are_those_of_the_machine(self):
+        X, y = two_classes(100, 2)
+        chosen = quick((X, y), kernels=["rbf"], grid=self.GRID)
+        point = {name: [value] for name, value in chosen.choices[0].parameters.items()}
+        same_point = quick((X, y), kernels=["rbf"], grid={"rbf": point})
+        for name, kept in chosen.predictions.items():
+            np.testing.assert_array_equal(kept.p, same_point.predictions[name].p)
+
+    def test_nested_choice_sees_training_rows_only(self):
+        X, y = two_classes(100, 2)
+        found = quick((X, y), kernels=["rbf"], grid=self.GRID, choose="nested", methods=["platt"])
+        assert [each.fold for each in found.choices] == [0, 1, 2]
+        train, test = next(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y))
+        flipped = y.copy()
+        flipped[test] = 1 - flipped[test]
+        other = quick(
+            (X, flipped), kernels=["rbf"], grid=self.GRID, choose="nested", methods="platt", cv=[(train, test)]
+        )
+        assert other.choices[0].parameters == found.choices[0].parameters
+        inner = StratifiedKFold(5, shuffle=True, random_state=1)
+        machine = make_pipeline(StandardScaler(), SVC(**found.choices[0].parameters))
+        predicted = cross_val_predict(machine, X[train], y[train], cv=inner)
+        assert found.choices[0].accuracy == pytest.approx(np.mean(predicted == y[train]))
+
+    def test_each_machine_of_a_kernel_may_have_its_own_grid(self):
+        grid = {"linear": {"C": [1.0]}, "linear klr": {"C": [5.0]}}
+        found = quick(methods=["klr", "platt"], grid=grid)
+        assert {each.trained: each.parameters for each in found.choices} == {"svm": {"C": 1.0}, "klr": {"C": 5.0}}
+
+    def test_grids_of_other_machines(self):
+        X, y = two_classes(90, 4)
+        machines = {"tree": DecisionTreeClassifier(), "logistic": LogisticRegression()}
+        grid = {"tree": {"max_depth": [1, 4]}, "logistic": {"C": [0.01, 1.0]}}
+        found = compare((X, y), machines=machines, grid=grid, methods=["raw", "platt"], cv=3, progress=False)
+        assert {name for each in found.choices for name in each.parameters} == {"max_depth", "C"}
+        accuracy = next(each.accuracy for each in found.choices if each.machine == "logistic")
+        folds = StratifiedKFold(10, shuffle=True, random_state=1)
+        weights = [len(test) for _, test in folds.split(X, y)]
+        best = max(
+            np.average(cross_val_score(LogisticRegression(C=C), X, y, cv=folds), weights=weights) for C in (0.01, 1.0)
+        )
+        assert accuracy == pytest.approx(best)
+
+    @pytest.mark.parametrize("name", GRIDS)
+    def test_grids_name_parameters_that_both_machines_have(self, name):
+        for key, grid in GRIDS[name].items():
+            kernel = key.split()[0]
+            assert set(grid) <= set(SVC(kernel=kernel).get_params())
+            assert set(grid) <= set(KernelLogisticRegression(kernel=kernel).get_params())
+        assert len(GRIDS["published"]["rbf"]["C"]) * len(GRIDS["published"]["rbf"]["gamma"]) == 110
+
+
+class TestReproducible:
+    def test_the_same_twice_and_in_parallel(self):
+        machines = {"tree": DecisionTreeClassifier(max_features=1)}
+        settings = {"machines": machines, "methods": ["klr", "raw", "platt"], "cv": 2}
+        settings["grid"] = {"tree": {"max_depth": [2, 4]}}
+        first = quick(**settings)
+        same(first, quick(**settings))
+        same(first, quick(**settings, n_jobs=2))
+        assert quick(**settings, random_state=1).cells[0].values != first.cells[0].values
+
+    def test_a_random_state_object_is_used_once(self):
+        same(quick(random_state=np.random.RandomState(3)), quick(random_state=np.random.RandomState(3)))
+
+    def test_the_machine_is_trained_once_for_all_methods(self, monkeypatch):
+        fits = []
+        original = SVC.fit
+        monkeypatch.setattr(SVC, "fit", lambda self, X, y, **rest: fits.append(len(y)) or original(self, X, y, **rest))
+        quick(methods=FEW)
+        assert len(fits) == 3 * (3 + 1)
+
+
+def in_code(factor):
+    """Return a function whose constant stands in its code, as if a file had been edited."""
+    found = {"__name__": "own"}
+    exec(f"def scale(X): return X * {factor}", found)
+    return found["scale"]
+
+
+def nested(factor):
+    """Return a function that calls another, in a lambda, which closes over a third."""
+    inner = in_code(factor)
+
+    def middle(X):
+        return next(inner(rows) for rows in [X])
+
+    return lambda X: (lambda Z: middle(Z))(X)
+
+
+def scaled(X, factor=1.0):
+    return X * factor
+
+
+class Scaling:
+    """A callable object."""
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def __call__(self, X):
+        return X * self.factor
+
+    def method(self, X):
+        return X * self.factor
+
+
+def with_class(factor):
+    """Return an object of a class whose code says what it does."""
+    found = {"__name__": "own"}
+    exec(f"class Scale:\n    def __call__(self, X):\n        return X * {factor}", found)
+    return found["Scale"]()
+
+
+def with_global(factor):
+    found = {"__name__": "own"}
+    exec(f"FACTOR = {factor}\ndef scale(X): return X * FACTOR", found)
+    return found["scale"]
+
+
+FORMS = {
+    "code": in_code,
+    "nested": nested,
+    "lambda": lambda factor: lambda X: X * factor,
+    "default": lambda factor: lambda X, by=factor: X * by,
+    "keyword": lambda factor: lambda X, *, by=factor: X * by,
+    "partial": lambda factor: partial(scaled, factor=factor),
+    "partial of code": lambda factor: partial(in_code(factor)),
+    "object": Scaling,
+    "method": lambda factor: Scaling(factor).method,
+    "class": with_class,
+    "method of a class": lambda factor: with_class(factor).__call__,
+    "decorated": lambda factor: wraps(scaled)(in_code(factor)),
+    "global": with_global,
+}
+
+
+def asked_tasks(folder):
+    """Return the tasks of a small comparison."""
+    recipes = asking.recipes_of(["platt"])
+    asked = Asked({}, ("brier",), 3, "cv", 3, None, "prior", None, 0)
+    return asking.tasks_of(
+        asking.dataset("data", two_classes()), [*asking.kernel_trainers(["linear"], asked, recipes)], asked
+    )
+
+
+class TestFolder:
+    def test_a_second_run_computes_nothing_and_finds_the_same(self, tmp_path):
+        settings = {"folder": tmp_path, "methods": ["klr", "platt"], "cv": 2}
+        first = quick(**settings, grid={"linear": {"C": [1.0]}})
+        assert first.computed == 4
+        again = quick(**settings, grid={"linear": {"C": [1.0]}})
+        assert again.computed == 0
+        same(first, again)
+        same(first, quick(**{**settings, "folder": None}, grid={"linear": {"C": [1.0]}}))
+
+    def test_nested_choices_come_back_from_the_folder(self, tmp_path):
+        settings = {"folder": tmp_path, "grid": {"linear": {"C": [0.1, 1.0]}}, "choose": "nested"}
+        same(quick(**settings), quick(**settings))
+
+    def test_another_method_trains_nothing(self, tmp_path, monkeypatch):
+        quick(folder=tmp_path, methods="platt")
+        monkeypatch.setattr(SVC, "fit", lambda *_, **__: pytest.fail("trained again"))
+        found = quick(folder=tmp_path, methods=["platt", "softmax", half])
+        assert found.computed == 6
+
+    def test_another_metric_computes_nothing(self, tmp_path):
+        quick(folder=tmp_path)
+        found = quick(folder=tmp_path, metrics=["accuracy"])
+        assert found.computed == 0
+        assert list(found.cells[0].values) == ["accuracy"]
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"random_state": 1},
+            {"scale": "global"},
+            {"protocol": "train"},
+            {"inner_cv": 4},
+            {"cv": 4},
+            {"kernels": ["rbf"]},
+            {"grid": {"linear": {"C": [7.0]}}},
+            {"methods": {"platt": "softmax"}},
+            {"methods": {"platt": ("bins", {"k": 5})}},
+            {"data": two_classes(seed=1)},
+        ],
+        ids=lambda change: next(iter(change)),
+    )
+    def test_a_changed_setting_meets_no_old_number(self, tmp_path, change):
+        quick(folder=tmp_path, methods=["platt"])
+        found = quick(**{"folder": tmp_path, "methods": ["platt"], **change})
+        assert found.computed == len(found.cells)
+
+    def test_a_changed_function_is_another_method(self, tmp_path):
+        def constant(value):
+            return lambda data: calibrant.maps.Steps((), (value,))
+
+        def first(data):
+            return calibrant.maps.Steps((), (0.25,))
+
+        def second(data):
+            return calibrant.maps.Steps((), (0.75,))
+
+        assert quick(folder=tmp_path, methods={"mine": first}).computed == 3
+        assert quick(folder=tmp_path, methods={"mine": first}).computed == 0
+        assert quick(folder=tmp_path, methods={"mine": second}).computed == 3
+        assert quick(folder=tmp_path, methods={"mine": constant(0.3)}).computed == 3
+        assert quick(folder=tmp_path, methods={"mine": constant(0.4)}).computed == 3
+
+    def test_the_functions_that_a_method_calls_are_part_of_it(self, tmp_path):
+        def module(name, share, factor=1):
+            """Return a method that calls, in a lambda, a function that calls another, which calls the first again."""
+            code = f"""
+                from calibrant.maps import Steps
+                FACTOR = {factor}
+                def level(deep):
+                    return {share} if deep else shares(deep + 1)
+                def shares(deep):
+                    return level(deep)
+                def mine(data):
+                    return (lambda deep: Steps((), (shares(deep) * FACTOR,)))(0)
+            """
+            found = {"__name__": name}
+            exec(textwrap.dedent(code), found)
+            return found["mine"]
+
+        def computed(method):
+            return quick(folder=tmp_path, methods={"mine": method}).computed
+
+        assert computed(module("own", 0.25)) == 3
+        assert computed(module("own", 0.25)) == 0
+        assert computed(module("own", 0.5)) == 3
+        assert computed(module("own", 0.5, factor=2)) == 3
+
+    def test_a_method_that_calls_itself_is_recognised(self, tmp_path):
+        def countdown(data, left=2):
+            return countdown(data, left - 1) if left else calibrant.maps.Steps((), (0.25,))
+
+        assert quick(folder=tmp_path, methods={"mine": countdown}).computed == 3
+        assert quick(folder=tmp_path, methods={"mine": countdown}).computed == 0
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_a_changed_function_inside_a_machine_is_another_machine(self, tmp_path, form):
+        def computed(factor):
+            function = FORMS[form](factor)
+            inside = make_pipeline(FunctionTransformer(function), GaussianNB())
+            kernel = SVC(kernel=lambda X, Z: function(X) @ function(Z).T)
+            machines = {"inside": inside, "kernel": kernel}
+            found = quick(kernels=[], machines=machines, methods="platt", cv=2, folder=tmp_path)
+            return found.computed
+
+        assert computed(1.5) == 4
+        assert computed(1.5) == 0
+        assert computed(2.5) == 4
+
+    def test_a_changed_class_of_a_machine_is_another_machine(self, tmp_path):
+        def computed(prior):
+            found = {"__name__": "own"}
+            code = f"""
+                from sklearn.naive_bayes import GaussianNB
+                class Mine(GaussianNB):
+                    def fit(self, X, y):
+                        self.priors = [{prior}, 1 - {prior}]
+                        return super().fit(X, y)
+            """
+            exec(textwrap.dedent(code), found)
+            return quick(kernels=[], machines={"own": found["Mine"]()}, methods="platt", folder=tmp_path).computed
+
+        assert [computed(0.25), computed(0.25), computed(0.75)] == [3, 0, 3]
+
+    def test_a_function_is_the_same_in_another_process(self, tmp_path):
+        def run(n_jobs):
+            machine = make_pipeline(FunctionTransformer(FORMS["nested"](2.0)), GaussianNB())
+            return quick(kernels=[], machines={"own": machine}, methods="platt", folder=tmp_path, n_jobs=n_jobs)
+
+        assert run(2).computed == 3
+        assert run(1).computed == 0
+
+    @pytest.mark.parametrize("changed", ["test", "train"])
+    def test_other_rows_meet_no_old_number(self, tmp_path, changed):
+        """Of two runs whose folds differ in the training rows alone, or in the test rows alone, no cell is shared."""
+        half = np.arange(45)
+        rows = {"train": half, "test": half + 45}
+        other = {**rows, changed: rows[changed][:-3]}
+        for folds in (rows, other):
+            found = quick(folder=tmp_path, methods=["platt"], cv=[(folds["train"], folds["test"])])
+            assert found.computed == 1
+            np.testing.assert_array_equal(found.predictions["data", "linear", "platt"].rows, folds["test"])
+
+    def test_other_rows_meet_no_old_choice(self, tmp_path):
+        """The outcome of a trial is not taken from one with the same training rows and other test rows."""
+        task = asked_tasks(tmp_path)[0]
+        trial = Trial(task.data, task.trainer, np.arange(45), np.arange(45, 90))
+        keys = {key_of(trial), key_of(replace(trial, test=np.arange(45, 80)))}
+        assert len(keys | {key_of(replace(trial, train=np.arange(40)))}) == 3
+
+    @pytest.mark.parametrize("package", ["calibrant", "sklearn", "numpy", "scipy"])
+    def test_another_version_meets_no_old_number(self, tmp_path, package, monkeypatch):
+        task = asked_tasks(tmp_path)[0]
+        before = key_of(task)
+        monkeypatch.setattr(f"{package}.__version__", "0.0")
+        assert key_of(task) != before
+
+    def test_other_weights_labels_and_kinds_meet_no_old_number(self, tmp_path):
+        rng = np.random.default_rng(0)
+        p, y = rng.random(60), rng.integers(0, 2, 60)
+
+        def computed(y=y, **changes):
+            return compare_scores(p, y, methods=["platt"], cv=2, folder=tmp_path, progress=False, **changes).computed
+
+        assert computed() == 2
+        assert computed(sample_weight=np.full(60, 2.0)) == 2
+        assert computed(sample_weight=np.full(60, 3.0)) == 2
+        assert computed(1 - y) == 2
+        assert computed(kind="logit") == 2
+        assert computed() == 0
+
+    @pytest.mark.parametrize("content", ["{}", "[]", "null", "1", '"text"', '{"p": 1}', "[[1, 2]]", "[" * 5000])
+    def test_a_file_of_another_shape_is_computed_anew(self, tmp_path, content):
+        settings = {"folder": tmp_path, "cv": 2, "methods": ["platt"], "grid": {"linear": {"C": [0.1, 1.0]}}}
+        first = quick(**settings)
+        for path in tmp_path.glob("*.json"):
+            path.write_text(content)
+        again = quick(**settings)
+        assert again.computed == 2
+        same(first, again)
+        assert quick(**settings).computed == 0
+
+    @given(data=st.data())
+    @settings(max_examples=25)
+    def test_a_spoilt_file_is_computed_anew_or_says_the_same(self, data, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("folder")
+        asked = {"folder": folder, "cv": 2, "methods": ["raw"], "kernels": [], "machines": {"bayes": GaussianNB()}}
+        first = quick(**asked)
+        for path in sorted(folder.glob("*.json")):
+            document = json.loads(path.read_text())
+            name = data.draw(st.sampled_from(sorted(set(document) - {"seconds", "training_seconds", "note", "notes"})))
+            wrong = [None, [], {}, 1, [[]], [[0.5]], [None], *(["text"] if name != "failure" else [])]
+            document[name] = data.draw(st.sampled_from(wrong))
+            path.write_text(json.dumps(document))
+        found = quick(**asked)
+        same(first, found)
+
+    def test_a_machine_that_cannot_be_recognised(self, tmp_path):
+        numbers = (each for each in range(3))  # which nobody can look into
+        machine = make_pipeline(FunctionTransformer(lambda X: X + 0 * len(repr(numbers))), GaussianNB())
+        assert quick(machines={"odd": machine}, methods="platt").computed == 6
+        with pytest.raises(ValueError, match="machine 'odd' cannot be recognised in a folder"):
+            quick(machines={"odd": machine}, methods="platt", folder=tmp_path)
+
+    def test_raw_beside_other_methods(self, tmp_path):
+        settings = {"kernels": [], "machines": {"bayes": GaussianNB()}, "protocol": "ensemble", "folder": tmp_path}
+        both = quick(**settings, methods=["raw", "platt"])
+        alone = quick(**{**settings, "folder": None}, methods="raw")
+        np.testing.assert_array_equal(
+            both.predictions["data", "bayes", "raw"].p, alone.predictions["data", "bayes", "raw"].p
+        )
+        assert quick(**settings, methods=["platt"]).computed == 0
+        assert quick(**settings, methods=["softmax"]).computed == 3
+
+    def test_a_file_that_cannot_be_read_is_computed_anew(self, tmp_path):
+        first = quick(folder=tmp_path)
+        for path in tmp_path.glob("*.json"):
+            path.write_text(path.read_text()[:20])
+        again = quick(folder=tmp_path)
+        assert again.computed == 9
+        same(first, again)
+
+    def test_killed_and_resumed(self, tmp_path):
+        """Kill a run after some cells; the next computes the others, and only those."""
+        code = """
+            import os, signal, sys
+            sys.path.insert(0, {tests!r})
+            import tests.comparing.test_compare as t
+            finished = 0
+            def told(share):
+                global finished
+                finished += 1
+                if finished == 2:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            t.quick(folder={folder!r}, progress=told, machines={{"bayes": t.GaussianNB()}})
+        """
+        root = str(Path(__file__).parents[2])
+        code = textwrap.dedent(code).format(tests=root, folder=str(tmp_path))
+        assert subprocess.run([sys.executable, "-c", code], check=False).returncode != 0
+        resumed = quick(folder=tmp_path, machines={"bayes": GaussianNB()})
+        assert resumed.computed == 18 - 2 * 3
+        same(resumed, quick(machines={"bayes": GaussianNB()}))
+
+    def test_interrupted_within_a_task_keeps_the_finished_cells(self, tmp_path):
+        def interrupted(data):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            quick(folder=tmp_path, methods={"platt": "platt", "later": interrupted})
+        assert quick(folder=tmp_path, methods=["platt"]).computed == 2
+
+
+class TestScores:
+    def test_maps_are_fitted_to_the_other_folds(self):
+        rng = np.random.default_rng(0)
+        score = rng.normal(size=200)
+        y = np.where(rng.random(200) < 1 / (1 + np.exp(-2 * score)), "yes", "no")
+        found = compare_scores(score, y, methods=["platt", "isotonic"], cv=4, progress=False)
+        for number, (train, test) in enumerate(StratifiedKFold(4, shuffle=True, random_state=0).split(score, y)):
+            for method in ("platt", "isotonic"):
+                kept = found.predictions["data", "scores", method]
+                p = calibrant.fit(method, score[train], y[train])(score[test])
+                np.testing.assert_allclose(kept.p[kept.fold == number, 1], p, rtol=1e-12)
+
+    @pytest.mark.parametrize("kind", ["probability", "logit"])
+    def test_raw_is_what_the_scores_say(self, kind):
+        rng = np.random.default_rng(1)
+        logit = rng.normal(size=100)
+        y = rng.random(100) < 1 / (1 + np.exp(-logit))
+        p = 1 / (1 + np.exp(-logit))
+        given = p if kind == "probability" else logit
+        found = compare_scores(given, y, kind=kind, methods=["raw", "platt"], progress=False)
+        kept = found.predictions["data", "scores", "raw"]
+        np.testing.assert_allclose(kept.p[:, 1], p[kept.rows], rtol=1e-12)
+        assert "raw" not in compare_scores(logit, y, methods=None, progress=False).methods("scores")
+
+    def test_a_weight_is_a_repetition(self):
+        rng = np.random.default_rng(2)
+        score, weight = rng.normal(size=60), rng.integers(1, 4, 60)
+        y = (rng.random(60) < 1 / (1 + np.exp(-2 * score))).astype(int)
+        again = np.repeat(np.arange(60), weight)
+        one = compare_scores(
+            score, y, sample_weight=weight, groups=np.arange(60), cv=GroupKFold(3), methods="platt", progress=False
+        )
+        fold = np.empty(60, int)
+        kept = one.predictions["data", "scores", "platt"]
+        fold[kept.rows] = kept.fold
+        folds = [(np.flatnonzero(fold[again] != k), np.flatnonzero(fold[again] == k)) for k in range(3)]
+        other = compare_scores(score[again], y[again], cv=folds, methods="platt", progress=False)
+        for left, right in zip(one.cells, other.cells, strict=True):
+            assert left.values["log_loss"] == pytest.approx(right.values["log_loss"], rel=1e-9)
+
+    def test_several_tables_in_a_folder_and_several_classes(self, tmp_path):
+        X, y = load_iris(return_X_y=True)
+        P = cross_val_predict(GaussianNB(), X, y, method="predict_proba")
+        tables = {"iris": (P, y)}
+        found = compare_scores(tables, kind="probability", methods=["raw", "platt"], folder=tmp_path, progress=False)
+        assert found.computed == 20
+        again = compare_scores(tables, kind="probability", methods=["raw", "platt"], folder=tmp_path, progress=False)
+        assert again.computed == 0
+        same(found, again)
+        np.testing.assert_allclose(found.predictions["iris", "scores", "platt"].p.sum(axis=1), 1.0)
+
+
+class TestProgress:
+    def test_the_share_rises_to_one(self):
+        told = []
+        quick(progress=told.append, grid={"linear": {"C": [0.1, 1.0]}})
+        assert told == sorted(told)
+        assert told[-1] == pytest.approx(1.0)
+
+    def test_nothing_is_written_where_there_is_no_terminal(self, capfd):
+        quick(progress=True)
+        captured = capfd.readouterr()
+        assert captured.out == captured.err == ""
+
+    def test_a_bar_with_the_time_left_on_a_terminal(self, monkeypatch, capfd):
+        pytest.importorskip("rich")
+        monkeypatch.setattr(bars, "is_terminal", lambda: True)
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("FORCE_COLOR", "1")
+        with bars.shown("comparing", 4.0, True) as advance:
+            advance(2.0)
+        captured = capfd.readouterr()
+        assert captured.out == ""
+        assert "comparing" in captured.err
+        assert "left" in captured.err
+        monkeypatch.setitem(sys.modules, "rich.console", None)
+        with bars.shown("comparing", 4.0, True) as advance:
+            advance(2.0)
+        assert capfd.readouterr().err == ""
+
+    def test_there_is_one_place_that_draws_bars(self):
+        source = Path(calibrant.__file__).parent
+        drawing = [path.name for path in source.rglob("*.py") if "rich.progress" in path.read_text()]
+        assert drawing == ["progress.py"]
+
+    def test_nothing_to_do_needs_no_bar(self, monkeypatch, capfd):
+        monkeypatch.setattr(bars, "is_terminal", lambda: True)
+        with bars.shown("comparing", 0.0, True):
+            pass
+        assert capfd.readouterr().err == ""
+        told = []
+        with bars.shown("comparing", 0.0, told.append) as advance:
+            advance(0.0)
+        assert told == [0.0]
+
+
+X_Y = two_classes(30)
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"methods": ["plat"]}, "method must be one of .*; got 'plat'"),
+        ({"methods": []}, "methods must hold at least one"),
+        ({"methods": ["platt", "platt"]}, "methods must have different names"),
+        ({"methods": {"a": ("bins", {"bins": 3})}}, "no option 'bins'"),
+        ({"methods": {"a": ("klr", {"C": 3})}}, "'klr' has no options"),
+        ({"methods": ["raw", "platt"]}, "no machine has 'raw'"),
+        ({"metrics": ["breir"]}, "metrics must be one of .*; got 'breir'"),
+        ({"metrics": []}, "metrics must name at least one"),
+        ({"kernels": "linear"}, "kernels must be a list"),
+        ({"kernels": ["cubic"]}, "kernels must be one of linear, rbf, poly; got 'cubic'"),
+        ({"kernels": []}, "no machine has|at least one machine"),
+        ({"machines": [GaussianNB()]}, "machines must be a mapping"),
+        ({"machines": {"a": GaussianNB}}, r"machines\['a'\] must be a classifier"),
+        ({"machines": {"linear": GaussianNB()}}, "machines must not be named like a kernel"),
+        ({"protocol": "prefit"}, "protocol must be one of"),
+        ({"protocol": "given"}, "protocol must be one of train, holdout"),
+        ({"choose": "later"}, "choose must be one of prior, nested"),
+        ({"scale": "all"}, "scale must be one of"),
+        ({"grid": "big"}, "grid must be one of default, published"),
+        ({"grid": {"rbf": {"C": [1.0]}}}, "grid must name kernels and machines of this comparison; got 'rbf'"),
+        ({"grid": {"linear": {"D": [1.0]}}}, r"grid\['linear'\] must hold parameters of SVC; got 'D'"),
+        ({"cv": 1}, "cv must be at least 2"),
+        ({"data": {}}, "data must hold at least one data set"),
+        ({"data": X_Y[0]}, "data must be"),
+        ({"data": {"a": X_Y[0]}}, "data must be .*; got ndarray for 'a'"),
+        ({"data": (X_Y[0], X_Y[1][:-1])}, "inconsistent numbers of samples"),
+        ({"data": (X_Y[0], np.ones(30))}, "two classes"),
+        ({"data": (*X_Y, np.arange(30) % 7), "protocol": "loo"}, "groups are used by .*; got them for 'loo'"),
+        ({"data": (*X_Y, np.arange(30) % 2)}, "cv=3 needs at least 3 groups .*; got 2"),
+        ({"data": (*X_Y, [None] * 30)}, "groups must hold no missing label"),
+        (
+            {"data": (*X_Y, np.arange(30) % 7), "cv": [(np.arange(9), np.arange(9, 30))]},
+            "must keep groups together",
+        ),
+        (
+            {"data": (*X_Y, np.arange(30) % 7), "machines": {"a": GridSearchCV(SVC(), {"C": [1]})}},
+            "cv of GridSearchCV must keep groups together",
+        ),
+    ],
+)
+def test_bad_input_is_refused(keywords, message):
+    with pytest.raises(ValueError, match=message):
+        quick(**{"data": X_Y, **keywords})
+
+
+def test_a_folder_that_is_a_file(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="folder must be a directory"):
+        quick(folder=tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("scores", "keywords", "message"),
+    [
+        ([0.1, np.nan], {}, "scores must be finite"),
+        ([0.1, 2.0], {"kind": "probability"}, r"must lie in \[0, 1\]"),
+        ([0.1, 2.0], {"kind": "auto"}, "kind must be one of margin, probability, logit; got 'auto'"),
+        ([[0.1, 2.0], [1.0, 1.0]], {}, r"one number a row; got shape \(2, 2\)"),
+        ([0.1, 2.0], {"methods": ["klr"]}, "no machine has 'klr'"),
+        ([0.1, 2.0], {"sample_weight": [1.0, -1.0]}, "sample_weight must not be negative"),
+        ([0.1], {}, "inconsistent numbers of samples"),
+    ],
+)
+def test_bad_scores_are_refused(scores, keywords, message):
+    with pytest.raises(ValueError, match=message):
+        compare_scores(scores, [0, 1], **{"progress": False, **keywords})
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=4))
+def test_json_words_come_back(values):
+    back = json.loads(json.dumps(plain({"values": values}), allow_nan=False))["values"]
+    np.testing.assert_array_equal(np.asarray(back, np.float64), values)
+
+
+@given(st.dictionaries(st.sampled_from(["C", "gamma", "degree"]), st.lists(st.integers(1, 9), min_size=1, max_size=3)))
+def test_paths_hold_every_point_once(grid):
+    points = [point for path in asking.paths_of(grid) for point in path]
+    assert len(points) == (np.prod([len(values) for values in grid.values()]) if grid else 0)
+    assert all(set(point) == set(grid) for point in points)
+
+
+def test_machines_without_decision_values_or_probabilities_work_where_they_can():
+    found = quick(machines={"hinge": LinearSVC(random_state=0)}, methods=["platt"])
+    assert found.methods("hinge") == ["platt"]
+
+
+class TestWhatAReviewFound:
+    def noisy(self, n=120):
+        rng = np.random.default_rng(0)
+        score = rng.normal(size=n)
+        return score, rng.random(n) < 1 / (1 + np.exp(-score))
+
+    def test_the_corrected_test_knows_the_share_of_rows_tested(self):
+        from sklearn.model_selection import RepeatedStratifiedKFold
+
+        from calibrant.comparing.verdicts import standing
+        from calibrant.inference import corrected_t
+
+        folds = RepeatedStratifiedKFold(n_splits=5, n_repeats=4, random_state=0)
+        found = calibrant.compare_scores(*self.noisy(), methods=["platt", "softmax"], cv=folds, progress=False)
+        first, second = found.errors("brier", "scores")["data"]
+        expected = corrected_t(first, second, ratio=0.25).pvalue
+        pvalues = standing(found, "brier", "scores")["against_best"]["pvalues"]
+        assert pvalues[1] == pytest.approx(expected, rel=1e-9)
+
+    def test_what_stands_beside_a_mapping_is_refused(self):
+        score, y = self.noisy()
+        for beside in ({"groups": np.arange(120)}, {"y": y}):
+            with pytest.raises(ValueError, match="inside a mapping"):
+                calibrant.compare_scores({"a": (score, y)}, methods=["platt"], cv=3, **beside)
+        with pytest.raises(ValueError, match="names that differ when written"):
+            calibrant.compare_scores({1: (score, y), "1": (score, y)}, methods=["platt"], cv=3)
+
+    def test_what_failed_or_is_broken_is_computed_again(self, tmp_path):
+        score, y = self.noisy()
+        state = {"fails": True}
+
+        def moody(data):
+            if state["fails"]:
+                msg = "not today"
+                raise ValueError(msg)
+            return calibrant.maps.fit_map("platt", data)
+
+        def run():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                return calibrant.compare_scores(
+                    score, y, methods={"moody": moody}, cv=3, folder=tmp_path, progress=False
+                )
+
+        assert np.isnan(run().means.to_numpy()).all()
+        state["fails"] = False
+        good = run()
+        assert np.isfinite(good.means.to_numpy()).all()
+        assert run().computed == 0
+        for path in tmp_path.glob("*.json"):
+            if '"note"' in path.read_text() and '"p"' in path.read_text():
+                path.write_text("[1]")
+        assert run().computed == 3

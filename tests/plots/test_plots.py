@@ -1,0 +1,382 @@
+"""Displays: what is drawn is what was computed, nothing is clipped, and matplotlib is left as it was."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
+
+import calibrant
+from calibrant import CalibratedClassifier, Calibrator
+from calibrant.evidence import curves
+from tests.conftest import noisy_scores
+
+matplotlib = pytest.importorskip("matplotlib")
+from matplotlib.figure import Figure  # noqa: E402
+
+from calibrant import plots  # noqa: E402
+from calibrant.plots import (  # noqa: E402
+    ErrorRejectDisplay,
+    MapsDisplay,
+    RanksDisplay,
+    ReliabilityDisplay,
+    ReliabilityPanelsDisplay,
+    ScoresDisplay,
+)
+
+NAMES = ["klr", "platt", "beta", "beta2", "bins k=10", "bins k=50", "softmax", "clip01", "pp"]
+
+
+def labels_and_forecasts(n=300):
+    scores, y = noisy_scores(n)
+    return y, 1 / (1 + np.exp(-2 * scores))
+
+
+def ranks():
+    rng = np.random.default_rng(0)
+    return np.argsort(np.argsort(np.arange(9) + rng.normal(0, 2, (15, 9)), axis=1), axis=1) + 1
+
+
+@pytest.fixture(scope="module")
+def flowers():
+    """Return noisy iris flowers, half to train on and half to try."""
+    X, y = load_iris(return_X_y=True)
+    X = X + np.random.default_rng(0).normal(0, 0.6, X.shape)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    return X[::2], names[::2], X[1::2], names[1::2]
+
+
+@pytest.fixture(scope="module")
+def two(flowers):
+    """Return a machine for two of the flowers and rows to try it on."""
+    X, y, X_new, y_new = flowers
+    known, new = y != "setosa", y_new != "setosa"
+    model = CalibratedClassifier(SVC(), method="platt").fit(X[known], y[known])
+    return model, X_new[new], y_new[new]
+
+
+def every_display():
+    """Yield the name of each display and a function that draws it."""
+    y, p = labels_and_forecasts()
+    scores, labels = noisy_scores()
+    fitted = calibrant.fit("platt", scores, labels)
+    P = np.random.default_rng(0).dirichlet([1, 1, 1], 60)
+    classes = np.array([np.random.default_rng(1).choice(3, p=row) for row in P])
+    options = {"draws": 30}
+    yield "corp", lambda ax: ReliabilityDisplay.from_predictions(y, p, ax=ax, **options)
+    yield "corp confidence", lambda ax: ReliabilityDisplay.from_predictions(y, p, ax=ax, bands="confidence", **options)
+    yield "no band", lambda ax: ReliabilityDisplay.from_predictions(y, p, ax=ax, bands=None, name="svm")
+    yield "binned", lambda ax: ReliabilityDisplay.from_predictions(y, p, ax=ax, method="binned", **options)
+    yield "one forecast", lambda ax: ReliabilityDisplay.from_predictions(y, np.full(len(y), 0.4), ax=ax, **options)
+    for of in curves.PANELS:
+        yield of, lambda _, of=of: ReliabilityPanelsDisplay.from_predictions(classes, P, of=of, **options)
+    yield "scores", lambda ax: ScoresDisplay.from_predictions(labels, scores, fitted, ax=ax)
+    yield "scores without map", lambda ax: ScoresDisplay.from_predictions(labels, scores, ax=ax, width=0.1)
+    yield (
+        "densities",
+        lambda ax: ScoresDisplay(curves.scores_by_class(scores, labels, fitted, width=0.1)).plot(ax, density=True),
+    )
+    yield "error-reject", lambda ax: ErrorRejectDisplay.from_predictions(classes, P, ax=ax)
+    yield "no errors", lambda ax: ErrorRejectDisplay.from_predictions([0, 1], [0.1, 0.9], ax=ax)
+    yield "maps", lambda ax: MapsDisplay.from_predictions(labels, scores, ax=ax)
+    yield "ranks", lambda ax: RanksDisplay.from_ranks(ranks(), NAMES, ax=ax)
+
+
+DISPLAYS = dict(every_display())
+
+
+def texts(figure):
+    return [text for text in figure.findobj(matplotlib.text.Text) if text.get_text().strip() and text.get_visible()]
+
+
+@pytest.mark.parametrize("name", DISPLAYS)
+class TestEveryDisplay:
+    def test_all_text_is_inside_its_own_figure_and_no_setting_is_changed(self, name):
+        before = dict(matplotlib.rcParams)
+        figure = DISPLAYS[name](None).figure_
+        assert dict(matplotlib.rcParams) == before
+        assert isinstance(figure, Figure)
+        figure.draw_without_rendering()
+        # Ticks beyond the limits are made and not drawn; they lie outside on purpose.
+        unused = unused_ticks(figure)
+        for text in texts(figure):
+            box = text.get_window_extent()
+            inside = min(box.x0, box.y0, figure.bbox.width - box.x1, figure.bbox.height - box.y1) >= -1
+            assert inside or text in unused, text
+
+    def test_onto_axes_of_the_user(self, name):
+        figure = Figure()
+        ax = figure.subplots(1, 2)[1]
+        display = DISPLAYS[name](ax)
+        if not isinstance(display, ReliabilityPanelsDisplay):
+            assert display.ax_ is ax
+            assert display.figure_ is figure
+
+
+def test_a_notebook_shows_our_own_figures():
+    assert DISPLAYS["ranks"](None)._repr_png_().startswith(b"\x89PNG")
+    assert DISPLAYS["ranks"](Figure().add_subplot())._repr_png_() is None
+
+
+def unused_ticks(figure):
+    """Return the labels of ticks that lie outside of the limits of their axis."""
+    unused = []
+    for axes in figure.findobj(matplotlib.axes.Axes):
+        for axis, (low, high) in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim())):
+            for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
+                if not min(low, high) <= tick.get_loc() <= max(low, high) or not axes.axison:
+                    unused += [tick.label1, tick.label2]
+    return unused
+
+
+def test_drawing_does_not_import_pyplot():
+    code = (
+        "import sys\n"
+        "from calibrant.plots import ReliabilityDisplay\n"
+        "ReliabilityDisplay.from_predictions([0, 1], [0.2, 0.7], draws=5).figure_.draw_without_rendering()\n"
+        "assert 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class TestReliability:
+    @pytest.mark.parametrize("method", curves.RELIABILITY)
+    def test_line_is_the_record(self, method):
+        y, p = labels_and_forecasts()
+        display = ReliabilityDisplay.from_predictions(y, p, method=method, draws=30)
+        assert display.line_.get_xdata().tolist() == display.curve.forecast.tolist()
+        assert display.line_.get_ydata().tolist() == display.curve.share.tolist()
+
+    def test_band_is_the_record(self):
+        y, p = labels_and_forecasts()
+        display = ReliabilityDisplay.from_predictions(y, p, draws=30)
+        corners = display.band_.get_paths()[0].vertices
+        band = display.curve.band
+        for side in (band.low, band.high):
+            drawn = {tuple(corner) for corner in corners.tolist()}
+            assert set(zip(band.x.tolist(), side.tolist(), strict=True)) <= drawn
+
+    def test_bars_are_the_record(self):
+        y, p = labels_and_forecasts()
+        display = ReliabilityDisplay.from_predictions(y, p, method="binned", bands="confidence")
+        band = display.curve.band
+        drawn = np.array(display.band_.get_segments())
+        assert drawn[:, 0].tolist() == np.column_stack([band.x, band.low]).tolist()
+        assert drawn[:, 1].tolist() == np.column_stack([band.x, band.high]).tolist()
+
+    def test_histogram_is_the_record(self):
+        y, p = labels_and_forecasts()
+        display = ReliabilityDisplay.from_predictions(y, p, bands=None)
+        up, down = display.marginal_ax_.patches
+        assert up.get_data().values.tolist() == display.curve.forecasts.positive.tolist()
+        assert down.get_data().values.tolist() == (-display.curve.forecasts.negative).tolist()
+
+    def test_numbers_and_legend(self):
+        y, p = labels_and_forecasts()
+        display = ReliabilityDisplay.from_predictions(y, p, draws=30, confidence=0.95)
+        (numbers,) = display.ax_.texts
+        parts = display.curve.parts
+        assert numbers.get_text().split("\n") == [
+            f"MCB {parts.miscalibration:.4f}",
+            f"DSC {parts.discrimination:.4f}",
+            f"UNC {parts.uncertainty:.4f}",
+            "n 300",
+        ]
+        words = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+        assert words == ["isotonic recalibration", "95 % consistency band"]
+
+    def test_square_with_the_histogram_as_wide(self):
+        y, p = labels_and_forecasts()
+        figure = Figure(figsize=(9, 4), layout="constrained")
+        display = ReliabilityDisplay.from_predictions(y, p, ax=figure.add_subplot(), bands=None)
+        figure.draw_without_rendering()
+        square, below = (ax.get_window_extent() for ax in (display.ax_, display.marginal_ax_))
+        assert square.width == pytest.approx(square.height)
+        assert (square.x0, square.x1) == pytest.approx((below.x0, below.x1))
+        assert below.y1 < square.y0
+
+    def test_a_second_curve_on_the_same_axes(self):
+        y, p = labels_and_forecasts()
+        first = ReliabilityDisplay.from_predictions(y, p, name="raw", draws=20)
+        second = ReliabilityDisplay.from_predictions(y, p**2, name="squared", ax=first.ax_, draws=20)
+        assert second.line_.get_color() != first.line_.get_color()
+        assert second.line_.is_dashed()
+        assert second.marginal_ax_ is None
+        words = [text.get_text() for text in first.ax_.get_legend().get_texts()]
+        assert words == ["raw", "squared", "90 % consistency band"]
+        first.figure_.draw_without_rendering()
+        below, above = (text.get_window_extent() for text in first.ax_.texts)
+        assert not below.overlaps(above)
+
+    def test_without_histogram_and_numbers(self):
+        y, p = labels_and_forecasts()
+        display = ReliabilityDisplay(curves.reliability(y, p, bands=None)).plot(marginal=False, numbers=False)
+        assert display.marginal_ax_ is None
+        assert not display.ax_.texts
+        assert display.ax_.get_xlabel() == "forecast probability"
+
+    def test_from_estimator(self, two):
+        model, X, y = two
+        display = ReliabilityDisplay.from_estimator(model, X, y, draws=20)
+        expected = curves.reliability(y == "virginica", model.predict_proba(X)[:, 1], draws=20)
+        assert display.curve.share.tolist() == expected.share.tolist()
+        assert display.curve.name == "CalibratedClassifier"
+        other = ReliabilityDisplay.from_estimator(model, X, y, pos_label="versicolor", bands=None)
+        expected = curves.reliability(y == "versicolor", model.predict_proba(X)[:, 0], bands=None)
+        assert other.curve.share.tolist() == expected.share.tolist()
+
+    def test_refuses(self, two, flowers):
+        model, X, y = two
+        with pytest.raises(ValueError, match=r"pos_label must be one of \['versicolor', 'virginica'\]; got 'setosa'"):
+            ReliabilityDisplay.from_estimator(model, X, y, pos_label="setosa")
+        several = LogisticRegression(max_iter=500).fit(*flowers[:2])
+        with pytest.raises(ValueError, match="must know two classes"):
+            ReliabilityDisplay.from_estimator(several, *flowers[2:])
+
+    def test_axes_outside_of_any_grid(self):
+        y, p = labels_and_forecasts()
+        figure = Figure()
+        display = ReliabilityDisplay.from_predictions(y, p, ax=figure.add_axes((0.2, 0.4, 0.6, 0.5)), bands=None)
+        figure.draw_without_rendering()
+        assert display.marginal_ax_.get_window_extent().y1 < display.ax_.get_window_extent().y0
+
+
+class TestPanels:
+    @pytest.mark.parametrize("of", curves.PANELS)
+    def test_from_estimator(self, of, flowers):
+        X, y, X_new, y_new = flowers
+        model = LogisticRegression(max_iter=500).fit(X, y)
+        display = ReliabilityPanelsDisplay.from_estimator(model, X_new, y_new, of=of, draws=20)
+        expected = curves.reliability_by_class(y_new, model.predict_proba(X_new), of=of, draws=20)
+        assert len(display.axes_) == len(expected.curves)
+        for panel, curve in zip(display.displays_, expected.curves, strict=True):
+            assert panel.line_.get_ydata().tolist() == curve.share.tolist()
+            assert curve.name in panel.ax_.get_title(loc="left") or of == "confidence"
+
+    def test_more_classes_than_columns(self):
+        rng = np.random.default_rng(0)
+        P = rng.dirichlet(np.ones(5), 100)
+        y = np.arange(100) % 5
+        display = ReliabilityPanelsDisplay(curves.reliability_by_class(y, P, bands=None)).plot(marginal=False)
+        assert len(display.figure_.axes) == len(display.axes_) == 5
+        places = {tuple(np.round(ax.get_subplotspec().get_position(display.figure_).bounds, 6)) for ax in display.axes_}
+        assert len(places) == 5
+
+
+class TestScores:
+    def test_line_points_and_bars_are_the_record(self):
+        scores, y = noisy_scores()
+        fitted = calibrant.fit("platt", scores, y)
+        display = ScoresDisplay.from_predictions(y, scores, fitted, name="platt")
+        assert display.line_.get_ydata() == pytest.approx(fitted(display.line_.get_xdata()))
+        points = display.ax_.containers[0].lines[0]
+        assert points.get_ydata().tolist() == display.curve.posterior.share.tolist()
+        up, down = display.counts_ax_.patches
+        assert up.get_data().values.sum() == y.sum()
+        assert -down.get_data().values.sum() == (1 - y).sum()
+
+    def test_densities_are_the_record(self):
+        scores, y = noisy_scores()
+        display = ScoresDisplay(curves.scores_by_class(scores, y, width=0.1)).plot(density=True)
+        assert display.line_ is None
+        positive, negative = (patch.get_data().values for patch in display.counts_ax_.patches)
+        assert [negative.tolist(), positive.tolist()] == [each.tolist() for each in display.curve.counts.densities]
+
+    def test_from_a_calibrator(self):
+        scores, y = noisy_scores()
+        model = Calibrator("isotonic").fit(scores, y)
+        display = ScoresDisplay.from_estimator(model, scores, y)
+        assert display.line_.get_ydata() == pytest.approx(model.map_(display.line_.get_xdata()))
+        assert display.line_.get_label() == "isotonic"
+
+    def test_from_a_calibrated_classifier(self, two):
+        model, X, y = two
+        display = ScoresDisplay.from_estimator(model, X, y)
+        score = model.estimator_.decision_function(X)
+        curve = display.curve.fitted
+        assert (curve.score[0], curve.score[-1]) == pytest.approx((score.min(), score.max()))
+        found = np.interp(score, curve.score, curve.probability)
+        assert found == pytest.approx(model.predict_proba(X)[:, 1], abs=1e-3)
+
+    def test_from_a_machine_without_a_map(self, two):
+        model, X, y = two
+        display = ScoresDisplay.from_estimator(model.estimator_, X, y)
+        assert display.line_ is None
+        assert display.curve.counts.positive.sum() == (y == "virginica").sum()
+
+
+class TestErrorReject:
+    def test_line_is_the_record(self, flowers):
+        X, y, X_new, y_new = flowers
+        model = LogisticRegression(max_iter=500).fit(X, y)
+        display = ErrorRejectDisplay.from_estimator(model, X_new, y_new)
+        expected = curves.error_reject_curve(y_new, model.predict_proba(X_new))
+        assert display.line_.get_xdata().tolist() == expected.rejected.tolist()
+        assert display.line_.get_ydata().tolist() == expected.error.tolist()
+        assert display.line_.get_label() == f"LogisticRegression, area {expected.area:.4f}"
+
+    def test_between_the_limits(self):
+        y, p = labels_and_forecasts()
+        display = ErrorRejectDisplay.from_predictions(y, p)
+        _, useless, ideal = display.ax_.lines
+        for x, error in zip(display.curve.rejected, display.curve.error, strict=True):
+            assert np.interp(x, ideal.get_xdata(), ideal.get_ydata()) <= error + 1e-12
+        assert useless.get_ydata()[0] == ideal.get_ydata()[0] == display.curve.error[0]
+
+    def test_two_curves(self):
+        y, p = labels_and_forecasts()
+        first = ErrorRejectDisplay.from_predictions(y, p, name="one")
+        second = ErrorRejectDisplay.from_predictions(y, 1 - p, name="two", ax=first.ax_)
+        low, high = first.ax_.get_ylim()
+        assert low < 0
+        assert high > second.curve.error[0]
+        words = [text.get_text().split(",")[0] for text in first.ax_.get_legend().get_texts()]
+        assert words == ["one", "two", "confidence says nothing", "all errors go first"]
+
+
+class TestMaps:
+    def test_lines_are_the_maps(self):
+        scores, y = noisy_scores()
+        names = ["platt", "isotonic", "gauss"]
+        display = MapsDisplay.from_predictions(y, scores, names)
+        for name, line in zip(names, display.lines_, strict=True):
+            fitted = calibrant.fit(name, scores, y)
+            assert line.get_ydata() == pytest.approx(fitted(line.get_xdata()))
+            assert line.get_label() == name
+
+    def test_from_maps_without_labels(self):
+        maps = {"steep": calibrant.maps.Sigmoid(-4.0, 0.0), "flat": calibrant.maps.Sigmoid(-0.5, 0.0)}
+        display = MapsDisplay.from_maps(maps, [-2.0, 3.0])
+        assert [line.get_label() for line in display.lines_] == list(maps)
+        assert not display.ax_.containers
+
+    def test_lines_differ_without_colour_or_by_it(self):
+        assert len(set(plots.LINES)) == len(plots.LINES)
+        styles = [style for _, style in plots.LINES[:5]]
+        assert len(set(styles)) == 5
+
+
+class TestRanks:
+    def test_names_ranks_and_cliques_are_the_record(self):
+        display = RanksDisplay.from_ranks(ranks(), NAMES)
+        written = [text.get_text().strip() for text in display.ax_.texts]
+        for name, rank in zip(display.diagram.names, display.diagram.ranks, strict=True):
+            assert f"{name}  {rank:.2f}" in written or f"{rank:.2f}  {name}" in written
+        bars = [line for line in display.ax_.lines if line.get_gid() == "clique"]
+        place = dict(zip(display.diagram.names, display.diagram.ranks, strict=True))
+        for bar, clique in zip(bars, display.diagram.cliques, strict=True):
+            first, last = bar.get_xdata()
+            assert (first, last) == pytest.approx((place[clique[0]], place[clique[-1]]), abs=0.05)
+
+    @pytest.mark.parametrize("methods", [2, 3, 9])
+    def test_no_name_on_another(self, methods):
+        display = RanksDisplay.from_ranks(np.tile(np.arange(1, methods + 1), (4, 1)), NAMES[:methods])
+        display.figure_.draw_without_rendering()
+        boxes = [text.get_window_extent() for text in display.ax_.texts]
+        for k, box in enumerate(boxes):
+            assert not any(box.overlaps(other) for other in boxes[:k])

@@ -1,0 +1,269 @@
+"""The report as a file: what is in it, that it is all there, and that it needs nothing else."""
+
+import json
+import re
+from html.parser import HTMLParser
+from importlib.resources import files
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import calibrant
+
+pytest.importorskip("altair", reason="the report needs the extra `report`")
+pytest.importorskip("vl_convert", reason="the report needs the extra `report`")
+
+from calibrant.comparing.verdicts import holm
+from calibrant.report import render_report, write_report
+from calibrant.report.comparisons import summary
+from tests.evidence.test_assessing import forecast, three_classes
+
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+
+
+class Page(HTMLParser):
+    """The elements of a page, the text of its scripts, and its visible text."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.scripts, self.text, self.open = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        self.open.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        while self.open and self.open.pop()[0] != tag:
+            pass
+
+    def handle_data(self, data):
+        tag, attributes = self.open[-1] if self.open else ("", {})
+        if tag == "script":
+            self.scripts.append((attributes, data))
+        elif tag != "style":
+            self.text.append(data)
+
+    def of(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def json(self, name):
+        (text,) = [data for attributes, data in self.scripts if attributes.get("id") == name]
+        return json.loads(text, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+
+    @property
+    def words(self):
+        return " ".join(" ".join(self.text).split())
+
+
+@pytest.fixture(scope="module")
+def assessment():
+    y, p = forecast(600, slope=2.0)
+    return calibrant.assess(np.array(["paid", "default"])[1 - y], 1 - p, draws=50)
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    sets = {f"set {k}": forecast(120, seed=k) for k in range(3)}
+    scores = {name: (np.log(p / (1 - p)), y) for name, (y, p) in sets.items()}
+    methods = ["platt", "softmax", "clip01", "isotonic"]
+    return calibrant.compare_scores(scores, methods=methods, cv=3, progress=False)
+
+
+@pytest.fixture(scope="module")
+def text(assessment):
+    return render_report(assessment, title="Loans", about="Made-up loans.")
+
+
+@pytest.fixture(scope="module")
+def compared(comparison, assessment):
+    return render_report(comparison, assessment=assessment)
+
+
+def test_the_json_is_the_record(text, assessment):
+    document = Page(text).json("calibrant-data")
+    assert document["assessment"] == json.loads(json.dumps(assessment.as_dict(), allow_nan=False))
+    assert document["title"] == "Loans"
+    assert document["panels"][0]["counts"] == document["assessment"]["decisions"]
+
+
+def test_the_words_and_numbers_are_on_the_page(text, assessment):
+    page = Page(text)
+    assert assessment.verdict in page.words
+    assert "Made-up loans." in page.words
+    for test in assessment.tests:
+        assert test.sentence in page.words
+    for name in ("brier", "auc", "log_loss"):
+        assert f"{assessment[name].value:.4g}" in page.words
+
+
+@pytest.mark.parametrize("name", ["text", "compared"])
+def test_nothing_is_fetched(name, request):
+    page = Page(request.getfixturevalue(name))
+    for tag, attributes in page.elements:
+        assert tag not in ("link", "iframe", "object", "embed", "base")
+        for attribute in ("src", "href", "srcset", "action", "data"):
+            assert attributes.get(attribute, "#").startswith("#"), (tag, attributes)
+    (policy,) = [meta["content"] for meta in page.of("meta") if "http-equiv" in meta]
+    assert policy.startswith("default-src 'none'")
+    assert "http" not in policy
+    assert "unsafe-inline" not in policy.split("script-src")[1].split(";")[0]
+    assert "http" not in json.dumps(page.json("calibrant-charts"))
+    style = request.getfixturevalue(name).split("<style>")[1].split("</style>")[0]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+@pytest.mark.parametrize("name", ["text", "compared"])
+def test_it_is_small(name, request):
+    assert len(request.getfixturevalue(name).encode()) < 2_000_000
+
+
+@pytest.mark.parametrize("name", ["text", "compared"])
+def test_it_is_accessible(name, request):
+    page = Page(request.getfixturevalue(name))
+    assert page.of("html")[0]["lang"] == "en"
+    charts = [each for each in page.of("div") if "data-chart" in each]
+    assert charts
+    assert all(each["role"] == "img" and len(each["aria-label"]) > 40 for each in charts)
+    assert {each["data-chart"] for each in charts} == set(page.json("calibrant-charts"))
+    labelled = {each["for"] for each in page.of("label") if "for" in each}
+    assert {each["id"] for each in page.of("input")} == labelled
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert ("a", {"class": "skip", "href": "#verdict"}) in page.elements
+    assert "verdict" in ids
+
+
+def test_the_charts_draw_the_record(text, assessment):
+    charts = Page(text).json("calibrant-charts")
+    sources = [each["values"] for each in charts["reliability"]["data"] if "values" in each]
+    drawn = [[row["share"] for row in rows] for rows in sources if rows and "place" in rows[0]]
+    assert drawn == [assessment.curve.share.tolist()]
+    assert {"reliability", "forecasts", "decomposition", "error-reject"} == set(charts)
+
+
+def test_a_comparison_has_its_tables_and_figures(compared, comparison):
+    page = Page(compared)
+    document = page.json("calibrant-data")["comparison"]
+    assert document["verdict"] in page.words
+    assert document["datasets"] == ["set 0", "set 1", "set 2"]
+    assert {"folds", "ranks-0", "ranks-1", "reliability-best", "reliability-chosen"} <= set(
+        page.json("calibrant-charts")
+    )
+    means = comparison.means
+    for standing in document["standings"]:
+        for dataset, values in standing["means"].items():
+            expected = means.loc[standing["metric"], standing["machine"], dataset][standing["methods"]]
+            shown = [float(value) for value in values]
+            np.testing.assert_allclose(shown, expected)
+        counted = comparison.rejections[standing["metric"]].loc[standing["machine"]]
+        methods = standing["methods"]
+        np.testing.assert_array_equal(standing["rejections"], counted.loc[methods, methods])
+        average = comparison.ranks["average"].loc[standing["metric"], standing["machine"]]
+        np.testing.assert_allclose(standing["ranks"]["average"], average[methods])
+    assert "infinite" in page.words  # the log loss of clip01
+
+
+def test_the_curves_of_a_comparison_are_of_its_predictions(comparison):
+    found = summary(comparison)["forecasts"]
+    assert [each["dataset"] for each in found] == ["set 0", "set 1", "set 2"]
+    for each in found:
+        for curve in each["curves"]:
+            predictions = comparison.predictions[each["dataset"], each["machine"], curve["method"]]
+            brier = np.mean((predictions.y - predictions.p[:, 1]) ** 2)
+            assert curve["curve"]["parts"]["score"] == pytest.approx(brier, rel=1e-4)
+
+
+def test_a_comparison_of_one_data_set_is_tested_over_folds():
+    y, p = forecast(300, slope=1.0)
+    bad = {"good": "platt", "bad": ("bins", {"k": 50})}
+    found = calibrant.compare_scores(np.log(p / (1 - p)), y, methods=bad, cv=5, progress=False, keep=False)
+    document = summary(found)
+    assert document["forecasts"] == []
+    assert "not kept" in document["notes"][0]
+    assert document["standings"][0]["against_best"]["test"] == "corrected_t"
+    assert document["verdict"].startswith("good is best by the Brier score")
+    page = Page(render_report(found))
+    assert document["verdict"] in page.words
+    assert page.json("calibrant-data")["panels"] == []
+
+
+def test_a_comparison_of_one_method_has_no_test():
+    y, p = forecast(100)
+    found = calibrant.compare_scores(np.log(p / (1 - p)), y, methods=["platt"], cv=2, progress=False)
+    assert "cannot be tested" in summary(found)["verdict"]
+    assert found.methods(found.machines[0]) == ["platt"]
+    assert "platt is best" in Page(render_report(found)).words
+
+
+def test_holm_agrees_with_statsmodels():
+    multitest = pytest.importorskip("statsmodels.stats.multitest", reason="statsmodels is not installed")
+    pvalues = np.random.default_rng(0).random(12) ** 3
+    np.testing.assert_allclose(holm(pvalues), multitest.multipletests(pvalues, method="holm")[1])
+
+
+def test_more_than_two_classes():
+    y, P = three_classes()
+    page = Page(render_report(calibrant.assess(y, P, draws=20)))
+    charts = page.json("calibrant-charts")
+    assert {f"{of}-{k}" for of in ("class", "top_label") for k in range(3)} <= set(charts)
+    assert page.json("calibrant-data")["panels"][0]["counts"]["several"]
+
+
+def test_an_empty_table_says_what_cannot_be_shown():
+    page = Page(render_report(calibrant.assess([], [])))
+    assert "There are no rows: nothing can be shown." in page.words
+    assert page.json("calibrant-charts") == {}
+    assert page.json("calibrant-data")["panels"] == []
+
+
+def test_one_class_shows_the_rest():
+    page = Page(render_report(calibrant.assess([0] * 20, np.linspace(0, 0.9, 20), draws=20)))
+    assert "What cannot be shown" in page.words
+    assert "No row is of class '1'" in page.words
+    assert {"reliability", "forecasts", "error-reject"} <= set(page.json("calibrant-charts"))
+
+
+def test_hostile_names_stay_text():
+    y, p = forecast(80)
+    names = np.array([HOSTILE, "'\"{{ 7 * 7 }}\\\n"])
+    found = calibrant.assess(names[y], p, labels=names, draws=20)
+    text = render_report(found, title=HOSTILE, about=HOSTILE)
+    page = Page(text)
+    assert page.of("img") == []
+    assert HOSTILE not in text
+    assert HOSTILE in page.words
+    assert "{{ 7 * 7 }}" in page.words
+    assert page.json("calibrant-data")["assessment"]["classes"][0]["name"] == HOSTILE
+    assert len(page.of("script")) == 4
+
+
+def test_it_is_written_whole_or_not_at_all(tmp_path, assessment, monkeypatch):
+    path = tmp_path / "report.html"
+    assessment.report(path)
+    before = path.read_bytes()
+    monkeypatch.setattr("calibrant.report.writing.page", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        write_report(assessment, path)
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_comparison_writes_itself(tmp_path, comparison):
+    comparison.report(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+
+def test_the_same_records_give_the_same_bytes(text, assessment):
+    assert render_report(assessment, title="Loans", about="Made-up loans.") == text
+
+
+def test_templates_are_found_as_package_data():
+    folder = files("calibrant.report").joinpath("templates")
+    assert {each.name for each in folder.iterdir()} >= {"page.html", "page.js", "style.css"}
