@@ -17,6 +17,7 @@ settings.register_profile("calibrant", deadline=None, max_examples=60, derandomi
 settings.register_profile("fuzz", settings.get_profile("calibrant"), max_examples=2_000, derandomize=False)
 settings.load_profile(os.environ.get("CALIBRANT_PROFILE", "calibrant"))
 
+ROOT = Path(__file__).parents[1]
 SPEC = Path(__file__).parent / "oracles"  # numbers that are not ours; its README says where they come from
 
 

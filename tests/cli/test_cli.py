@@ -580,7 +580,7 @@ class TestExtras:
     @pytest.mark.parametrize(
         ("package", "module", "extra", "arguments"),
         [
-            ("pyarrow", "tables", "cli", ("fit", "t.csv", "--score", "f", "--label", "y", "-o", "{folder}/m.json")),
+            ("pyarrow", "cli.tables", "cli", ("fit", "t.csv", "--score", "f", "--label", "y", "-o", "{folder}/m.json")),
             ("jinja2", "report", "report", ("report", "{folder}/t.csv", *ASSESSED, "-o", "{folder}/r.html")),
             ("jinja2", "report", "report", ("demo", "-o", "{folder}/r.html")),
             (
@@ -598,7 +598,8 @@ class TestExtras:
         (tmp_path / "t.csv").write_text("p,y\n0.2,0\n0.7,1\n")
         for name in [name for name in sys.modules if name.startswith(f"calibrant.{module}")]:
             monkeypatch.delitem(sys.modules, name)
-        monkeypatch.delitem(vars(calibrant), module, raising=False)
+        parent, _, leaf = f"calibrant.{module}".rpartition(".")
+        monkeypatch.delitem(vars(sys.modules[parent]), leaf, raising=False)
         monkeypatch.setitem(sys.modules, package, None)
         message = refused(*(argument.format(folder=tmp_path) for argument in arguments))
         assert f'needs {package}, which is not installed: pip install "calibrant[{extra}]"' in message

@@ -158,7 +158,7 @@ class TestSource:
         yield package
         running.source.cache_clear()
 
-    @pytest.mark.parametrize("name", ["klr.py", "kernels/smo.py", "experiments/lin2007.py", "new.py"])
+    @pytest.mark.parametrize("name", ["estimators/klr.py", "kernels/smo.py", "papers/lin2007.py", "new.py"])
     def test_a_changed_library_meets_no_old_number(self, toy, tmp_path, library, name):
         run(tmp_path / "home")
         with (library / name).open("a") as module:
@@ -168,7 +168,9 @@ class TestSource:
         run(tmp_path / "home")
         assert len(CALLS) == 6
 
-    @pytest.mark.parametrize("name", ["plots.py", "cli/console.py", "report/writing.py", "experiments/page.html.jinja"])
+    @pytest.mark.parametrize(
+        "name", ["plots/__init__.py", "cli/console.py", "report/writing.py", "papers/page.html.jinja"]
+    )
     def test_what_only_shows_may_change(self, toy, tmp_path, library, name):
         run(tmp_path / "home")
         with (library / name).open("a") as module:
@@ -180,7 +182,7 @@ class TestSource:
 
     def test_a_module_under_another_name_is_another_library(self, library):
         before = running.source()
-        (library / "klr.py").rename(library / "klr2.py")
+        (library / "estimators" / "klr.py").rename(library / "estimators" / "klr2.py")
         running.source.cache_clear()
         assert running.source() != before
 
