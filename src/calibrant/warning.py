@@ -15,7 +15,7 @@ BETWEEN = ("sklearn", "joblib")  # packages that call the library on behalf of t
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Issue a warning that names the nearest line outside the library, and outside what calls it for the user."""
     level, frame = 1, sys._getframe(0)
-    while frame.f_back is not None and is_passed_over(frame.f_code.co_filename, frame.f_globals.get("__name__", "")):
+    while frame.f_back is not None and is_passed_over(frame.f_code.co_filename, frame.f_globals.get("__name__") or ""):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 

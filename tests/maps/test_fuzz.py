@@ -13,7 +13,7 @@ import calibrant
 from calibrant.maps.priors import HARDLY_ANY, HERMITE_NODES, NOISE_CELLS
 from tests.conftest import quiet_fit
 from tests.nasty import SHAPES, nasty_samples
-from tests.reference import Long, best_sigmoid_loss, platt_targets, sigmoid_loss
+from tests.reference import Long, best_sigmoid_loss, exact_best_loss, platt_targets, sigmoid_loss
 
 ENOUGH = 1 + 1e-9
 MOST_DISTINCT = 300  # scores, so that the reference takes milliseconds
@@ -151,3 +151,28 @@ def test_probabilities_of_forests_with_few_positives():
             )
             n1, n0 = platt_targets(label, np.ones(len(label)))
             assert loss_of(inner, x, n1, n0) <= best_sigmoid_loss(x, n1, n0) * ENOUGH
+
+
+LOST_BESIDE_OTHERS = [  # scores that a common scale would make equal, weights that drown each other
+    ([0, 1, 2, 3, 1e15], [0, 1, 0, 1, 1], None, "hard"),
+    ([-0.7206, -1.2333, -0.9091, -5.85e13], [1, 1, 0, 1], None, "hard"),
+    ([0, 1, 2, 3, 1e16], [0, 1, 0, 1, 1], [1e16] * 5, "smoothed"),
+    ([0, 1], [0.98, 0.4], [1e19, 1], "smoothed"),
+    ([-4e-9, 1.5e11, 6.6e-5, -3.4e8, 5e-12, -1e-12], [0, 1, 1, 0, 0, 1], None, "hard"),
+    ([-1.1, -0.6, -0.3, 2.3, 8.3], [0, 0, 1, 1, 1], [1, 1, 1, 1, 1e18], "smoothed"),
+]
+
+
+@pytest.mark.parametrize(("score", "label", "weight", "targets"), LOST_BESIDE_OTHERS)
+def test_no_score_is_lost_beside_another(score, label, weight, targets):
+    fitted = quiet_fit("platt", score, label, sample_weight=weight, targets=targets)
+    score, label = np.array(score, float), np.array(label, float)
+    weight = np.ones(len(score)) if weight is None else np.array(weight, float)
+    n1, n0 = platt_targets(label, weight) if targets == "smoothed" else (weight * label, weight * (1 - label))
+    assert loss_of(fitted, score, n1, n0) <= exact_best_loss(score, n1, n0) * ENOUGH
+
+
+def test_a_weight_of_one_beside_1e17_has_its_say():
+    """The loss cannot tell: it is 1e17 times what the second row can gain. The optimum can."""
+    fitted = quiet_fit("platt", [0, 1], [0.98, 0.4], sample_weight=[1e17, 1])
+    assert fitted(1.0) == pytest.approx(0.4, abs=1e-6)

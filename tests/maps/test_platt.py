@@ -8,7 +8,8 @@ from scipy import optimize, special
 
 import calibrant
 from calibrant.maps import Sigmoid
-from calibrant.maps.platt import smoothed_targets
+from calibrant.maps.platt import fit_platt, smoothed_targets
+from calibrant.samples import sample
 from tests.conftest import noisy_scores, quiet_fit
 
 # Computed with 60 digits from the definition (A, B, F).
@@ -266,3 +267,23 @@ def test_few_positives_far_from_many_negatives():
     y = np.r_[np.zeros(9601), 1, 1]
     fitted, published = (calibrant.fit(method, f, y) for method in ("platt", "platt_newton"))
     np.testing.assert_allclose([fitted.a, fitted.b], [published.a, published.b], rtol=1e-3)
+
+
+class TestErrorsAndBandsAtTheEdges:
+    def test_a_slope_of_zero_has_errors(self):
+        low, high = fit_platt(sample([0, 1, 0, 1], [0, 0, 1, 1])).band([0.0, np.inf, -np.inf])
+        assert low == pytest.approx([0.0588668, 0, 0])
+        assert high == pytest.approx([0.9411332, 1, 1])
+
+    def test_infinite_scores_have_the_limit_the_slope_is_sure_of(self):
+        scores, labels = noisy_scores(400)
+        assert fit_platt(sample(scores, labels)).band([-np.inf, np.inf]) == pytest.approx(np.array([[0, 1], [0, 1]]))
+
+    def test_variances_beyond_doubles_are_infinite(self):
+        scores, labels = noisy_scores(100)
+        fitted = fit_platt(sample(1e-200 * scores, labels))
+        assert np.isinf(fitted.covariance[0, 0])
+        assert np.isfinite(fitted.band(1e-200 * scores)).all()
+
+    def test_hard_targets_of_constant_scores_are_their_share(self):
+        assert fit_platt(sample([1, 1, 1, 1], [1, 0, 1, 1]), targets="hard")(1.0) == pytest.approx(0.75)

@@ -30,7 +30,8 @@ def smoothed_targets(positive: float, negative: float) -> tuple[float, float]:
     >>> smoothed_targets(1, 1)
     (0.6666666666666666, 0.3333333333333333)
     """
-    return (positive + 1.0) / (positive + 2.0), 1.0 / (negative + 2.0)
+    high = (positive + 1.0) / (positive + 2.0) if positive < np.inf else 1.0
+    return high, 1.0 / (negative + 2.0)
 
 
 TARGETS: dict[str, Callable[[float, float], tuple[float, float]]] = {
@@ -52,7 +53,7 @@ def fit_platt(data: Sample, *, targets: str = "smoothed", force_increasing: bool
     Sigmoid(a=-0.92840760102..., b=-0.00922262682...)
     """
     one_of("targets", targets, TARGETS)
-    if targets == "hard":
+    if targets == "hard" and data.score.min() < data.score.max():
         require_overlap(data)
     data, weight_unit = moderate_weights(data)
     summary = summarise(data)
@@ -89,40 +90,53 @@ class Aims:
             negative * self.zeros[0] + positive * self.zeros[1],
         )
 
-    def moment(self, summary: Summary) -> Floats:
-        """Return sum w t (x, 1)."""
-        return np.asarray(self.ones[0] * summary.positive + self.ones[1] * summary.negative)
+    def moments(self, summary: Summary) -> tuple[Floats, Floats]:
+        """Return sum w t (x, 1) and sum w (1 - t) (x, 1)."""
+        positive, negative = summary.positive, summary.negative
+        return (
+            np.asarray(self.ones[0] * positive + self.ones[1] * negative),
+            np.asarray(self.zeros[0] * negative + self.zeros[1] * positive),
+        )
 
     def flat(self, summary: Summary) -> Floats:
         """Return slope 0 and the logit of the mean target."""
-        positive, negative = summary.positive[1], summary.negative[1]
-        ones = positive * self.ones[0] + negative * self.ones[1]
-        zeros = negative * self.zeros[0] + positive * self.zeros[1]
-        return np.array([0.0, np.log(ones / zeros)])
+        ones, zeros = self.moments(summary)
+        return np.array([0.0, np.log(ones[1] / zeros[1])])
 
 
 def solve_platt(data: Sample, summary: Summary, aims: Aims) -> Solution:
     """Return the certified optimum: by cells and then the rows, or by the distinct scores where that finds none."""
-    flat, moment = aims.flat(summary), aims.moment(summary)
-    start = discriminant(summary, moment)
-    if not np.abs(start - flat) @ np.abs(summary.design()).max(axis=1) <= UNSATURATED:
-        start = flat
+    start = discriminant(summary, aims)
     if summary.exact:
         return solve(aims.line(data, summary.frame.unit), summary.frame, start)
+    moment = aims.moments(summary)[0]
     cells = Nodes(summary.design(), np.zeros(len(summary.x)), summary.weight, tilt=-moment)
     theta = descend(cells, start)
     found = polish(summary.rows(data, moment), theta, cells.value(theta))
-    return solve(aims.line(collapse(data), summary.frame.unit), summary.frame, flat) if found is None else found
+    if found is not None:
+        return found
+    line = aims.line(collapse(data), summary.frame.unit)
+    with np.errstate(over="ignore", invalid="ignore"):
+        near = line.nodes(summary.frame).value(theta) < line.nodes(summary.frame).value(start)
+    return solve(line, summary.frame, theta if near else start)
 
 
-def discriminant(summary: Summary, moment: Floats) -> Floats:
-    """Return slope and intercept of two Gaussians of one variance around the mean scores of the targets, a start."""
-    ones, zeros = moment, summary.positive + summary.negative - moment
+def discriminant(summary: Summary, aims: Aims) -> Floats:
+    """Return a start that saturates no logit: two Gaussians of one variance around the mean scores of the targets.
+
+    Where that moves a logit by more than 16 from the mean target's, it is slope 0 and the mean target.
+    """
+    flat, (ones, zeros) = aims.flat(summary), aims.moments(summary)
     total = ones[1] + zeros[1]
-    mean1, mean0 = ones[0] / ones[1], zeros[0] / zeros[1]
-    between = ones[1] * zeros[1] / total**2 * (mean1 - mean0) ** 2
-    slope = (mean1 - mean0) / max(1.0 - between, 0.1)
-    return np.array([slope, np.log(ones[1] / zeros[1]) - slope * (mean1 + mean0) / 2])
+    with np.errstate(all="ignore"):
+        mean1, mean0 = ones[0] / ones[1], zeros[0] / zeros[1]
+        mean = (ones[0] + zeros[0]) / total
+        variance = summary.weight @ (summary.x - mean) ** 2 / total
+        within = max(variance - ones[1] * zeros[1] / total**2 * (mean1 - mean0) ** 2, 0.1 * variance)
+        slope = (mean1 - mean0) / within
+        start = np.array([slope, np.log(ones[1] / zeros[1]) - slope * (mean1 + mean0) / 2])
+        unsaturated = np.abs(start - flat) @ np.abs(summary.design()).max(axis=1) <= UNSATURATED
+    return start if unsaturated else flat
 
 
 def require_overlap(data: Sample) -> None:
@@ -147,40 +161,41 @@ def line(frame: Frame, theta: Floats, hessian: Floats | None = None) -> Sigmoid:
     With the Hessian of (slope, intercept) it carries standard errors, unless that is singular.
     """
     slope, intercept = float(theta[0]), float(theta[1])
-    if not slope:
-        return Sigmoid(a=0.0, b=-intercept)
-    away = frame.center / frame.scale  # in standard deviations
-    a, b = -slope / frame.scale / frame.unit, slope * away - intercept
+    away = frame.center / frame.scale if frame.scale else 0.0  # in standard deviations
+    a, b = -slope / (frame.scale or 1.0) / frame.unit + 0.0, slope * away - intercept
     if not np.isfinite([a, b]).all():
         msg = f"the scores are too close together for a slope in double precision: it is {slope:.3g}/{frame.scale:.3g}"
         raise RuntimeError(msg)
-    if abs(away) <= 8.0:
+    if abs(away) <= 8.0 or not a:
         return Sigmoid(a, b, errors=standard_errors(frame, hessian, away))
     return Sigmoid(a, b, frame.center * frame.unit, -intercept, standard_errors(frame, hessian, 0.0))
 
 
 def standard_errors(frame: Frame, hessian: Floats | None, away: float) -> tuple[float, float, float] | None:
-    """Return the standard errors of a and of the level `away` deviations below the center, and their correlation."""
+    """Return the standard errors of a and of the level `away` deviations below the center, and their correlation.
+
+    None without a Hessian, with a singular one, and where they leave the range of doubles.
+    """
     if hessian is None:
         return None
-    size = np.sqrt(np.diag(hessian))
-    correlation = -float(hessian[0, 1] / size[0] / size[1])
-    apart = (1.0 - correlation) * (1.0 + correlation)
-    if not apart > 0.0:
-        return None
-    error_slope, error_level = (1.0 / size / np.sqrt(apart)).tolist()
-    covariance = correlation * error_slope * error_level - away * error_slope**2
-    variance = error_level**2 - 2 * away * correlation * error_slope * error_level + (away * error_slope) ** 2
-    error_level = float(np.sqrt(variance))
-    return error_slope / frame.scale / frame.unit, error_level, covariance / (error_slope * error_level)
+    with np.errstate(all="ignore"):
+        size = np.sqrt(np.diag(hessian))
+        correlation = -hessian[0, 1] / size[0] / size[1]
+        slope, level = 1.0 / size / np.sqrt((1.0 - correlation) * (1.0 + correlation))
+        moved = np.hypot(
+            level - away * correlation * slope, away * slope * np.sqrt((1 - correlation) * (1 + correlation))
+        )
+        correlation = np.clip((correlation * level - away * slope) / moved, -1.0, 1.0)
+        found = float(slope / frame.scale / frame.unit), float(moved), float(correlation)
+    return found if np.isfinite(found).all() else None
 
 
 def constant(summary: Summary, aims: Aims, weight_unit: float) -> Sigmoid:
     """Return the mean target as a sigmoid of slope 0, with the standard error of its level."""
     level = float(-aims.flat(summary)[1])
     p, q = NUMPY.expit(np.array([level, -level])).tolist()
-    total = float(summary.positive[1] + summary.negative[1]) * weight_unit
-    return Sigmoid(0.0, level, errors=(0.0, float(1.0 / np.sqrt(total * p * q)), 0.0))
+    total = float(summary.positive[1] + summary.negative[1])
+    return Sigmoid(0.0, level, errors=(0.0, float(1.0 / np.sqrt(total * p * q) / np.sqrt(weight_unit)), 0.0))
 
 
 def fit_softmax(data: Sample) -> Sigmoid:

@@ -84,7 +84,9 @@ class Sigmoid:
         if not self.center and abs(self.level - self.b) > 0:
             msg = f"level must be b where the center is 0; got level {self.level} and b {self.b}"
             raise ValueError(msg)
-        if self.errors is not None and (min(self.errors[:2]) < 0 or abs(self.errors[2]) > 1.001):  # by rounding
+        if self.errors is not None and not (
+            min(self.errors[:2]) >= 0 and max(self.errors[:2]) < np.inf and abs(self.errors[2]) <= 1.001  # by rounding
+        ):
             msg = f"errors must be two standard errors and a correlation in [-1, 1]; got {self.errors}"
             raise ValueError(msg)
 
@@ -107,10 +109,11 @@ class Sigmoid:
     def covariance(self) -> Floats:
         """The covariance matrix of (a, b), from the inverse Hessian of the fitted likelihood."""
         error_a, error_level, correlation = self._errors()
-        product = correlation * error_a * error_level
-        matrix = np.array([[error_a**2, product], [product, error_level**2]])
+        error = np.array([error_a, error_level])
         turn = np.array([[1.0, 0.0], [-self.center, 1.0]])  # b = level - a center
-        return np.asarray(turn @ matrix @ turn.T)
+        with np.errstate(over="ignore"):
+            matrix = np.outer(error, error) * np.array([[1.0, correlation], [correlation, 1.0]])
+            return np.asarray(turn @ matrix @ turn.T) if self.center else matrix
 
     def band(self, score: Any, confidence: float = 0.95) -> tuple[Any, Any]:
         """Return the lower and upper end of the confidence band of p at each score.
@@ -122,16 +125,24 @@ class Sigmoid:
         proportion("confidence", confidence)
         error_a, error_level, correlation = self._errors()
         scores = np.asarray(score, np.float64)
+        width = special.ndtri(0.5 + confidence / 2)
         with np.errstate(all="ignore"):
             middle = self.logit(scores)
             along = error_a * (scores - self.center)
-            spread = np.sqrt(along**2 + 2 * correlation * along * error_level + error_level**2)
-            half = special.ndtri(0.5 + confidence / 2) * spread
-            return NUMPY.expit(middle - half)[()], NUMPY.expit(middle + half)[()]
+            half = width * np.hypot(along + correlation * error_level, error_level * np.sqrt(1.0 - correlation**2))
+            # Far away the slope decides, and how sure it is.
+            rises = np.sign(scores) * -self.a
+            ends = [
+                np.where(np.isinf(scores), np.sign(rises + side * width * error_a) * np.inf, middle + side * half)
+                for side in (-1.0, 1.0)
+            ]
+            return NUMPY.expit(ends[0])[()], NUMPY.expit(ends[1])[()]
 
     def _errors(self) -> tuple[float, float, float]:
         if self.errors is None:
-            msg = "this sigmoid carries no standard errors: fit it with method 'platt'"
+            msg = (
+                "this sigmoid carries no standard errors: they come with method 'platt', unless beyond double precision"
+            )
             raise ValueError(msg)
         return self.errors
 

@@ -235,29 +235,31 @@ def bound_remainder(hessian: Floats, gradient: Floats, step: Floats, reach: floa
 
 
 def search_line(nodes: Nodes, theta: Floats, step: Floats, slope: float, reach: float) -> Floats:
-    """Return a point along a step at which F has fallen by at least 1e-4 of what its slope promises.
+    """Return a point along a step up to which F falls, and where it falls at less than half of the first slope.
 
-    The step is first cut so that no logit moves by more than 64; then doubled while F falls at more than half of the
-    first slope, or halved until F has fallen. Where rounding hides any fall, the start itself is returned.
+    F is convex, so its derivative along the step rises, and F has fallen wherever that is not yet positive; unlike F
+    itself, which may be 1e19 times what a step can gain, it loses no digits. A step that goes too far is cut so that no
+    logit moves by more than 64, and the bracket is closed by halves of its logarithm. Where rounding hides any descent,
+    the start itself is returned.
     """
-    start = nodes.value(theta)
-
-    def has_fallen(length: float, slack: float = 0.0) -> bool:
-        return nodes.value(theta + length * step) <= start + 1e-4 * length * slope + slack
-
-    def is_steep(length: float) -> bool:
-        return float(nodes.derivatives(theta + length * step)[0] @ step) < 0.5 * slope
-
-    length = min(1.0, 64.0 / reach)
-    if has_fallen(length, slack=4 * EPS * abs(start)):
-        while is_steep(length) and has_fallen(2 * length):
-            length *= 2.0
-        return theta + length * step
-    while length * reach > EPS:
-        length /= 2.0
-        if has_fallen(length):
-            return theta + length * step
-    return theta
+    low, high, length = 0.0, np.inf, 1.0
+    for _ in range(200):
+        here = float(nodes.derivatives(theta + length * step)[0] @ step)
+        if here > 0.0 or not np.isfinite(here):
+            high = length
+        else:
+            low = length
+            if here >= 0.5 * slope:
+                break
+        if low == 0.0:
+            length = min(length / 2.0, 64.0 / reach)
+        elif high > 4.0 * low:
+            length = 2.0 * low if np.isinf(high) else float(np.sqrt(low * high))
+        else:
+            length = (low + high) / 2.0
+        if high - low <= EPS * high < np.inf or length * reach < EPS:
+            break
+    return theta + low * step
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
@@ -288,9 +290,8 @@ def certify(nodes: Nodes, theta: Floats) -> Floats | None:
         if not spare >= 0.0:
             return None
         loose = curved & (2.0 * decrement * np.linalg.norm(whiten @ nodes.design, axis=0) > SAFE_REACH)
-        scaled = nodes.design / size[:, None]  # steps without curvature must not move a point that counts
-        moved = np.linalg.norm(vectors[:, ~known].T @ scaled, axis=0) > SINGULAR * np.abs(scaled).sum(axis=0)
-        moved &= counted
+        # Steps without curvature may be of any length, so they must not move a point that counts at all.
+        moved = counted & (vectors[:, ~known].T @ (nodes.design / size[:, None]) != 0.0).any(axis=0)
         if not (loose | moved).any():
             return hessian if curved.all() else nodes.derivatives(theta)[1]
         lightest = np.flatnonzero(loose | moved)[np.argsort(losses[loose | moved], kind="stable")]
@@ -384,7 +385,7 @@ def polish(rows: Rows, theta: Floats, loss: float) -> Solution | None:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What the labels and scores of a sample come down to for a fit on x, in a frame with mean 0 and deviation 1.
+    """What the labels and scores of a sample come down to for a fit on x, in a frame that follows most of them.
 
     `x` and `weight` stand for the rows in sums of smooth functions; the moments are those of the rows themselves.
     `positive` = sum w y (x, 1) and `negative` = sum w (1 - y) (x, 1), of which rounding may have taken `noise`.
@@ -422,7 +423,7 @@ def summarise(data: Sample) -> Summary:
         lowest, highest = float(seen.min()), float(seen.max())
         if lowest < highest:
             summary = summarise_cells(data, *grid(some, lowest, highest))
-            if np.isfinite(summary.frame.scale):
+            if np.isfinite(summary.noise):
                 return summary
     if lowest < highest:
         return summarise_rows(data, magnitude(data.score))
@@ -455,26 +456,24 @@ def summarise_rows(data: Sample, unit: float) -> Summary:
 def summarise_cells(data: Sample, unit: float, low: float, width: float) -> Summary:
     """Pool the rows into cells, each standing for two points mean +- deviation; rows off the grid stay rows.
 
-    The deviation is that of all rows from the means of their cells, which leaves the variance of the scores exact.
+    The deviation is that of all rows from the means of their cells, which leaves the variance of the scores exact. The
+    frame is that of the grid, which follows the bulk of the scores wherever the others are: x = 0 is its middle.
     """
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a row too far away: no finite scale
+    middle, scale = CELLS / 2 + 1.0, CELLS / 10  # in cells
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a row too far away: no finite noise
         mass, first, square, positive, negative, outside, outside_weight = histogram(data, low, width, unit)
-        total, all_first = mass.sum(), first.sum()
-        center = float(low + all_first / total * width)
-        middle = (center - low) / width  # in cells, of the center as rounded
         filled = np.flatnonzero(mass[1:-1]) + 1
         mass, mean = mass[filled], first[filled] / mass[filled]
         deviation = np.sqrt(max((square - mass @ mean**2) / mass.sum(), 0.0)) if len(mass) else 0.0
-        node = np.concatenate([mean - deviation, mean + deviation, outside]) - middle
+        x = (np.concatenate([mean - deviation, mean + deviation, outside]) - middle) / scale
         weight = np.concatenate([mass / 2, mass / 2, outside_weight])
-        scale = float(np.sqrt(weight @ node**2 / total))
         return Summary(
-            frame=Frame(unit, center, scale * width if scale else np.nan),
-            x=node / scale,
+            frame=Frame(unit, low + middle * width, scale * width),
+            x=x,
             weight=weight,
             positive=np.array([(positive[1] - middle * positive[0]) / scale, positive[0]]),
             negative=np.array([(negative[1] - middle * negative[0]) / scale, negative[0]]),
-            noise=8 * EPS * total * (1.0 + abs(middle) / scale),  # sum w |u| <= total (|middle| + scale), u in cells
+            noise=float(8 * EPS * (weight @ np.abs(x) + weight.sum() * middle / scale)),  # of sums of |u|, u in cells
         )
 
 
