@@ -92,7 +92,8 @@ def content_of(name: str, thing: Any) -> str:
     strict = False
     for each in named:
         save_or_leave_out(each)
-    return str(hasher.hash("end"))
+    hasher._hash.update(hasher.stream.getvalue())
+    return str(hasher._hash.hexdigest())
 
 
 def reduced(thing: Any) -> Any:
@@ -194,7 +195,7 @@ def is_own(module: str | None) -> bool:
     top = (module or "").partition(".")[0]
     if top in sys.stdlib_module_names or top == "calibrant":
         return False
-    if top == "__main__":  # which is joblib's in a worker, but no worker is asked about functions of joblib's
+    if top == "__main__":  # the caller's script, although the main module of a worker is joblib's
         return True
     found = (sys.modules.get(top) or find_spec(top)) if top else None
     places = [getattr(found, name, None) or "" for name in ("__file__", "origin")]
