@@ -1,6 +1,8 @@
 """Comparisons: identical folds, numbers that can be recomputed, folders that lose nothing."""
 
+import importlib
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from joblib import Parallel, delayed
 from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_iris
@@ -36,6 +39,7 @@ import calibrant
 from calibrant import CalibratedClassifier, KernelLogisticRegression, compare, compare_scores
 from calibrant import progress as bars
 from calibrant.comparing import DEFAULT_METHODS, GRIDS, asking
+from calibrant.comparing.content import content_of
 from calibrant.comparing.folder import key_of
 from calibrant.comparing.tasks import Asked, Trial
 from calibrant.evidence.words import plain
@@ -510,6 +514,182 @@ FORMS = {
 }
 
 
+# Modules in which `mine` depends on the value {k} by way of something that it names, and of nothing else.
+MODULES = {
+    "dictionary": """
+        G = {{"gamma": {k}, 1: "one", None: 2, ("a", 1): 3}}
+        def mine(x): return x * G["gamma"]
+    """,
+    "list": """
+        G = [1, [{k}]]
+        def mine(x): return x * G[1][0]
+    """,
+    "set": """
+        G = {{"a", "b", "c", None, 7, {k}}}
+        def mine(x): return x in G
+    """,
+    "frozenset": """
+        G = frozenset({{"a", "b", "c", frozenset({{"d", "e", "f", ("g", {k})}})}})
+        def mine(x): return x in G
+    """,
+    "set of objects": """
+        class Point:
+            def __init__(self, at): self.at = at
+        G = {{Point("a"), Point("b"), Point("c"), Point({k})}}
+        def mine(x): return x in G
+    """,
+    "default that is a set": """
+        def mine(x, among=frozenset({{"a", "b", "c", {k}}})): return x in among
+    """,
+    "proxy of a dictionary": """
+        from types import MappingProxyType
+        G = MappingProxyType({{"gamma": {k}}})
+        def mine(x): return x * G["gamma"]
+    """,
+    "partial": """
+        from functools import partial
+        G = partial(pow, {k})
+        def mine(x): return G(x)
+    """,
+    "object": """
+        class Own:
+            def __init__(self): self.k, self.me = {k}, self
+        G = Own()
+        def mine(x): return x * G.k
+    """,
+    "object of a package": """
+        from sklearn.preprocessing import Binarizer
+        G = Binarizer(threshold={k})
+        def mine(x): return G.transform(x)
+    """,
+    "built-in function": """
+        import math
+        G = [math.sin, math.cos, math.tan][{k}]
+        def mine(x): return G(x)
+    """,
+    "cached function": """
+        from functools import cache
+        @cache
+        def inner(): return {k}
+        def mine(x): return x * inner()
+    """,
+    "enumeration": """
+        from enum import Enum
+        class Own(Enum):
+            A = {k}
+        def mine(x): return x * Own.A.value
+    """,
+    "dictionary of a class": """
+        from abc import ABC
+        class Own(ABC):
+            settings = {{"k": [{k}]}}
+        def mine(x): return Own.settings
+    """,
+    "cached property": """
+        from functools import cached_property
+        class Own:
+            @cached_property
+            def k(self): return {k}
+        def mine(x): return x * Own().k
+    """,
+    "partial method": """
+        from functools import partialmethod
+        class Own:
+            def times(self, x, k): return x * k
+            scaled = partialmethod(times, k={k})
+        def mine(x): return Own().scaled(x)
+    """,
+    "method of a metaclass": """
+        class Kind(type):
+            def scaled(cls, x): return x * {k}
+        class Own(metaclass=Kind): pass
+        def mine(x): return Own.scaled(x)
+    """,
+    "attribute of a function": """
+        def mine(x): return x * mine.k
+        mine.k = {k}
+    """,
+    "table that holds the function": """
+        G = {{"k": {k}}}
+        def mine(x): return G["mine"], G["k"]
+        G["mine"] = mine
+    """,
+    "beside a lock": """
+        from threading import Lock
+        G = {{"lock": Lock(), "zeta": {k}}}
+        def mine(x): return x * G["zeta"]
+    """,
+    "deep inside": """
+        G = [{k}]
+        for _ in range(1500):
+            G = [G]
+        def mine(x): return G
+    """,
+    "graph": """
+        class Node: pass
+        G = [Node() for _ in range(40)]
+        for i, node in enumerate(G):
+            node.at, node.others = i, set(G)
+        G[-1].k = {k}
+        def mine(x): return G[0]
+    """,
+}
+
+
+def mine(form, k):
+    """Return the function of a module."""
+    found = {"__name__": "own"}
+    exec(textwrap.dedent(MODULES[form]).format(k=k), found)
+    return found["mine"]
+
+
+# Ways to use `helper` of the module own_package.inner.sub, from the module own_package.uses.
+IMPORTS = {
+    "dotted": """
+        import own_package.inner.sub
+        def mine(x): return own_package.inner.sub.helper(x)
+    """,
+    "dotted, inside": """
+        def mine(x):
+            import own_package.inner.sub
+            return own_package.inner.sub.helper(x)
+    """,
+    "renamed, inside": """
+        def mine(x):
+            import own_package.inner.sub as other
+            return other.helper(x)
+    """,
+    "function, inside": """
+        def mine(x):
+            from own_package.inner.sub import helper
+            return helper(x)
+    """,
+    "module, inside": """
+        def mine(x):
+            from own_package.inner import sub
+            return sub.helper(x)
+    """,
+    "relative, inside": """
+        def mine(x):
+            from .inner.sub import helper as other
+            return other(x)
+    """,
+    "relative module, inside a lambda's maker": """
+        def mine(x):
+            def maker():
+                from .inner import sub
+                return lambda x: sub.helper(x)
+            return maker()(x)
+    """,
+    "beside one that is not there": """
+        def mine(x):
+            import own_package.missing
+            from own_package.inner.sub import helper
+            return helper(x)
+    """,
+}
+
+
 def asked_tasks(folder):
     """Return the tasks of a small comparison."""
     recipes = asking.recipes_of(["platt"])
@@ -722,6 +902,139 @@ class TestFolder:
         assert quick(machines={"odd": machine}, methods="platt").computed == 6
         with pytest.raises(ValueError, match="machine 'odd' cannot be recognised in a folder"):
             quick(machines={"odd": machine}, methods="platt", folder=tmp_path)
+
+    @pytest.mark.parametrize("form", MODULES)
+    def test_what_a_function_names_is_part_of_it(self, form):
+        first = content_of("method", mine(form, 1))
+        assert first == content_of("method", mine(form, 1))
+        assert first != content_of("method", mine(form, 2))
+
+    def test_a_changed_dictionary_is_another_method(self, tmp_path):
+        def computed(share):
+            found = {"__name__": "own", "calibrant": calibrant, "G": {"share": share}}
+            exec("def mine(data): return calibrant.maps.Steps((), (G['share'],))", found)
+            return quick(folder=tmp_path, methods={"mine": found["mine"]}).computed
+
+        assert [computed(0.25), computed(0.25), computed(0.75)] == [3, 0, 3]
+
+    @pytest.mark.parametrize("form", IMPORTS)
+    def test_what_a_function_imports_is_part_of_it(self, form, tmp_path, monkeypatch):
+        def content(k):
+            """Return the content of the function in a process that has imported nothing of the package yet."""
+            for name in [each for each in sys.modules if each.partition(".")[0] == "own_package"]:
+                monkeypatch.delitem(sys.modules, name)
+            folder = tmp_path / str(k)
+            inner = folder / "own_package" / "inner"
+            inner.mkdir(parents=True, exist_ok=True)
+            for each in (inner, inner.parent):
+                (each / "__init__.py").touch()
+            (inner / "sub.py").write_text(f"def helper(x): return x * {k}")
+            (inner.parent / "uses.py").write_text(textwrap.dedent(IMPORTS[form]))
+            with monkeypatch.context() as patch:
+                patch.syspath_prepend(folder)
+                return content_of("method", importlib.import_module("own_package.uses").mine)
+
+        first = content(1)
+        assert first == content(1)
+        assert first != content(2)
+
+    def test_what_a_try_covers_is_part_of_a_function(self):
+        def content(code):
+            found = {"__name__": "own"}
+            exec(textwrap.dedent(code), found)
+            return content_of("method", found["mine"])
+
+        inside = """
+            def mine(a, b):
+                try: a(); b()
+                except ValueError: pass
+        """
+        before = """
+            def mine(a, b):
+                a()
+                try: b()
+                except ValueError: pass
+        """
+        assert content(inside) == content(inside)
+        assert content(inside) != content(before)
+
+    def test_content_is_the_same_in_every_process(self):
+        """Texts have another hash, and sets another order, in each process."""
+        code = """
+            import json
+            from tests.comparing.test_compare import MODULES, content_of, mine
+            print(json.dumps({form: content_of("method", mine(form, 1)) for form in MODULES}))
+        """
+
+        def contents(seed):
+            run = subprocess.run(
+                [sys.executable, "-c", textwrap.dedent(code)],
+                cwd=Path(__file__).parents[2],
+                env={**os.environ, "PYTHONHASHSEED": seed},
+                capture_output=True,
+                check=True,
+            )
+            return json.loads(run.stdout)
+
+        assert contents("1") == contents("2")
+
+    def test_a_function_of_a_script_is_the_same_in_a_worker(self):
+        """The main module of a worker is joblib's, not the script."""
+
+        def scripted(k):
+            found = {"__name__": "__main__", "G": {"k": k}}
+            exec("def helper(x): return x * G['k']\ndef mine(x): return helper(x)", found)
+            return found["mine"]
+
+        functions = [scripted(1), scripted(1), scripted(2)]
+        here = [content_of("method", each) for each in functions]
+        assert here[0] == here[1] != here[2]
+        assert Parallel(n_jobs=2)(delayed(content_of)("method", each) for each in functions) == here
+
+    def test_what_cannot_be_read_is_left_out_where_it_is_only_named(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("calibrant.comparing.content.MOST", 100)  # so that what is endless ends soon
+        code = """
+            import os, sys, threading
+            from calibrant.maps import Steps
+
+            class Endless:
+                "Has a new part in each part."
+                def __reduce__(self): return Endless, (Endless(),)
+
+            class Refusal(Exception): pass
+
+            class Refusing:
+                def __reduce__(self): raise Refusal
+
+            numbers = (each for each in range(3))
+            names = [sys, threading.Lock(), open(os.devnull), numbers, Endless(), Refusing(), os.environ]
+
+            class Own:
+                lock = threading.Lock()
+
+            def mine(data):
+                return Steps((), (0.25,)) if names and Own and numbers and sys else None
+
+            mine.lock = threading.Lock()
+        """
+
+        def computed():
+            found = {"__name__": "own"}
+            exec(textwrap.dedent(code), found)
+            found["names"][2].close()
+            return quick(folder=tmp_path, methods={"mine": found["mine"]}).computed
+
+        assert [computed(), computed()] == [3, 0]
+
+    def test_a_long_chain_of_functions_is_followed_to_its_end(self):
+        def content(k):
+            found = {"__name__": "own"}
+            exec("\n".join(f"def f{i}(x): return f{i + 1}(x)" for i in range(500)), found)
+            exec(f"def f500(x): return x * {k}", found)
+            return content_of("method", found["f0"])
+
+        assert content(1) == content(1)
+        assert content(1) != content(2)
 
     def test_raw_beside_other_methods(self, tmp_path):
         settings = {"kernels": [], "machines": {"bayes": GaussianNB()}, "protocol": "ensemble", "folder": tmp_path}

@@ -92,9 +92,11 @@ def compare(
         Shuffles the folds, and seeds machines that have no seed; None shuffles the same way every time.
     folder : where finished cells are kept; the same call, after an interruption, computes only what is missing.
         Functions and classes of your own, as methods, as machines or inside them, are known by their code, by what they
-        close over, and by the functions, classes, numbers and texts of your modules that they name, directly or not;
-        those of installed packages by their name and version. Changes of all else are not seen, such as the contents
-        of global lists or of files: take another folder then.
+        close over, and by what they name in your modules, directly or not: functions, classes, and the contents of
+        global values and objects; those of installed packages by their name and version. A global value that changes
+        while the comparison runs, such as a dictionary used as a cache, makes cells be computed again. Changes of all
+        else are not seen, such as those of files, of the environment, of the order of a dictionary, and of global
+        things that cannot be pickled: take another folder then.
     keep : whether the result holds the probabilities out of fold.
     progress : a bar on a terminal, or a function that is told the share done.
 
