@@ -104,6 +104,7 @@ class Aims:
         return np.array([0.0, np.log(ones[1] / zeros[1])])
 
 
+@np.errstate(over="ignore", invalid="ignore")  # cells may lead astray; what is not finite is not certified
 def solve_platt(data: Sample, summary: Summary, aims: Aims) -> Solution:
     """Return the certified optimum: by cells and then the rows, or by the distinct scores where that finds none."""
     start = discriminant(summary, aims)
@@ -116,8 +117,7 @@ def solve_platt(data: Sample, summary: Summary, aims: Aims) -> Solution:
     if found is not None:
         return found
     line = aims.line(collapse(data), summary.frame.unit)
-    with np.errstate(over="ignore", invalid="ignore"):
-        near = line.nodes(summary.frame).value(theta) < line.nodes(summary.frame).value(start)
+    near = line.nodes(summary.frame).value(theta) < line.nodes(summary.frame).value(start)
     return solve(line, summary.frame, theta if near else start)
 
 
