@@ -203,6 +203,9 @@ def descend(nodes: Nodes, theta: Floats) -> Floats:
         if not np.isfinite(hessian).all():
             break
         step = newton_step(hessian, gradient)
+        if not np.isfinite(step).all():  # a direction without any curvature
+            step = -gradient / float(np.abs(gradient).max())
+            step *= 64.0 / nodes.reach(step)
         reach = nodes.reach(step)
         if not reach <= SAFE_REACH:
             before, theta = theta, search_line(nodes, theta, step, float(gradient @ step), reach)
