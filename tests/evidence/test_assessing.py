@@ -26,7 +26,7 @@ from calibrant.evidence.assessing import (
 from calibrant.evidence.curves import reliability
 from calibrant.evidence.words import plain
 from calibrant.inference import bootstrap, corp, spiegelhalter
-from calibrant.metrics import METRICS, error_reject_curve
+from calibrant.metrics import METRICS, Posteriors, error_reject_curve
 from calibrant.samples import Sample
 
 
@@ -126,7 +126,7 @@ DIRECTIONS = ("too high", "too low", "too extreme", "not extreme enough")
 
 def said_of(label, p, draws=99):
     """Return the directions that the words on calibration claim, and the words."""
-    rows = assessing.Rows(label, p, None, tuple("abc"))
+    rows = assessing.NamedForecasts(Posteriors(p, label) if p.ndim == 2 else Sample(p, label), tuple("abc"))
     drawing = assessing.Drawing(0.95, draws, 0)
     said = calibration_words(rows.binary, calibration_tests(rows, drawing), 0.95, several=rows.several)
     return [way for way in DIRECTIONS if f"{way}:" in said], said
