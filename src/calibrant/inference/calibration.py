@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +16,16 @@ from scipy import special
 from calibrant.checks import one_of, whole
 from calibrant.inference.paired import ROWS_A_CELL, whole_weights
 from calibrant.metrics.decomposition import SCORES, part_of_totals
-from calibrant.metrics.forecasts import Forecasts, check_forecasts, check_probabilities, keep_weighted
+from calibrant.metrics.forecasts import (
+    Classes,
+    Forecasts,
+    Kind,
+    Posteriors,
+    Weights,
+    check_forecasts,
+    check_probabilities,
+    keep_weighted,
+)
 from calibrant.numerics.pava import sorted_rows
 from calibrant.samples import Sample
 
@@ -88,12 +96,7 @@ LOSSES: dict[str, Callable[[Floats], Floats]] = {
 
 
 def spiegelhalter(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    score: str = "brier",
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, score: str = "brier"
 ) -> Spiegelhalter:
     """Test calibration by the score: is it what the forecast itself expects? (Spiegelhalter 1986).
 
@@ -105,7 +108,7 @@ def spiegelhalter(
     >>> round(test.statistic, 2), round(test.pvalue, 4), test.direction
     (3.53, 0.0004, 'score above expectation: too extreme')
     """
-    return judge_by_score(check_counted(y, p, sample_weight, labels), score)
+    return judge_by_score(keep_counted(check_forecasts(y, p, labels=labels), sample_weight), score)
 
 
 def judge_by_score(data: Forecasts, score: str = "brier") -> Spiegelhalter:
@@ -154,12 +157,7 @@ def standardised(excess: float, variance: float, rows: float) -> float:
 
 
 def hosmer_lemeshow(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    groups: int = 10,
-    fitted_parameters: int = 0,
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, groups: int = 10, fitted_parameters: int = 0
 ) -> HosmerLemeshow:
     """Test calibration in groups of equally many rows, by p (Hosmer & Lemeshow 1980).
 
@@ -173,7 +171,7 @@ def hosmer_lemeshow(
     >>> test.degrees_of_freedom, test.count.sum(), test.pvalue > 0.05
     (10, np.float64(1000.0), True)
     """
-    return judge_by_groups(check_counted_column(y, p, sample_weight), groups, fitted_parameters)
+    return judge_by_groups(keep_counted(check_probabilities(y, p), sample_weight), groups, fitted_parameters)
 
 
 def judge_by_groups(data: Sample, groups: int = 10, fitted_parameters: int = 0) -> HosmerLemeshow:
@@ -215,7 +213,7 @@ def corp(
     y: ArrayLike,
     p: ArrayLike,
     *,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
     score: str = "brier",
     draws: int = 1000,
     random_state: int | np.random.Generator = 0,
@@ -232,7 +230,7 @@ def corp(
     >>> corp(y, p).pvalue > 0.05, corp(y, p**2).pvalue
     (True, 0.000999000999000999)
     """
-    totals = sorted_rows(check_counted_column(y, p, sample_weight))
+    totals = sorted_rows(keep_counted(check_probabilities(y, p), sample_weight))
     return judge_by_recalibration(*totals, score=score, draws=draws, random_state=random_state)
 
 
@@ -276,29 +274,10 @@ def tally(place: NDArray[np.intp], values: Floats) -> Floats:
     return np.asarray(np.bincount(place, values), np.float64)
 
 
-def check_counted(y: ArrayLike, p: ArrayLike, sample_weight: ArrayLike | None, labels: ArrayLike | None) -> Forecasts:
-    """Check forecasts whose labels and weights are numbers of rows."""
-    data = check_forecasts(y, p, labels=labels)
-    if isinstance(data, Sample):
-        require_two_classes(data.label)
-        return keep_weighted(data, counted_weights(sample_weight, data.label))
-    return keep_weighted(data, counted_weights(sample_weight, data.index))
-
-
-def check_counted_column(y: ArrayLike, p: ArrayLike, sample_weight: ArrayLike | None) -> Sample:
-    """Check forecasts of the positive class whose labels and weights are numbers of rows."""
-    data = check_probabilities(y, p)
-    require_two_classes(data.label)
-    return keep_weighted(data, counted_weights(sample_weight, data.label))
-
-
-def counted_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats | None:
-    """Return weights that are numbers of rows, None where every row counts once."""
-    return None if sample_weight is None else whole_weights(sample_weight, rows)
-
-
-def require_two_classes(label: NDArray[Any]) -> None:
-    """Raise if a label is a share between 0 and 1."""
-    if (mixed := (label != 0) & (label != 1)).any():
+def keep_counted(data: Kind, sample_weight: Weights) -> Kind:
+    """Return the rows that count of forecasts whose labels and weights must be numbers of rows."""
+    label = data.index if isinstance(data, Posteriors) else data.label
+    if isinstance(data, Sample) and (mixed := (label != 0) & (label != 1)).any():
         msg = f"y must hold two classes, for a test counts rows; got {label[mixed][0]}"
         raise ValueError(msg)
+    return keep_weighted(data, None if sample_weight is None else whole_weights(sample_weight, label))

@@ -160,13 +160,23 @@ def mean_metric(function: Callable[..., float], loss: Loss, *rest: Any) -> Metri
     return replace(Metric(function, partial(mean_loss, loss=loss), *rest), loss=loss)
 
 
-def part_metric(function: Callable[..., float], part: str, score: str, *rest: Any, **more: Any) -> Metric:
+PARTS = {
+    "miscalibration": "MCB = S(p) - S(isotonic)",
+    "discrimination": "DSC = S(share) - S(isotonic)",
+    "uncertainty": "UNC = S(share)",
+}
+SUMMED = {"brier": "Brier", "log_loss": "S the log loss, summed over more than two classes"}
+
+
+def part_metric(function: Callable[..., float], part: str, score: str, most: float = INFINITY) -> Metric:
     """Return the row of a part of a decomposition."""
-    totals = partial(part_of_totals, part=part, score=score)
-    return replace(Metric(function, partial(part_of, part=part, score=score), *rest, **more), totals=totals)
+    core, totals = (partial(form, part=part, score=score) for form in (part_of, part_of_totals))
+    formula, source = f"{PARTS[part]}, {SUMMED[score]}", "Dimitriadis, Gneiting & Jordan 2021"
+    if part == "discrimination":
+        return Metric(function, core, "larger", formula, source, (0.0, most), one_class=False, totals=totals)
+    return Metric(function, core, "smaller", formula, source, (0.0, most), totals=totals)
 
 
-CORP = "Dimitriadis, Gneiting & Jordan 2021"
 UNIT = (0.0, 1.0)
 
 METRICS: dict[str, Metric] = {
@@ -244,45 +254,12 @@ METRICS: dict[str, Metric] = {
     "smooth_ece": Metric(
         smooth_ece, smooth_gap, "smaller", "s = int |mean((p - y) K_s(t, p))| dt", "Błasiok & Nakkiran 2023", UNIT
     ),
-    "miscalibration": part_metric(
-        miscalibration, "miscalibration", "brier", "smaller", "MCB = S(p) - S(isotonic), Brier", CORP, (0.0, 2.0)
-    ),
-    "discrimination": part_metric(
-        discrimination,
-        "discrimination",
-        "brier",
-        "larger",
-        "DSC = S(share) - S(isotonic), Brier",
-        CORP,
-        UNIT,
-        one_class=False,
-    ),
-    "uncertainty": part_metric(uncertainty, "uncertainty", "brier", "smaller", "UNC = S(share), Brier", CORP, UNIT),
-    "log_miscalibration": part_metric(
-        log_miscalibration,
-        "miscalibration",
-        "log_loss",
-        "smaller",
-        "MCB = S(p) - S(isotonic), S the log loss, summed over more than two classes",
-        CORP,
-    ),
-    "log_discrimination": part_metric(
-        log_discrimination,
-        "discrimination",
-        "log_loss",
-        "larger",
-        "DSC = S(share) - S(isotonic), S the log loss, summed over more than two classes",
-        CORP,
-        one_class=False,
-    ),
-    "log_uncertainty": part_metric(
-        log_uncertainty,
-        "uncertainty",
-        "log_loss",
-        "smaller",
-        "UNC = S(share), S the log loss, summed over more than two classes",
-        CORP,
-    ),
+    "miscalibration": part_metric(miscalibration, "miscalibration", "brier", 2.0),
+    "discrimination": part_metric(discrimination, "discrimination", "brier", 1.0),
+    "uncertainty": part_metric(uncertainty, "uncertainty", "brier", 1.0),
+    "log_miscalibration": part_metric(log_miscalibration, "miscalibration", "log_loss"),
+    "log_discrimination": part_metric(log_discrimination, "discrimination", "log_loss"),
+    "log_uncertainty": part_metric(log_uncertainty, "uncertainty", "log_loss"),
     "confidence_error": mean_metric(
         confidence_error, CONFIDENCE_ERROR, "smaller", "q = mean((C - p)^2)", "Duin & Tax 1998, eq. 6", UNIT
     ),

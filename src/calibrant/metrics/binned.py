@@ -17,7 +17,7 @@ from scipy import special
 from calibrant.checks import one_of, whole
 from calibrant.maps.bins import MOST_BINS, frequency_edges
 from calibrant.metrics.confidence import decide_within_unit, positive_or_decided
-from calibrant.metrics.forecasts import Forecasts, check_forecasts, check_probabilities, one_vs_rest
+from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts, check_probabilities, one_vs_rest
 from calibrant.numerics.pava import sorted_rows
 from calibrant.samples import Sample
 
@@ -173,8 +173,8 @@ def reliability_table(
     bins: int = 15,
     strategy: str = "width",
     *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    sample_weight: Weights = None,
+    labels: Classes = None,
 ) -> ReliabilityTable:
     """Return the mean forecast and the share of positives in bins of equal width, or of equal mass.
 
@@ -191,8 +191,8 @@ def ece(
     y: ArrayLike,
     p: ArrayLike,
     *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    sample_weight: Weights = None,
+    labels: Classes = None,
     bins: int = 15,
     strategy: str = "width",
 ) -> float:
@@ -213,8 +213,8 @@ def classwise_ece(
     y: ArrayLike,
     p: ArrayLike,
     *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    sample_weight: Weights = None,
+    labels: Classes = None,
     bins: int = 15,
     strategy: str = "width",
 ) -> float:
@@ -229,12 +229,7 @@ def classwise_ece(
 
 
 def ece_mass(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    bins: int = 15,
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, bins: int = 15
 ) -> float:
     """Return sum_b n_b/n |mean p - share| over bins of equal mass (Nguyen & O'Connor 2015).
 
@@ -248,8 +243,8 @@ def top_label_ece(
     y: ArrayLike,
     p: ArrayLike,
     *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    sample_weight: Weights = None,
+    labels: Classes = None,
     bins: int = 15,
     strategy: str = "width",
 ) -> float:
@@ -268,8 +263,8 @@ def ece_debiased(
     y: ArrayLike,
     p: ArrayLike,
     *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    sample_weight: Weights = None,
+    labels: Classes = None,
     bins: int = 15,
     strategy: str = "mass",
 ) -> float:
@@ -291,8 +286,8 @@ def squared_ece(
     y: ArrayLike,
     p: ArrayLike,
     *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    sample_weight: Weights = None,
+    labels: Classes = None,
     bins: int = 15,
     strategy: str = "mass",
 ) -> float:
@@ -308,8 +303,8 @@ def squared_ece_debiased(
     y: ArrayLike,
     p: ArrayLike,
     *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    sample_weight: Weights = None,
+    labels: Classes = None,
     bins: int = 15,
     strategy: str = "mass",
 ) -> float:

@@ -15,8 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.checks import finite, proportion, same_length
 from calibrant.metrics.forecasts import (
+    Classes,
     Forecasts,
     Posteriors,
+    Weights,
     binary_labels,
     check_forecasts,
     floats,
@@ -118,9 +120,7 @@ def over_error_rate(q: float, epsilon: float) -> float:
 # Public functions -----------------------------------------------------------------------------------------------------
 
 
-def error_rate(
-    y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def error_rate(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return epsilon = mean(1 - C), the share of wrong decisions.
 
     >>> error_rate([0, 0, 1], [[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]])
@@ -129,9 +129,7 @@ def error_rate(
     return mean_loss(check_forecasts(y, P, sample_weight, labels), ERROR)
 
 
-def accuracy(
-    y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def accuracy(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return mean(C), the share of right decisions at p = 1/2, or for the most probable class.
 
     >>> accuracy([0, 0, 1, 1], [0.1, 0.6, 0.3, 0.7])
@@ -140,9 +138,7 @@ def accuracy(
     return mean_loss(check_forecasts(y, P, sample_weight, labels), RIGHT)
 
 
-def errors(
-    y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def errors(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return sum(1 - C), the number of wrong decisions, or their weight.
 
     >>> errors([0, 0, 1, 1], [0.1, 0.6, 0.3, 0.7])
@@ -152,12 +148,7 @@ def errors(
 
 
 def accuracy_at_threshold(
-    y: ArrayLike,
-    score: ArrayLike,
-    threshold: float = 0.0,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    y: ArrayLike, score: ArrayLike, threshold: float = 0.0, *, sample_weight: Weights = None, labels: Classes = None
 ) -> float:
     """Return the share of rows with [score >= threshold] = y, for decision values of two classes.
 
@@ -170,9 +161,7 @@ def accuracy_at_threshold(
     return mean_loss(keep_weighted(Sample(decided, label), sample_weight), RIGHT)
 
 
-def confidence_error(
-    y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def confidence_error(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return q = mean((C - p)^2), the Brier score of the confidences (Duin & Tax 1998, eq. 6).
 
     Calibrated confidences have q = mean(p (1 - p)).
@@ -184,7 +173,7 @@ def confidence_error(
 
 
 def normalized_confidence_error(
-    y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
+    y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None
 ) -> float:
     """Return rho = q/epsilon - 1/2 (Duin & Tax 1998, eq. 7), NaN without errors.
 
@@ -242,7 +231,7 @@ class ErrorRejectCurve:
 
 
 def error_reject_curve(
-    y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
+    y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None
 ) -> ErrorRejectCurve:
     """Return the error-reject curve (Chow 1970; Duin & Tax 1998, sec. 3).
 
@@ -272,12 +261,7 @@ def trace_errors(data: Forecasts) -> ErrorRejectCurve:
 
 
 def accuracy_at_coverage(
-    y: ArrayLike,
-    P: ArrayLike,
-    coverage: float,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    y: ArrayLike, P: ArrayLike, coverage: float, *, sample_weight: Weights = None, labels: Classes = None
 ) -> float:
     """Return the share of right decisions among the most confident objects, a share `coverage` of all.
 
@@ -289,7 +273,7 @@ def accuracy_at_coverage(
     return trace_errors(check_forecasts(y, P, sample_weight, labels)).accuracy_at(coverage)
 
 
-def confidences(y: ArrayLike, P: ArrayLike, labels: ArrayLike | None = None) -> tuple[Floats, Floats]:
+def confidences(y: ArrayLike, P: ArrayLike, labels: Classes = None) -> tuple[Floats, Floats]:
     """Return C, whether each decision is right (its share for a label between 0 and 1), and the confidence p."""
     found = decide(check_forecasts(y, P, labels=labels))
     return found.label, found.score

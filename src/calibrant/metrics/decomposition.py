@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calibrant.checks import one_of
-from calibrant.metrics.forecasts import Forecasts, Posteriors, check_forecasts, one_vs_rest
+from calibrant.metrics.forecasts import Classes, Forecasts, Posteriors, Weights, check_forecasts, one_vs_rest
 from calibrant.metrics.scores import BRIER, LOG_LOSS, Loss, mean_loss
 from calibrant.numerics.pava import FEW, moderate, pool_adjacent_violators, sifted_rows, sorted_rows
 from calibrant.samples import Sample
@@ -146,12 +146,7 @@ def defined_part(found: Decomposition, part: str) -> float:
 
 
 def decomposition(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    score: str = "brier",
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    y: ArrayLike, p: ArrayLike, *, score: str = "brier", sample_weight: Weights = None, labels: Classes = None
 ) -> Decomposition:
     """Return score = miscalibration - discrimination + uncertainty (Dimitriadis, Gneiting & Jordan 2021, eq. 3).
 
@@ -166,12 +161,7 @@ def decomposition(
 
 
 def miscalibration(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    score: str = "brier",
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, score: str = "brier"
 ) -> float:
     """Return MCB = S(p) - S(c), what isotonic recalibration takes off the score (see `decomposition`).
 
@@ -182,12 +172,7 @@ def miscalibration(
 
 
 def discrimination(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    score: str = "brier",
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, score: str = "brier"
 ) -> float:
     """Return DSC = S(r) - S(c), what recalibrated forecasts take off the score of a constant (see `decomposition`).
 
@@ -198,12 +183,7 @@ def discrimination(
 
 
 def uncertainty(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    score: str = "brier",
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, score: str = "brier"
 ) -> float:
     """Return UNC = S(r), the score of the share of positives as a constant forecast (see `decomposition`).
 
@@ -213,9 +193,7 @@ def uncertainty(
     return part_of(check_forecasts(y, p, sample_weight, labels), part="uncertainty", score=score)
 
 
-def log_miscalibration(
-    y: ArrayLike, p: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def log_miscalibration(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return MCB of the log loss, summed over classes where there are more than two (see `decomposition`).
 
     >>> round(log_miscalibration([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
@@ -224,9 +202,7 @@ def log_miscalibration(
     return part_of(check_forecasts(y, p, sample_weight, labels), part="miscalibration", score="log_loss")
 
 
-def log_discrimination(
-    y: ArrayLike, p: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def log_discrimination(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return DSC of the log loss, summed over classes where there are more than two (see `decomposition`).
 
     >>> round(log_discrimination([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
@@ -235,9 +211,7 @@ def log_discrimination(
     return part_of(check_forecasts(y, p, sample_weight, labels), part="discrimination", score="log_loss")
 
 
-def log_uncertainty(
-    y: ArrayLike, p: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def log_uncertainty(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return UNC of the log loss, summed over classes where there are more than two (see `decomposition`).
 
     >>> round(log_uncertainty([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)

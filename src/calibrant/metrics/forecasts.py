@@ -30,8 +30,11 @@ from calibrant.checks import (
 from calibrant.samples import Sample, refuse_swapped
 
 __all__ = [
+    "Classes",
     "Forecasts",
+    "Kind",
     "Posteriors",
+    "Weights",
     "against_rest",
     "binary_labels",
     "check_forecasts",
@@ -75,6 +78,8 @@ class Posteriors:
 
 
 Forecasts = Sample | Posteriors
+Weights = ArrayLike | None  # one weight per row; None counts every row once
+Classes = ArrayLike | None  # the class of each column, or the negative and the positive one; None sorts those of y
 Kind = TypeVar("Kind", bound=Forecasts)
 
 
@@ -86,9 +91,7 @@ def floats(values: NDArray[Any]) -> Floats:
 # Doors ----------------------------------------------------------------------------------------------------------------
 
 
-def check_forecasts(
-    y: ArrayLike, p: ArrayLike, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> Forecasts:
+def check_forecasts(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, labels: Classes = None) -> Forecasts:
     """Check forecasts and return the rows that count: of one column a `Sample`, of one column per class `Posteriors`.
 
     >>> check_forecasts(["a", "b"], [[0.2, 0.8], [0.5, 0.5]])
@@ -99,17 +102,13 @@ def check_forecasts(
     return (check_posteriors if several else check_probabilities)(y, p, sample_weight, labels)
 
 
-def check_posteriors(
-    y: ArrayLike, p: ArrayLike, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> Posteriors:
+def check_posteriors(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, labels: Classes = None) -> Posteriors:
     """Check posteriors, one column per class, and return the rows that count."""
     posterior = distributions("p", p)
     return keep_weighted(Posteriors(posterior, class_columns(y, posterior, labels)), sample_weight)
 
 
-def check_probabilities(
-    y: ArrayLike, p: ArrayLike, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> Sample:
+def check_probabilities(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, labels: Classes = None) -> Sample:
     """Check forecasts of the positive class and return the rows that count.
 
     >>> check_probabilities(["no", "yes", "yes"], [0.2, 0.7, 0.9], [1, 0, 2])
@@ -125,11 +124,7 @@ def check_probabilities(
 
 
 def check_forecasts_or_logs(
-    y: ArrayLike,
-    p: ArrayLike | None,
-    log_p: ArrayLike | None,
-    sample_weight: ArrayLike | None,
-    labels: ArrayLike | None,
+    y: ArrayLike, p: ArrayLike | None, log_p: ArrayLike | None, sample_weight: Weights, labels: Classes
 ) -> Forecasts:
     """Check forecasts given as probabilities, or as their logarithms with one column per class."""
     if (p is None) == (log_p is None):
@@ -141,7 +136,7 @@ def check_forecasts_or_logs(
     return keep_weighted(Posteriors(logs, class_columns(y, logs, labels), logs=True), sample_weight)
 
 
-def keep_weighted(data: Kind, sample_weight: ArrayLike | None) -> Kind:
+def keep_weighted(data: Kind, sample_weight: Weights) -> Kind:
     """Check weights and return the rows whose weight is not 0, with them."""
     if sample_weight is None:
         return data
@@ -150,7 +145,7 @@ def keep_weighted(data: Kind, sample_weight: ArrayLike | None) -> Kind:
     return take(data, rows, weight[rows])
 
 
-def binary_labels(y: ArrayLike, labels: ArrayLike | None) -> NDArray[Any]:
+def binary_labels(y: ArrayLike, labels: Classes) -> NDArray[Any]:
     """Return labels in [0, 1]; `labels` names the negative and the positive class."""
     if labels is not None:
         classes = vector("labels", labels)
@@ -165,7 +160,7 @@ def binary_labels(y: ArrayLike, labels: ArrayLike | None) -> NDArray[Any]:
         raise ValueError(str(error).replace("pos_label", "labels=[negative, positive]")) from None
 
 
-def class_columns(y: ArrayLike, p: NDArray[Any], labels: ArrayLike | None) -> Index:
+def class_columns(y: ArrayLike, p: NDArray[Any], labels: Classes) -> Index:
     """Return the column of each row's class in checked posteriors."""
     observed = known_labels("y", y)
     same_length("y", observed, p)

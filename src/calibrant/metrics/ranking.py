@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.checks import one_of
-from calibrant.metrics.forecasts import Forecasts, check_forecasts, one_vs_rest, select
+from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts, one_vs_rest, select
 from calibrant.numerics.pava import sorted_rows
 from calibrant.samples import Sample
 
@@ -19,12 +19,7 @@ Floats = NDArray[np.float64]
 
 
 def auc(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    multiclass: str = "ovr",
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, multiclass: str = "ovr"
 ) -> float:
     """Return P(p+ > p-) + P(p+ = p-)/2 for a positive and a negative row, the area under the ROC curve.
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.checks import number
-from calibrant.metrics.forecasts import Forecasts, check_forecasts, check_forecasts_or_logs
+from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts, check_forecasts_or_logs
 from calibrant.samples import Sample
 
 __all__ = [
@@ -164,9 +164,7 @@ def mean_cross_entropy(data: Forecasts, paper_scale_folds: float = 1, eps: float
 # Public functions -----------------------------------------------------------------------------------------------------
 
 
-def brier(
-    y: ArrayLike, p: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def brier(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return the mean squared error (1/n) sum (y - p)^2 (Brier 1950).
 
     With one column a class it is the mean of each row's sum over classes, which for two classes is twice as much.
@@ -177,9 +175,7 @@ def brier(
     return mean_loss(check_forecasts(y, p, sample_weight, labels), BRIER)
 
 
-def spherical(
-    y: ArrayLike, p: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def spherical(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return the spherical score (1/n) sum p(what happened)/|p|, |p|^2 = sum_k p_k^2: larger is better.
 
     It is proper as the others are (Roby 1965; Gneiting & Raftery 2007, example 2), and never infinite.
@@ -194,8 +190,8 @@ def log_loss(
     y: ArrayLike,
     p: ArrayLike | None = None,
     *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    sample_weight: Weights = None,
+    labels: Classes = None,
     eps: float = 0.0,
     log_p: ArrayLike | None = None,
 ) -> float:
@@ -219,8 +215,8 @@ def total_log_loss(
     y: ArrayLike,
     p: ArrayLike | None = None,
     *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    sample_weight: Weights = None,
+    labels: Classes = None,
     eps: float = 0.0,
     log_p: ArrayLike | None = None,
 ) -> float:
@@ -237,8 +233,8 @@ def mcre(
     p: ArrayLike | None = None,
     *,
     paper_scale_folds: float = 1,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    sample_weight: Weights = None,
+    labels: Classes = None,
     eps: float = 0.0,
     log_p: ArrayLike | None = None,
 ) -> float:

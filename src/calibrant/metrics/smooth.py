@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.checks import number
 from calibrant.metrics.confidence import positive_or_decided
-from calibrant.metrics.forecasts import Forecasts, check_forecasts
+from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts
 from calibrant.samples import Sample
 
 __all__ = ["smooth_ece", "smooth_gap"]
@@ -21,12 +21,7 @@ BLOCK = 2**16
 
 
 def smooth_ece(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    width: float | None = None,
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, width: float | None = None
 ) -> float:
     """Return the s with s = int |r_s(t)| dt, r_s(t) = mean((p - y) K_s(t, p)), K_s the reflected Gaussian kernel.
 
