@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import warnings
+from collections import Counter
 from pathlib import Path
+from types import FunctionType
 
 import numpy as np
 import pytest
 from hypothesis import settings
 
 import calibrant
+from calibrant import checks
 
 settings.register_profile("calibrant", deadline=None, max_examples=60, derandomize=True)
 settings.register_profile("fuzz", settings.get_profile("calibrant"), max_examples=2_000, derandomize=False)
@@ -51,6 +55,26 @@ def quiet_fit(method, *args, **keywords):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return calibrant.fit(method, *args, **keywords)
+
+
+ARRAY_CHECKS = ("finite", "vector", "binary", "weighed", "known_labels", "distributions", "within_unit")
+
+
+def count_checks(call):
+    """Run a call and return how often it passed each rule of `calibrant.checks`."""
+    names = {rule.__code__: name for name, rule in vars(checks).items() if isinstance(rule, FunctionType)}
+    found, before = Counter(), sys.getprofile()
+
+    def note(frame, event, argument):
+        if event == "call" and frame.f_code in names:
+            found[names[frame.f_code]] += 1
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return found
 
 
 def noisy_scores(n=200, seed=0, ties=False):

@@ -36,6 +36,20 @@ def test_importing_and_fitting_loads_nothing_heavy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_report_of_probabilities_trains_nothing(tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text("y,p\n0,0.1\n1,0.6\n0,0.4\n1,0.8\n", encoding="utf-8")
+    code = (
+        "import sys\n"
+        "from calibrant.cli.commands import application\n"
+        "application()(standalone_mode=False)\n"
+        "loaded = [name for name in ('sklearn', 'scipy.stats', 'calibrant.comparing') if name in sys.modules]\n"
+        "assert not loaded, loaded"
+    )
+    asked = ["report", str(table), "--label", "y", "--probability", "p", "-o", str(tmp_path / "page.html")]
+    subprocess.run([sys.executable, "-c", code, *asked], check=True, capture_output=True)
+
+
 def test_lazy_names_are_listed_and_load():
     assert {"Calibrator", "sql"} <= set(dir(calibrant))
     assert calibrant.Calibrator.__name__ == "Calibrator"

@@ -26,8 +26,9 @@ from calibrant.evidence.assessing import (
 from calibrant.evidence.curves import reliability
 from calibrant.evidence.words import plain
 from calibrant.inference import bootstrap, corp, spiegelhalter
-from calibrant.metrics import METRICS, error_reject_curve
+from calibrant.metrics import METRICS, Posteriors, error_reject_curve
 from calibrant.samples import Sample
+from tests.conftest import count_checks
 
 
 def forecast(n=400, seed=0, slope=1.0, shift=0.0):
@@ -126,7 +127,7 @@ DIRECTIONS = ("too high", "too low", "too extreme", "not extreme enough")
 
 def said_of(label, p, draws=99):
     """Return the directions that the words on calibration claim, and the words."""
-    rows = assessing.Rows(label, p, None, tuple("abc"))
+    rows = assessing.NamedForecasts(Posteriors(p, label) if p.ndim == 2 else Sample(p, label), tuple("abc"))
     drawing = assessing.Drawing(0.95, draws, 0)
     said = calibration_words(rows.binary, calibration_tests(rows, drawing), 0.95, several=rows.several)
     return [way for way in DIRECTIONS if f"{way}:" in said], said
@@ -436,3 +437,14 @@ def test_one_unnamed_class_does_not_excuse_bad_numbers():
         calibrant.assess(["a", "a"], [5.0, 0.5])
     with pytest.raises(ValueError, match="sample_weight"):
         calibrant.assess(["a", "a"], [0.5, 0.5], sample_weight=[-1, 1])
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_every_argument_is_checked_once(classes):
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(classes), 90)
+    y, w, p = np.arange(90) % classes, rng.integers(1, 3, 90), P if classes > 2 else P[:, 1]
+    found = count_checks(lambda: calibrant.assess(y, p, sample_weight=w, draws=20))
+    assert found["finite"] + found["distributions"] == 2  # p and the weights
+    assert found["weighed"] == 1
+    assert found["vector"] <= 6

@@ -31,9 +31,11 @@ from calibrant.inference import (
     underline,
     wilcoxon,
 )
-from calibrant.inference.evaluations import LOSSES, TOTALS, evaluation, mean_of
+from calibrant.inference.calibration import judge_by_groups, judge_by_score
+from calibrant.inference.evaluations import evaluation, mean_of
 from calibrant.metrics import METRICS
-from tests.conftest import paper_tables
+from calibrant.samples import collapse
+from tests.conftest import ARRAY_CHECKS, count_checks, paper_tables
 
 INF = np.inf
 SIDES = ["two-sided", "greater", "less"]
@@ -573,12 +575,33 @@ def test_every_metric_has_an_interval(name, digits):
     assert (found.low, found.high) == pytest.approx((plain.low, plain.high), rel=1e-9, abs=1e-12)
 
 
-@pytest.mark.parametrize("name", [*LOSSES, *TOTALS])
+@pytest.mark.parametrize("name", [name for name, metric in METRICS.items() if metric.loss or metric.totals])
 def test_fast_forms_agree_with_the_metric_on_repeated_rows(name):
     y, p = forecast(80, digits=2)
     count = np.random.default_rng(1).integers(0, 4, 80)
     value = evaluation(name, y, p, {})(count.astype(float))
     assert value == pytest.approx(METRICS[name].function(np.repeat(y, count), np.repeat(p, count)), rel=1e-9)
+
+
+@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_draws_check_nothing(name, classes):
+    rng = np.random.default_rng(2)
+    P = rng.dirichlet(np.ones(classes), 60)
+    y = np.arange(60) % classes
+    p = P if classes > 2 else P[:, 1]
+    few, many = (count_checks(lambda draws=draws: bootstrap(name, y, p, draws=draws)) for draws in (5, 25))
+    for check in ARRAY_CHECKS:
+        assert few[check] == many[check] <= 3, check
+
+
+def test_tests_of_calibration_take_counts():
+    y, p = forecast(400, digits=1)
+    rows = metrics.check_forecasts(y, p)
+    cells = collapse(rows)
+    assert len(cells) == 11
+    assert judge_by_score(cells).statistic == pytest.approx(spiegelhalter(y, p).statistic)
+    assert judge_by_groups(cells).statistic == pytest.approx(hosmer_lemeshow(y, p).statistic)
 
 
 @pytest.mark.parametrize("name", ["brier", "log_loss", "accuracy", "auc", "miscalibration"])

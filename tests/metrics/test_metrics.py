@@ -7,6 +7,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from calibrant import metrics
+from calibrant.metrics.scores import row_losses
+from calibrant.numerics.pava import sorted_rows
+from calibrant.samples import collapse
+from tests.conftest import count_checks
 
 
 def test_vectors(vectors):
@@ -281,6 +285,36 @@ class TestEveryMetric:
     def test_bad_input_is_named(self, name, arguments, keywords, message):
         with pytest.raises(ValueError, match=message):
             metrics.METRICS[name].function(*arguments, **keywords)
+
+    @pytest.mark.parametrize("rows", ROWS)
+    def test_the_function_is_its_core_behind_a_door(self, name, rows):
+        y, p, w = ROWS[rows]
+        data = metrics.check_forecasts(y, p, w)
+        assert metrics.METRICS[name].core(data) == metrics.METRICS[name].function(y, p, sample_weight=w)
+
+    def test_the_core_takes_counts(self, name):
+        y, p, w = ROWS["ties"]
+        rows, core = metrics.check_forecasts(y, p, w), metrics.METRICS[name].core
+        cells = collapse(rows)
+        assert len(cells) < len(rows)
+        assert core(cells) == pytest.approx(core(rows), rel=1e-9, abs=1e-12)
+
+    @pytest.mark.parametrize("rows", ROWS)
+    def test_fast_forms_are_the_core(self, name, rows):
+        y, p, w = ROWS[rows]
+        data, metric = metrics.check_forecasts(y, p, w), metrics.METRICS[name]
+        if metric.loss is not None:
+            mean = np.average(row_losses(data, metric.loss), weights=data.weight)
+            assert mean == pytest.approx(metric.core(data), rel=1e-12)
+        if metric.totals is not None and rows != "three classes":
+            assert metric.totals(*sorted_rows(data)) == pytest.approx(metric.core(data), rel=1e-9, abs=1e-12)
+
+    @pytest.mark.parametrize("rows", ROWS)
+    def test_the_door_is_passed_once(self, name, rows):
+        y, p, w = ROWS[rows]
+        found = count_checks(lambda: metrics.METRICS[name].function(y, p, sample_weight=w))
+        assert found["finite"] + found["distributions"] == 2  # p and the weights
+        assert found["weighed"] == 1
 
     def test_the_row_is_complete(self, name):
         metric = metrics.METRICS[name]

@@ -489,8 +489,6 @@ def report(
       calibrant report out.parquet --probability p --label churned -o report.html
       calibrant report scores.csv --score f --label y --methods all -o report.html
     """
-    from calibrant.comparing.verdicts import standings_of, verdict
-
     if bool(probability) == bool(score):
         msg = "--probability shows probabilities as they are, --score compares methods; give one of them"
         raise ValueError(msg)
@@ -503,6 +501,8 @@ def report(
         found = assessment(source, probability)
         words = found.verdict
     else:
+        from calibrant.comparing.verdicts import standings_of, verdict
+
         asked = {"metrics": named(metric), "cv": folds, "random_state": seed, "kind": kind}
         found = of_scores(source, score, None, {**asked, "methods": scalings(methods, kind)})
         words = verdict(found, standings_of(found))

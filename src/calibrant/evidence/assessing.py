@@ -24,9 +24,8 @@ from calibrant.evidence.curves import (
     ErrorRejectCurve,
     ReliabilityCurve,
     ReliabilityPanels,
-    error_reject_curve,
-    reliability,
-    reliability_by_class,
+    trace_by_class,
+    trace_reliability,
 )
 from calibrant.evidence.words import (
     NOT_FINITE,
@@ -38,9 +37,12 @@ from calibrant.evidence.words import (
     shown_pvalue,
     words,
 )
-from calibrant.inference import bootstrap, corp, hosmer_lemeshow, spiegelhalter
-from calibrant.metrics import METRICS, Decomposition, confidences, decomposition
-from calibrant.metrics.scores import class_index, labels_and_probabilities
+from calibrant.inference.calibration import judge_by_groups, judge_by_recalibration, judge_by_score
+from calibrant.inference.resampling import bootstrap_core, planned
+from calibrant.metrics import METRICS, Decomposition, Posteriors, check_forecasts
+from calibrant.metrics.confidence import decide_within_unit, trace_errors
+from calibrant.metrics.decomposition import decompose
+from calibrant.metrics.forecasts import floats, one_vs_rest, select
 from calibrant.samples import Sample, collapse, probability_cells, refuse_swapped
 
 __all__ = [
@@ -171,49 +173,41 @@ class Assessment:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """Checked rows that count: labels in [0, 1] and p, or the column of the class and one column a class."""
+class NamedForecasts:
+    """Checked forecasts, of two classes those of the positive one, and the names of the classes."""
 
-    label: NDArray[Any]
-    p: Floats
-    weight: Floats | None
+    data: Sample | Posteriors
     classes: tuple[str, ...]
 
     @property
     def several(self) -> bool:
         """Whether there are more than two classes."""
-        return self.p.ndim == 2
-
-    @property
-    def labels(self) -> dict[str, Any]:
-        """What the functions of metrics are told about the columns."""
-        return {"labels": np.arange(self.p.shape[1])} if self.several else {}
+        return isinstance(self.data, Posteriors)
 
     @property
     def counts(self) -> Floats:
         """How many times each row counts."""
-        return np.ones(len(self.label)) if self.weight is None else self.weight
+        return np.ones(len(self.data)) if self.data.weight is None else self.data.weight
 
     @property
     def whole(self) -> bool:
         """Whether weights and labels are numbers of rows."""
-        hard = self.several or bool(((self.label == 0) | (self.label == 1)).all())
-        return hard and (self.weight is None or bool((self.weight == np.floor(self.weight)).all()))
+        weight = self.data.weight
+        if isinstance(self.data, Sample) and not ((self.data.label == 0) | (self.data.label == 1)).all():
+            return False
+        return weight is None or bool((weight == np.floor(weight)).all())
 
     @property
     def binary(self) -> Sample:
         """What happened and how probable it was said to be: the positive class, or the decision being right."""
-        if not self.several:
-            return Sample(self.p, np.asarray(self.label, np.float64), self.weight)
-        right, confidence = confidences(self.label, self.p, **self.labels)
-        return Sample(np.clip(confidence, 0.0, 1.0), right, self.weight)
+        return decide_within_unit(self.data) if isinstance(self.data, Posteriors) else self.data
 
     def shares(self) -> tuple[ClassShare, ...]:
         """Return the weight and the share of each class."""
-        if self.several:
-            found = np.bincount(self.label, self.counts, minlength=len(self.classes))
+        if isinstance(self.data, Posteriors):
+            found = np.bincount(self.data.index, self.counts, minlength=len(self.classes))
         else:
-            positive = float(self.counts @ np.asarray(self.label, np.float64))
+            positive = float(self.counts @ self.data.label)
             found = np.array([float(self.counts.sum()) - positive, positive])
         total = float(self.counts.sum())
         return tuple(ClassShare(name, float(n), float(n) / total) for name, n in zip(self.classes, found, strict=True))
@@ -277,7 +271,7 @@ def assess(
             "and the positive class (labels)."
         )
         return nothing(rows, (ClassShare(unnamed, rows, 1.0),), drawing, reason)
-    return assessed(checked(y, p, sample_weight, labels), drawing)
+    return assessed(name_forecasts(y, p, sample_weight, labels), drawing)
 
 
 def nothing(rows: float, classes: tuple[ClassShare, ...], drawing: Drawing, reason: str) -> Assessment:
@@ -298,26 +292,22 @@ def nameless_class(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None) -> str 
     return None
 
 
-def checked(y: ArrayLike, p: ArrayLike, sample_weight: ArrayLike | None, labels: ArrayLike | None) -> Rows:
-    """Return the rows that count, after checking them."""
-    if np.ndim(p) == 2 and np.shape(p)[1] > 1:
-        label: NDArray[Any] = class_index(y, p, labels)
-        probability = np.asarray(p, np.float64)
+def name_forecasts(
+    y: ArrayLike, p: ArrayLike, sample_weight: ArrayLike | None, labels: ArrayLike | None
+) -> NamedForecasts:
+    """Check forecasts and return them with the names of the classes."""
+    data = check_forecasts(y, p, sample_weight, labels)
+    weight = None if data.weight is None else floats(data.weight)
+    if isinstance(data, Posteriors):
         names = list(np.unique(vector("y", y)) if labels is None else vector("labels", labels))
-        if probability.shape[1] == 2:
-            probability = np.clip(probability[:, 1], 0.0, 1.0)
     else:
-        label, probability = labels_and_probabilities(y, p, labels)
         names = class_names(vector("y", y), labels)
-    weight = None if sample_weight is None else np.asarray(weighed("sample_weight", sample_weight, label), np.float64)
-    same_length("y", label, probability)
-    kept = slice(None) if weight is None or weight.all() else weight > 0
-    return Rows(
-        label[kept],
-        np.asarray(probability[kept], np.float64),
-        None if weight is None else weight[kept],
-        tuple(str(name) for name in names),
-    )
+    if isinstance(data, Posteriors) and len(names) > 2:
+        data = Posteriors(floats(data.posterior), data.index, weight)
+    else:
+        positive = one_vs_rest(data)[0]
+        data = Sample(floats(positive.score), floats(positive.label), weight)
+    return NamedForecasts(data, tuple(str(name) for name in names))
 
 
 def class_names(observed: NDArray[Any], labels: ArrayLike | None) -> list[Any]:
@@ -330,20 +320,17 @@ def class_names(observed: NDArray[Any], labels: ArrayLike | None) -> list[Any]:
     return [False, True] if observed.dtype.kind == "b" else list(np.unique(observed))
 
 
-def assessed(rows: Rows, drawing: Drawing) -> Assessment:
+def assessed(rows: NamedForecasts, drawing: Drawing) -> Assessment:
     """Run everything on checked rows."""
     shares = rows.shares()
-    parts = {
-        score: decomposition(rows.label, rows.p, score=score, sample_weight=rows.weight, **rows.labels)
-        for score in ("brier", "log_loss")
-    }
+    parts = {score: decompose(rows.data, score) for score in ("brier", "log_loss")}
     measures = measured(rows, parts, drawing)
     tests = calibration_tests(rows, drawing)
     data = rows.binary
     found = {"confidence": drawing.confidence, "random_state": drawing.random_state}
-    curve = reliability(data.label, data.score, sample_weight=data.weight, draws=drawing.draws, **found)
+    curve = trace_reliability(data, draws=drawing.draws, **found)
     panels = by_class(rows, {**found, "draws": min(drawing.draws, PANEL_DRAWS)})
-    rejecting = thinned(error_reject_curve(rows.label, rows.p, sample_weight=rows.weight, **rows.labels))
+    rejecting = thinned(trace_errors(rows.data))
     return Assessment(
         float(rows.counts.sum()),
         shares,
@@ -360,7 +347,7 @@ def assessed(rows: Rows, drawing: Drawing) -> Assessment:
     )
 
 
-def without_intervals(rows: Rows, drawing: Drawing) -> tuple[str, ...]:
+def without_intervals(rows: NamedForecasts, drawing: Drawing) -> tuple[str, ...]:
     """Say why there are no intervals, if there are none."""
     if not too_rare(*drawn_from(rows, drawing)):
         return ()
@@ -381,7 +368,7 @@ PARTS = {
 }
 
 
-def measured(rows: Rows, parts: Mapping[str, Decomposition], drawing: Drawing) -> tuple[Measure, ...]:
+def measured(rows: NamedForecasts, parts: Mapping[str, Decomposition], drawing: Drawing) -> tuple[Measure, ...]:
     """Return every metric that exists on the rows."""
     both = all(share.rows > 0 for share in rows.shares())
     part, scale = drawn_from(rows, drawing)
@@ -389,49 +376,40 @@ def measured(rows: Rows, parts: Mapping[str, Decomposition], drawing: Drawing) -
     for name, metric in METRICS.items():
         if not (both or metric.one_class):
             continue
-        if name in PARTS:
-            value = getattr(parts[PARTS[name][0]], PARTS[name][1])
-        else:
-            value = metric.function(rows.label, rows.p, sample_weight=rows.weight, **rows.labels)
+        score, piece = PARTS.get(name, ("", ""))
+        value = getattr(parts[score], piece) if piece else metric.core(rows.data)
         low, high = interval(name, value, part, scale, drawing)
         found.append(Measure(name, float(value), low, high, metric.better, metric.formula, metric.source))
     return tuple(found)
 
 
-def drawn_from(rows: Rows, drawing: Drawing) -> tuple[Rows, float]:
+def drawn_from(rows: NamedForecasts, drawing: Drawing) -> tuple[NamedForecasts, float]:
     """Return the rows the bootstrap draws from, and what its intervals are to be multiplied by."""
-    n = len(rows.label)
-    if n <= PART or (not rows.several and rows.whole and len(np.unique(rows.p)) <= PART // 2):
+    n = len(rows.data)
+    if n <= PART or (isinstance(rows.data, Sample) and rows.whole and len(np.unique(rows.data.score)) <= PART // 2):
         return rows, 1.0
     chosen = np.sort(np.random.default_rng(drawing.random_state).choice(n, PART, replace=False))
-    part = Rows(rows.label[chosen], rows.p[chosen], None if rows.weight is None else rows.weight[chosen], rows.classes)
+    part = NamedForecasts(select(rows.data, chosen), rows.classes)
     return part, float(np.sqrt(part.counts.sum() / rows.counts.sum()))
 
 
-def too_rare(part: Rows, scale: float) -> bool:
+def too_rare(part: NamedForecasts, scale: float) -> bool:
     """Return whether a part of the rows shows too little of a class for the spread of anything."""
     return scale < 1.0 and min(share.rows for share in part.shares()) < RARE
 
 
-def interval(name: str, value: float, part: Rows, scale: float, drawing: Drawing) -> tuple[float | None, float | None]:
+def interval(
+    name: str, value: float, part: NamedForecasts, scale: float, drawing: Drawing
+) -> tuple[float | None, float | None]:
     """Return the ends of a metric's bootstrap interval, None where it has none."""
-    if name not in INTERVALS or not np.isfinite(value) or len(part.label) < 2 or too_rare(part, scale):
+    if name not in INTERVALS or not np.isfinite(value) or len(part.data) < 2 or too_rare(part, scale):
         return None, None
-    groups = None if part.whole else np.arange(len(part.label))
+    groups = None if part.whole else np.arange(len(part.data))
+    plan = planned(max(drawing.draws, 2), drawing.confidence, "percentile", drawing.random_state)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of draws without a class, which are left out
-            found = bootstrap(
-                name,
-                part.label,
-                part.p,
-                sample_weight=part.weight,
-                groups=groups,
-                draws=max(drawing.draws, 2),
-                confidence=drawing.confidence,
-                random_state=drawing.random_state,
-                **part.labels,
-            )
+            found = bootstrap_core(name, part.data, groups, plan)
     except ValueError:  # it exists on too few draws
         return None, None
     if scale == 1.0:
@@ -444,7 +422,7 @@ def interval(name: str, value: float, part: Rows, scale: float, drawing: Drawing
 # Tests ----------------------------------------------------------------------------------------------------------------
 
 
-def calibration_tests(rows: Rows, drawing: Drawing) -> tuple[CalibrationTest, ...]:
+def calibration_tests(rows: NamedForecasts, drawing: Drawing) -> tuple[CalibrationTest, ...]:
     """Return the tests of calibration, none where weights or labels are not numbers of rows."""
     if not rows.whole:
         return ()
@@ -455,9 +433,9 @@ def calibration_tests(rows: Rows, drawing: Drawing) -> tuple[CalibrationTest, ..
     return (*results, corp_result(data, drawing))
 
 
-def spiegelhalter_result(rows: Rows) -> CalibrationTest:
+def spiegelhalter_result(rows: NamedForecasts) -> CalibrationTest:
     """Return Spiegelhalter's test with its sentence."""
-    found = spiegelhalter(rows.label, rows.p, sample_weight=rows.weight, **rows.labels)
+    found = judge_by_score(rows.data)
     sentence = (
         f"The Brier score came out as {number(found.score)}, and the forecast itself expects {number(found.expected)}: "
         f"z = {number(found.statistic)}, {chance(found.pvalue)}."
@@ -467,7 +445,7 @@ def spiegelhalter_result(rows: Rows) -> CalibrationTest:
 
 def hosmer_lemeshow_result(data: Sample) -> CalibrationTest:
     """Return the Hosmer-Lemeshow test with its sentence."""
-    found = hosmer_lemeshow(data.label, data.score, sample_weight=data.weight)
+    found = judge_by_groups(data)
     sentence = (
         f"In {counted(len(found.count), 'group')} of similar probabilities {number(found.observed.sum())} happened "
         f"where {number(found.expected.sum())} were expected: chi-square {number(found.statistic)} with "
@@ -479,8 +457,8 @@ def hosmer_lemeshow_result(data: Sample) -> CalibrationTest:
 def corp_result(data: Sample, drawing: Drawing) -> CalibrationTest:
     """Return the CORP test, on pooled forecasts where there are many, with its sentence."""
     p, positive, negative = collapse(data, CELLS, probability_cells).arrays()
-    happened, weight = np.repeat([1, 0], len(p)), np.round(np.concatenate([positive, negative]))
-    found = corp(happened, np.tile(p, 2), sample_weight=weight, draws=drawing.draws, random_state=drawing.random_state)
+    hits, total = np.round(positive), np.round(positive) + np.round(negative)
+    found = judge_by_recalibration(p, hits, total, draws=drawing.draws, random_state=drawing.random_state)
     sentence = (
         f"Monotone recalibration would take {number(found.statistic)} off the Brier score of these rows; it would take "
         f"{number(found.expected)} off that of a calibrated forecast, by chance: {chance(found.pvalue)}."
@@ -491,17 +469,14 @@ def corp_result(data: Sample, drawing: Drawing) -> CalibrationTest:
 # Curves ---------------------------------------------------------------------------------------------------------------
 
 
-def by_class(rows: Rows, options: Mapping[str, Any]) -> dict[str, ReliabilityPanels]:
+def by_class(rows: NamedForecasts, options: Mapping[str, Any]) -> dict[str, ReliabilityPanels]:
     """Return the reliability curves of each class and of the decisions for each, of more than two classes."""
-    if not rows.several:
+    if not isinstance(rows.data, Posteriors):
         return {}
-    names = np.asarray(rows.classes)
-    if len(np.unique(names)) < len(names):  # labels that print alike
-        names = np.array([f"{place}: {name}" for place, name in enumerate(names)])
-    return {
-        of: reliability_by_class(names[rows.label], rows.p, of=of, sample_weight=rows.weight, labels=names, **options)
-        for of in ("class", "top_label")
-    }
+    names = rows.classes
+    if len(set(names)) < len(names):  # labels that print alike
+        names = tuple(f"{place}: {name}" for place, name in enumerate(names))
+    return {of: trace_by_class(rows.data, names, of=of, **options) for of in ("class", "top_label")}
 
 
 def thinned(curve: ErrorRejectCurve) -> ErrorRejectCurve:
@@ -548,7 +523,7 @@ def reachable(*, several: bool) -> Floats:
 
 
 def verdict(
-    rows: Rows,
+    rows: NamedForecasts,
     parts: Mapping[str, Decomposition],
     measures: tuple[Measure, ...],
     tests: tuple[CalibrationTest, ...],
@@ -631,7 +606,7 @@ def negligible(data: Sample, tests: tuple[CalibrationTest, ...]) -> bool:
     test = corp_of(tests)
     if test.statistic - test.expected >= NEGLIGIBLE**2:
         return False
-    parts = decomposition(data.label, data.score, score="log_loss", sample_weight=data.weight)
+    parts = decompose(data, "log_loss")
     return parts.miscalibration < NEGLIGIBLE * parts.score < np.inf
 
 
@@ -727,7 +702,10 @@ def spread(measure: Measure) -> str:
 
 
 def remarks(
-    rows: Rows, shares: tuple[ClassShare, ...], measures: tuple[Measure, ...], tests: tuple[CalibrationTest, ...]
+    rows: NamedForecasts,
+    shares: tuple[ClassShare, ...],
+    measures: tuple[Measure, ...],
+    tests: tuple[CalibrationTest, ...],
 ) -> tuple[str, ...]:
     """Return what cannot be shown, and why."""
     there = {measure.name: measure.value for measure in measures}
@@ -746,7 +724,7 @@ def remarks(
         "Every forecast is 0 or 1, and right: the Hosmer-Lemeshow test has nothing to test.": (
             "corp" in ran and "hosmer_lemeshow" not in ran
         ),
-        "There is one row only: no interval can be shown.": len(rows.label) == 1,
+        "There is one row only: no interval can be shown.": len(rows.data) == 1,
     }
     return tuple(note for note, holds in found.items() if holds)
 

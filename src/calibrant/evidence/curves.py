@@ -10,20 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from calibrant.checks import binary, counts, finite, number, one_of, proportion, whole
+from calibrant.checks import binary, finite, number, one_of, proportion, whole
 from calibrant.inference import critical_difference
 from calibrant.maps import Linked, Map
 from calibrant.maps.isotonic import fit_isotonic
 from calibrant.maps.records import LINKS
-from calibrant.metrics import (
-    Decomposition,
-    ErrorRejectCurve,
-    confidences,
-    decomposition,
-    error_reject_curve,
-    reliability_table,
-)
-from calibrant.metrics.scores import class_index, labels_and_probabilities
+from calibrant.metrics import Decomposition, ErrorRejectCurve, error_reject_curve
+from calibrant.metrics.binned import tabulate
+from calibrant.metrics.confidence import decide_within_unit
+from calibrant.metrics.decomposition import decompose
+from calibrant.metrics.forecasts import Posteriors, against_rest, check_posteriors, check_probabilities, select
 from calibrant.numerics.pava import pool_adjacent_violators
 from calibrant.ops import NUMPY
 from calibrant.samples import Sample, collapse, magnitude, probability_cells, sample
@@ -50,6 +46,8 @@ __all__ = [
     "reliability",
     "reliability_by_class",
     "scores_by_class",
+    "trace_by_class",
+    "trace_reliability",
 ]
 
 Floats = NDArray[np.float64]
@@ -207,17 +205,31 @@ def reliability(
     >>> reliability([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.9], method="binned", bins=2, bands=None).count
     array([3., 1.])
     """
+    data = check_probabilities(binary("y", y, pos_label), p, sample_weight)
+    choices = {"bands": bands, "confidence": confidence, "draws": draws, "random_state": random_state}
+    return trace_reliability(data, method=method, name=name, **choices, **options)
+
+
+def trace_reliability(
+    data: Sample,
+    *,
+    method: str = "corp",
+    bands: str | None = "consistency",
+    confidence: float = 0.9,
+    draws: int = 1000,
+    random_state: Any = 0,
+    name: str = "",
+    **options: Any,
+) -> ReliabilityCurve:
+    """Return the core of `reliability`, of checked forecasts as rows or counts."""
     one_of("method", method, RELIABILITY)
     if bands is not None:
         one_of("bands", bands, BANDS)
     level, repeats = proportion("confidence", confidence), whole("draws", draws)
     drawing = Draws(bands, level, repeats, np.random.default_rng(random_state))
-    label, forecast = labels_and_probabilities(binary("y", y, pos_label), p)
-    data = sample(forecast, label, sample_weight, kind="probability")
     found = RELIABILITY[method](data, drawing, **options)
-    parts = decomposition(data.label, data.score, sample_weight=data.weight)
     shown = histogram(data, 40, limits=(0.0, 1.0))
-    return ReliabilityCurve(*found, parts, shown, sum(data.totals()), method=method, name=name)
+    return ReliabilityCurve(*found, decompose(data), shown, sum(data.totals()), method=method, name=name)
 
 
 Found = tuple[Floats, Floats, "Floats | None", "Band | None"]  # forecast, share, count, band
@@ -232,7 +244,7 @@ def corp(data: Sample, drawing: Draws) -> Found:
 
 def binned(data: Sample, drawing: Draws, *, bins: int = 10, strategy: str = "width") -> Found:
     """Return mean forecast and share of positives of each bin that is not empty, and their intervals."""
-    table = reliability_table(data.label, data.score, bins, strategy, sample_weight=data.weight)
+    table = tabulate(data, bins, strategy)
     filled = table.count > 0
     mean, share, count = table.mean_probability[filled], table.share[filled], table.count[filled]
     return mean, share, count, None if drawing.kind is None else binned_band(mean, share, count, drawing)
@@ -342,46 +354,40 @@ def reliability_by_class(
     >>> [(curve.name, curve.rows) for curve in panels.curves]
     [('a', 2.0), ('b', 1.0), ('c', 1.0)]
     """
-    one_of("of", of, PANELS)
-    index = class_index(y, P, labels)
+    data = check_posteriors(y, P, sample_weight, labels)
     names = [str(name) for name in (np.unique(np.asarray(y)) if labels is None else np.asarray(labels))]
-    weight = counts(sample_weight, index)
-    curves = []
-    for name, happened, p, rows in PANELS[of](index, np.asarray(P, np.float64), names):
-        if weight[rows].any():
-            part = None if sample_weight is None else weight[rows]
-            curves.append(reliability(happened[rows], p[rows], sample_weight=part, name=name, **options))
-    return ReliabilityPanels(of, tuple(curves))
+    return trace_by_class(data, names, of=of, **options)
 
 
-Panel = tuple[str, NDArray[np.bool_], Floats, NDArray[np.bool_]]  # name, what happened, its probability, which rows
+def trace_by_class(data: Posteriors, names: Sequence[str], *, of: str = "class", **options: Any) -> ReliabilityPanels:
+    """Return the core of `reliability_by_class`; `names` are those of the columns."""
+    one_of("of", of, PANELS)
+    panels = PANELS[of](data, names)
+    return ReliabilityPanels(
+        of, tuple(trace_reliability(panel, name=name, **options) for name, panel in panels if len(panel))
+    )
 
 
-def class_panels(index: NDArray[np.intp], P: Floats, names: Sequence[str]) -> list[Panel]:
+Panel = tuple[str, Sample]  # a name, and its forecasts with what happened
+
+
+def class_panels(data: Posteriors, names: Sequence[str]) -> list[Panel]:
     """Return each class against all others."""
-    every = np.ones(len(index), bool)
-    return [(name, index == k, np.clip(P[:, k], 0.0, 1.0), every) for k, name in enumerate(names)]
+    return [(name, against_rest(data, k)) for k, name in enumerate(names)]
 
 
-def top_label_panels(index: NDArray[np.intp], P: Floats, names: Sequence[str]) -> list[Panel]:
+def top_label_panels(data: Posteriors, names: Sequence[str]) -> list[Panel]:
     """Return the decisions for each class."""
-    decided, right, confidence = decisions(index, P)
-    return [(name, right, confidence, decided == k) for k, name in enumerate(names)]
+    decided, found = data.posterior.argmax(axis=1), decide_within_unit(data)
+    return [(name, select(found, decided == k)) for k, name in enumerate(names)]
 
 
-def confidence_panels(index: NDArray[np.intp], P: Floats, names: Sequence[str]) -> list[Panel]:  # noqa: ARG001
+def confidence_panels(data: Posteriors, names: Sequence[str]) -> list[Panel]:  # noqa: ARG001
     """Return all decisions at once."""
-    _, right, confidence = decisions(index, P)
-    return [("confidence", right, confidence, np.ones(len(index), bool))]
+    return [("confidence", decide_within_unit(data))]
 
 
-def decisions(index: NDArray[np.intp], P: Floats) -> tuple[NDArray[np.intp], NDArray[np.bool_], Floats]:
-    """Return the most probable class, whether it is right, and its probability."""
-    right, confidence = confidences(index, P, np.arange(P.shape[1]))
-    return P.argmax(axis=1), right > 0, np.clip(confidence, 0.0, 1.0)
-
-
-PANELS: dict[str, Callable[[NDArray[np.intp], Floats, Sequence[str]], list[Panel]]] = {
+PANELS: dict[str, Callable[[Posteriors, Sequence[str]], list[Panel]]] = {
     "class": class_panels,
     "top_label": top_label_panels,
     "confidence": confidence_panels,

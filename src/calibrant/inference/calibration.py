@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,10 +15,31 @@ from scipy import special
 
 from calibrant.checks import one_of, whole
 from calibrant.inference.paired import ROWS_A_CELL, whole_weights
-from calibrant.metrics.scores import class_index, labels_and_probabilities
-from calibrant.numerics.pava import pool_adjacent_violators
+from calibrant.metrics.decomposition import SCORES, part_of_totals
+from calibrant.metrics.forecasts import (
+    Classes,
+    Forecasts,
+    Kind,
+    Posteriors,
+    Weights,
+    check_forecasts,
+    check_probabilities,
+    keep_weighted,
+)
+from calibrant.numerics.pava import sorted_rows
+from calibrant.samples import Sample
 
-__all__ = ["Corp", "HosmerLemeshow", "Spiegelhalter", "corp", "hosmer_lemeshow", "spiegelhalter"]
+__all__ = [
+    "Corp",
+    "HosmerLemeshow",
+    "Spiegelhalter",
+    "corp",
+    "hosmer_lemeshow",
+    "judge_by_groups",
+    "judge_by_recalibration",
+    "judge_by_score",
+    "spiegelhalter",
+]
 
 Floats = NDArray[np.float64]
 
@@ -74,12 +96,7 @@ LOSSES: dict[str, Callable[[Floats], Floats]] = {
 
 
 def spiegelhalter(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    score: str = "brier",
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, score: str = "brier"
 ) -> Spiegelhalter:
     """Test calibration by the score: is it what the forecast itself expects? (Spiegelhalter 1986).
 
@@ -91,28 +108,37 @@ def spiegelhalter(
     >>> round(test.statistic, 2), round(test.pvalue, 4), test.direction
     (3.53, 0.0004, 'score above expectation: too extreme')
     """
+    return judge_by_score(keep_counted(check_forecasts(y, p, labels=labels), sample_weight), score)
+
+
+def judge_by_score(data: Forecasts, score: str = "brier") -> Spiegelhalter:
+    """Return the core of `spiegelhalter`."""
     one_of("score", score, LOSSES)
-    P, index = outcomes(y, p, labels)
-    rows = whole_weights(sample_weight, index)
-    kept = rows > 0
-    loss, expected, variance = expectations(P[kept], index[kept], score)
-    n = float(rows.sum())
-    total, foreseen = (float(rows[kept] @ losses) for losses in (loss, expected))
-    z = standardised(total - foreseen, float(rows[kept] @ variance), n)
-    pvalue = min(1.0, 2.0 * float(special.ndtr(-abs(z))))
-    one_column = score == "brier" and np.ndim(p) < 2  # (y - p)^2 is half of the sum over two classes
-    unit = 2.0 * n if one_column else n
-    return Spiegelhalter(z, pvalue, EXTREMES[int(np.sign(z))], total / unit, foreseen / unit, int(n))
-
-
-def expectations(P: Floats, index: NDArray[np.intp], score: str) -> tuple[Floats, Floats, Floats]:
-    """Return each row's loss, with its expectation and variance under the forecast."""
+    P, happened = outcomes(data)
     with np.errstate(divide="ignore"):
         loss = LOSSES[score](P)
     likely = np.where(P > 0, loss, 0.0)  # what cannot happen adds nothing, however large its loss
     expected = (P * likely).sum(axis=1)
     variance = (P * (likely - expected[:, None]) ** 2).sum(axis=1)
-    return loss[np.arange(len(P)), index], expected, variance
+    rows = happened.sum(axis=1)
+    n = float(rows.sum())
+    total = float((happened * np.where(happened > 0, loss, 0.0)).sum())
+    foreseen = float((rows * expected).sum())
+    z = standardised(total - foreseen, float((rows * variance).sum()), n)
+    pvalue = min(1.0, 2.0 * float(special.ndtr(-abs(z))))
+    one_column = score == "brier" and isinstance(data, Sample)  # (y - p)^2 is half of the sum over two classes
+    unit = 2.0 * n if one_column else n
+    return Spiegelhalter(z, pvalue, EXTREMES[int(np.sign(z))], total / unit, foreseen / unit, int(n))
+
+
+def outcomes(data: Forecasts) -> tuple[Floats, Floats]:
+    """Return probabilities, one column per class, and how often each class happened in the row."""
+    if isinstance(data, Sample):
+        p, positive, total = sorted_rows(data)  # pooled, so that weight k is exactly k rows
+        return np.column_stack([1.0 - p, p]), np.column_stack([total - positive, positive])
+    happened = np.zeros(data.posterior.shape)
+    happened[np.arange(len(data)), data.index] = 1.0 if data.weight is None else data.weight
+    return np.asarray(data.posterior, np.float64), happened
 
 
 EXTREMES = {
@@ -130,21 +156,8 @@ def standardised(excess: float, variance: float, rows: float) -> float:
     return excess / float(np.sqrt(variance))
 
 
-def outcomes(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None) -> tuple[Floats, NDArray[np.intp]]:
-    """Return probabilities, one column a class, and the column of each row's class."""
-    if np.ndim(p) == 2 and np.shape(p)[1] > 1:
-        return np.asarray(p, np.float64), class_index(y, p, labels)
-    label, probability = hard_labels(y, p, labels)
-    return np.column_stack([1.0 - probability, probability]), label.astype(np.intp)
-
-
 def hosmer_lemeshow(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    groups: int = 10,
-    fitted_parameters: int = 0,
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, groups: int = 10, fitted_parameters: int = 0
 ) -> HosmerLemeshow:
     """Test calibration in groups of equally many rows, by p (Hosmer & Lemeshow 1980).
 
@@ -158,8 +171,12 @@ def hosmer_lemeshow(
     >>> test.degrees_of_freedom, test.count.sum(), test.pvalue > 0.05
     (10, np.float64(1000.0), True)
     """
-    k = whole("groups", groups)
-    count, observed, expected = grouped(*tallies(y, p, sample_weight), k)
+    return judge_by_groups(keep_counted(check_probabilities(y, p), sample_weight), groups, fitted_parameters)
+
+
+def judge_by_groups(data: Sample, groups: int = 10, fitted_parameters: int = 0) -> HosmerLemeshow:
+    """Return the core of `hosmer_lemeshow`."""
+    count, observed, expected = grouped(*sorted_rows(data), whole("groups", groups))
     variance = expected * (1.0 - expected / count)
     tested = variance > 1e-12 * count
     apart = np.abs(observed - expected)
@@ -196,7 +213,7 @@ def corp(
     y: ArrayLike,
     p: ArrayLike,
     *,
-    sample_weight: ArrayLike | None = None,
+    sample_weight: Weights = None,
     score: str = "brier",
     draws: int = 1000,
     random_state: int | np.random.Generator = 0,
@@ -213,12 +230,26 @@ def corp(
     >>> corp(y, p).pvalue > 0.05, corp(y, p**2).pvalue
     (True, 0.000999000999000999)
     """
-    one_of("score", score, LOSSES)
+    totals = sorted_rows(keep_counted(check_probabilities(y, p), sample_weight))
+    return judge_by_recalibration(*totals, score=score, draws=draws, random_state=random_state)
+
+
+def judge_by_recalibration(
+    probability: Floats,
+    positive: Floats,
+    total: Floats,
+    *,
+    score: str = "brier",
+    draws: int = 1000,
+    random_state: int | np.random.Generator = 0,
+) -> Corp:
+    """Return the core of `corp`, from rising probabilities with the positives and all rows at each."""
+    one_of("score", score, SCORES)
     repeats = whole("draws", draws, low=0)
-    probability, positive, total = tallies(y, p, sample_weight)
-    rng, found = np.random.default_rng(random_state), miscalibration(probability, positive, total, score)
+    measure = partial(part_of_totals, part="miscalibration", score=score)
+    rng, found = np.random.default_rng(random_state), measure(probability, positive, total)
     labels = drawn_positives(probability, total, repeats, rng)
-    null = np.array([miscalibration(probability, drawn, total, score) for drawn in labels])
+    null = np.array([measure(probability, drawn, total) for drawn in labels])
     # Equal but for rounding counts as reached, so that a discrete null is not seen as passed.
     reached = int((null >= found * (1.0 - 1e-9) - 1e-15).sum())
     tilt = side(positive, total * probability)
@@ -238,50 +269,15 @@ def drawn_positives(p: Floats, total: Floats, draws: int, rng: np.random.Generat
         yield np.add.reduceat(rng.random(len(chance)) < chance, start, dtype=np.float64)
 
 
-def miscalibration(p: Floats, positive: Floats, total: Floats, score: str) -> float:
-    """Return MCB from sorted distinct p with the positives and all rows at each."""
-    _, fit = pool_adjacent_violators(positive, total)
-    fit = np.clip(fit, 0.0, 1.0)
-    return DIVERGENCES[score](positive, total, fit, p) / float(total.sum())
-
-
-def squared_gain(positive: Floats, total: Floats, fit: Floats, p: Floats) -> float:
-    """Return sum w ((y - p)^2 - (y - c)^2) = sum w (c - p)(2y - c - p) at shares y of positives."""
-    # Not a dot product: the threads of BLAS cost more than they save, much more where they have to wait.
-    return max(0.0, float(((fit - p) * (2.0 * positive - total * (fit + p))).sum()))
-
-
-def logarithmic_gain(positive: Floats, total: Floats, fit: Floats, p: Floats) -> float:
-    """Return sum w (y log(c/p) + (1 - y) log((1 - c)/(1 - p))): infinite where the impossible happened."""
-    gain = special.rel_entr(positive, positive / np.where(fit > 0, fit, 1.0) * p)
-    gain = gain + special.rel_entr(total - positive, (total - positive) / np.where(fit < 1, 1.0 - fit, 1.0) * (1.0 - p))
-    return max(0.0, float(gain.sum()))
-
-
-DIVERGENCES: dict[str, Callable[[Floats, Floats, Floats, Floats], float]] = {
-    "brier": squared_gain,
-    "log_loss": logarithmic_gain,
-}
-
-
-def tallies(y: ArrayLike, p: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Floats, Floats, Floats]:
-    """Return the distinct p in order, with the number of positives and of rows at each."""
-    label, probability = hard_labels(y, p)
-    rows = whole_weights(sample_weight, label)
-    kept = rows > 0
-    distinct, place = np.unique(probability[kept], return_inverse=True)
-    return distinct, tally(place, (rows * label)[kept]), tally(place, rows[kept])
-
-
 def tally(place: NDArray[np.intp], values: Floats) -> Floats:
     """Return the sum of the values at each place."""
     return np.asarray(np.bincount(place, values), np.float64)
 
 
-def hard_labels(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None = None) -> tuple[Floats, Floats]:
-    """Return labels 0 and 1, no shares between, and probabilities, checked."""
-    label, probability = (np.asarray(values, np.float64) for values in labels_and_probabilities(y, p, labels))
-    if (mixed := (label != 0) & (label != 1)).any():
+def keep_counted(data: Kind, sample_weight: Weights) -> Kind:
+    """Return the rows that count of forecasts whose labels and weights must be numbers of rows."""
+    label = data.index if isinstance(data, Posteriors) else data.label
+    if isinstance(data, Sample) and (mixed := (label != 0) & (label != 1)).any():
         msg = f"y must hold two classes, for a test counts rows; got {label[mixed][0]}"
         raise ValueError(msg)
-    return label, probability
+    return keep_weighted(data, None if sample_weight is None else whole_weights(sample_weight, label))

@@ -8,70 +8,53 @@ wait.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.checks import one_of
-from calibrant.inference.calibration import miscalibration
-from calibrant.metrics import METRICS, confidences
-from calibrant.metrics.decomposition import SCORES
-from calibrant.metrics.scores import (
-    Loss,
-    cross_entropy,
-    floats,
-    labels_and_probabilities,
-    losses,
-    one_column_a_class,
-    squared_distance,
-    squared_error,
-    surprise,
-)
-from calibrant.numerics.pava import pool_adjacent_violators
+from calibrant.metrics import METRICS, check_forecasts
+from calibrant.metrics.forecasts import Forecasts, floats, take
+from calibrant.metrics.scores import row_losses
+from calibrant.samples import Sample
 
-__all__ = ["evaluation"]
+__all__ = ["Evaluate", "Metric", "evaluate_core", "evaluation", "mean_of"]
 
 Floats = NDArray[np.float64]
 Metric = str | Callable[..., float]
 Evaluate = Callable[[Floats], float]  # from how often each cell counts to the value of a metric
-Totals = Callable[[Floats, Floats, Floats], float]  # of increasing p, the positives and all rows at each
+Totals = Callable[[Floats, Floats, Floats], float]  # of rising p, the positives and all rows at each
 
 
 def evaluation(metric: Metric, y: NDArray[Any], p: NDArray[Any], options: Mapping[str, Any]) -> Evaluate:
-    """Return the metric as a function of how often each cell counts."""
+    """Return a metric as a function of how often each cell counts, after checking labels and probabilities."""
     if callable(metric):
-        return weighted(metric, y, p, options)
+        function = metric
+
+        def evaluate(count: Floats) -> float:
+            kept = np.flatnonzero(count)
+            return float(function(y[kept], p[kept], sample_weight=count[kept], **options))
+
+        return evaluate
     one_of("metric", metric, METRICS, beside=", or a function")
     others = {name: value for name, value in options.items() if name != "labels"}
-    classes = options.get("labels")
-    if one_column_a_class(p):
-        classes = np.unique(y) if classes is None else classes  # a draw may lack a class
-        others["labels"] = classes
-    else:
-        y, p = labels_and_probabilities(y, p, classes)
-        classes = None
-    plain = not options.keys() - {"labels"}
-    if plain and metric in LOSSES:
-        with np.errstate(divide="ignore"):
-            return mean_of(LOSSES[metric](y, p, classes))
-    if plain and metric in TOTALS and not one_column_a_class(p):
-        return of_totals(TOTALS[metric], floats(y), floats(p))
-    return weighted(METRICS[metric].function, y, p, others)
+    return evaluate_core(metric, check_forecasts(y, p, labels=options.get("labels")), others)
 
 
-BRIER = Loss(squared_error, squared_distance)
-LOG_LOSS = Loss(partial(cross_entropy, eps=0.0), partial(surprise, eps=0.0))
+def evaluate_core(metric: str, data: Forecasts, options: Mapping[str, Any]) -> Evaluate:
+    """Return a metric of checked forecasts as a function of how often each of them counts."""
+    row = METRICS[metric]
+    if not options and row.loss is not None:
+        return mean_of(row_losses(data, row.loss))
+    if not options and row.totals is not None and isinstance(data, Sample):
+        return of_totals(row.totals, floats(data.label), floats(data.score))
 
-# Metrics that are means of one number a row.
-LOSSES: dict[str, Callable[[Any, Any, Any], Floats]] = {
-    "brier": lambda y, p, labels: losses(BRIER, y, p, labels)(slice(None)),
-    "log_loss": lambda y, p, labels: losses(LOG_LOSS, y, p, labels)(slice(None)),
-    "accuracy": lambda y, p, labels: confidences(y, p, labels)[0],
-    "error_rate": lambda y, p, labels: 1.0 - confidences(y, p, labels)[0],
-    "confidence_error": lambda y, p, labels: squared_error(*confidences(y, p, labels)),
-}
+    def evaluate(count: Floats) -> float:
+        kept = np.flatnonzero(count)
+        return float(row.core(take(data, kept, count[kept]), **options))
+
+    return evaluate
 
 
 def mean_of(loss: Floats) -> Evaluate:
@@ -83,16 +66,6 @@ def mean_of(loss: Floats) -> Evaluate:
         if infinite.any() and count[infinite].any():
             return float("inf")
         return float(np.einsum("i,i->", count, known) / count.sum())
-
-    return evaluate
-
-
-def weighted(function: Callable[..., float], y: NDArray[Any], p: NDArray[Any], options: Mapping[str, Any]) -> Evaluate:
-    """Return a metric as a function of the weights of the cells; those of weight 0 are not there."""
-
-    def evaluate(count: Floats) -> float:
-        kept = np.flatnonzero(count)
-        return float(function(y[kept], p[kept], sample_weight=count[kept], **options))
 
     return evaluate
 
@@ -113,38 +86,3 @@ def of_totals(function: Totals, label: Floats, p: Floats) -> Evaluate:
         return function(distinct[kept], positive[kept], total[kept])
 
     return evaluate
-
-
-def area(p: Floats, positive: Floats, total: Floats) -> float:  # noqa: ARG001, the functions of a table share arguments
-    """Return the area under the ROC curve, sum n+ (N-below + n-/2)/(N+ N-), NaN of one class."""
-    negative = total - positive
-    pairs = float(positive.sum()) * float(negative.sum())
-    below = np.cumsum(negative) - negative / 2.0
-    return float((positive * below).sum()) / pairs if pairs > 0 else float("nan")
-
-
-def discrimination(p: Floats, positive: Floats, total: Floats, score: str) -> float:
-    """Return DSC = S(share) - S(isotonic), NaN of one class."""
-    start = pool_adjacent_violators(positive, total)[0][:-1]
-    hits, rows = (np.add.reduceat(sums, start) for sums in (positive, total))
-    constant = uncertainty(p, positive, total, score)
-    within = float(SCORES[score].entropy(hits, rows - hits).sum()) / float(total.sum())
-    return max(0.0, constant - within) if constant > 0 else float("nan")
-
-
-def uncertainty(p: Floats, positive: Floats, total: Floats, score: str) -> float:  # noqa: ARG001
-    """Return UNC = S(share), the entropy of all rows."""
-    hits, rows = np.array([positive.sum()]), np.array([total.sum()])
-    return float(SCORES[score].entropy(hits, rows - hits)[0] / rows[0])
-
-
-# Metrics of the totals at each p, for two classes.
-TOTALS: dict[str, Totals] = {
-    "auc": area,
-    "miscalibration": partial(miscalibration, score="brier"),
-    "discrimination": partial(discrimination, score="brier"),
-    "uncertainty": partial(uncertainty, score="brier"),
-    "log_miscalibration": partial(miscalibration, score="log_loss"),
-    "log_discrimination": partial(discrimination, score="log_loss"),
-    "log_uncertainty": partial(uncertainty, score="log_loss"),
-}

@@ -15,11 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calibrant.checks import counts, known_labels, one_of, proportion, refuse_masked, same_length, vector, whole
-from calibrant.inference.evaluations import Evaluate, Metric, evaluation
+from calibrant.inference.evaluations import Evaluate, Metric, evaluate_core, evaluation
 from calibrant.inference.paired import ROWS_A_CELL, require_whole_weights
+from calibrant.metrics.forecasts import Forecasts, take
+from calibrant.samples import Sample
 from calibrant.warning import warn
 
-__all__ = ["Interval", "bootstrap", "bootstrap_difference"]
+__all__ = ["Interval", "Plan", "bootstrap", "bootstrap_core", "bootstrap_difference", "planned"]
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -118,9 +120,17 @@ def bootstrap(
     (0.166, 0.155, 0.178)
     """
     plan = planned(draws, confidence, method, random_state)
-    rows, population = cells(y, [p], sample_weight, groups)
+    rows, population = cells(*check_columns(y, [p], sample_weight, groups))
     evaluate = evaluation(metric, np.asarray(y)[rows], np.asarray(p)[rows], options)
     return interval(evaluate, population, plan)
+
+
+def bootstrap_core(metric: str, data: Forecasts, groups: NDArray[Any] | None, plan: Plan) -> Interval:
+    """Return the interval of a metric by its name, of checked forecasts whose weights count rows, or with groups."""
+    p, happened = (data.score, data.label) if isinstance(data, Sample) else (data.posterior, data.index)
+    weight = np.ones(len(data)) if data.weight is None else np.asarray(data.weight, np.float64)
+    rows, population = cells(happened, [p], weight, groups)
+    return interval(evaluate_core(metric, take(data, rows, None), {}), population, plan)
 
 
 def bootstrap_difference(
@@ -149,7 +159,7 @@ def bootstrap_difference(
     True
     """
     plan = planned(draws, confidence, method, random_state)
-    rows, population = cells(y, [first, second], sample_weight, groups)
+    rows, population = cells(*check_columns(y, [first, second], sample_weight, groups))
     label = np.asarray(y)[rows]
     one, other = (evaluation(metric, label, np.asarray(p)[rows], options) for p in (first, second))
     return interval(lambda count: one(count) - other(count), population, plan)
@@ -162,24 +172,33 @@ def planned(draws: int, confidence: float, method: str, random_state: int | np.r
     return Plan(repeats, level, method, np.random.default_rng(random_state))
 
 
-def cells(
+def check_columns(
     y: ArrayLike, forecasts: list[ArrayLike], sample_weight: ArrayLike | None, groups: ArrayLike | None
-) -> tuple[Index, Population]:
-    """Return one row of each cell, and what is to be drawn."""
+) -> tuple[NDArray[Any], list[NDArray[Any]], Floats, NDArray[Any] | None]:
+    """Check that labels, forecasts, weights and groups have the same rows; weights without groups must be whole."""
     label = known_labels("y", y)
     for p in forecasts:
         refuse_masked("p", p)
         same_length("p", np.asarray(p), label)
     weight = counts(sample_weight, label)
+    names = None if groups is None else vector("groups", groups)
+    if names is None:
+        require_whole_weights(weight, ": groups=range(n) draws rows that keep any weights")
+    else:
+        same_length("groups", names, label)
+    return label, [np.asarray(p) for p in forecasts], weight, names
+
+
+def cells(
+    label: NDArray[Any], forecasts: list[NDArray[Any]], weight: Floats, groups: NDArray[Any] | None
+) -> tuple[Index, Population]:
+    """Return one row of each cell, and what is to be drawn."""
     kept = np.flatnonzero(weight > 0)
     if groups is not None:
-        names = vector("groups", groups)
-        same_length("groups", names, label)
-        _, unit = np.unique(names[kept], return_inverse=True)
+        _, unit = np.unique(groups[kept], return_inverse=True)
         return kept, Population(np.ones(int(unit.max()) + 1), unit, weight[kept])
-    require_whole_weights(weight, ": groups=range(n) draws rows that keep any weights")
     _, code = np.unique(label[kept], return_inverse=True)
-    columns = [code, *(column for p in forecasts for column in np.atleast_2d(np.asarray(p)[kept].T))]
+    columns = [code, *(column for p in forecasts for column in np.atleast_2d(p[kept].T))]
     order = np.lexsort(columns)
     new = np.append(True, np.any([column[order][1:] != column[order][:-1] for column in columns], axis=0))
     times = np.add.reduceat(weight[kept][order], np.flatnonzero(new))

@@ -11,34 +11,46 @@ or `p` has one column a class, in the order of `labels` or of the sorted classes
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from calibrant.checks import finite, one_of, same_length
 from calibrant.metrics.binned import (
     ReliabilityTable,
+    absolute_gap,
+    absolute_gap_debiased,
     classwise_ece,
+    classwise_gap,
     ece,
     ece_debiased,
     ece_mass,
     reliability_table,
     squared_ece,
     squared_ece_debiased,
+    squared_gap,
+    squared_gap_debiased,
     top_label_ece,
+    top_label_gap,
 )
 from calibrant.metrics.confidence import (
+    CONFIDENCE_ERROR,
+    ERROR,
+    RIGHT,
     ErrorRejectCurve,
     accuracy,
     accuracy_at_coverage,
     accuracy_at_threshold,
     confidence_error,
     confidences,
+    count_errors,
     error_rate,
     error_reject_curve,
     errors,
+    normalize_confidence_error,
     normalized_confidence_error,
     normalized_confidence_error_of_runs,
 )
@@ -50,23 +62,43 @@ from calibrant.metrics.decomposition import (
     log_miscalibration,
     log_uncertainty,
     miscalibration,
+    part_of,
+    part_of_totals,
     uncertainty,
 )
-from calibrant.metrics.ranking import auc
-from calibrant.metrics.scores import brier, log_loss, mcre, spherical, total_log_loss
-from calibrant.metrics.smooth import smooth_ece
+from calibrant.metrics.forecasts import Posteriors, check_forecasts, check_probabilities
+from calibrant.metrics.ranking import area, auc, mean_area
+from calibrant.metrics.scores import (
+    BRIER,
+    LOG_LOSS,
+    SPHERICAL,
+    Loss,
+    brier,
+    log_loss,
+    mcre,
+    mean_cross_entropy,
+    mean_log_loss,
+    mean_loss,
+    spherical,
+    sum_log_loss,
+    total_log_loss,
+)
+from calibrant.metrics.smooth import smooth_ece, smooth_gap
 
 __all__ = [
     "METRICS",
     "Decomposition",
     "ErrorRejectCurve",
+    "Loss",
     "Metric",
+    "Posteriors",
     "ReliabilityTable",
     "accuracy",
     "accuracy_at_coverage",
     "accuracy_at_threshold",
     "auc",
     "brier",
+    "check_forecasts",
     "classwise_ece",
     "confidence_error",
     "confidences",
@@ -98,95 +130,142 @@ __all__ = [
 ]
 
 INFINITY = float("inf")
+Floats = NDArray[np.float64]
+Totals = Callable[[Floats, Floats, Floats], float]  # of rising p, the positives and all rows at each
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
     """One way to say how good probabilities are: `function(y, p, *, sample_weight=None, labels=None, **options)`.
 
-    `bounds` hold for every input, of any number of classes; `one_class` says whether it exists where only one class
-    happened.
+    `function` checks its arguments and calls `core(data, **options)`, which takes checked forecasts: a `Sample` of rows
+    or of counts, or `Posteriors`. `bounds` hold for every input, of any number of classes; `one_class` says whether it
+    exists where only one class happened. Thousands of draws are fast where the row has a `loss`, of which the metric is
+    the mean, or `totals`, the core of two classes for forecasts that are already sorted and pooled.
     """
 
     function: Callable[..., float]
+    core: Callable[..., float]
     better: Literal["smaller", "larger"]
     formula: str
     source: str
     bounds: tuple[float, float] = (0.0, INFINITY)
     one_class: bool = True
+    loss: Loss | None = None
+    totals: Totals | None = None
 
 
-CORP = "Dimitriadis, Gneiting & Jordan 2021"
+def mean_metric(function: Callable[..., float], loss: Loss, *rest: Any) -> Metric:
+    """Return the row of a metric that is the mean of a loss and has no options."""
+    return replace(Metric(function, partial(mean_loss, loss=loss), *rest), loss=loss)
+
+
+PARTS = {
+    "miscalibration": "MCB = S(p) - S(isotonic)",
+    "discrimination": "DSC = S(share) - S(isotonic)",
+    "uncertainty": "UNC = S(share)",
+}
+SUMMED = {"brier": "Brier", "log_loss": "S the log loss, summed over more than two classes"}
+
+
+def part_metric(function: Callable[..., float], part: str, score: str, most: float = INFINITY) -> Metric:
+    """Return the row of a part of a decomposition."""
+    core, totals = (partial(form, part=part, score=score) for form in (part_of, part_of_totals))
+    formula, source = f"{PARTS[part]}, {SUMMED[score]}", "Dimitriadis, Gneiting & Jordan 2021"
+    if part == "discrimination":
+        return Metric(function, core, "larger", formula, source, (0.0, most), one_class=False, totals=totals)
+    return Metric(function, core, "smaller", formula, source, (0.0, most), totals=totals)
+
+
 UNIT = (0.0, 1.0)
 
 METRICS: dict[str, Metric] = {
-    "brier": Metric(brier, "smaller", "mean((y - p)^2)", "Brier 1950", (0.0, 2.0)),
-    "log_loss": Metric(log_loss, "smaller", "-mean(log p(y))", "Good 1952"),
-    "total_log_loss": Metric(total_log_loss, "smaller", "-sum(log p(y))", "Platt 1999, Table 2"),
-    "mcre": Metric(mcre, "smaller", "-mean(log p(y))", "Rüping 2004, sec. 4"),
-    "spherical": Metric(spherical, "larger", "mean(p(y)/|p|)", "Roby 1965; Gneiting & Raftery 2007, example 2", UNIT),
-    "accuracy": Metric(accuracy, "larger", "mean(argmax p = y)", "Duin & Tax 1998, sec. 3", UNIT),
-    "error_rate": Metric(error_rate, "smaller", "epsilon = mean(argmax p != y)", "Duin & Tax 1998, sec. 3", UNIT),
-    "errors": Metric(errors, "smaller", "sum(argmax p != y)", "Platt 1999, Table 2"),
+    "brier": mean_metric(brier, BRIER, "smaller", "mean((y - p)^2)", "Brier 1950", (0.0, 2.0)),
+    "log_loss": Metric(log_loss, mean_log_loss, "smaller", "-mean(log p(y))", "Good 1952", loss=LOG_LOSS),
+    "total_log_loss": Metric(total_log_loss, sum_log_loss, "smaller", "-sum(log p(y))", "Platt 1999, Table 2"),
+    "mcre": Metric(mcre, mean_cross_entropy, "smaller", "-mean(log p(y))", "Rüping 2004, sec. 4", loss=LOG_LOSS),
+    "spherical": mean_metric(
+        spherical, SPHERICAL, "larger", "mean(p(y)/|p|)", "Roby 1965; Gneiting & Raftery 2007, example 2", UNIT
+    ),
+    "accuracy": mean_metric(accuracy, RIGHT, "larger", "mean(argmax p = y)", "Duin & Tax 1998, sec. 3", UNIT),
+    "error_rate": mean_metric(
+        error_rate, ERROR, "smaller", "epsilon = mean(argmax p != y)", "Duin & Tax 1998, sec. 3", UNIT
+    ),
+    "errors": Metric(errors, count_errors, "smaller", "sum(argmax p != y)", "Platt 1999, Table 2"),
     "auc": Metric(
-        auc, "larger", "P(p+ > p-) + P(p+ = p-)/2", "Hanley & McNeil 1982; Hand & Till 2001", UNIT, one_class=False
+        auc,
+        mean_area,
+        "larger",
+        "P(p+ > p-) + P(p+ = p-)/2",
+        "Hanley & McNeil 1982; Hand & Till 2001",
+        UNIT,
+        one_class=False,
+        totals=area,
     ),
     "ece": Metric(
         ece,
+        absolute_gap,
         "smaller",
         "sum n_b/n |mean p - share|, equal width; several classes: as top_label_ece",
         "Naeini et al. 2015; Guo et al. 2017",
         UNIT,
     ),
-    "ece_mass": Metric(ece_mass, "smaller", "sum n_b/n |mean p - share|, equal mass", "Nguyen & O'Connor 2015", UNIT),
+    "ece_mass": Metric(
+        ece_mass,
+        partial(absolute_gap, strategy="mass"),
+        "smaller",
+        "sum n_b/n |mean p - share|, equal mass",
+        "Nguyen & O'Connor 2015",
+        UNIT,
+    ),
     "ece_debiased": Metric(
         ece_debiased,
+        absolute_gap_debiased,
         "smaller",
         "sum n_b/n (2 |d_b| - E|d_b + s_b Z|), equal mass",
         "Kumar, Liang & Ma 2019",
         (-INFINITY, 1.0),
     ),
-    "squared_ece": Metric(squared_ece, "smaller", "sum n_b/n d_b^2, equal mass", "Murphy 1973", UNIT),
+    "squared_ece": Metric(squared_ece, squared_gap, "smaller", "sum n_b/n d_b^2, equal mass", "Murphy 1973", UNIT),
     "squared_ece_debiased": Metric(
         squared_ece_debiased,
+        squared_gap_debiased,
         "smaller",
         "sum n_b/n (d_b^2 - s_b (1 - s_b)/(n_b - 1)), equal mass",
         "Bröcker 2012; Kumar, Liang & Ma 2019",
         (-INFINITY, 1.0),
     ),
     "classwise_ece": Metric(
-        classwise_ece, "smaller", "mean over classes of the ece of each against the rest", "Kull et al. 2019", UNIT
+        classwise_ece,
+        classwise_gap,
+        "smaller",
+        "mean over classes of the ece of each against the rest",
+        "Kull et al. 2019",
+        UNIT,
     ),
     "top_label_ece": Metric(
-        top_label_ece, "smaller", "sum n_b/n |mean max p - accuracy|, equal width", "Guo et al. 2017", UNIT
+        top_label_ece,
+        top_label_gap,
+        "smaller",
+        "sum n_b/n |mean max p - accuracy|, equal width",
+        "Guo et al. 2017",
+        UNIT,
     ),
     "smooth_ece": Metric(
-        smooth_ece, "smaller", "s = int |mean((p - y) K_s(t, p))| dt", "Błasiok & Nakkiran 2023", UNIT
+        smooth_ece, smooth_gap, "smaller", "s = int |mean((p - y) K_s(t, p))| dt", "Błasiok & Nakkiran 2023", UNIT
     ),
-    "miscalibration": Metric(miscalibration, "smaller", "MCB = S(p) - S(isotonic), Brier", CORP, (0.0, 2.0)),
-    "discrimination": Metric(
-        discrimination, "larger", "DSC = S(share) - S(isotonic), Brier", CORP, UNIT, one_class=False
+    "miscalibration": part_metric(miscalibration, "miscalibration", "brier", 2.0),
+    "discrimination": part_metric(discrimination, "discrimination", "brier", 1.0),
+    "uncertainty": part_metric(uncertainty, "uncertainty", "brier", 1.0),
+    "log_miscalibration": part_metric(log_miscalibration, "miscalibration", "log_loss"),
+    "log_discrimination": part_metric(log_discrimination, "discrimination", "log_loss"),
+    "log_uncertainty": part_metric(log_uncertainty, "uncertainty", "log_loss"),
+    "confidence_error": mean_metric(
+        confidence_error, CONFIDENCE_ERROR, "smaller", "q = mean((C - p)^2)", "Duin & Tax 1998, eq. 6", UNIT
     ),
-    "uncertainty": Metric(uncertainty, "smaller", "UNC = S(share), Brier", CORP, UNIT),
-    "log_miscalibration": Metric(
-        log_miscalibration,
-        "smaller",
-        "MCB = S(p) - S(isotonic), S the log loss, summed over more than two classes",
-        CORP,
-    ),
-    "log_discrimination": Metric(
-        log_discrimination,
-        "larger",
-        "DSC = S(share) - S(isotonic), S the log loss, summed over more than two classes",
-        CORP,
-        one_class=False,
-    ),
-    "log_uncertainty": Metric(
-        log_uncertainty, "smaller", "UNC = S(share), S the log loss, summed over more than two classes", CORP
-    ),
-    "confidence_error": Metric(confidence_error, "smaller", "q = mean((C - p)^2)", "Duin & Tax 1998, eq. 6", UNIT),
     "normalized_confidence_error": Metric(
         normalized_confidence_error,
+        normalize_confidence_error,
         "smaller",
         "rho = q/epsilon - 1/2",
         "Duin & Tax 1998, eq. 7",
@@ -210,7 +289,6 @@ def from_counts(name: str, p: ArrayLike, positive: ArrayLike, negative: ArrayLik
         if totals.min() < 0:
             msg = f"{argument} must not be negative; got {totals.min()} at position {int(totals.argmin())}"
             raise ValueError(msg)
-    happened = np.repeat([1, 0], len(probability))
-    return METRICS[name].function(
-        happened, np.tile(probability, 2), sample_weight=np.concatenate([hits, misses]), **options
-    )
+    # Positives and negatives apart: a share of positives would lose a few negatives beside very many positives.
+    happened, weight = np.repeat([1, 0], len(probability)), np.concatenate([hits, misses])
+    return METRICS[name].core(check_probabilities(happened, np.tile(probability, 2), weight), **options)

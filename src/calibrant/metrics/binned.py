@@ -16,21 +16,28 @@ from scipy import special
 
 from calibrant.checks import one_of, whole
 from calibrant.maps.bins import MOST_BINS, frequency_edges
-from calibrant.metrics.confidence import confidences
-from calibrant.metrics.forecasts import forecasts, forecasts_or_confidences, one_vs_rest
-from calibrant.numerics.pava import distinct, points
+from calibrant.metrics.confidence import decide_within_unit, positive_or_decided
+from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts, check_probabilities, one_vs_rest
+from calibrant.numerics.pava import sorted_rows
 from calibrant.samples import Sample
 
 __all__ = [
     "ReliabilityTable",
+    "absolute_gap",
+    "absolute_gap_debiased",
     "classwise_ece",
+    "classwise_gap",
     "ece",
     "ece_debiased",
     "ece_mass",
     "reliability_table",
     "squared_ece",
     "squared_ece_debiased",
+    "squared_gap",
+    "squared_gap_debiased",
+    "tabulate",
     "top_label_ece",
+    "top_label_gap",
 ]
 
 Floats = NDArray[np.float64]
@@ -56,197 +63,52 @@ class ReliabilityTable:
         return count / count.sum(), self.mean_probability[filled] - share, share, count
 
 
-def reliability_table(
-    y: ArrayLike,
-    p: ArrayLike,
-    bins: int = 15,
-    strategy: str = "width",
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-) -> ReliabilityTable:
-    """Return the mean forecast and the share of positives in bins of equal width, or of equal mass.
-
-    Bins of equal mass never part equal forecasts, so that ties leave fewer bins.
-
-    >>> reliability_table([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2)
-    ReliabilityTable(edges=array([0. , 0.5, 1. ]), count=array([2., 2.]), mean_probability=array([0.15, 0.8 ]),
-                     share=array([0.5, 1. ]))
-    """
-    return table_of(forecasts(y, p, sample_weight, labels), bins, strategy)
+# Cores ----------------------------------------------------------------------------------------------------------------
 
 
-def ece(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    bins: int = 15,
-    strategy: str = "width",
-) -> float:
-    """Return the expected calibration error sum_b n_b/n |mean p - share| (Naeini et al. 2015), bins of equal width.
-
-    With more than two columns p is the probability of the most probable class, and the share that of right decisions
-    (Guo et al. 2017).
-
-    >>> round(ece([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2), 3)
-    0.275
-    >>> round(ece([0, 1, 2], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1]]), 3)
-    0.5
-    """
-    return absolute(table_of(forecasts_or_confidences(y, p, sample_weight, labels), bins, strategy))
-
-
-def classwise_ece(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    bins: int = 15,
-    strategy: str = "width",
-) -> float:
-    """Return the mean over classes of the `ece` of each class against the rest (Kull et al. 2019).
-
-    Of two classes it is the `ece` of the positive one.
-
-    >>> round(classwise_ece([0, 1, 2], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1]]), 3)
-    0.378
-    """
-    classes = one_vs_rest(y, p, sample_weight, labels)
-    return float(np.mean([absolute(table_of(data, bins, strategy)) for data in classes]))
-
-
-def ece_mass(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    bins: int = 15,
-) -> float:
-    """Return sum_b n_b/n |mean p - share| over bins of equal mass (Nguyen & O'Connor 2015).
-
-    >>> round(ece_mass([0, 1, 1, 1], [0.1, 0.2, 0.3, 0.9], bins=2), 3)
-    0.375
-    """
-    return ece(y, p, sample_weight=sample_weight, labels=labels, bins=bins, strategy="mass")
-
-
-def top_label_ece(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    bins: int = 15,
-    strategy: str = "width",
-) -> float:
-    """Return sum_b n_b/n |mean confidence - accuracy|, of the most probable class (Guo et al. 2017).
-
-    It is `ece(*confidences(y, p))`: with more than two columns the `ece`, but of two classes not that of the positive
-    one.
-
-    >>> round(top_label_ece([0, 1, 2], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1]]), 3)
-    0.5
-    """
-    right, confidence = confidences(y, p, labels)
-    return ece(right, np.minimum(confidence, 1.0), sample_weight=sample_weight, bins=bins, strategy=strategy)
-
-
-def ece_debiased(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    bins: int = 15,
-    strategy: str = "mass",
-) -> float:
-    """Return sum_b n_b/n (2 |d_b| - E|d_b + s_b Z|), s_b^2 = share (1 - share)/n_b, Z normal (Kumar et al. 2019).
-
-    |d_b| is too large by what noise of the size s_b adds to it, about E|d_b + s_b Z| - |d_b| (in closed form here). The
-    bins have equal mass by default because a bin needs several rows. Negative: less error than noise alone makes.
-
-    >>> rng = np.random.default_rng(0)
-    >>> p = rng.random(1000)
-    >>> y = rng.random(1000) < p
-    >>> round(ece_mass(y, p), 3), round(ece_debiased(y, p), 3)
-    (0.044, 0.03)
-    """
-    return absolute_debiased(table_of(forecasts_or_confidences(y, p, sample_weight, labels), bins, strategy))
-
-
-def squared_ece(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    bins: int = 15,
-    strategy: str = "mass",
-) -> float:
-    """Return sum_b n_b/n (mean p - share)^2, the reliability of Murphy (1973) in bins of equal mass.
-
-    >>> round(squared_ece([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2), 5)
-    0.08125
-    """
-    return squared(table_of(forecasts_or_confidences(y, p, sample_weight, labels), bins, strategy))
-
-
-def squared_ece_debiased(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    bins: int = 15,
-    strategy: str = "mass",
-) -> float:
-    """Return sum_b n_b/n (d_b^2 - share (1 - share)/(n_b - 1)) (Bröcker 2012; Kumar et al. 2019).
-
-    Without bias for fixed bins, and so negative at times; Kumar et al. take the root. A bin of one row stays as it is.
-
-    >>> round(squared_ece_debiased([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2), 5)
-    -0.04375
-    """
-    return squared_debiased(table_of(forecasts_or_confidences(y, p, sample_weight, labels), bins, strategy))
-
-
-def absolute(table: ReliabilityTable) -> float:
+def absolute_gap(data: Forecasts, bins: int = 15, strategy: str = "width") -> float:
     """Return sum_b n_b/n |d_b|."""
-    weight, gap, _, _ = table.gaps()
+    weight, gap, _, _ = tabulate(positive_or_decided(data), bins, strategy).gaps()
     return float(weight @ np.abs(gap))
 
 
-def absolute_debiased(table: ReliabilityTable) -> float:
+def classwise_gap(data: Forecasts, bins: int = 15, strategy: str = "width") -> float:
+    """Return the mean over classes of sum_b n_b/n |d_b|."""
+    return float(np.mean([absolute_gap(each, bins, strategy) for each in one_vs_rest(data)]))
+
+
+def top_label_gap(data: Forecasts, bins: int = 15, strategy: str = "width") -> float:
+    """Return sum_b n_b/n |d_b| of the confidences."""
+    return absolute_gap(decide_within_unit(data), bins, strategy)
+
+
+def absolute_gap_debiased(data: Forecasts, bins: int = 15, strategy: str = "mass") -> float:
     """Return sum_b n_b/n (2 |d_b| - E|d_b + s_b Z|), with the mean of the folded normal distribution."""
-    weight, gap, share, count = table.gaps()
+    weight, gap, share, count = tabulate(positive_or_decided(data), bins, strategy).gaps()
     noise = np.sqrt(share * (1.0 - share) / count)
     z = np.divide(np.abs(gap), noise, out=np.full(len(gap), np.inf), where=noise > 0)
     folded = noise * np.sqrt(2.0 / np.pi) * np.exp(-z * z / 2) + np.abs(gap) * special.erf(z / np.sqrt(2.0))
     return float(weight @ (2.0 * np.abs(gap) - folded))
 
 
-def squared(table: ReliabilityTable) -> float:
+def squared_gap(data: Forecasts, bins: int = 15, strategy: str = "mass") -> float:
     """Return sum_b n_b/n d_b^2."""
-    weight, gap, _, _ = table.gaps()
+    weight, gap, _, _ = tabulate(positive_or_decided(data), bins, strategy).gaps()
     return float(weight @ gap**2)
 
 
-def squared_debiased(table: ReliabilityTable) -> float:
+def squared_gap_debiased(data: Forecasts, bins: int = 15, strategy: str = "mass") -> float:
     """Return sum_b n_b/n (d_b^2 - share (1 - share)/(n_b - 1))."""
-    weight, gap, share, count = table.gaps()
+    weight, gap, share, count = tabulate(positive_or_decided(data), bins, strategy).gaps()
     excess = np.divide(share * (1.0 - share), count - 1.0, out=np.zeros(len(gap)), where=count > 1.0)
     return float(weight @ (gap**2 - excess))
 
 
-def table_of(data: Sample, bins: int, strategy: str) -> ReliabilityTable:
-    """Return the table of checked forecasts."""
+def tabulate(data: Sample, bins: int, strategy: str) -> ReliabilityTable:
+    """Return the table of forecasts of one class."""
     bins = whole("bins", bins, high=MOST_BINS)
     one_of("strategy", strategy, STRATEGIES)
-    return STRATEGIES[strategy](data, int(bins))
+    return STRATEGIES[strategy](data, bins)
 
 
 def equally_wide(data: Sample, bins: int) -> ReliabilityTable:
@@ -274,7 +136,7 @@ def bins_of(p: Floats, edges: Floats) -> NDArray[np.intp]:
 
 def equally_heavy(data: Sample, bins: int) -> ReliabilityTable:
     """Return the table for bins of equal mass."""
-    p, positive, weight = distinct(*points(data, slice(None)))
+    p, positive, weight = sorted_rows(data)
     first = np.unique(np.searchsorted(p, frequency_edges(p, weight, bins), side="right"))  # of each bin but one
     first = np.append(0, first[first < len(p)])
     sums = (np.add.reduceat(values, first) for values in (weight, p * weight, positive))
@@ -300,3 +162,157 @@ def tabulated(edges: Floats, count: Floats, forecast: Floats, positive: Floats) 
     means = (np.divide(sums, count, out=empty.copy(), where=count > 0) for sums in (forecast, positive))
     mean_probability, share = (np.clip(mean, 0.0, 1.0) for mean in means)
     return ReliabilityTable(edges, np.asarray(count, np.float64), mean_probability, share)
+
+
+# Public functions -----------------------------------------------------------------------------------------------------
+
+
+def reliability_table(
+    y: ArrayLike,
+    p: ArrayLike,
+    bins: int = 15,
+    strategy: str = "width",
+    *,
+    sample_weight: Weights = None,
+    labels: Classes = None,
+) -> ReliabilityTable:
+    """Return the mean forecast and the share of positives in bins of equal width, or of equal mass.
+
+    Bins of equal mass never part equal forecasts, so that ties leave fewer bins.
+
+    >>> reliability_table([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2)
+    ReliabilityTable(edges=array([0. , 0.5, 1. ]), count=array([2., 2.]), mean_probability=array([0.15, 0.8 ]),
+                     share=array([0.5, 1. ]))
+    """
+    return tabulate(check_probabilities(y, p, sample_weight, labels), bins, strategy)
+
+
+def ece(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    sample_weight: Weights = None,
+    labels: Classes = None,
+    bins: int = 15,
+    strategy: str = "width",
+) -> float:
+    """Return the expected calibration error sum_b n_b/n |mean p - share| (Naeini et al. 2015), bins of equal width.
+
+    With more than two columns p is the probability of the most probable class, and the share that of right decisions
+    (Guo et al. 2017).
+
+    >>> round(ece([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2), 3)
+    0.275
+    >>> round(ece([0, 1, 2], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1]]), 3)
+    0.5
+    """
+    return absolute_gap(check_forecasts(y, p, sample_weight, labels), bins, strategy)
+
+
+def classwise_ece(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    sample_weight: Weights = None,
+    labels: Classes = None,
+    bins: int = 15,
+    strategy: str = "width",
+) -> float:
+    """Return the mean over classes of the `ece` of each class against the rest (Kull et al. 2019).
+
+    Of two classes it is the `ece` of the positive one.
+
+    >>> round(classwise_ece([0, 1, 2], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1]]), 3)
+    0.378
+    """
+    return classwise_gap(check_forecasts(y, p, sample_weight, labels), bins, strategy)
+
+
+def ece_mass(
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, bins: int = 15
+) -> float:
+    """Return sum_b n_b/n |mean p - share| over bins of equal mass (Nguyen & O'Connor 2015).
+
+    >>> round(ece_mass([0, 1, 1, 1], [0.1, 0.2, 0.3, 0.9], bins=2), 3)
+    0.375
+    """
+    return absolute_gap(check_forecasts(y, p, sample_weight, labels), bins, "mass")
+
+
+def top_label_ece(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    sample_weight: Weights = None,
+    labels: Classes = None,
+    bins: int = 15,
+    strategy: str = "width",
+) -> float:
+    """Return sum_b n_b/n |mean confidence - accuracy|, of the most probable class (Guo et al. 2017).
+
+    It is `ece(*confidences(y, p))`: with more than two columns the `ece`, but of two classes not that of the positive
+    one.
+
+    >>> round(top_label_ece([0, 1, 2], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1]]), 3)
+    0.5
+    """
+    return top_label_gap(check_forecasts(y, p, sample_weight, labels), bins, strategy)
+
+
+def ece_debiased(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    sample_weight: Weights = None,
+    labels: Classes = None,
+    bins: int = 15,
+    strategy: str = "mass",
+) -> float:
+    """Return sum_b n_b/n (2 |d_b| - E|d_b + s_b Z|), s_b^2 = share (1 - share)/n_b, Z normal (Kumar et al. 2019).
+
+    |d_b| is too large by what noise of the size s_b adds to it, about E|d_b + s_b Z| - |d_b| (in closed form here). The
+    bins have equal mass by default because a bin needs several rows. Negative: less error than noise alone makes.
+
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.random(1000)
+    >>> y = rng.random(1000) < p
+    >>> round(ece_mass(y, p), 3), round(ece_debiased(y, p), 3)
+    (0.044, 0.03)
+    """
+    return absolute_gap_debiased(check_forecasts(y, p, sample_weight, labels), bins, strategy)
+
+
+def squared_ece(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    sample_weight: Weights = None,
+    labels: Classes = None,
+    bins: int = 15,
+    strategy: str = "mass",
+) -> float:
+    """Return sum_b n_b/n (mean p - share)^2, the reliability of Murphy (1973) in bins of equal mass.
+
+    >>> round(squared_ece([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2), 5)
+    0.08125
+    """
+    return squared_gap(check_forecasts(y, p, sample_weight, labels), bins, strategy)
+
+
+def squared_ece_debiased(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    sample_weight: Weights = None,
+    labels: Classes = None,
+    bins: int = 15,
+    strategy: str = "mass",
+) -> float:
+    """Return sum_b n_b/n (d_b^2 - share (1 - share)/(n_b - 1)) (Bröcker 2012; Kumar et al. 2019).
+
+    Without bias for fixed bins, and so negative at times; Kumar et al. take the root. A bin of one row stays as it is.
+
+    >>> round(squared_ece_debiased([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2), 5)
+    -0.04375
+    """
+    return squared_gap_debiased(check_forecasts(y, p, sample_weight, labels), bins, strategy)

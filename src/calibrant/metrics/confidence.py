@@ -7,81 +7,148 @@ classes of `y`); or `y` holds two classes and `P` the probability of the positiv
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.checks import counts, finite, proportion, same_length, weighed
-from calibrant.metrics.scores import (
+from calibrant.checks import finite, proportion, same_length
+from calibrant.metrics.forecasts import (
+    Classes,
+    Forecasts,
+    Posteriors,
+    Weights,
     binary_labels,
-    class_index,
+    check_forecasts,
     floats,
-    labels_and_probabilities,
-    one_column_a_class,
-    squared_error,
+    keep_weighted,
+    one_vs_rest,
 )
+from calibrant.metrics.scores import Loss, mean_loss, squared_error, sum_losses
+from calibrant.samples import Sample
 
 __all__ = [
+    "CONFIDENCE_ERROR",
+    "ERROR",
+    "RIGHT",
     "ErrorRejectCurve",
     "accuracy",
     "accuracy_at_coverage",
     "accuracy_at_threshold",
     "confidence_error",
     "confidences",
+    "count_errors",
+    "decide",
+    "decide_within_unit",
     "error_rate",
     "error_reject_curve",
     "errors",
+    "normalize_confidence_error",
     "normalized_confidence_error",
     "normalized_confidence_error_of_runs",
+    "positive_or_decided",
+    "trace_errors",
 ]
 
 Floats = NDArray[np.float64]
+Index = NDArray[np.intp]
 
 
-def error_rate(
-    y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+# Cores ----------------------------------------------------------------------------------------------------------------
+
+
+def decide_binary(p: Floats, label: Floats) -> tuple[Floats, Floats]:
+    """Return C and the confidence of decisions at p = 1/2; of a label between 0 and 1 C is the share that is right."""
+    second = p > 0.5
+    return np.where(second, label, 1.0 - label), np.where(second, p, 1.0 - p)
+
+
+def decide_classes(P: Floats, index: Index) -> tuple[Floats, Floats]:
+    """Return C and the confidence of decisions for the most probable class."""
+    decided = P.argmax(axis=1)
+    return floats(decided == index), P[np.arange(len(decided)), decided]
+
+
+def of_decisions(loss: Callable[[Floats, Floats], Floats]) -> Loss:
+    """Return a loss of C and the confidence as one of forecasts."""
+    return Loss(lambda p, label: loss(*decide_binary(p, label)), lambda P, index: loss(*decide_classes(P, index)))
+
+
+RIGHT = of_decisions(lambda right, _: right)
+ERROR = of_decisions(lambda right, _: 1.0 - right)
+CONFIDENCE_ERROR = of_decisions(lambda right, confidence: squared_error(confidence, right))
+
+
+def decide(data: Forecasts) -> Sample:
+    """Return the decisions as forecasts of being right: the confidence, C, and the weight."""
+    if isinstance(data, Sample):
+        right, confidence = decide_binary(floats(data.score), floats(data.label))
+    else:
+        right, confidence = decide_classes(data.posterior, data.index)
+    return Sample(floats(confidence), right, data.weight)
+
+
+def positive_or_decided(data: Forecasts) -> Sample:
+    """Return the forecasts of the positive class; of more than two classes the confidences, and which were right."""
+    if isinstance(data, Posteriors) and data.posterior.shape[1] > 2:
+        return decide_within_unit(data)
+    return one_vs_rest(data)[0]
+
+
+def decide_within_unit(data: Forecasts) -> Sample:
+    """Return decisions with confidences that rounding has not left above 1."""
+    found = decide(data)
+    return Sample(np.minimum(found.score, 1.0), found.label, found.weight)
+
+
+def count_errors(data: Forecasts) -> float:
+    """Return the weight of wrong decisions."""
+    return sum_losses(data, ERROR)[0]
+
+
+def normalize_confidence_error(data: Forecasts) -> float:
+    """Return the core of `normalized_confidence_error`."""
+    return over_error_rate(mean_loss(data, CONFIDENCE_ERROR), mean_loss(data, ERROR))
+
+
+def over_error_rate(q: float, epsilon: float) -> float:
+    """Return rho = q/epsilon - 1/2, NaN without errors."""
+    return q / epsilon - 0.5 if epsilon else float("nan")
+
+
+# Public functions -----------------------------------------------------------------------------------------------------
+
+
+def error_rate(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return epsilon = mean(1 - C), the share of wrong decisions.
 
     >>> error_rate([0, 0, 1], [[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]])
     0.3333333333333333
     """
-    right, _ = confidences(y, P, labels)
-    return mean(1.0 - right, sample_weight)
+    return mean_loss(check_forecasts(y, P, sample_weight, labels), ERROR)
 
 
-def accuracy(
-    y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def accuracy(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return mean(C), the share of right decisions at p = 1/2, or for the most probable class.
 
     >>> accuracy([0, 0, 1, 1], [0.1, 0.6, 0.3, 0.7])
     0.5
     """
-    right, _ = confidences(y, P, labels)
-    return mean(right, sample_weight)
+    return mean_loss(check_forecasts(y, P, sample_weight, labels), RIGHT)
 
 
-def errors(
-    y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def errors(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return sum(1 - C), the number of wrong decisions, or their weight.
 
     >>> errors([0, 0, 1, 1], [0.1, 0.6, 0.3, 0.7])
     2.0
     """
-    right, _ = confidences(y, P, labels)
-    return float((1.0 - right) @ counts(sample_weight, right))
+    return count_errors(check_forecasts(y, P, sample_weight, labels))
 
 
 def accuracy_at_threshold(
-    y: ArrayLike,
-    score: ArrayLike,
-    threshold: float = 0.0,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    y: ArrayLike, score: ArrayLike, threshold: float = 0.0, *, sample_weight: Weights = None, labels: Classes = None
 ) -> float:
     """Return the share of rows with [score >= threshold] = y, for decision values of two classes.
 
@@ -90,12 +157,11 @@ def accuracy_at_threshold(
     """
     scores, label = finite("score", score), floats(binary_labels(y, labels))
     same_length("y", label, scores)
-    return mean(np.where(scores >= finite("threshold", [threshold]), label, 1.0 - label), sample_weight)
+    decided = (scores >= finite("threshold", [threshold])).astype(np.float64)
+    return mean_loss(keep_weighted(Sample(decided, label), sample_weight), RIGHT)
 
 
-def confidence_error(
-    y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def confidence_error(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return q = mean((C - p)^2), the Brier score of the confidences (Duin & Tax 1998, eq. 6).
 
     Calibrated confidences have q = mean(p (1 - p)).
@@ -103,11 +169,11 @@ def confidence_error(
     >>> round(confidence_error([0, 0, 1], [[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]]), 4)
     0.1533
     """
-    return mean(squared_error(*confidences(y, P, labels)), sample_weight)
+    return mean_loss(check_forecasts(y, P, sample_weight, labels), CONFIDENCE_ERROR)
 
 
 def normalized_confidence_error(
-    y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
+    y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None
 ) -> float:
     """Return rho = q/epsilon - 1/2 (Duin & Tax 1998, eq. 7), NaN without errors.
 
@@ -117,9 +183,7 @@ def normalized_confidence_error(
     >>> round(normalized_confidence_error([0, 0, 1, 1], [1.0, 0.0, 1.0, 1.0]), 4)
     0.5
     """
-    right, confidence = confidences(y, P, labels)
-    q, epsilon = (mean(rows, sample_weight) for rows in (squared_error(right, confidence), 1.0 - right))
-    return normalized_confidence_error_of_runs([q], [epsilon])
+    return normalize_confidence_error(check_forecasts(y, P, sample_weight, labels))
 
 
 def normalized_confidence_error_of_runs(confidence_errors: ArrayLike, error_rates: ArrayLike) -> float:
@@ -133,7 +197,7 @@ def normalized_confidence_error_of_runs(confidence_errors: ArrayLike, error_rate
     """
     q, epsilon = finite("confidence_errors", confidence_errors), finite("error_rates", error_rates)
     same_length("error_rates", epsilon, q)
-    return float(q.mean() / epsilon.mean() - 0.5) if epsilon.any() else float("nan")
+    return over_error_rate(float(q.mean()), float(epsilon.mean()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +231,7 @@ class ErrorRejectCurve:
 
 
 def error_reject_curve(
-    y: ArrayLike, P: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
+    y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None
 ) -> ErrorRejectCurve:
     """Return the error-reject curve (Chow 1970; Duin & Tax 1998, sec. 3).
 
@@ -180,14 +244,15 @@ def error_reject_curve(
     >>> curve.area
     0.03125
     """
-    right, confidence = confidences(y, P, labels)
-    weight = counts(sample_weight, right)
-    kept = weight > 0
-    threshold, place = np.unique(confidence[kept], return_inverse=True)
-    mass = np.bincount(place, weight[kept])
-    wrong = np.bincount(place, weight[kept] * (1.0 - right[kept]))
-    below = np.cumsum(mass)
-    above = np.cumsum(wrong[::-1])[::-1]
+    return trace_errors(check_forecasts(y, P, sample_weight, labels))
+
+
+def trace_errors(data: Forecasts) -> ErrorRejectCurve:
+    """Return the core of `error_reject_curve`."""
+    confidence, right, wrong = decide(data).arrays()
+    threshold, place = np.unique(confidence, return_inverse=True)
+    below = np.cumsum(np.bincount(place, right + wrong))
+    above = np.cumsum(np.bincount(place, wrong)[::-1])[::-1]
     return ErrorRejectCurve(
         np.append(threshold, np.inf),
         np.concatenate([[0.0], below / below[-1]]),
@@ -196,12 +261,7 @@ def error_reject_curve(
 
 
 def accuracy_at_coverage(
-    y: ArrayLike,
-    P: ArrayLike,
-    coverage: float,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    y: ArrayLike, P: ArrayLike, coverage: float, *, sample_weight: Weights = None, labels: Classes = None
 ) -> float:
     """Return the share of right decisions among the most confident objects, a share `coverage` of all.
 
@@ -210,22 +270,10 @@ def accuracy_at_coverage(
     >>> accuracy_at_coverage([0, 0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.3, 0.7], [0.2, 0.8]], coverage=0.75)
     1.0
     """
-    return error_reject_curve(y, P, sample_weight=sample_weight, labels=labels).accuracy_at(coverage)
+    return trace_errors(check_forecasts(y, P, sample_weight, labels)).accuracy_at(coverage)
 
 
-def confidences(y: ArrayLike, P: ArrayLike, labels: ArrayLike | None = None) -> tuple[Floats, Floats]:
+def confidences(y: ArrayLike, P: ArrayLike, labels: Classes = None) -> tuple[Floats, Floats]:
     """Return C, whether each decision is right (its share for a label between 0 and 1), and the confidence p."""
-    if one_column_a_class(P):
-        index, posterior = class_index(y, P, labels), np.asarray(P)
-        decided = posterior.argmax(axis=1)
-        return floats(decided == index), floats(posterior[np.arange(len(decided)), decided])
-    label, p = (floats(values) for values in labels_and_probabilities(y, P, labels))
-    second = p > 0.5
-    return np.where(second, label, 1.0 - label), np.where(second, p, 1.0 - p)
-
-
-def mean(rows: Floats, sample_weight: ArrayLike | None) -> float:
-    """Return the weighted mean of one value a row."""
-    return float(
-        np.average(rows, weights=None if sample_weight is None else weighed("sample_weight", sample_weight, rows))
-    )
+    found = decide(check_forecasts(y, P, labels=labels))
+    return found.label, found.score

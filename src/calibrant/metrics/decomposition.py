@@ -14,19 +14,24 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calibrant.checks import one_of
-from calibrant.metrics.forecasts import one_vs_rest
-from calibrant.metrics.scores import brier, log_loss, one_column_a_class
+from calibrant.metrics.forecasts import Classes, Forecasts, Posteriors, Weights, check_forecasts, one_vs_rest
+from calibrant.metrics.scores import BRIER, LOG_LOSS, Loss, mean_loss
 from calibrant.numerics.pava import FEW, moderate, pool_adjacent_violators, sifted_rows, sorted_rows
 from calibrant.samples import Sample
 
 __all__ = [
+    "SCORES",
     "Decomposition",
+    "decompose",
+    "decompose_totals",
     "decomposition",
     "discrimination",
     "log_discrimination",
     "log_miscalibration",
     "log_uncertainty",
     "miscalibration",
+    "part_of",
+    "part_of_totals",
     "uncertainty",
 ]
 
@@ -54,7 +59,7 @@ class Score:
     `columns` is the score of two columns over that of the second alone.
     """
 
-    mean: Callable[..., float]
+    loss: Loss
     entropy: Callable[[Floats, Floats], Floats]
     columns: float
 
@@ -70,16 +75,78 @@ def shannon(positive: Floats, negative: Floats) -> Floats:
     return np.asarray(-special.xlogy(positive, positive / total) - special.xlogy(negative, negative / total))
 
 
-SCORES = {"brier": Score(brier, gini, 2.0), "log_loss": Score(log_loss, shannon, 1.0)}
+SCORES = {"brier": Score(BRIER, gini, 2.0), "log_loss": Score(LOG_LOSS, shannon, 1.0)}
+
+
+# Cores ----------------------------------------------------------------------------------------------------------------
+
+
+def decompose(data: Forecasts, score: str = "brier") -> Decomposition:
+    """Return the core of `decomposition`."""
+    one_of("score", score, SCORES)
+    rule, classes = SCORES[score], one_vs_rest(data)
+    if len(classes) > 1 and rule.columns == 1.0:
+        whole = sum(mean_loss(each, rule.loss) for each in classes)
+    else:
+        whole = mean_loss(data, rule.loss)
+    times = rule.columns if isinstance(data, Posteriors) and len(classes) == 1 else 1.0
+    recalibrated, constant = times * np.sum([entropies(*pooled(each), rule) for each in classes], axis=0)
+    return decomposed(whole, float(recalibrated), float(constant))
+
+
+def decompose_totals(p: Floats, positive: Floats, total: Floats, score: str = "brier") -> Decomposition:
+    """Return the decomposition from rising p with the positives and all rows at each: `decompose` without the sort."""
+    rule = SCORES[score]
+    whole = mean_loss(Sample(p, positive / total, total), rule.loss)
+    return decomposed(whole, *entropies(positive, total, rule))
+
+
+def decomposed(whole: float, recalibrated: float, constant: float) -> Decomposition:
+    """Return the parts of a score from the scores of the recalibrated forecasts and of the share of positives."""
+    least = min(recalibrated, constant, whole)  # by rounding only is it another than the first
+    return Decomposition(whole, whole - least, constant - least, constant)
+
+
+def pooled(data: Sample) -> tuple[Floats, Floats]:
+    """Return the positives and all rows at points whose isotonic regression is that of all rows."""
+    data = moderate(data)
+    _, positive, weight = sorted_rows(data) if len(data) <= FEW else sifted_rows(data)
+    return positive, weight
+
+
+def entropies(positive: Floats, total: Floats, rule: Score) -> tuple[float, float]:
+    """Return the mean entropy within the blocks of the isotonic regression, and of all rows as one block."""
+    start = pool_adjacent_violators(positive, total)[0][:-1]
+    hits, rows = np.add.reduceat(positive, start), np.add.reduceat(total, start)
+    misses = np.maximum(rows - hits, 0.0)
+    everything = np.array([hits.sum()]), np.array([misses.sum()])
+    n = float(total.sum())
+    return float(rule.entropy(hits, misses).sum()) / n, float(rule.entropy(*everything)[0]) / n
+
+
+def part_of(data: Forecasts, *, part: str, score: str = "brier") -> float:
+    """Return one part of the decomposition by its name."""
+    return defined_part(decompose(data, score), part)
+
+
+def part_of_totals(p: Floats, positive: Floats, total: Floats, *, part: str, score: str = "brier") -> float:
+    """Return one part of the decomposition by its name, from totals at rising p."""
+    return defined_part(decompose_totals(p, positive, total, score), part)
+
+
+def defined_part(found: Decomposition, part: str) -> float:
+    """Return a part by its name; without both classes there is no discrimination."""
+    if part == "discrimination" and found.uncertainty == 0:
+        msg = "y must hold both classes for a discrimination; got rows of one class only"
+        raise ValueError(msg)
+    return float(getattr(found, part))
+
+
+# Public functions -----------------------------------------------------------------------------------------------------
 
 
 def decomposition(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    score: str = "brier",
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
+    y: ArrayLike, p: ArrayLike, *, score: str = "brier", sample_weight: Weights = None, labels: Classes = None
 ) -> Decomposition:
     """Return score = miscalibration - discrimination + uncertainty (Dimitriadis, Gneiting & Jordan 2021, eq. 3).
 
@@ -90,110 +157,64 @@ def decomposition(
     >>> decomposition([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9])
     Decomposition(score=0.2175, miscalibration=0.0925, discrimination=0.125, uncertainty=0.25)
     """
-    one_of("score", score, SCORES)
-    rule, classes = SCORES[score], one_vs_rest(y, p, sample_weight, labels)
-    several = one_column_a_class(p)
-    if len(classes) > 1 and rule.columns == 1.0:
-        whole = sum(rule.mean(data.label, data.score, sample_weight=data.weight) for data in classes)
-    else:
-        whole = rule.mean(y, p, sample_weight=sample_weight, labels=labels)
-    times = rule.columns if several and len(classes) == 1 else 1.0
-    recalibrated, constant = times * np.sum([entropies(data, rule.entropy) for data in classes], axis=0)
-    least = min(float(recalibrated), float(constant), whole)  # by rounding only is it another than the first
-    return Decomposition(whole, whole - least, float(constant) - least, float(constant))
+    return decompose(check_forecasts(y, p, sample_weight, labels), score)
 
 
 def miscalibration(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    score: str = "brier",
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, score: str = "brier"
 ) -> float:
     """Return MCB = S(p) - S(c), what isotonic recalibration takes off the score (see `decomposition`).
 
     >>> round(miscalibration([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
     0.0925
     """
-    return decomposition(y, p, score=score, sample_weight=sample_weight, labels=labels).miscalibration
+    return part_of(check_forecasts(y, p, sample_weight, labels), part="miscalibration", score=score)
 
 
 def discrimination(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    score: str = "brier",
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, score: str = "brier"
 ) -> float:
     """Return DSC = S(r) - S(c), what recalibrated forecasts take off the score of a constant (see `decomposition`).
 
     >>> discrimination([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9])
     0.125
     """
-    parts = decomposition(y, p, score=score, sample_weight=sample_weight, labels=labels)
-    if parts.uncertainty == 0:
-        msg = "y must hold both classes for a discrimination; got rows of one class only"
-        raise ValueError(msg)
-    return parts.discrimination
+    return part_of(check_forecasts(y, p, sample_weight, labels), part="discrimination", score=score)
 
 
 def uncertainty(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    score: str = "brier",
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, score: str = "brier"
 ) -> float:
     """Return UNC = S(r), the score of the share of positives as a constant forecast (see `decomposition`).
 
     >>> uncertainty([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9])
     0.25
     """
-    return decomposition(y, p, score=score, sample_weight=sample_weight, labels=labels).uncertainty
+    return part_of(check_forecasts(y, p, sample_weight, labels), part="uncertainty", score=score)
 
 
-def log_miscalibration(
-    y: ArrayLike, p: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def log_miscalibration(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return MCB of the log loss, summed over classes where there are more than two (see `decomposition`).
 
     >>> round(log_miscalibration([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
     0.2362
     """
-    return miscalibration(y, p, sample_weight=sample_weight, labels=labels, score="log_loss")
+    return part_of(check_forecasts(y, p, sample_weight, labels), part="miscalibration", score="log_loss")
 
 
-def log_discrimination(
-    y: ArrayLike, p: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def log_discrimination(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return DSC of the log loss, summed over classes where there are more than two (see `decomposition`).
 
     >>> round(log_discrimination([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
     0.3466
     """
-    return discrimination(y, p, sample_weight=sample_weight, labels=labels, score="log_loss")
+    return part_of(check_forecasts(y, p, sample_weight, labels), part="discrimination", score="log_loss")
 
 
-def log_uncertainty(
-    y: ArrayLike, p: ArrayLike, *, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> float:
+def log_uncertainty(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return UNC of the log loss, summed over classes where there are more than two (see `decomposition`).
 
     >>> round(log_uncertainty([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
     0.6931
     """
-    return uncertainty(y, p, sample_weight=sample_weight, labels=labels, score="log_loss")
-
-
-def entropies(data: Sample, entropy: Callable[[Floats, Floats], Floats]) -> tuple[float, float]:
-    """Return the mean entropy within the blocks of the isotonic regression, and of all rows as one block."""
-    data = moderate(data)
-    _, positive, weight = sorted_rows(data) if len(data) <= FEW else sifted_rows(data)
-    start = pool_adjacent_violators(positive, weight)[0][:-1]
-    hits, misses = np.add.reduceat(positive, start), np.add.reduceat(weight - positive, start)
-    total = np.array([hits.sum()]), np.array([misses.sum()])
-    n = float(weight.sum())
-    return float(entropy(hits, misses).sum()) / n, float(entropy(*total)[0]) / n
+    return part_of(check_forecasts(y, p, sample_weight, labels), part="uncertainty", score="log_loss")

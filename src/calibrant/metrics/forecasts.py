@@ -1,63 +1,237 @@
-"""Forecasts and what happened as samples: the probability of a class, whether it happened, and the weight.
+"""What a metric looks at: forecasts and what happened, checked once at a door here.
 
-Every metric built on these depends on the rows only through the weight of positives and of negatives at each
-probability, so that totals do as well as rows.
+Two classes are a `Sample`: the probability of the positive class, the label in [0, 1] and the weight, as rows or as
+counts (label = share of positives, weight = total). More columns are `Posteriors`. A metric's core takes either, checks
+nothing, and depends on a sample only through the weight of positives and of negatives at each probability.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.checks import weighed
-from calibrant.metrics.confidence import confidences
-from calibrant.metrics.scores import class_index, floats, labels_and_probabilities, one_column_a_class
-from calibrant.samples import Sample
+from calibrant.checks import (
+    BLOCK,
+    ROUNDING,
+    binary,
+    distributions,
+    finite,
+    known_labels,
+    refuse_masked,
+    same_length,
+    vector,
+    weighed,
+    within_unit,
+)
+from calibrant.samples import Sample, refuse_swapped
 
-__all__ = ["forecasts", "forecasts_or_confidences", "one_vs_rest"]
+__all__ = [
+    "Classes",
+    "Forecasts",
+    "Kind",
+    "Posteriors",
+    "Weights",
+    "against_rest",
+    "binary_labels",
+    "check_forecasts",
+    "check_forecasts_or_logs",
+    "check_posteriors",
+    "check_probabilities",
+    "class_columns",
+    "floats",
+    "keep_weighted",
+    "one_vs_rest",
+    "select",
+    "take",
+]
+
+Floats = NDArray[np.float64]
+Index = NDArray[np.intp]
 
 
-def forecasts(
-    y: ArrayLike, p: ArrayLike, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> Sample:
-    """Return forecasts of the positive class, checked, without the rows of weight 0.
+@dataclass(frozen=True, slots=True)
+class Posteriors:
+    """Checked posteriors, one column per class, and the column of each row's class; `weight=None` counts a row once.
 
-    >>> forecasts(["no", "yes", "yes"], [0.2, 0.7, 0.9], [1, 0, 2])
+    `logs` says that the columns hold logarithms.
+    """
+
+    posterior: NDArray[Any]
+    index: Index
+    weight: NDArray[Any] | None = None
+    logs: bool = False
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.index)
+
+    def blocks(self, size: int = BLOCK) -> Iterator[tuple[Floats, Index, Floats | None]]:
+        """Yield (posterior, index, weight) in blocks, as `Sample.blocks` does."""
+        for start in range(0, len(self), size):
+            rows = slice(start, start + size)
+            weight = None if self.weight is None else floats(self.weight[rows])
+            yield floats(self.posterior[rows]), self.index[rows], weight
+
+
+Forecasts = Sample | Posteriors
+Weights = ArrayLike | None  # one weight per row; None counts every row once
+Classes = ArrayLike | None  # the class of each column, or the negative and the positive one; None sorts those of y
+Kind = TypeVar("Kind", bound=Forecasts)
+
+
+def floats(values: NDArray[Any]) -> Floats:
+    """Return values as float64."""
+    return np.asarray(values, np.float64)
+
+
+# Doors ----------------------------------------------------------------------------------------------------------------
+
+
+def check_forecasts(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, labels: Classes = None) -> Forecasts:
+    """Check forecasts and return the rows that count: of one column a `Sample`, of one column per class `Posteriors`.
+
+    >>> check_forecasts(["a", "b"], [[0.2, 0.8], [0.5, 0.5]])
+    Posteriors(posterior=array([[0.2, 0.8],
+           [0.5, 0.5]]), index=array([0, 1]), weight=None, logs=False)
+    """
+    several = np.ndim(p) == 2 and np.shape(p)[1] > 1
+    return (check_posteriors if several else check_probabilities)(y, p, sample_weight, labels)
+
+
+def check_posteriors(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, labels: Classes = None) -> Posteriors:
+    """Check posteriors, one column per class, and return the rows that count."""
+    posterior = distributions("p", p)
+    return keep_weighted(Posteriors(posterior, class_columns(y, posterior, labels)), sample_weight)
+
+
+def check_probabilities(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, labels: Classes = None) -> Sample:
+    """Check forecasts of the positive class and return the rows that count.
+
+    >>> check_probabilities(["no", "yes", "yes"], [0.2, 0.7, 0.9], [1, 0, 2])
     Sample(score=array([0.2, 0.9]), label=array([False,  True]), weight=array([1., 2.]))
     """
-    label, probability = labels_and_probabilities(y, p, labels)
-    return counting(probability, label, sample_weight)
+    if labels is None:
+        refuse_swapped(y, p, "p", "y first and p second")
+    probability = finite("p", p)
+    within_unit("p", probability)
+    label = binary_labels(y, labels)
+    same_length("y", label, probability)
+    return keep_weighted(Sample(probability, label), sample_weight)
 
 
-def one_vs_rest(
-    y: ArrayLike, p: ArrayLike, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> list[Sample]:
-    """Return the forecasts of each class; of two classes only those of the positive one, which say it all."""
-    if not one_column_a_class(p):
-        return [forecasts(y, p, sample_weight, labels)]
-    index, posterior = class_index(y, p, labels), np.asarray(p)
-    classes = range(posterior.shape[1]) if posterior.shape[1] > 2 else (1,)
-    return [counting(np.minimum(floats(posterior[:, k]), 1.0), index == k, sample_weight) for k in classes]
+def check_forecasts_or_logs(
+    y: ArrayLike, p: ArrayLike | None, log_p: ArrayLike | None, sample_weight: Weights, labels: Classes
+) -> Forecasts:
+    """Check forecasts given as probabilities, or as their logarithms with one column per class."""
+    if (p is None) == (log_p is None):
+        msg = f"give p or log_p, one of them; got {'neither' if p is None else 'both'}"
+        raise ValueError(msg)
+    if p is not None:
+        return check_forecasts(y, p, sample_weight, labels)
+    logs = log_distributions("log_p", log_p)  # type: ignore[arg-type]
+    return keep_weighted(Posteriors(logs, class_columns(y, logs, labels), logs=True), sample_weight)
 
 
-def forecasts_or_confidences(
-    y: ArrayLike, p: ArrayLike, sample_weight: ArrayLike | None = None, labels: ArrayLike | None = None
-) -> Sample:
-    """Return the forecasts of the positive class; of more than two classes the confidences, and which were right."""
-    if not one_column_a_class(p) or np.shape(p)[1] == 2:
-        return one_vs_rest(y, p, sample_weight, labels)[0]
-    right, confidence = confidences(y, p, labels)
-    return counting(np.minimum(confidence, 1.0), right, sample_weight)
-
-
-def counting(p: NDArray[Any], label: NDArray[Any], sample_weight: ArrayLike | None) -> Sample:
-    """Return a sample of the rows that count."""
+def keep_weighted(data: Kind, sample_weight: Weights) -> Kind:
+    """Check weights and return the rows whose weight is not 0, with them."""
     if sample_weight is None:
-        return Sample(p, label)
-    weight = weighed("sample_weight", sample_weight, p)
-    if weight.all():
-        return Sample(p, label, weight)
-    kept = weight > 0
-    return Sample(p[kept], label[kept], weight[kept])
+        return data
+    weight = weighed("sample_weight", sample_weight, data.index if isinstance(data, Posteriors) else data.label)
+    rows = slice(None) if weight.all() else np.flatnonzero(weight)
+    return take(data, rows, weight[rows])
+
+
+def binary_labels(y: ArrayLike, labels: Classes) -> NDArray[Any]:
+    """Return labels in [0, 1]; `labels` names the negative and the positive class."""
+    if labels is not None:
+        classes = vector("labels", labels)
+        if len(classes) != 2:
+            shown = ", ".join(str(value) for value in classes[:5])
+            msg = f"labels must hold the negative and the positive class; got {len(classes)} value(s): {shown}"
+            raise ValueError(msg)
+        return places(known_labels("y", y), classes)
+    try:
+        return binary("y", y)
+    except ValueError as error:
+        raise ValueError(str(error).replace("pos_label", "labels=[negative, positive]")) from None
+
+
+def class_columns(y: ArrayLike, p: NDArray[Any], labels: Classes) -> Index:
+    """Return the column of each row's class in checked posteriors."""
+    observed = known_labels("y", y)
+    same_length("y", observed, p)
+    classes = np.unique(observed) if labels is None else vector("labels", labels)
+    if len(classes) != p.shape[1]:
+        msg = f"p must have one column a class; got {p.shape[1]} columns for {len(classes)} classes: give labels"
+        raise ValueError(msg)
+    return places(observed, classes)
+
+
+def places(observed: NDArray[Any], classes: NDArray[Any]) -> Index:
+    """Return the place of each label among the classes."""
+    order = np.argsort(classes, kind="stable")
+    if (classes[order[1:]] == classes[order[:-1]]).any():
+        msg = f"labels must be different from each other; got {', '.join(str(value) for value in classes[:5])}"
+        raise ValueError(msg)
+    try:
+        place = np.searchsorted(classes[order], observed)
+    except TypeError:
+        kinds = sorted({type(value).__name__ for value in observed})
+        msg = f"y must hold labels of the type of the classes; got {', '.join(kinds)}"
+        raise ValueError(msg) from None
+    found = order[np.minimum(place, len(classes) - 1)]
+    if not (classes[found] == observed).all():
+        stranger = observed[classes[found] != observed][0]
+        msg = f"y must hold only the classes in labels; got {str(stranger)!r}"
+        raise ValueError(msg)
+    return np.asarray(found, np.intp)
+
+
+def log_distributions(name: str, values: ArrayLike) -> Floats:
+    """Return logarithms of posteriors, one column a class, after checking that each row sums to 1 up to rounding."""
+    refuse_masked(name, values)
+    array = np.asarray(values)
+    if array.ndim != 2 or array.shape[1] < 2 or len(array) == 0 or array.dtype.kind not in "fiub":
+        msg = f"{name} must be real, one column a class; got an array of shape {array.shape} and dtype {array.dtype}"
+        raise ValueError(msg)
+    array = floats(array)
+    with np.errstate(all="ignore"):
+        off = np.abs(np.exp(array).sum(axis=1) - 1.0)
+    if not (off <= ROUNDING).all():
+        row = int(np.flatnonzero(~(off <= ROUNDING))[0])
+        shown = ", ".join(f"{value:g}" for value in array[row, :5]) + (", ..." if array.shape[1] > 5 else "")
+        msg = f"{name} must hold rows of logarithms of numbers that sum to 1; row {row} is [{shown}]"
+        raise ValueError(msg)
+    return array
+
+
+# Views of checked forecasts -------------------------------------------------------------------------------------------
+
+
+def take(data: Kind, rows: Any, weight: NDArray[Any] | None) -> Kind:
+    """Return some rows with other weights."""
+    if isinstance(data, Posteriors):
+        return replace(data, posterior=data.posterior[rows], index=data.index[rows], weight=weight)
+    return replace(data, score=data.score[rows], label=data.label[rows], weight=weight, negative=None)
+
+
+def one_vs_rest(data: Forecasts) -> list[Sample]:
+    """Return the forecasts of each class; of two classes only those of the positive one, which say it all."""
+    if isinstance(data, Sample):
+        return [data]
+    columns = data.posterior.shape[1]
+    return [against_rest(data, k) for k in (range(columns) if columns > 2 else (1,))]
+
+
+def against_rest(data: Posteriors, k: int) -> Sample:
+    """Return the forecasts of class k."""
+    return Sample(np.minimum(floats(data.posterior[:, k]), 1.0), data.index == k, data.weight)
+
+
+def select(data: Kind, rows: Any) -> Kind:
+    """Return some rows with their weights."""
+    return take(data, rows, None if data.weight is None else data.weight[rows])

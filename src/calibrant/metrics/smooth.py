@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.checks import number
-from calibrant.metrics.forecasts import forecasts_or_confidences
+from calibrant.metrics.confidence import positive_or_decided
+from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts
 from calibrant.samples import Sample
 
-__all__ = ["smooth_ece"]
+__all__ = ["smooth_ece", "smooth_gap"]
 
 Floats = NDArray[np.float64]
 
@@ -20,12 +21,7 @@ BLOCK = 2**16
 
 
 def smooth_ece(
-    y: ArrayLike,
-    p: ArrayLike,
-    *,
-    sample_weight: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    width: float | None = None,
+    y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, width: float | None = None
 ) -> float:
     """Return the s with s = int |r_s(t)| dt, r_s(t) = mean((p - y) K_s(t, p)), K_s the reflected Gaussian kernel.
 
@@ -38,9 +34,13 @@ def smooth_ece(
     >>> smooth_ece([0, 1, 1], [0.0, 1.0, 1.0])
     0.0
     """
-    width = None if width is None else number("width", width)
-    data = forecasts_or_confidences(y, p, sample_weight, labels)
-    return at_width(data, width) if width else own_width(data)
+    return smooth_gap(check_forecasts(y, p, sample_weight, labels), width)
+
+
+def smooth_gap(data: Forecasts, width: float | None = None) -> float:
+    """Return the core of `smooth_ece`."""
+    data = positive_or_decided(data)
+    return own_width(data) if width is None else at_width(data, number("width", width))
 
 
 def at_width(data: Sample, width: float) -> float:
