@@ -36,8 +36,8 @@ from calibrant.estimators.protocols import (
     collect,
     folds,
     group_params,
-    refit,
     too_few_to_fold,
+    train,
     weight_parameter,
 )
 from calibrant.maps import Map, check_method
@@ -327,7 +327,7 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
                 self.recalibration_ = fit_recalibration(
                     P, labels[rows], method, sample_weight=part, labels=self.classes_
                 )
-        self.members_ = Parallel(n_jobs=self.n_jobs)(delayed(refit)(job) for job in jobs)
+        self.members_ = Parallel(n_jobs=self.n_jobs)(delayed(train)(job) for job in jobs)
         return self
 
     def predict_proba(self, X: Any) -> Floats:
