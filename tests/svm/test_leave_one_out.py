@@ -8,7 +8,7 @@ from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC, NuSVC
 
-from calibrant.kernels import LEAVE_ONE_OUT, Machine, loo_drop_own, loo_span, svc_leave_one_out
+from calibrant.svm import LEAVE_ONE_OUT, Machine, loo_drop_own, loo_span, svc_leave_one_out
 from calibrant.svm.leave_one_out import squared_spans
 from calibrant.svm.support import pairs, read_svc
 

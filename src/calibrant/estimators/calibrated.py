@@ -22,6 +22,7 @@ from calibrant.checks import at_least_two, one_of, refuse_masked, weighed
 from calibrant.estimators.calibrator import FeaturesMixin, labelled_rows
 from calibrant.estimators.protocols import (
     GROUPED,
+    MULTICLASS,
     PROTOCOLS,
     Job,
     KernelMachine,
@@ -242,14 +243,15 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
 
         Who gets which part of the metadata is settled for each candidate.
         """
+        require_classifier("estimator", self.estimator)
         for name, value, choices in (
             ("protocol", self.protocol, PROTOCOLS),
             ("kind", self.kind, KINDS),
             ("coupling", self.coupling, COUPLINGS),
             ("loo", self.loo, LEAVE_ONE_OUT),
+            ("multiclass", self.multiclass, MULTICLASS),
         ):
             one_of(name, value, choices)
-        require_classifier("estimator", self.estimator)
         if self.search is not None and self.protocol not in UNSEEN:
             msg = f"search needs scores of unseen rows, protocol one of {', '.join(UNSEEN)}; got {self.protocol!r}"
             raise ValueError(msg)
@@ -345,13 +347,12 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         for scored in collect(self.protocol, job):
             weight = None if job.weight is None else job.weight[scored.rows]
             data = ClassSample(scored.scores, job.index[scored.rows], k, scored.kind, weight)
-            found, sight = scored, None
+            found, sight, complete = scored, None, scored.complete
             if row.needs == "machine":
                 found = replace(scored, machine=train(job) if scored.machine is None else scored.machine)
                 sight = see(job, found, self.method)
             fitted, p = lift(plan, job.scheme, data, sight)
             fits.append((found, fitted))
-            complete = scored.complete
             rows.append(scored.rows[complete])
             probabilities.append(p)
             answers.append(scheme.decide(scored.scores[complete], k, 0.5 if scored.kind == "probability" else 0.0))

@@ -38,7 +38,7 @@ from sklearn.svm import SVC, NuSVC
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from calibrant.checks import finite, one_of, refuse_missing, same_length, vector
+from calibrant.checks import finite, refuse_missing, same_length, vector
 from calibrant.maps.classes import SCHEMES, View
 from calibrant.maps.coupling import pairs, votes
 from calibrant.svm.leave_one_out import svc_leave_one_out
@@ -47,6 +47,7 @@ from calibrant.warning import warn
 
 __all__ = [
     "GROUPED",
+    "MULTICLASS",
     "PROTOCOLS",
     "Job",
     "KernelMachine",
@@ -71,6 +72,7 @@ Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 FIXED_SEED = 0  # without a random_state the folds are shuffled, but always in the same way
+MULTICLASS = ("auto", "ovo", "ovr", "matrix")
 HELD_OUT = 0.3  # share of the rows of each class that `holdout` keeps for the map
 
 
@@ -694,7 +696,6 @@ def choose_scheme(multiclass: str, estimator: Any, k: int, needs: str = "column"
 
     Of those it is pairs where the machine is made of pairs, as SVC is, else one versus rest.
     """
-    one_of("multiclass", multiclass, ("auto", "ovo", "ovr", "matrix"))
     if k == 2:
         return "binary"
     if multiclass != "auto":

@@ -194,10 +194,6 @@ class MachineMap:
     def __call__(self, view: View) -> Floats:
         """Return one row of class probabilities a row."""
         columns = [each(view.inputs, view.decision[:, column]) for column, each in enumerate(self.maps)]
-        return self.combined(columns)
-
-    def combined(self, columns: list[Floats]) -> Floats:
-        """Return class probabilities from the (1 - p, p) of each binary problem."""
         both = np.stack(columns, axis=1)
         return tempered(SCHEMES[self.scheme].combine(both[:, :, 0], both[:, :, 1], self.coupling), self.power)
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from calibrant.checks import one_of, weighed, within_unit
 from calibrant.maps.classes import SCHEMES, ClassMap, MachineMap, MatrixMap, View, memberships, tempered
 from calibrant.maps.methods import ANY, METHODS, NEEDS, REAL, UNIT, Method
-from calibrant.maps.records import LINKS, Linked, Map, Steps
+from calibrant.maps.records import LINKS, Linked, Map, Steps, probabilities
 from calibrant.numerics.roots import rising_root
 from calibrant.ops import NUMPY
 from calibrant.samples import ClassSample, Sample
@@ -172,7 +172,7 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
         fitted = fit_row(row, data.complete(), kind, plan.options)
         return fitted, fitted(scores[complete])
     maps: list[Any] = []
-    columns: list[Floats] = []  # of a machine: the probabilities of all rows as if they were new
+    columns: list[Floats] = []  # the (1 - p, p) of the complete rows, of a machine as if they were new
     lone = 0
     for column, (members, positive) in enumerate(way.tasks(data.index, data.classes)):
         rows = members & ~np.isnan(scores[:, column])
@@ -192,26 +192,27 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
                 weight=np.where(rows, 1.0 if weight is None else weight, 0.0),
             )
             maps.append(fit_row(row, one, kind, plan.options))
-            columns.append(maps[-1].unseen(one))
-        elif not rows.any():
-            maps.append(Steps((), (0.5,)))
-        else:
-            label = positive[rows]
+            columns.append(maps[-1].unseen(one)[complete])
+            continue
+        label = positive[rows]
+        if len(label):
             known = Sample(scores[rows, column], label, None if weight is None else weight[rows])
             maps.append(fit_row(row, known, kind, plan.options))
             lone += row.labels and bool(label.all() or not label.any())
+        else:
+            maps.append(Steps((), (0.5,)))
+        columns.append(np.clip(probabilities(maps[-1], scores[complete, column]), 0.0, 1.0))  # cosines may leave [0, 1]
     if lone:
         warn(
             f"{lone} of {len(maps)} maps were fitted to rows of one class only, so they know nothing of the other; "
             "give rows of every class"
         )
-    make: Any = ClassMap if sight is None else MachineMap
-    fitted = make(scheme, tuple(maps), plan.coupling)
-    p = fitted(scores[complete]) if sight is None else fitted.combined(columns)[complete]
-    if scheme == "binary" or not plan.temper:
-        return fitted, p
-    power = fit_power(p, data.index[complete], None if weight is None else weight[complete])
-    return replace(fitted, power=power), tempered(p, power)
+    both = np.stack(columns, axis=1)
+    p, power = way.combine(both[:, :, 0], both[:, :, 1], plan.coupling), 1.0
+    if plan.temper and scheme != "binary":
+        power = fit_power(p, data.index[complete], None if weight is None else weight[complete])
+    make = ClassMap if sight is None else MachineMap
+    return make(scheme, tuple(maps), plan.coupling, power), tempered(p, power)
 
 
 def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:

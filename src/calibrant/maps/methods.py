@@ -87,7 +87,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A function or a record of a module of this package that is imported when it is first needed."""
+    """A function or a record of a module, named from `calibrant.maps`, that is imported when it is first needed."""
 
     module: str
     name: str
@@ -99,7 +99,7 @@ class Later:
     @property
     def found(self) -> Callable[..., Any]:
         """What it stands for."""
-        found: Callable[..., Any] = getattr(import_module(f"calibrant.{self.module}"), self.name)
+        found: Callable[..., Any] = getattr(import_module(f".{self.module}", "calibrant.maps"), self.name)
         return found
 
     @property
@@ -126,13 +126,11 @@ METHODS: dict[str, Method] = {
     "softmax": Method(fit_softmax, Sigmoid, REAL, True, "Rüping 2004, sec. 4", labels=False),
     "platt": Method(fit_platt, Sigmoid, REAL, True, "Platt 1999; Lin, Lin & Weng 2007, hardened", "affine"),
     "platt_newton": Method(
-        Later("maps.published", "fit_platt_newton"), Sigmoid, REAL, True, "Lin, Lin & Weng 2007, appendix, as printed"
+        Later("published", "fit_platt_newton"), Sigmoid, REAL, True, "Lin, Lin & Weng 2007, appendix, as printed"
     ),
-    "platt_lm": Method(
-        Later("maps.published", "fit_platt_lm"), Sigmoid, REAL, True, "Platt 1999, appendix, as printed"
-    ),
+    "platt_lm": Method(Later("published", "fit_platt_lm"), Sigmoid, REAL, True, "Platt 1999, appendix, as printed"),
     "platt_gauss": Method(
-        Later("maps.priors", "fit_platt_gauss"),
+        Later("priors", "fit_platt_gauss"),
         Sigmoid,
         REAL,
         True,
@@ -140,7 +138,7 @@ METHODS: dict[str, Method] = {
         "affine",
     ),
     "platt_laplace": Method(
-        Later("maps.priors", "fit_platt_laplace"),
+        Later("priors", "fit_platt_laplace"),
         Sigmoid,
         REAL,
         True,
@@ -148,70 +146,53 @@ METHODS: dict[str, Method] = {
         "affine",
     ),
     "platt_parzen": Method(
-        Later("maps.priors", "fit_platt_parzen"),
+        Later("priors", "fit_platt_parzen"),
         Sigmoid,
         REAL,
         True,
         "Platt 1999, sec. 2.2: scores with Parzen noise",
         "affine",
     ),
-    "duin_tax": Method(Later("maps.duin_tax", "fit_duin_tax"), Sigmoid, REAL, True, "Duin & Tax 1998, sec. 2.2"),
+    "duin_tax": Method(Later("duin_tax", "fit_duin_tax"), Sigmoid, REAL, True, "Duin & Tax 1998, sec. 2.2"),
     "gauss_tied": Method(
-        Later("maps.margins", "fit_gauss_tied"),
+        Later("margins", "fit_gauss_tied"),
         Sigmoid,
         REAL,
         True,
         "Hastie & Tibshirani 1996, in Platt 1999, sec. 2.1",
         "scale",
     ),
-    "gauss": Method(Later("maps.margins", "fit_gauss"), QuadraticLogit, REAL, False, "Platt 1999, sec. 2.1", "affine"),
+    "gauss": Method(Later("margins", "fit_gauss"), QuadraticLogit, REAL, False, "Platt 1999, sec. 2.1", "affine"),
     "bins": Method(
-        Later("maps.bins", "fit_bins"),
-        Steps,
-        ANY,
-        False,
-        "Drish 2001; Zadrozny & Elkan 2001; Rüping 2004, sec. 4",
-        "affine",
+        Later("bins", "fit_bins"), Steps, ANY, False, "Drish 2001; Zadrozny & Elkan 2001; Rüping 2004, sec. 4", "affine"
     ),
     "isotonic": Method(
-        Later("maps.isotonic", "fit_isotonic"), Lines, ANY, True, "Ayer et al. 1955; Zadrozny & Elkan 2002", "affine"
+        Later("isotonic", "fit_isotonic"), Lines, ANY, True, "Ayer et al. 1955; Zadrozny & Elkan 2002", "affine"
     ),
     "beta": Method(
-        Later("maps.beta", "fit_beta"),
+        Later("beta", "fit_beta"),
         BetaClasses,
         UNIT,
         False,
         "Garczarek 2002, as in klaR; Rüping 2004, sec. 4",
         squash="softmax",
         joint=Method(
-            Later("maps.beta", "fit_beta_classes"),
-            BetaClasses,
-            UNIT,
-            False,
-            "Garczarek 2002, as in klaR",
-            needs="matrix",
+            Later("beta", "fit_beta_classes"), BetaClasses, UNIT, False, "Garczarek 2002, as in klaR", needs="matrix"
         ),
     ),
     "beta2": Method(
-        Later("maps.beta", "fit_beta2"),
-        BetaCdf,
-        UNIT,
-        True,
-        "Rüping 2004, sec. 4, Beta-2 (reconstructed)",
-        squash="softmax",
+        Later("beta", "fit_beta2"), BetaCdf, UNIT, True, "Rüping 2004, sec. 4, Beta-2 (reconstructed)", squash="softmax"
     ),
-    "clip01": Method(
-        Later("maps.margins", "fit_clip01"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-01", labels=False
-    ),
-    "pp": Method(Later("maps.margins", "fit_pp"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-PP"),
+    "clip01": Method(Later("margins", "fit_clip01"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-01", labels=False),
+    "pp": Method(Later("margins", "fit_pp"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-PP"),
     "printed01": Method(
-        Later("maps.margins", "fit_printed01"), Ends, REAL, False, "Rüping 2004, sec. 4, sigma_01 as printed"
+        Later("margins", "fit_printed01"), Ends, REAL, False, "Rüping 2004, sec. 4, sigma_01 as printed"
     ),
     "parzen": Method(
-        Later("maps.parzen", "fit_parzen"), Parzen, REAL, False, "Parzen 1962; in Platt 1999, sec. 2.2", "affine"
+        Later("parzen", "fit_parzen"), Parzen, REAL, False, "Parzen 1962; in Platt 1999, sec. 2.2", "affine"
     ),
     "cosine": Method(
-        Later("maps.cosine", "fit_cosine"),
+        Later("cosine", "fit_cosine"),
         Cosines,
         REAL,
         False,
@@ -219,17 +200,17 @@ METHODS: dict[str, Method] = {
         "affine",
     ),
     "moderated": Method(
-        Later("svm.moderated", "fit_moderated"),
-        Later("svm.moderated", "Moderated"),
+        Later(".svm.moderated", "fit_moderated"),
+        Later(".svm.moderated", "Moderated"),
         REAL,
         False,
         "Kwok 1999 (reconstructed)",
         needs="machine",
-        look=Later("svm.moderated", "look_variance"),
+        look=Later(".svm.moderated", "look_variance"),
     ),
     "local_cosine": Method(
-        Later("svm.local_cosine", "fit_local_cosine"),
-        Later("svm.local_cosine", "LocalCosines"),
+        Later(".svm.local_cosine", "fit_local_cosine"),
+        Later(".svm.local_cosine", "LocalCosines"),
         REAL,
         False,
         "Vapnik 1998, sec. 11.11, in Platt 1999 (reconstructed)",
