@@ -153,10 +153,32 @@ def test_a_method_of_a_machine_is_refused_where_there_are_only_scores(name):
         lambda: Calibrator(name).fit([0.0, 1.0], [0, 1]),
         lambda: compare_scores([0.0, 1.0] * 9, [0, 1] * 9, methods=name, cv=3),
         lambda: check_method(name, {}),
+        lambda: fit_classes(Plan(name), "ovo", ClassSample(*three_columns(), 3)),
+        lambda: calibrant.combining.fit_recalibration(three_columns()[0], three_columns()[1], name),
     ):
         with pytest.raises(ValueError, match=f"method must be one of .*platt.*; got '{name}'"):
             fit()
     assert check_method(name, {}, NEEDS) is METHODS[name]
+
+
+def test_a_function_of_ones_own_sees_a_checked_sample():
+    seen = []
+
+    def fit(data):
+        seen.append(data)
+        return Steps((), (0.5,))
+
+    weight = np.arange(300) % 2
+    P, y = three_columns()
+    fit_classes(Plan(fit), "ovr", ClassSample(P, y, 3, "probability", weight))
+    expected = calibrant.sample(P[:, 0], y == 0, weight, kind="probability")
+    for name in ("score", "label", "weight"):
+        np.testing.assert_array_equal(getattr(seen[0], name), getattr(expected, name))
+        assert getattr(seen[0], name).dtype == getattr(expected, name).dtype
+    with pytest.raises(ValueError, match="scores declared as probabilities must lie in"):
+        fit_classes(Plan(fit), "ovr", ClassSample(P + 1, y, 3, "probability"))
+    with pytest.raises(ValueError, match="sample_weight must not all be zero"):
+        fit_classes(Plan(fit), "ovr", ClassSample(P, y, 3, "probability", 0 * weight))
 
 
 def test_options_of_one_column_are_not_those_of_all_classes():

@@ -370,7 +370,7 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
         method = {True: "platt", False: None}.get(self.recalibrate, self.recalibrate)  # type: ignore[arg-type]
         for each in (method, self.calibrate):
             if each is not None:
-                check_method(each, {})
+                check_method(each, {}, ("column", "matrix"))
         return method
 
     def _jobs(self, X: Any, labels: NDArray[Any], weight: Any, groups: Any) -> list[Job]:

@@ -73,19 +73,15 @@ def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin"
     """Fit a method of the table, or a function of one's own, to a checked sample; say so where it lacks a class."""
     row = check_method(method, options)
     fitted: Map = fit_row(row, data, kind, options)
-    if row.labels and holds_one_class(data.label):
-        side = "positive" if data.label[0] else "negative"
+    first = data.label[0]
+    if row.labels and first in (0, 1) and (data.label == first).all():
+        side = "positive" if first else "negative"
         score = data.arrays()[0]
         p = np.asarray(fitted(score))
         constant = np.ptp(score) > 0 and np.ptp(p) == 0
         found = f"the map is the constant {p[0]:.4g}" if constant else "the map knows nothing of the other"
         warn(f"y holds one class only, {len(data)} rows that are all {side}: {found}; give rows of both classes")
     return fitted
-
-
-def holds_one_class(label: NDArray[Any]) -> bool:
-    """Return whether labels are all 0 or all 1."""
-    return label[0] in (0, 1) and bool((label == label[0]).all())
 
 
 def fit_row(row: Method, data: Any, kind: str, options: Mapping[str, Any]) -> Any:
@@ -135,9 +131,9 @@ def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | Matrix
     return fitted
 
 
-def choose_row(method: Any, options: Any, scheme: str) -> Method:
+def choose_row(method: Any, options: Any, scheme: str, needs: Container[str] = NEEDS) -> Method:
     """Return the row of a method that fits what a scheme gives: its own, or the one for all classes at once."""
-    row, serves = check_method(method, options, NEEDS), SCHEMES[scheme].serves
+    row, serves = check_method(method, options, needs), SCHEMES[scheme].serves
     if row.needs not in serves and row.joint is not None:
         row = row.joint
         check_options(f"{method} on all classes at once", row, options)
@@ -161,7 +157,7 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     classes. A method that needs a machine takes what that sees in the rows, `sight`, and the probabilities are those of
     the rows as if they were new.
     """
-    row = choose_row(plan.method, plan.options, scheme)
+    row = choose_row(plan.method, plan.options, scheme, ("column", "matrix") if sight is None else ("machine",))
     way, scores, weight, kind = SCHEMES[scheme], data.scores, data.weight, data.kind
     complete = ~np.isnan(scores).any(axis=1)
     if kind == "probability":
@@ -176,8 +172,6 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     lone = 0
     for column, (members, positive) in enumerate(way.tasks(data.index, data.classes)):
         rows = members & ~np.isnan(scores[:, column])
-        if weight is not None:
-            rows &= weight > 0
         if sight is not None:
             from calibrant.svm.support import Calibration  # heavy, and needed here alone
 
@@ -194,6 +188,8 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
             maps.append(fit_row(row, one, kind, plan.options))
             columns.append(maps[-1].unseen(one)[complete])
             continue
+        if weight is not None:
+            rows &= weight > 0
         label = positive[rows]
         if len(label):
             known = Sample(scores[rows, column], label, None if weight is None else weight[rows])

@@ -117,10 +117,6 @@ class Later:
         """What it says of itself."""
         return self.found.__doc__
 
-    def __instancecheck__(self, value: Any) -> bool:
-        """Return whether a value is one of the records it stands for."""
-        return isinstance(value, self.found)  # type: ignore[arg-type]
-
 
 METHODS: dict[str, Method] = {
     "softmax": Method(fit_softmax, Sigmoid, REAL, True, "Rüping 2004, sec. 4", labels=False),
