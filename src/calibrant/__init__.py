@@ -42,10 +42,10 @@ if TYPE_CHECKING:
     from calibrant.estimators.klr import KernelLogisticRegressionCV as KernelLogisticRegressionCV
     from calibrant.evidence import curves as curves
     from calibrant.evidence.assessing import assess as assess
+    from calibrant.maps.methods import MACHINE_METHODS as MACHINE_METHODS
     from calibrant.ops.sql import sql as sql
     from calibrant.papers import datasets as datasets
     from calibrant.papers import generators as generators
-    from calibrant.svm.machine_methods import MACHINE_METHODS as MACHINE_METHODS
 
 __version__ = "0.1.0"
 
@@ -87,7 +87,7 @@ __all__ = [
 
 # Public names that need a heavy package, or that not everybody needs: imported when first asked for.
 _LATER = {
-    "MACHINE_METHODS": "calibrant.svm.machine_methods",
+    "MACHINE_METHODS": "calibrant.maps.methods",
     "CalibratedClassifier": "calibrant.estimators",
     "Calibrator": "calibrant.estimators",
     "CombiningClassifier": "calibrant.estimators",

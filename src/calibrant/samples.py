@@ -9,7 +9,7 @@ thousand cells an engine collapsed them to go through the same code.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from calibrant.checks import (
     within_unit,
 )
 
-__all__ = ["Sample", "collapse", "sample"]
+__all__ = ["ClassSample", "Sample", "collapse", "sample"]
 
 Floats = NDArray[np.float64]
 Divide = Callable[[Floats, int], Floats]  # from distinct scores in order and a number of cells to the cell of each
@@ -77,6 +77,26 @@ class Sample:
             positive += float(label.sum() if weight is None else label @ weight)
             total += float(len(label) if weight is None else weight.sum())
         return positive, total - positive
+
+
+@dataclass(frozen=True, slots=True)
+class ClassSample:
+    """Checked scores of several classes, one column per class or binary problem, and the number of each row's class.
+
+    A score may be NaN, where none is known: its row then takes no part in the map of its column.
+    """
+
+    scores: Floats
+    index: NDArray[np.intp]
+    classes: int
+    kind: str = "margin"
+    weight: NDArray[Any] | None = None
+
+    def complete(self) -> ClassSample:
+        """Return the rows with a score in every column."""
+        known = ~np.isnan(self.scores).any(axis=1)
+        weight = None if self.weight is None else self.weight[known]
+        return replace(self, scores=self.scores[known], index=self.index[known], weight=weight)
 
 
 def sample(

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 import calibrant
 from calibrant import METHODS, cli, metrics
+from calibrant.maps.methods import list_methods
 from calibrant.maps.store import to_dict
 
 pa = pytest.importorskip("pyarrow")
@@ -131,7 +132,7 @@ def refusal_of(method: str) -> str:
 
 
 class TestFit:
-    @pytest.mark.parametrize("method", METHODS)
+    @pytest.mark.parametrize("method", list_methods("column"))
     @pytest.mark.filterwarnings("ignore::UserWarning")
     def test_writes_the_map_the_library_fits(self, method: str, table: Path, tmp_path: Path) -> None:
         output = tmp_path / "map.json"
@@ -392,7 +393,11 @@ REFUSED_FITS = {
     "open quote": ('f,y\n0.1,a\n0.2,"b\n0.3,a\n', FIT, "a quote is not closed"),
     "empty": ("", FIT, "is not a readable CSV file"),
     "header only": ("f,y\n", FIT, "must hold at least one value"),
-    "unknown method": (GOOD, (*FIT, "--method", "plat"), f"--method must be one of {', '.join(METHODS)}; got 'plat'"),
+    "unknown method": (
+        GOOD,
+        (*FIT, "--method", "plat"),
+        f"--method must be one of {', '.join(list_methods('column'))}; got 'plat'",
+    ),
     "unknown option": (GOOD, (*FIT, "--option", "q=1"), "method 'platt' has no option 'q'"),
     "option without value": (GOOD, (*FIT, "--option", "k"), "--option must be name=value"),
     "option twice": (GOOD, (*FIT, "--method", "bins", "--option", "k=2", "--option", "k=3"), "each name once"),
@@ -773,7 +778,7 @@ class TestCompare:
 
     @pytest.mark.parametrize(("kind", "own"), [("margin", []), ("probability", ["raw"]), ("logit", ["raw"])])
     def test_all_methods(self, kind: str, own: list[str]) -> None:
-        assert evidence.scalings("all", kind) == [*own, *METHODS]
+        assert evidence.scalings("all", kind) == [*own, *list_methods("column", "matrix")]
 
     def test_weights_and_groups(self, forecasts: Path) -> None:
         found = document("compare", forecasts, *SCORED, "--weight", "w", "--group", "g")

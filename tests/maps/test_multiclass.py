@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, special
 
-from calibrant.maps.classes import ClassSample, Plan, fit_classes
 from calibrant.maps.coupling import COUPLINGS, couple, pairs, votes
+from calibrant.maps.fitting import Plan, fit_classes
 from calibrant.numerics.simplex import LEAST, normalise
+from calibrant.samples import ClassSample
 
 
 def pairwise(p):

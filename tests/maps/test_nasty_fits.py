@@ -14,8 +14,9 @@ from calibrant import METHODS
 from calibrant.decisions import combining
 from calibrant.decisions import deciding as decisions
 from calibrant.maps.beta import fit_beta, fit_beta2
-from calibrant.maps.classes import fit_power
 from calibrant.maps.coupling import couple, pairs
+from calibrant.maps.fitting import fit_power
+from calibrant.maps.methods import list_methods
 from calibrant.maps.records import BetaCdf, Steps
 from calibrant.numerics.simplex import LEAST
 from calibrant.samples import sample
@@ -24,7 +25,7 @@ from tests.nasty import nasty_probabilities, nasty_samples
 
 SIGMOIDS = {"platt", "platt_gauss", "platt_laplace", "platt_parzen"}
 PRINTED = {"platt_newton", "platt_lm"}
-OTHERS = [name for name in METHODS if name not in SIGMOIDS | PRINTED]
+OTHERS = [name for name in list_methods("column") if name not in SIGMOIDS | PRINTED]
 SLOW = settings(max_examples=max(settings.default.max_examples // 4, 1))
 SMALL = (nasty.few_rows, nasty.separable, nasty.far_clusters)
 CLOSE = 1 + 1e-9

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import calibrant
-from calibrant import METHODS
 from calibrant.maps import Clip, Lines, Linked, Sigmoid, Steps
+from calibrant.maps.methods import list_methods
 from calibrant.ops.sql import quotient_text
 from tests.conftest import noisy_scores, quiet_fit
 
@@ -43,7 +43,7 @@ RUN = {"duckdb": in_duckdb, "sqlite": in_sqlite}
 
 @pytest.mark.parametrize("kind", ["margin", "probability", "logit"])
 @pytest.mark.parametrize("dialect", RUN)
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", list_methods("column"))
 def test_sql_is_the_numpy_formula(name, dialect, kind):
     scores, labels = noisy_scores(80, seed=1)
     expected_at = SCORES
@@ -117,7 +117,7 @@ class TestCornersThatAreCloseOrFar:
         connection.close()
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", list_methods("column"))
 def test_null_and_nan(name):
     fitted = quiet_fit(name, *noisy_scores(60))
     found = in_duckdb(calibrant.sql(fitted, "the score"), [None, float("nan"), 0.5])
@@ -127,7 +127,7 @@ def test_null_and_nan(name):
 
 
 @pytest.mark.parametrize("dialect", ["postgres", "spark"])
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", list_methods("column"))
 def test_other_dialects_parse(name, dialect):
     text = calibrant.sql(quiet_fit(name, *noisy_scores(60)), "the score", dialect=dialect)
     assert sqlglot.parse_one(text, read=dialect).find(sqlglot.exp.Column).name == "the score"

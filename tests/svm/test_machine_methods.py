@@ -401,7 +401,8 @@ class TestCalibratedClassifier:
         model = CalibratedClassifier(make_pipeline(StandardScaler(), SVC()), method, n_jobs=2)
         with parallel_config(backend="threading"):
             P = model.fit(X, y).predict_proba(X)
-        assert pickle.loads(pickle.dumps(model._look())) or MACHINE_METHODS[method].look is None
+        look = MACHINE_METHODS[method].look
+        assert pickle.loads(pickle.dumps(look)) == look
         np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict_proba(X), P)
         np.testing.assert_array_equal(clone(model).set_params(n_jobs=None).fit(X, y).predict_proba(X), P)
 
@@ -468,7 +469,8 @@ class TestCalibratedClassifier:
         row = MACHINE_METHODS[method]
         assert "reconstructed" in row.source
         assert "reconstructed" in row.record.__doc__
-        assert method not in calibrant.METHODS
+        assert calibrant.METHODS[method] is row
+        assert row.needs == "machine"
 
 
 def narrow(x, z):

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_diabetes
 
 from calibrant.comparing import Comparison, compare
-from calibrant.maps import METHODS
+from calibrant.maps.methods import list_methods
 from calibrant.progress import Progress
 
 __all__ = ["ABOUT", "TITLE", "data", "run"]
@@ -40,7 +40,7 @@ def run(progress: Progress = True) -> Comparison:
     return compare(
         {"diabetes": data()},
         kernels=["rbf"],
-        methods=["klr", *(name for name in METHODS if name not in ALGORITHMS)],
+        methods=["klr", *(name for name in list_methods("column", "matrix") if name not in ALGORITHMS)],
         metrics=("log_loss", "brier", "error_rate"),
         grid=GRID,
         choose="nested",

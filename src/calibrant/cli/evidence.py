@@ -36,7 +36,7 @@ from calibrant.cli.reading import (
     two_classes,
 )
 from calibrant.files import write_whole
-from calibrant.maps import METHODS
+from calibrant.maps.methods import list_methods
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -311,7 +311,7 @@ def scalings(methods: str | None, kind: str | None) -> Any:
     if methods is None:
         return None
     if methods == "all":
-        return [*OWN[kind], *METHODS]
+        return [*OWN[kind], *list_methods("column", "matrix")]
     found = {}
     for text in split(methods):
         name, *options = text.split()

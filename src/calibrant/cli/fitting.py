@@ -22,6 +22,7 @@ from calibrant.cli.console import number, print_json, print_line, ruled, tell, w
 from calibrant.cli.reading import AsJson, Kind, PosLabel, TableFile, Weight, parse_options, read_rows, require_place
 from calibrant.maps import METHODS, Map, check_method, fit_map, probabilities
 from calibrant.maps.classes import ClassMap, MatrixMap
+from calibrant.maps.methods import list_methods
 from calibrant.maps.store import save, to_dict
 from calibrant.metrics import brier, log_loss
 from calibrant.samples import Sample, sample
@@ -46,7 +47,7 @@ def methods(*, as_json: AsJson = False) -> None:
     for heading in ("method", "map", "scores", "monotone"):
         table.add_column(heading, no_wrap=True)
     table.add_column("source and options")
-    for row in map(described, METHODS):
+    for row in map(described, list_methods("column", "matrix")):
         options = f"\noptions: {', '.join(row['options'])}" if row["options"] else ""
         last = Text.assemble(row["source"], (options, "green"))
         name, monotone = Text(row["name"], style="bold cyan"), "yes" if row["monotone"] else "no"
@@ -56,10 +57,9 @@ def methods(*, as_json: AsJson = False) -> None:
 
 def machine_methods() -> Table:
     """Return the table of methods that look at the machine."""
-    from calibrant.svm.machine_methods import MACHINE_METHODS
-
     table = ruled("method of a machine", last="source and options")
-    for name, row in MACHINE_METHODS.items():
+    for name in list_methods("machine"):
+        row = METHODS[name]
         last = Text.assemble(row.source, (f"\noptions: {', '.join(row.options())}", "green"))
         table.add_row(name, last)
     return table
@@ -71,6 +71,7 @@ def described(name: str) -> dict[str, Any]:
     defaults = signature(method.fit).parameters
     return {
         "name": name,
+        "needs": method.needs,
         "record": method.record.__name__,
         "domain": method.domain,
         "monotone": method.monotone,
@@ -103,7 +104,7 @@ def fit(
       calibrant fit scores.parquet --score p --label y --kind probability \
           --method bins --option k=20 --option smoothing=raw -o map.json
     """
-    one_of("--method", method, METHODS)
+    one_of("--method", method, list_methods("column"))
     one_of("--kind", kind, KINDS)
     require_place(output, table)
     options = parse_options(option)

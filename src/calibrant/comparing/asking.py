@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state, indexable
 
 from calibrant.checks import KINDS, at_least_two, finite, one_of, refuse_masked, weighed, within_unit
 from calibrant.comparing.computing import AS_PROBABILITIES, as_given, by_training
-from calibrant.comparing.tasks import CHOICES, Asked, Data, Recipe, Task, Trainer, splits
+from calibrant.comparing.tasks import CHOICES, OWN, OWN_NEEDS, SCORES, Asked, Data, Recipe, Task, Trainer, splits
 from calibrant.estimators.calibrated import require_classifier
 from calibrant.estimators.calibrator import target
 from calibrant.estimators.klr import KernelLogisticRegression
@@ -125,13 +125,12 @@ def recipes_of(methods: Any) -> tuple[Recipe, ...]:
 def recipe(label: str, given: Any) -> Recipe:
     """Return a method with its options, checked."""
     method, options = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
-    found = Recipe(label, method, options)
-    if not found.own:
-        check_method(method, options)
-    elif options:
-        msg = f"methods: {method!r} has no options; got {options!r}"
-        raise ValueError(msg)
-    return found
+    return Recipe(label, method, options, check_method(method, options, (*SCORES, *OWN_NEEDS), OWN))
+
+
+def with_needs(recipes: Sequence[Recipe], given: Sequence[str]) -> tuple[Recipe, ...]:
+    """Return the methods whose needs are met by what a machine gives."""
+    return tuple(each for each in recipes if each.row.needs in given)
 
 
 KERNELS = ("linear", "rbf", "poly")
@@ -144,19 +143,16 @@ def kernel_trainers(kernels: Sequence[str], asked: Asked, recipes: Sequence[Reci
         raise ValueError(msg)
     for kernel in kernels:
         one_of("kernels", kernel, KERNELS)
-        scaled = tuple(each for each in recipes if not each.own)
-        klr = tuple(each for each in recipes if each.method == "klr")
-        for trained, machine, mine in (
-            ("svm", SVC(kernel=kernel), scaled),
-            ("klr", KernelLogisticRegression(kernel=kernel), klr),
+        for trained, machine, given, warm in (
+            ("svm", SVC(kernel=kernel), SCORES, False),
+            ("klr", KernelLogisticRegression(kernel=kernel), ("kernel",), True),
         ):
+            mine = with_needs(recipes, given)
             if mine:
                 estimator = in_pipeline(machine, asked.scale)
                 paths = paths_of(grid_of(f"{kernel} {trained}", asked) or grid_of(kernel, asked))
                 check_paths(kernel, machine, paths)
-                yield Trainer(
-                    kernel, trained, estimator, mine, by_training, paths, warm=trained == "klr", prefix="machine__"
-                )
+                yield Trainer(kernel, trained, estimator, mine, by_training, paths, warm=warm, prefix="machine__")
 
 
 def in_pipeline(machine: Any, scale: str | None) -> Pipeline:
@@ -172,8 +168,7 @@ def own_trainers(machines: Any, asked: Asked, recipes: Sequence[Recipe]) -> Iter
         raise ValueError(msg)
     for name, machine in machines.items():
         require_classifier(f"machines[{name!r}]", machine)
-        kinds = ("klr", "raw") if not hasattr(machine, "predict_proba") else ("klr",)
-        mine = tuple(each for each in recipes if not (each.own and each.method in kinds))
+        mine = with_needs(recipes, (*SCORES, "own") if hasattr(machine, "predict_proba") else SCORES)
         paths = paths_of(grid_of(name, asked))
         check_paths(name, machine, paths)
         if mine:
@@ -183,8 +178,7 @@ def own_trainers(machines: Any, asked: Asked, recipes: Sequence[Recipe]) -> Iter
 def score_trainers(asked: Asked, recipes: Sequence[Recipe]) -> list[Trainer]:
     """Return what stands for a machine where there are scores only."""
     one_of("kind", asked.kind, KINDS)
-    kinds = ("klr", "raw") if AS_PROBABILITIES[asked.kind] is None else ("klr",)
-    mine = tuple(each for each in recipes if not (each.own and each.method in kinds))
+    mine = with_needs(recipes, SCORES if AS_PROBABILITIES[asked.kind] is None else (*SCORES, "own"))
     return [Trainer("scores", "scores", None, mine, as_given)] if mine else []
 
 
@@ -230,9 +224,10 @@ def check_trainers(trainers: Sequence[Trainer], asked: Asked, recipes: Sequence[
     """Raise unless there is something to compare, names differ, and every grid and every method asked for is used."""
     names = [(each.machine, each.trained) for each in trainers]
     used = {each.label for trainer in trainers for each in trainer.recipes}
-    idle = [each.label for each in recipes or () if each.label not in used]
+    idle = [each for each in recipes or () if each.label not in used]
     if idle:
-        msg = f"methods: no machine has {idle[0]!r}; 'klr' needs kernels, 'raw' a machine with predict_proba"
+        needed = OWN_NEEDS.get(idle[0].row.needs, "kernels or machines")
+        msg = f"methods: no machine has {idle[0].label!r}, which needs {needed}"
         raise ValueError(msg)
     if not trainers:
         msg = "kernels and machines must hold at least one machine; got none"

@@ -34,11 +34,11 @@ from calibrant.comparing.folder import (
 )
 from calibrant.comparing.records import Cell, Choice, Comparison, Predictions, unique
 from calibrant.comparing.tasks import CHOICES, Data, Part, Recipe, Run, Scores, Task, Trial, job_on, splits
-from calibrant.estimators.calibrated import machine_of
-from calibrant.estimators.protocols import choose_scheme, collect, group_params, part, prepared, refit, score_columns
-from calibrant.maps.classes import ClassSample, Plan, fit_classes
+from calibrant.estimators.protocols import choose_scheme, collect, group_params, part, prepare, score_columns, train
+from calibrant.maps.fitting import Plan, fit_classes
 from calibrant.metrics import METRICS
 from calibrant.progress import shown
+from calibrant.samples import ClassSample
 from calibrant.warning import warn
 
 Floats = NDArray[np.float64]
@@ -208,14 +208,14 @@ def by_training(task: Task) -> Scores:
     given = task.trainer.at(task.parameters)
     present = np.unique(data.index[task.train])
     scheme = choose_scheme("auto", given, len(present))
-    machine = prepared(given, scheme, "auto", fitted=False)
+    machine = prepare(given, scheme, "auto", fitted=False)
     job = job_on(data, task.train, machine, scheme=scheme, cv=asked.inner_cv, random_state=asked.seed)
     at_least_two(job.classes)
     outside = part(given, data.X, task.test, task.train)
     if all(recipe.own for recipe in recipes):
-        return Scores((), spread(refit(job), outside, data.classes))
+        return Scores((), spread(train(job), outside, data.classes))
     found = collect(asked.protocol, job)
-    machines = [machine_of(job, each) for each in found]
+    machines = [train(job) if each.machine is None else each.machine for each in found]
     parts = [
         Part(
             present,
@@ -229,7 +229,7 @@ def by_training(task: Task) -> Scores:
     ]
     if not any(recipe.own for recipe in recipes):
         return Scores(tuple(parts), None)
-    whole = refit(job) if asked.protocol == "ensemble" else machines[0]  # its machines know a part of the rows each
+    whole = train(job) if asked.protocol == "ensemble" else machines[0]  # its machines know a part of the rows each
     return Scores(tuple(parts), spread(whole, outside, data.classes))
 
 
@@ -286,7 +286,8 @@ def judged(scores: Scores, recipe: Recipe, data: Data, rows: Index) -> Document:
 def probabilities_by(recipe: Recipe, scores: Scores, data: Data) -> Floats:
     """Return a method's probabilities of the test rows, averaged over machines where there are several."""
     if recipe.own and scores.own is not None:
-        return scores.own
+        own: Floats = recipe.row.fit(scores.own)
+        return own
     plan, found = Plan(recipe.method, recipe.options), []
     for each in scores.parts:
         known = ClassSample(each.scores, each.index, len(each.present), each.kind, each.weight)

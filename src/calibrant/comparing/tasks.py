@@ -14,12 +14,28 @@ from sklearn.utils import _safe_indexing
 
 from calibrant.comparing.content import content_of
 from calibrant.estimators.protocols import Fold, Job, folds, group_params, part
+from calibrant.maps.methods import UNIT, Method
 from calibrant.progress import Progress
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
-OWN = ("klr", "raw")  # probabilities that a machine gives itself
+SCORES = ("column", "matrix")  # the needs of methods that take the scores of a machine
+OWN_NEEDS = {"kernel": "kernels", "own": "a machine with predict_proba, or scores that are probabilities or logits"}
+
+
+def take_as_they_are(probabilities: Floats) -> Floats:
+    """Return the probabilities that a machine gives itself."""
+    return probabilities
+
+
+# Rows beside those of `METHODS`: what a machine says itself, to be compared with the methods.
+OWN = {
+    "klr": Method(
+        take_as_they_are, np.ndarray, UNIT, True, "kernel logistic regression with the same kernel", needs="kernel"
+    ),
+    "raw": Method(take_as_they_are, np.ndarray, UNIT, True, "what a machine says of itself", needs="own"),
+}
 CHOICES = {"prior": 10, "nested": 5}  # when hyper-parameters are chosen, and by how many folds
 
 
@@ -69,16 +85,17 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A method with its options, under the name it is shown by."""
+    """A method with its options, under the name it is shown by; `row` is what the method declares."""
 
     label: str
     method: Any
     options: Mapping[str, Any]
+    row: Method
 
     @property
     def own(self) -> bool:
         """Whether it takes the probabilities a machine gives itself."""
-        return isinstance(self.method, str) and self.method in OWN
+        return self.row.needs in OWN_NEEDS
 
     @property
     def content(self) -> str:

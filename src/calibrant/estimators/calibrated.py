@@ -22,6 +22,7 @@ from calibrant.checks import at_least_two, one_of, refuse_masked, weighed
 from calibrant.estimators.calibrator import FeaturesMixin, labelled_rows
 from calibrant.estimators.protocols import (
     GROUPED,
+    MULTICLASS,
     PROTOCOLS,
     Job,
     KernelMachine,
@@ -31,22 +32,22 @@ from calibrant.estimators.protocols import (
     collect,
     folds,
     group_params,
-    kernel_machine,
     part,
-    prepared,
-    refit,
+    prepare,
     refuse_unused_groups,
     score_columns,
     seed,
-    seen,
+    train,
     weight_parameter,
 )
-from calibrant.maps import Map, check_method
-from calibrant.maps.classes import SCHEMES, ClassSample, MachineSample, Plan, fit_classes, fit_machine, log_classes
+from calibrant.maps.classes import SCHEMES, log_classes
 from calibrant.maps.coupling import COUPLINGS
+from calibrant.maps.fitting import Plan, Sight, check_method, choose_row, lift
+from calibrant.maps.methods import NEEDS, Method
+from calibrant.maps.records import Map
 from calibrant.metrics import log_loss
+from calibrant.samples import ClassSample
 from calibrant.svm.leave_one_out import LEAVE_ONE_OUT
-from calibrant.svm.machine_methods import check_machine_options, machine_method
 from calibrant.warning import warn
 
 __all__ = ["CalibratedClassifier", "svc"]
@@ -64,9 +65,9 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
     ----------
     estimator : a classifier with `decision_function` or `predict_proba`; pipelines and searches too.
     method : str or callable, default="platt"
-        How scores become probabilities: a name of `calibrant.METHODS`, or a function from a `Sample` to a map. Two more
-        methods look at the support vectors of an `SVC` beside its scores, "moderated" (Kwok 1999) and "local_cosine"
-        (Vapnik 1998), both reconstructions: the names of `calibrant.MACHINE_METHODS`.
+        How scores become probabilities: a name of `calibrant.METHODS`, or a function from a `Sample` to a map. Two of
+        the methods look at the support vectors of an `SVC` beside its scores, "moderated" (Kwok 1999) and
+        "local_cosine" (Vapnik 1998), both reconstructions: the names of `calibrant.MACHINE_METHODS`.
     protocol : {"cv", "holdout", "loo", "ensemble", "train", "prefit"}, default="cv"
         Where the calibration scores come from; see `calibrant.estimators.protocols` for what each costs.
     cv : int or splitter, default=3
@@ -78,9 +79,10 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         What is calibrated. "auto": decision values where there are any, else probabilities (through their logit where
         the map lives on the real line).
     multiclass : {"auto", "ovo", "ovr", "matrix"}, default="auto"
-        "ovo": a map a pair of classes, then coupling, as LIBSVM does; for machines that are not made of pairs one is
-        trained a pair. "ovr": a map a class, normalised. "matrix": one map of all scores, where the method has one.
-        "auto": "ovo" for support vector machines, else "ovr".
+        "ovo": one map per pair of classes, then coupling, as LIBSVM does; for machines that are not made of pairs
+        one is trained per pair. "ovr": one map per class, normalised. "matrix": one map of all scores,
+        where the method has one. "auto": "matrix" for a method that needs all classes at once; else "ovo" for
+        support vector machines, else "ovr".
     consistent : bool, default=False
         True: `predict` is the most probable class. False: `predict` is the machine's own answer, and
         `disagreement_` says how often the two differ.
@@ -169,14 +171,14 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         inside. Other fit parameters reach the estimator, row by row where they have one value a row. With
         scikit-learn's metadata routing enabled, requests decide.
         """
-        self._check()
-        job = self._job(X, y, sample_weight, groups)
-        trials = [self._trial(candidate) for candidate in self._candidates(job, fit_params)]
+        row, job = self._open(X, y, sample_weight, groups)
+        trials = [self._try(candidate, row) for candidate in self._candidates(job, row, fit_params)]
         best = int(np.argmin([trial.log_loss for trial in trials])) if len(trials) > 1 else 0
         chosen = trials[best]
+        machines = [train(chosen.job) if scored.machine is None else scored.machine for scored, _ in chosen.fits]
         self.classes_ = job.classes
-        self.calibrated_ = [(machine_of(chosen.job, scored), fitted) for scored, fitted, _ in chosen.fits]
-        self.estimator_ = own(self.calibrated_[0][0])
+        self.calibrated_ = [(machine, fitted) for machine, (_, fitted) in zip(machines, chosen.fits, strict=True)]
+        self.estimator_ = machines[0].trained_ if isinstance(machines[0], KernelMachine) else machines[0]
         self.disagreement_ = chosen.disagreement
         self.consistency_cost_ = chosen.own_accuracy - chosen.accuracy
         if self.search is not None:
@@ -236,83 +238,95 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             return machine.view(X)
         return score_columns(machine, X, self.classes_, self.calibrated_[0][1].scheme, self.kind)[0]
 
-    def _check(self) -> None:
+    def _open(self, X: Any, y: ArrayLike, sample_weight: Any, groups: Any) -> tuple[Method, Job]:
+        """Check parameters and data; return the row of the method and what there is to calibrate.
+
+        Who gets which part of the metadata is settled for each candidate.
+        """
+        require_classifier("estimator", self.estimator)
         for name, value, choices in (
             ("protocol", self.protocol, PROTOCOLS),
             ("kind", self.kind, KINDS),
             ("coupling", self.coupling, COUPLINGS),
             ("loo", self.loo, LEAVE_ONE_OUT),
+            ("multiclass", self.multiclass, MULTICLASS),
         ):
             one_of(name, value, choices)
-        require_classifier("estimator", self.estimator)
         if self.search is not None and self.protocol not in UNSEEN:
             msg = f"search needs scores of unseen rows, protocol one of {', '.join(UNSEEN)}; got {self.protocol!r}"
             raise ValueError(msg)
-        if machine_method(self.method):
-            check_machine_options(str(self.method), self.options or {})
-            require_margins(self.method, self.protocol, self.kind)
-        else:
-            check_method(self.method, self.options or {})
-
-    def _job(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: Any) -> Job:
-        """Check the data; who gets which part of the metadata is settled a candidate."""
+        options = self.options or {}
+        row = check_method(self.method, options, NEEDS)
+        if row.needs == "machine" and self.protocol == "loo":
+            msg = f"protocol must not be 'loo' for method {self.method!r}, which needs a machine for each row; use 'cv'"
+            raise ValueError(msg)
+        if row.needs == "machine" and self.kind not in ("auto", "margin"):
+            rule = f"kind must be 'auto' or 'margin' for method {self.method!r}, which takes decision values"
+            msg = f"{rule}; got {self.kind!r}"
+            raise ValueError(msg)
         X, labels = labelled_rows(X, y)
-        refuse_unused_groups(self.protocol, self.estimator, groups)
-        prefit = self.protocol == "prefit"
+        if groups is not None:
+            refuse_unused_groups(self.protocol, self.estimator, groups)
+            groups = check_groups(groups, labels)
         weight = None if sample_weight is None else weighed("sample_weight", sample_weight, labels)
-        classes = known_classes(self.estimator, labels) if prefit else np.unique(labels)
-        require_classes(classes, labels if weight is None else labels[weight > 0], prefit=prefit)
-        return Job(
+        prefit = self.protocol == "prefit"
+        classes = at_least_two(known_classes(self.estimator, labels) if prefit else np.unique(labels))
+        absent = [] if prefit or weight is None else np.setdiff1d(classes, labels[weight > 0]).tolist()
+        if absent:
+            msg = f"sample_weight must be positive for some rows of each class; class {absent[0]!r} has none"
+            raise ValueError(msg)
+        scheme = choose_scheme(self.multiclass, self.estimator, len(classes), row.needs)
+        return choose_row(self.method, options, scheme), Job(
             self.estimator,
             X,
             labels,
             np.searchsorted(classes, labels),
             classes,
-            choose_scheme(self.multiclass, self.estimator, len(classes)),
+            scheme,
             self.kind,
             cv=self.cv,
             loo=self.loo,
             random_state=self.random_state,
             n_jobs=self.n_jobs,
-            groups=None if groups is None else check_groups(groups, labels),
+            groups=groups,
             weight=weight,
-            look=self._look(),
+            look=None if row.look is None else partial(row.look, **options),
         )
 
-    def _look(self) -> Any:
-        """Return what the method asks the machine about each row, or None."""
-        row = machine_method(self.method)
-        return row and row.look and partial(row.look, **(self.options or {}))
-
-    def _prepared(self, estimator: Any, scheme: str) -> Any:
-        """Return a machine that gives what the method takes."""
-        fitted = self.protocol == "prefit"
-        if machine_method(self.method):
-            return kernel_machine(estimator, str(self.method), scheme, fitted=fitted)
-        return prepared(estimator, scheme, self.kind, fitted=fitted)
-
-    def _with_metadata(self, job: Job, estimator: Any, fit_params: dict[str, Any]) -> Job:
-        """Return the job of an estimator: what its fit is told, and what the splitter is."""
-        job = replace(job, estimator=self._prepared(estimator, job.scheme))
-        if sklearn.get_config()["enable_metadata_routing"]:
-            given = fit_params if job.groups is None else {"groups": job.groups, **fit_params}
-            routed = process_routing(self, "fit", sample_weight=job.weight, **given)
-            to_splitter = dict(routed.get("splitter", {}).get("split", {}))
-            groups = to_splitter.pop("groups", job.groups)
-            to_estimator = dict(routed.get("estimator", {}).get("fit", {}))
-            return replace(job, fit_params=to_estimator, split_params=to_splitter, groups=groups)
-        to_estimator = {**fit_params, **group_params(estimator, job.groups)}
-        name = weight_parameter(estimator)
-        if job.weight is not None and self.protocol != "prefit":
-            if name is None:
-                warn(f"{type(estimator).__name__} takes no sample_weight: only the map is weighted")
+    def _candidates(self, job: Job, row: Method, fit_params: dict[str, Any]) -> list[Job]:
+        """Return a job for each machine to choose from, all with the same folds: what its fit and the splitter get."""
+        machines = [self.estimator]
+        if isinstance(self.search, Mapping):
+            machines = [clone(self.estimator).set_params(**point) for point in ParameterGrid(self.search)]
+        elif self.search is not None:
+            if not isinstance(self.search, (list, tuple)) or not self.search:
+                msg = f"search must be a grid of parameters or a list of at least one candidate; got {self.search!r}"
+                raise ValueError(msg)
+            machines = list(self.search)
+            for each in machines:
+                require_classifier("search", each)
+        jobs, prefit = [], self.protocol == "prefit"
+        looking = str(self.method) if row.needs == "machine" else None
+        for each in machines:
+            estimator = prepare(each, job.scheme, self.kind, fitted=prefit, looking=looking)
+            groups, to_estimator, to_splitter = job.groups, dict(fit_params), {}
+            if sklearn.get_config()["enable_metadata_routing"]:
+                given = fit_params if groups is None else {"groups": groups, **fit_params}
+                routed = process_routing(self, "fit", sample_weight=job.weight, **given)
+                to_splitter = dict(routed.get("splitter", {}).get("split", {}))
+                groups = to_splitter.pop("groups", groups)
+                to_estimator = dict(routed.get("estimator", {}).get("fit", {}))
             else:
-                to_estimator[name] = job.weight
-        return replace(job, fit_params=to_estimator)
-
-    def _candidates(self, job: Job, fit_params: dict[str, Any]) -> list[Job]:
-        """Return a job for each machine to choose from, all with the same folds."""
-        jobs = [self._with_metadata(job, each, fit_params) for each in self._machines()]
+                if groups is not None:
+                    to_estimator |= group_params(each, groups)
+                if job.weight is not None and not prefit:
+                    name = weight_parameter(each)
+                    if name is None:
+                        warn(f"{type(each).__name__} takes no sample_weight: only the map is weighted")
+                    else:
+                        to_estimator[name] = job.weight
+            told = replace(job, fit_params=to_estimator, split_params=to_splitter, groups=groups)
+            jobs.append(replace(told, estimator=estimator))
         if len(jobs) > 1 and self.protocol == "cv":
             same = folds(jobs[0])
             jobs = [replace(each, cv=same) for each in jobs]
@@ -321,70 +335,73 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             jobs = [replace(each, random_state=once) for each in jobs]
         return jobs
 
-    def _machines(self) -> list[Any]:
-        """Return the estimator, or the candidates of the search."""
-        if self.search is None:
-            return [self.estimator]
-        if isinstance(self.search, Mapping):
-            return [clone(self.estimator).set_params(**point) for point in ParameterGrid(self.search)]
-        if not isinstance(self.search, (list, tuple)) or not self.search:
-            msg = f"search must be a grid of parameters or a list of at least one candidate; got {self.search!r}"
-            raise ValueError(msg)
-        for each in self.search:
-            require_classifier("search", each)
-        return list(self.search)
+    def _try(self, job: Job, row: Method) -> Trial:
+        """Score a machine by the protocol, fit its maps, and compare what they and the machine say with what happened.
 
-    def _trial(self, job: Job) -> Trial:
-        """Score a machine by the protocol and fit its maps."""
+        Rows without a score in every column take no part in that; without any row nothing is known, which NaN says.
+        """
         plan = Plan(self.method, self.options or {}, self.coupling, self.temper)
-        fit = fit_view if machine_method(self.method) else fit_scores
-        fits = []
+        scheme, k = SCHEMES[job.scheme], len(job.classes)
+        fits: list[Fit] = []
+        rows, probabilities, answers = [], [], []
         for scored in collect(self.protocol, job):
-            part = None if job.weight is None else job.weight[scored.rows]
-            data = ClassSample(scored.scores, job.index[scored.rows], len(job.classes), scored.kind, part)
-            fits.append(fit(plan, job, scored, data))
-        trial = judged(job, fits)
-        if self.search is not None and np.isnan(trial.log_loss):
+            weight = None if job.weight is None else job.weight[scored.rows]
+            data = ClassSample(scored.scores, job.index[scored.rows], k, scored.kind, weight)
+            found, sight, complete = scored, None, scored.complete
+            if row.needs == "machine":
+                found = replace(scored, machine=train(job) if scored.machine is None else scored.machine)
+                sight = see(job, found, self.method)
+            fitted, p = lift(plan, job.scheme, data, sight)
+            fits.append((found, fitted))
+            rows.append(scored.rows[complete])
+            probabilities.append(p)
+            answers.append(scheme.decide(scored.scores[complete], k, 0.5 if scored.kind == "probability" else 0.0))
+        kept, P, own = np.concatenate(rows), np.concatenate(probabilities), np.concatenate(answers)
+        if len(kept):
+            happened, probable = job.index[kept], P.argmax(axis=1)
+            part = None if job.weight is None else job.weight[kept]
+            shares = [probable == happened, own == happened, own != probable]
+            trial = Trial(job, fits, *(float(np.average(each, weights=part)) for each in shares))
+            if self.search is None:
+                return trial
+            return replace(trial, log_loss=log_loss(happened, P, labels=np.arange(k), sample_weight=part))
+        if self.search is not None:
             msg = (
                 "search needs rows scored by a machine that knows every class, to compare candidates by; "
                 f"the folds of cv={self.cv!r} all lack a class to train on"
             )
             raise ValueError(msg)
-        return trial
+        return Trial(job, fits, np.nan, np.nan, np.nan)
 
 
-Fit = tuple[Scored, Any, Floats]  # scores, their map, and the probabilities it gives the rows with all scores
+Fit = tuple[Scored, Any]  # scores and their map
 
 
-def fit_scores(plan: Plan, job: Job, scored: Scored, data: ClassSample) -> Fit:
-    """Fit a map of scores."""
-    fitted = fit_classes(plan, job.scheme, data)
-    return scored, fitted, fitted(scored.scores[scored.complete])
-
-
-def fit_view(plan: Plan, job: Job, scored: Scored, data: ClassSample) -> Fit:
-    """Fit a map of what the final machine sees in the calibration rows, which needs that machine now."""
-    machine = machine_of(job, scored)
+def see(job: Job, scored: Scored, method: Any) -> Sight:
+    """Return what the final machine sees in the calibration rows."""
+    machine = scored.machine
     numbers = scored.rows if machine.rows_ == len(job.y) else None
     if numbers is None and get_tags(job.estimator).input_tags.pairwise:
-        msg = f"protocol must be 'cv', 'holdout' or 'train' for method {plan.method!r} of a precomputed kernel"
+        msg = f"protocol must be 'cv', 'holdout' or 'train' for method {method!r} of a precomputed kernel"
         raise ValueError(msg)
     view = machine.view(part(job.estimator, job.X, scored.rows, None))
-    known = MachineSample(machine.geometries_, view, numbers, seen(scored), data)
-    fitted, probability = fit_machine(plan, job.scheme, known)
-    return replace(scored, machine=machine), fitted, probability[scored.complete]
+    looks = np.zeros_like(scored.scores) if scored.looks is None else scored.looks
+    return Sight(machine.geometries_, view, numbers, looks)
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A machine's calibration: its scores and maps, and what they say of the calibration rows themselves."""
+    """A machine's calibration: its scores and maps, and what they say of the calibration rows themselves.
+
+    The log loss is computed where a search asks for it.
+    """
 
     job: Job
     fits: list[Fit]
-    log_loss: float
     accuracy: float
     own_accuracy: float
     disagreement: float
+    log_loss: float = np.nan
 
     def summary(self) -> dict[str, Any]:
         """Return the candidate and how it did."""
@@ -396,65 +413,11 @@ class Trial:
         }
 
 
-def judged(job: Job, fits: list[Fit]) -> Trial:
-    """Compare the probabilities of the calibration rows, and the answers of the machines, with what happened.
-
-    Rows without a score in every column take no part; without any row nothing is known, which NaN says.
-    """
-    P = np.concatenate([probability for _, _, probability in fits])
-    rows = np.concatenate([scored.rows[scored.complete] for scored, _, _ in fits])
-    if not len(rows):
-        return Trial(job, fits, np.nan, np.nan, np.nan, np.nan)
-    scheme, k = SCHEMES[job.scheme], len(job.classes)
-    own = np.concatenate(
-        [
-            scheme.decide(scored.scores[scored.complete], k, 0.5 if scored.kind == "probability" else 0.0)
-            for scored, _, _ in fits
-        ]
-    )
-    happened, probable = job.index[rows], P.argmax(axis=1)
-    part = None if job.weight is None else job.weight[rows]
-
-    def share(mask: NDArray[np.bool_]) -> float:
-        return float(np.average(mask, weights=part))
-
-    loss = log_loss(happened, P, labels=np.arange(k), sample_weight=part)
-    return Trial(job, fits, loss, share(probable == happened), share(own == happened), share(own != probable))
-
-
 def require_classifier(name: str, estimator: Any) -> None:
     """Raise unless it is an estimator that can be fitted."""
     if isinstance(estimator, type) or not hasattr(estimator, "fit"):
         msg = f"{name} must be a classifier of scikit-learn's kind, an instance with a fit method; got {estimator!r}"
         raise ValueError(msg)
-
-
-def require_margins(method: Any, protocol: str, kind: str) -> None:
-    """Raise where a method that looks at the machine would find no margins of unseen rows, or no machine."""
-    if protocol == "loo":
-        msg = f"protocol must not be 'loo' for method {method!r}, which needs a machine for each row; use 'cv'"
-        raise ValueError(msg)
-    if kind not in ("auto", "margin"):
-        msg = f"kind must be 'auto' or 'margin' for method {method!r}, which takes decision values; got {kind!r}"
-        raise ValueError(msg)
-
-
-def own(machine: Any) -> Any:
-    """Return the machine as it was given, trained."""
-    return machine.trained_ if isinstance(machine, KernelMachine) else machine
-
-
-def require_classes(classes: NDArray[Any], weighted: NDArray[Any], *, prefit: bool) -> None:
-    """Raise unless there are two classes, and, where a machine is to be trained, rows of positive weight of each."""
-    absent = np.setdiff1d(at_least_two(classes), weighted)
-    if len(absent) and not prefit:
-        msg = f"sample_weight must be positive for some rows of each class; class {absent.tolist()[0]!r} has none"
-        raise ValueError(msg)
-
-
-def machine_of(job: Job, scored: Scored) -> Any:
-    """Return the machine that made the scores, or one trained on all rows where many made them."""
-    return refit(job) if scored.machine is None else scored.machine
 
 
 def known_classes(estimator: Any, labels: NDArray[Any]) -> NDArray[Any]:

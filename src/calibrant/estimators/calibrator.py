@@ -157,8 +157,9 @@ def encode_binary(y: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.bool_]]
 
 def labelled_rows(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
     """Return at least one row with its label each; what the rows hold, a machine will check."""
+    labels = target(y)
     refuse_masked("X", X)
-    X, labels = indexable(X, target(y))
+    X, labels = indexable(X, labels)
     if len(labels) == 0:
         msg = "X and y must hold at least one row; got 0 sample(s)"
         raise ValueError(msg)

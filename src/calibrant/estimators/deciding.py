@@ -36,8 +36,8 @@ from calibrant.estimators.protocols import (
     collect,
     folds,
     group_params,
-    refit,
     too_few_to_fold,
+    train,
     weight_parameter,
 )
 from calibrant.maps import Map, check_method
@@ -327,7 +327,7 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
                 self.recalibration_ = fit_recalibration(
                     P, labels[rows], method, sample_weight=part, labels=self.classes_
                 )
-        self.members_ = Parallel(n_jobs=self.n_jobs)(delayed(refit)(job) for job in jobs)
+        self.members_ = Parallel(n_jobs=self.n_jobs)(delayed(train)(job) for job in jobs)
         return self
 
     def predict_proba(self, X: Any) -> Floats:
@@ -370,7 +370,7 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
         method = {True: "platt", False: None}.get(self.recalibrate, self.recalibrate)  # type: ignore[arg-type]
         for each in (method, self.calibrate):
             if each is not None:
-                check_method(each, {})
+                check_method(each, {}, ("column", "matrix"))
         return method
 
     def _jobs(self, X: Any, labels: NDArray[Any], weight: Any, groups: Any) -> list[Job]:

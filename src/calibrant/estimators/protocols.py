@@ -38,7 +38,7 @@ from sklearn.svm import SVC, NuSVC
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from calibrant.checks import finite, one_of, refuse_missing, same_length, vector
+from calibrant.checks import finite, refuse_missing, same_length, vector
 from calibrant.maps.classes import SCHEMES, View
 from calibrant.maps.coupling import pairs, votes
 from calibrant.svm.leave_one_out import svc_leave_one_out
@@ -47,6 +47,7 @@ from calibrant.warning import warn
 
 __all__ = [
     "GROUPED",
+    "MULTICLASS",
     "PROTOCOLS",
     "Job",
     "KernelMachine",
@@ -57,15 +58,13 @@ __all__ = [
     "collect",
     "folds",
     "group_params",
-    "kernel_machine",
     "part",
-    "prepared",
-    "refit",
+    "prepare",
     "refuse_unused_groups",
     "score_columns",
     "seed",
-    "seen",
     "too_few_to_fold",
+    "train",
     "weight_parameter",
 ]
 
@@ -73,6 +72,7 @@ Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
 
 FIXED_SEED = 0  # without a random_state the folds are shuffled, but always in the same way
+MULTICLASS = ("auto", "ovo", "ovr", "matrix")
 HELD_OUT = 0.3  # share of the rows of each class that `holdout` keeps for the map
 
 
@@ -134,10 +134,28 @@ class Scored:
 
 
 def collect(protocol: str, job: Job) -> list[Scored]:
-    """Return the calibration scores of a protocol, pooled, or one set a machine, which support every map."""
+    """Return the calibration scores of a protocol, pooled, or one set per machine.
+
+    They support every map: there are rows of both its sides, scored by machines that were trained on both.
+    """
     found = PROTOCOLS[protocol](job)
+    names, scheme = job.classes.tolist(), SCHEMES[job.scheme]
+    sides = scheme.sides([f"class {name!r}" for name in names])
     for each in found:
-        require_both_sides(protocol, job, each)
+        counting, scored = job.counting[each.rows], ~np.isnan(each.scores)
+        if "column" not in scheme.serves:  # one map of all columns
+            scored &= each.complete[:, None]
+        tasks = scheme.tasks(job.index[each.rows], len(names))
+        for (rows, positive), (first, second), column in zip(tasks, sides, scored.T, strict=True):
+            usable = rows & counting & column
+            for side, name in ((positive, first), (~positive, second)):
+                if not (usable & side).any():
+                    msg = (
+                        f"protocol={protocol!r} cannot support the map of {first} against {second}: it needs "
+                        f"calibration rows of both, scored by a machine trained on both, and there are none of {name}; "
+                        f"{REMEDIES[protocol]}"
+                    )
+                    raise ValueError(msg)
     return found
 
 
@@ -152,39 +170,14 @@ REMEDIES = {
 }
 
 
-def require_both_sides(protocol: str, job: Job, found: Scored) -> None:
-    """Raise unless each map has rows of both its sides, scored by machines that were trained on both."""
-    index, counting, names = job.index[found.rows], job.counting[found.rows], job.classes.tolist()
-    scored = ~np.isnan(found.scores)
-    if job.scheme == "matrix":  # one map of all columns
-        scored &= found.complete[:, None]
-    scheme = SCHEMES[job.scheme]
-    tasks, sides = scheme.tasks(index, len(names)), scheme.sides([f"class {name!r}" for name in names])
-    for (rows, positive), (first, second), column in zip(tasks, sides, scored.T, strict=True):
-        usable = rows & counting & column
-        for side, name in ((positive, first), (~positive, second)):
-            if not (usable & side).any():
-                msg = (
-                    f"protocol={protocol!r} cannot support the map of {first} against {second}: it needs calibration "
-                    f"rows of both, scored by a machine trained on both, and there are none of {name}; "
-                    f"{REMEDIES[protocol]}"
-                )
-                raise ValueError(msg)
-
-
-def refit(job: Job) -> Any:
-    """Train the machine on all rows."""
-    return train(job, np.arange(len(job.y)))
-
-
 def by_train(job: Job) -> list[Scored]:
     """Score the training rows by the machine trained on them."""
-    return [scored(job, refit(job), np.arange(len(job.y)))]
+    return [score(job, train(job), np.arange(len(job.y)))]
 
 
 def by_prefit(job: Job) -> list[Scored]:
     """Score the rows by the machine as it is."""
-    return [scored(job, job.estimator, np.arange(len(job.y)))]
+    return [score(job, job.estimator, np.arange(len(job.y)))]
 
 
 def by_holdout(job: Job) -> list[Scored]:
@@ -250,7 +243,7 @@ def by_loo(job: Job) -> list[Scored]:
     if not in_closed_form:
         rows = np.flatnonzero(job.counting)
         return pooled(job, [(rows[others], rows[one]) for others, one in LeaveOneOut().split(rows)])
-    machine = refit(job)
+    machine = train(job)
     inputs = machine[:-1].transform(job.X) if isinstance(machine, Pipeline) and len(machine) > 1 else job.X
     svc = machine[-1] if isinstance(machine, Pipeline) else machine
     weight = next((value for name, value in job.fit_params.items() if name.endswith("sample_weight")), None)
@@ -280,14 +273,14 @@ UNGROUPED = {
 NO_FOLDS = "a class has a single row, so no folds can be made"
 
 
-def counted(job: Job) -> bool:
+def is_number(cv: Any) -> bool:
     """Return whether folds are given by their number."""
-    return isinstance(job.cv, (int, np.integer)) and not isinstance(job.cv, bool)
+    return isinstance(cv, (int, np.integer)) and not isinstance(cv, bool)
 
 
 def too_few_to_fold(job: Job) -> bool:
     """Return whether folds are given by their number and a class has too few rows for any."""
-    return counted(job) and single_row(job)
+    return is_number(job.cv) and job.groups is None and min(units_of_classes(job)) < 2
 
 
 def single_row(job: Job) -> bool:
@@ -332,63 +325,67 @@ def check_groups(groups: Any, rows: NDArray[Any]) -> NDArray[Any]:
 
 def refuse_unused_groups(protocol: str, estimator: Any, groups: Any) -> None:
     """Raise where groups are given that would not be kept together."""
-    if groups is None or protocol in GROUPED or (protocol == "train" and groups_parameter(estimator)):
+    if groups is None or protocol in GROUPED or (protocol == "train" and find_group_parameter(estimator)[0]):
         return
     msg = f"groups are used by the protocols {', '.join(GROUPED)}; got them for {protocol!r}, {UNGROUPED[protocol]}"
     raise ValueError(msg)
 
 
 def folds(job: Job) -> list[Fold]:
-    """Return the (training, test) rows of each fold; none tests a row, or a row of a group, that it trains on."""
-    found = [fold for fold in (numbered_folds(job) if counted(job) else given_folds(job)) if len(fold[1])]
+    """Return the (training, test) rows of each fold; none tests a row, or a row of a group, that it trains on.
+
+    A number of folds makes shuffled stratified folds of the rows that count, no more than the rarest class allows.
+    Else they are those of a splitter, or those given as rows.
+    """
+    if is_number(job.cv):
+        count = int(job.cv)
+        if count < 2:
+            msg = f"cv must be at least 2 folds; got {job.cv}"
+            raise ValueError(msg)
+        if job.groups is not None:
+            require_groups(job, count, f"cv={count}")
+        least = min(units_of_classes(job))
+        if least < 2:
+            msg = f"cv={count} needs at least 2 rows of each class; the rarest class has {least}"
+            raise ValueError(msg)
+        if least < count:
+            of = "rows" if job.groups is None else "groups"
+            warn(f"the rarest class has {least} {of}: {least} folds instead of {count}")
+            count = least
+        rows = np.flatnonzero(job.counting)
+        make = StratifiedKFold if job.groups is None else StratifiedGroupKFold
+        groups = None if job.groups is None else job.group_numbers[rows]
+        parts = make(count, shuffle=True, random_state=seed(job)).split(job.index[rows], job.index[rows], groups)
+        found = [(rows[train_rows], rows[test_rows]) for train_rows, test_rows in parts]
+    else:
+        params = {**({} if job.groups is None else {"groups": job.groups}), **job.split_params}
+        try:
+            parts = check_cv(job.cv, job.y, classifier=True).split(job.X, job.y, **params)
+            found = [(row_numbers(train_rows), row_numbers(test_rows)) for train_rows, test_rows in parts]
+        except (TypeError, ValueError) as error:
+            msg = f"cv={shown(job.cv)} makes no folds of these {len(job.y)} rows: {error}"
+            raise ValueError(msg) from error
+    found = [fold for fold in found if len(fold[1])]
     if not found:
         msg = f"cv must make at least one fold; got none from {shown(job.cv)}"
         raise ValueError(msg)
-    unit = job.group_numbers
+    unit = np.arange(len(job.y)) if job.groups is None else job.group_numbers
     for train_rows, test_rows in found:
         shared = np.isin(unit[test_rows], unit[train_rows])
         if shared.any():
             row = int(test_rows[shared.argmax()])
-            raise ValueError(on_both_sides(job, row))
+            msg = f"cv={shown(job.cv)} must not test rows it trains on; row {row} is on both sides of a fold"
+            if job.groups is not None:
+                msg = (
+                    f"cv={shown(job.cv)} must keep groups together; rows of group {job.groups.tolist()[row]!r} are on "
+                    "both sides of a fold: give cv as a number, or a splitter such as StratifiedGroupKFold(3)"
+                )
+            raise ValueError(msg)
     return found
 
 
-def on_both_sides(job: Job, row: int) -> str:
-    """Return what is wrong with folds that test what they train on."""
-    if job.groups is None:
-        return f"cv={shown(job.cv)} must not test rows it trains on; row {row} is on both sides of a fold"
-    return (
-        f"cv={shown(job.cv)} must keep groups together; rows of group {job.groups.tolist()[row]!r} are on both sides "
-        "of a fold: give cv as a number, or a splitter such as StratifiedGroupKFold(3)"
-    )
-
-
-def numbered_folds(job: Job) -> list[Fold]:
-    """Return a number of shuffled stratified folds of the rows that count, no more than the rarest class allows."""
-    count = int(job.cv)
-    if count < 2:
-        msg = f"cv must be at least 2 folds; got {job.cv}"
-        raise ValueError(msg)
-    require_groups(job, count, f"cv={count}")
-    least, of = min(units_of_classes(job)), "rows" if job.groups is None else "groups"
-    if least < 2:
-        msg = f"cv={count} needs at least 2 rows of each class; the rarest class has {least}"
-        raise ValueError(msg)
-    if least < count:
-        warn(f"the rarest class has {least} {of}: {least} folds instead of {count}")
-        count = least
-    rows = np.flatnonzero(job.counting)
-    make = StratifiedKFold if job.groups is None else StratifiedGroupKFold
-    groups = None if job.groups is None else job.group_numbers[rows]
-    index = job.index[rows]
-    parts = make(count, shuffle=True, random_state=seed(job)).split(index, index, groups)
-    return [(rows[train_rows], rows[test_rows]) for train_rows, test_rows in parts]
-
-
 def require_groups(job: Job, count: int, who: str) -> None:
-    """Raise where there are groups, but fewer than are to be told apart, or a class is in one of them only."""
-    if job.groups is None:
-        return
+    """Raise where there are fewer groups than are to be told apart, or a class is in one of them only."""
     found = len(np.unique(job.group_numbers[job.counting]))
     if found < count:
         msg = f"{who} needs at least {count} groups to keep each on one side of a split; got {found}"
@@ -400,17 +397,6 @@ def require_groups(job: Job, count: int, who: str) -> None:
                 f"class {name!r} is in {units}"
             )
             raise ValueError(msg)
-
-
-def given_folds(job: Job) -> list[Fold]:
-    """Return the folds of a splitter, or those given as rows."""
-    params = {**({} if job.groups is None else {"groups": job.groups}), **job.split_params}
-    try:
-        parts = check_cv(job.cv, job.y, classifier=True).split(job.X, job.y, **params)
-        return [(row_numbers(train_rows), row_numbers(test_rows)) for train_rows, test_rows in parts]
-    except (TypeError, ValueError) as error:
-        msg = f"cv={shown(job.cv)} makes no folds of these {len(job.y)} rows: {error}"
-        raise ValueError(msg) from error
 
 
 def shown(cv: Any) -> str:
@@ -425,41 +411,34 @@ def row_numbers(rows: Any) -> Index:
 
 
 def pooled(job: Job, parts: Sequence[Fold]) -> list[Scored]:
-    """Return one score a row over all folds: the mean where a row was scored repeatedly, no row that never was."""
+    """Return one score per row over all folds: the mean where a row was scored repeatedly, no row that never was."""
     found = run(job, parts)
     shape = (len(job.y), SCHEMES[job.scheme].columns(len(job.classes)))
     times = np.zeros(shape)
-    for part in found:
-        np.add.at(times, part.rows, ~np.isnan(part.scores))
+    for each in found:
+        np.add.at(times, each.rows, ~np.isnan(each.scores))
     rows = np.flatnonzero(times.any(axis=1))
-
-    def mean(values: Sequence[Floats]) -> Floats:
-        """Return the mean of what was said of each row, NaN where nothing was."""
+    means: list[Floats] = []  # of the scores, and of what else the machines saw; NaN where nothing was said of a row
+    for said in ("scores",) if job.look is None else ("scores", "looks"):
         total = np.zeros(shape)
-        for part, said in zip(found, values, strict=True):
-            np.add.at(total, part.rows, np.where(np.isnan(part.scores), 0.0, said))
+        for each in found:
+            np.add.at(total, each.rows, np.where(np.isnan(each.scores), 0.0, getattr(each, said)))
         nothing = np.full((len(rows), shape[1]), np.nan)
-        return np.asarray(np.divide(total[rows], times[rows], out=nothing, where=times[rows] > 0))
-
-    looks = None if job.look is None else mean([seen(part) for part in found])
-    return [Scored(None, rows, mean([part.scores for part in found]), found[0].kind, looks)]
-
-
-def seen(part: Scored) -> Floats:
-    """Return what a machine saw in rows beside their scores, zeros where there was none to look."""
-    return np.zeros_like(part.scores) if part.looks is None else part.looks
+        means.append(np.divide(total[rows], times[rows], out=nothing, where=times[rows] > 0))
+    return [Scored(None, rows, means[0], found[0].kind, *means[1:])]
 
 
 def run(job: Job, parts: Sequence[Fold]) -> list[Scored]:
     """Train and score every fold that has two classes to train on; say once if some lack a class."""
-    known = [len(known_in(job, rows)) for rows, _ in parts]
-    able = [part for part, count in zip(parts, known, strict=True) if count > 1]
+    counting = job.counting
+    known = [np.unique(job.index[rows[counting[rows]]]) for rows, _ in parts]
+    able = [(*part, classes) for part, classes in zip(parts, known, strict=True) if len(classes) > 1]
     if not able:
         msg = (
             f"cv={shown(job.cv)} must leave two classes to train on in some fold; every fold has one: {REMEDIES['cv']}"
         )
         raise ValueError(msg)
-    lacking = sum(count < len(job.classes) for count in known)
+    lacking = sum(len(classes) < len(job.classes) for classes in known)
     if lacking:
         warn(
             f"the training rows of {lacking} of {len(parts)} folds lack a class: the rows and scores of that class in "
@@ -468,15 +447,9 @@ def run(job: Job, parts: Sequence[Fold]) -> list[Scored]:
     return list(Parallel(n_jobs=job.n_jobs)(delayed(train_and_score)(job, *part) for part in able))
 
 
-def known_in(job: Job, rows: Index) -> Index:
-    """Return the numbers of the classes of some rows, those of positive weight."""
-    return np.unique(job.index[rows[job.counting[rows]]])
-
-
-def train_and_score(job: Job, train_rows: Index, test_rows: Index) -> Scored:
-    """Train on some rows and score others; of classes there was no row to train on nothing is said."""
-    found = scored(job, train(job, train_rows), test_rows, train_rows)
-    known = known_in(job, train_rows)
+def train_and_score(job: Job, train_rows: Index, test_rows: Index, known: Index) -> Scored:
+    """Train on some rows and score others; of classes that are not `known` to the training nothing is said."""
+    found = score(job, train(job, train_rows), test_rows, train_rows)
     if len(known) == len(job.classes):
         return found
     told = np.isin(job.index[test_rows], known)[:, None] & known_columns(job, known)
@@ -490,10 +463,13 @@ def known_columns(job: Job, known: Index) -> NDArray[np.bool_]:
     return np.asarray(~np.isnan(spread[0]))
 
 
-def train(job: Job, rows: Index) -> Any:
-    """Return the machine trained on some rows."""
-    whole = len(rows) == len(job.y)
-    X, y = (job.X, job.y) if whole else (part(job.estimator, job.X, rows, rows), job.y[rows])
+def train(job: Job, rows: Index | None = None) -> Any:
+    """Return the machine trained on some rows, or on all."""
+    if rows is None or len(rows) == len(job.y):
+        rows = np.arange(len(job.y)) if rows is None else rows
+        X, y = job.X, job.y
+    else:
+        X, y = part(job.estimator, job.X, rows, rows), job.y[rows]
     params = {name: part_of(value, rows, len(job.y)) for name, value in job.fit_params.items()}
     return clone(job.estimator).fit(X, y, **params)
 
@@ -513,11 +489,15 @@ def part(estimator: Any, X: Any, rows: Index, known: Index | None) -> Any:
     return some
 
 
-def scored(job: Job, machine: Any, rows: Index, known: Index | None = None) -> Scored:
+def score(job: Job, machine: Any, rows: Index, known: Index | None = None) -> Scored:
     """Return the scores a machine, trained on the rows it knows, gives some rows."""
     X = job.X if len(rows) == len(job.y) else part(job.estimator, job.X, rows, known)
     scores, kind = score_columns(machine, X, job.classes, job.scheme, job.kind)
-    finite("scores", scores[:, known_columns(job, np.searchsorted(job.classes, machine.classes_))].ravel())
+    said = scores
+    if len(machine.classes_) < len(job.classes):
+        said = scores[:, known_columns(job, np.searchsorted(job.classes, machine.classes_))]
+    if not np.isfinite(said).all():
+        finite("scores", said.ravel())  # which says how many are not, and where
     return Scored(machine, rows, scores, kind, None if job.look is None else look_columns(job, machine, X))
 
 
@@ -665,23 +645,24 @@ def dismantled(machine: Any, X: Any = None) -> tuple[Any, Any]:
     return dismantled(machine.best_estimator_, X) if is_search(machine) else (machine, X)
 
 
-def kernel_machine(estimator: Any, method: str, scheme: str, *, fitted: bool) -> KernelMachine:
-    """Return a machine that remembers its geometry, for a method that looks at it."""
-    last = estimator
-    while isinstance(last, Pipeline) or is_search(last):
-        last = last.steps[-1][1] if isinstance(last, Pipeline) else last.estimator
-    if not isinstance(last, SVC):
-        msg = (
-            f"estimator must be an SVC, or a pipeline or search that ends in one, for method {method!r}, which looks "
-            f"at its support vectors; got {type(last).__name__}"
-        )
-        raise ValueError(msg)
-    if scheme not in ("binary", "ovo"):
-        msg = (
-            f"multiclass must be 'ovo' for method {method!r}, as an SVC is a machine a pair of classes; got {scheme!r}"
-        )
-        raise ValueError(msg)
-    return KernelMachine(estimator).take(estimator) if fitted else KernelMachine(estimator)
+def layers(estimator: Any) -> list[tuple[str, Any]]:
+    """Return an estimator and those inside it, down to the last: through the ends of pipelines, searches and pairs.
+
+    With each goes the prefix under which its fit parameters are given to the outermost.
+
+    >>> [name for name, _ in layers(Pipeline([("scale", None), ("svc", SVC())]))]
+    ['', 'svc__']
+    """
+    found = [("", estimator)]
+    while True:
+        prefix, last = found[-1]
+        if isinstance(last, Pipeline):
+            name, inner = last.steps[-1]
+            found.append((f"{prefix}{name}__", inner))
+        elif isinstance(last, OneVsOne) or is_search(last):
+            found.append((prefix, last.estimator))
+        else:
+            return found
 
 
 def is_search(estimator: Any) -> bool:
@@ -694,11 +675,7 @@ def made_of_pairs(estimator: Any) -> bool:
 
     An SVC elsewhere inside says nothing of them.
     """
-    if isinstance(estimator, Pipeline):
-        return made_of_pairs(estimator.steps[-1][1])
-    if is_search(estimator):
-        return made_of_pairs(estimator.estimator)
-    return isinstance(estimator, (SVC, NuSVC))
+    return not isinstance(estimator, OneVsOne) and isinstance(layers(estimator)[-1][1], (SVC, NuSVC))
 
 
 def shaped(machine: Any, shape: str) -> Any:
@@ -714,64 +691,62 @@ def shaped(machine: Any, shape: str) -> Any:
     return copied
 
 
-def choose_scheme(multiclass: str, estimator: Any, k: int) -> str:
-    """Return the scheme for k classes: pairs where the machine is made of pairs, as SVC is, else one versus rest."""
-    choices = ("auto", "ovo", "ovr", "matrix")
-    one_of("multiclass", multiclass, choices)
+def choose_scheme(multiclass: str, estimator: Any, k: int, needs: str = "column") -> str:
+    """Return the scheme for k classes: one that serves the needs of the method.
+
+    Of those it is pairs where the machine is made of pairs, as SVC is, else one versus rest.
+    """
     if k == 2:
         return "binary"
     if multiclass != "auto":
         return multiclass
-    return "ovo" if made_of_pairs(estimator) or isinstance(estimator, OneVsOne) else "ovr"
+    usual = "ovo" if made_of_pairs(estimator) or isinstance(estimator, OneVsOne) else "ovr"
+    return next(name for name in ("matrix", usual, "ovo") if needs in SCHEMES[name].serves)
 
 
-def prepared(estimator: Any, scheme: str, kind: str, *, fitted: bool) -> Any:
-    """Return a machine that gives the scores of a scheme: the one given, or one a pair where pairs are wanted."""
-    pairs_at_hand = isinstance(estimator, OneVsOne) or (made_of_pairs(estimator) and kind != "probability")
-    if scheme == "ovo" and not pairs_at_hand:
-        if fitted:
-            msg = f"multiclass='ovo' needs pairwise scores, and a prefit {type(estimator).__name__} has none; use 'ovr'"
+def prepare(estimator: Any, scheme: str, kind: str, *, fitted: bool, looking: str | None = None) -> Any:
+    """Return a machine that gives the scores of a scheme: the one given, or one per pair where pairs are wanted.
+
+    It remembers its geometry where a method, `looking` by name, takes what the machine sees.
+    """
+    if looking is not None:
+        last = layers(estimator)[-1][1]
+        if not isinstance(last, SVC):
+            msg = (
+                f"estimator must be an SVC, or a pipeline or search that ends in one, for method {looking!r}, which "
+                f"looks at its support vectors; got {type(last).__name__}"
+            )
             raise ValueError(msg)
-        return OneVsOne(estimator, kind)
-    return estimator
+        return KernelMachine(estimator).take(estimator) if fitted else KernelMachine(estimator)
+    if scheme != "ovo" or isinstance(estimator, OneVsOne) or (kind != "probability" and made_of_pairs(estimator)):
+        return estimator
+    if fitted:
+        msg = f"multiclass='ovo' needs pairwise scores, and a prefit {type(estimator).__name__} has none; use 'ovr'"
+        raise ValueError(msg)
+    return OneVsOne(estimator, kind)
 
 
 def weight_parameter(estimator: Any) -> str | None:
     """Return the name under which an estimator's fit takes weights, through pipelines and searches."""
-    if has_fit_parameter(estimator, "sample_weight"):
-        return "sample_weight"
-    if isinstance(estimator, Pipeline):
-        name, last = estimator.steps[-1]
-        inner = weight_parameter(last)
-        return inner and f"{name}__{inner}"
-    if isinstance(estimator, OneVsOne) or is_search(estimator):
-        return weight_parameter(estimator.estimator)
-    return None
+    name = "sample_weight"
+    return next((prefix + name for prefix, each in layers(estimator) if has_fit_parameter(each, name)), None)
 
 
-def groups_parameter(estimator: Any) -> str | None:
-    """Return the name under which an estimator's fit takes groups, through pipelines, or None where it takes none."""
-    if isinstance(estimator, Pipeline):
-        name, last = estimator.steps[-1]
-        inner = groups_parameter(last)
-        return inner and f"{name}__{inner}"
-    if isinstance(estimator, OneVsOne):
-        return groups_parameter(estimator.estimator)
-    return "groups" if is_search(estimator) or has_fit_parameter(estimator, "groups") else None
+def find_group_parameter(estimator: Any) -> tuple[str | None, Any]:
+    """Return the name under which an estimator's fit takes groups, through pipelines, or None, and who takes them."""
+    prefix, inner = next(each for each in layers(estimator) if not isinstance(each[1], (Pipeline, OneVsOne)))
+    return (f"{prefix}groups" if is_search(inner) or has_fit_parameter(inner, "groups") else None), inner
 
 
 def group_params(estimator: Any, groups: Any) -> dict[str, Any]:
     """Return groups under the name an estimator's fit takes them by, if it does: it then splits rows itself."""
-    name = None if groups is None else groups_parameter(estimator)
-    if name is None:
+    name, inner = find_group_parameter(estimator)
+    if groups is None or name is None:
         return {}
-    last = estimator
-    while isinstance(last, (Pipeline, OneVsOne)):
-        last = last.steps[-1][1] if isinstance(last, Pipeline) else last.estimator
-    if is_search(last) and ignores_groups(last.cv):
+    if is_search(inner) and ignores_groups(inner.cv):
         msg = (
-            f"the cv of {type(last).__name__} must keep groups together where groups are given, such as "
-            f"cv=StratifiedGroupKFold(3); got cv={shown(last.cv)}"
+            f"the cv of {type(inner).__name__} must keep groups together where groups are given, such as "
+            f"cv=StratifiedGroupKFold(3); got cv={shown(inner.cv)}"
         )
         raise ValueError(msg)
     return {name: groups}

@@ -18,10 +18,10 @@ from calibrant.maps.margins import one_row
 from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Steps, assigned_class, shares_of_rest
 from calibrant.numerics.beta_distribution import FAR, Tails, beta_quantile, beta_tails
 from calibrant.ops import EDGE, NUMPY
-from calibrant.samples import Sample, collapse, squashed_cells
+from calibrant.samples import ClassSample, Sample, collapse, squashed_cells
 from calibrant.warning import warn
 
-__all__ = ["fit_beta", "fit_beta2", "fit_beta_matrix"]
+__all__ = ["fit_beta", "fit_beta2", "fit_beta_classes", "fit_beta_matrix"]
 
 Floats = NDArray[np.float64]
 
@@ -87,6 +87,11 @@ def fit_beta_matrix(
     counts = np.zeros_like(given)
     counts[np.arange(len(given)), truth] = weights
     return BetaClasses(fit_pieces(given, counts, criterion, dis=dis))
+
+
+def fit_beta_classes(data: ClassSample, *, criterion: str = "mse", dis: bool = True) -> BetaClasses:
+    """Fit `fit_beta_matrix` to the memberships of a sample of several classes."""
+    return fit_beta_matrix(data.scores, data.index, data.weight, criterion=criterion, dis=dis)
 
 
 def checked_memberships(memberships: ArrayLike) -> Floats:

@@ -6,9 +6,8 @@ The pairs of k classes are (0, 1), (0, 2), ..., (k-2, k-1); `first[:, pair]` is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from inspect import signature
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from itertools import combinations
 from reprlib import repr as shortened
 from typing import Any
@@ -18,36 +17,37 @@ from numpy.typing import NDArray
 from scipy import special
 
 from calibrant.checks import KINDS, one_of, refuse_masked
-from calibrant.maps import METHODS, Map, Steps, fit_quietly, lacks_a_class, log_probabilities, probabilities
+from calibrant.lazy import attach
 from calibrant.maps.coupling import (
     COUPLINGS,
     couple,
     pairs,
     votes,
 )
-from calibrant.maps.records import one_column
-from calibrant.numerics.roots import rising_root
+from calibrant.maps.records import log_probabilities, one_column, probabilities
 from calibrant.numerics.simplex import normalise
 from calibrant.ops import NUMPY, Ops
-from calibrant.samples import sample
-from calibrant.svm.machine_methods import MACHINE_METHODS
-from calibrant.svm.support import Calibration, Geometry
-from calibrant.warning import warn
 
 __all__ = [
     "SCHEMES",
     "ClassMap",
-    "ClassSample",
     "MachineMap",
-    "MachineSample",
     "MatrixMap",
-    "Plan",
     "Scheme",
     "View",
-    "fit_classes",
-    "fit_machine",
     "log_classes",
+    "memberships",
+    "tempered",
 ]
+
+# Names that stood here once.
+__getattr__, _ = attach(
+    __name__,
+    {
+        "ClassSample": "calibrant.samples",
+        **dict.fromkeys(("Plan", "fit_classes", "fit_power"), "calibrant.maps.fitting"),
+    },
+)
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +64,8 @@ class Scheme:
     its positive and its negative rows are called; `columns(k)` is the number of columns; `spread(output, present, k)`
     spreads those of a machine that knows only some classes over those of all, NaN where it knows nothing;
     `combine(second, first, rule)` makes class probabilities of the columns' (1 - p, p); `decide(scores, k, middle)` is
-    the class the scores themselves say.
+    the class the scores themselves say. `serves` are the needs of methods
+    (`calibrant.maps.methods.NEEDS`) that its columns can meet.
     """
 
     tasks: Callable[[Index, int], list[Task]]
@@ -73,6 +74,7 @@ class Scheme:
     spread: Callable[[Floats, list[int], int], Floats]
     combine: Callable[[Floats, Floats, str], Floats]
     decide: Callable[[Floats, int, float], Index]
+    serves: tuple[str, ...]
 
 
 def all_rows(index: Index) -> NDArray[np.bool_]:
@@ -102,6 +104,7 @@ ONE_VERSUS_REST = Scheme(
     spread=spread_classes,
     combine=lambda second, first, rule: normalise(first),
     decide=lambda scores, k, middle: scores.argmax(axis=1),
+    serves=("column", "matrix"),
 )
 
 SCHEMES: dict[str, Scheme] = {
@@ -112,9 +115,10 @@ SCHEMES: dict[str, Scheme] = {
         spread=lambda output, present, k: output,
         combine=lambda second, first, rule: np.column_stack([second[:, 0], first[:, 0]]),
         decide=lambda scores, k, middle: (scores[:, 0] > middle).astype(np.intp),
+        serves=("column", "matrix", "machine"),
     ),
     "ovr": ONE_VERSUS_REST,
-    "matrix": ONE_VERSUS_REST,  # the same scores, but one map of all of them
+    "matrix": replace(ONE_VERSUS_REST, serves=("matrix",)),  # the same scores, but one map of all of them
     "ovo": Scheme(
         tasks=lambda index, k: [((index == i) | (index == j), index == i) for i, j in pairs(k)],
         sides=lambda names: list(combinations(names, 2)),
@@ -122,6 +126,7 @@ SCHEMES: dict[str, Scheme] = {
         spread=spread_pairs,
         combine=lambda second, first, rule: couple(first, second, rule),
         decide=lambda scores, k, middle: votes(scores - middle, k),
+        serves=("column", "machine"),
     ),
 }
 
@@ -179,7 +184,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class MachineMap:
-    """Rows as a machine views them to class probabilities: a record of `MACHINE_METHODS` a binary problem, combined."""
+    """Rows as a machine views them to class probabilities: one record per binary problem, combined."""
 
     scheme: str
     maps: tuple[Any, ...]
@@ -189,10 +194,6 @@ class MachineMap:
     def __call__(self, view: View) -> Floats:
         """Return one row of class probabilities a row."""
         columns = [each(view.inputs, view.decision[:, column]) for column, each in enumerate(self.maps)]
-        return self.combined(columns)
-
-    def combined(self, columns: list[Floats]) -> Floats:
-        """Return class probabilities from the (1 - p, p) of each binary problem."""
         both = np.stack(columns, axis=1)
         return tempered(SCHEMES[self.scheme].combine(both[:, :, 0], both[:, :, 1], self.coupling), self.power)
 
@@ -220,7 +221,16 @@ class MatrixMap:
 
 
 def memberships(scores: Floats, kind: str) -> Floats:
-    """Return scores as rows that sum to 1: probabilities divided by their sum, else the softmax of the scores."""
+    """Return scores as rows that sum to 1: probabilities divided by their sum, else the softmax of the scores.
+
+    One column is the score of the second of two classes: its probability, its logit, or a margin f, which stands for
+    the scores -f and f of the classes.
+
+    >>> memberships(np.array([[0.2, 0.6]]), "probability"), memberships(np.array([[0.75]]), "probability")
+    (array([[0.25, 0.75]]), array([[0.25, 0.75]]))
+    """
+    if scores.shape[1] == 1:
+        scores = np.column_stack([{"probability": 1.0 - scores, "logit": 0.0 * scores}.get(kind, -scores), scores])
     if kind == "probability":
         outside = (scores < 0) | (scores > 1)
         if outside.any():
@@ -229,160 +239,6 @@ def memberships(scores: Floats, kind: str) -> Floats:
         return normalise(scores)
     with np.errstate(over="ignore"):  # of infinite scores the limit: the largest share all
         return np.asarray(special.softmax(np.nan_to_num(scores, nan=np.nan), axis=1))
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How scores of several classes become probabilities: the method and its options, and how columns are combined."""
-
-    method: Any = "platt"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    coupling: str = "wu_lin_weng"
-    temper: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class ClassSample:
-    """Checked scores of several classes, one column a binary problem, and the number of each row's class.
-
-    A score may be NaN, where none is known: its row then takes no part in the map of its column.
-    """
-
-    scores: Floats
-    index: Index
-    classes: int
-    kind: str = "margin"
-    weight: NDArray[Any] | None = None
-
-    def complete(self) -> ClassSample:
-        """Return the rows with a score in every column."""
-        known = ~np.isnan(self.scores).any(axis=1)
-        weight = None if self.weight is None else self.weight[known]
-        return replace(self, scores=self.scores[known], index=self.index[known], weight=weight)
-
-
-def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | MatrixMap:
-    """Fit the map of all classes that a plan and a scheme ask for."""
-    return fit_matrix(plan, data) if scheme == "matrix" else fit_columns(plan, scheme, data)
-
-
-def fit_matrix(plan: Plan, data: ClassSample) -> MatrixMap:
-    """Fit one map of all scores, by a method that has one."""
-    data = data.complete()
-    row = None if callable(plan.method) else METHODS[plan.method]
-    if row is None or row.matrix is None:
-        able = ", ".join(name for name, each in METHODS.items() if each.matrix)
-        msg = f"multiclass='matrix' needs a method that maps all classes at once, {able}; got {plan.method!r}"
-        raise ValueError(msg)
-    unknown = sorted(set(plan.options) - set(signature(row.matrix).parameters))
-    if unknown:
-        msg = f"method {plan.method!r} has no option {unknown[0]!r} for all classes at once"
-        raise ValueError(msg)
-    return MatrixMap(
-        data.kind, row.matrix(memberships(data.scores, data.kind), data.index, data.weight, **plan.options)
-    )
-
-
-def fit_columns(plan: Plan, scheme: str, data: ClassSample) -> ClassMap:
-    """Fit one map a column of scores, on the rows that take part in its problem; one without rows is even odds."""
-    scores, index, k, kind, weight = data.scores, data.index, data.classes, data.kind, data.weight
-    maps: list[Map] = []
-    lone = 0
-    for column, (members, positive) in enumerate(SCHEMES[scheme].tasks(index, k)):
-        rows = members & ~np.isnan(scores[:, column])
-        if not rows.any():
-            maps.append(Steps((), (0.5,)))
-            continue
-        part = None if weight is None else weight[rows]
-        one = sample(scores[rows, column], positive[rows], part, kind=kind)
-        maps.append(fit_quietly(plan.method, one, kind, **plan.options))
-        lone += lacks_a_class(plan.method, one)
-    if lone:
-        warn(
-            f"{lone} of {len(maps)} maps were fitted to rows of one class only, so they know nothing of the other; "
-            "give rows of every class"
-        )
-    fitted = ClassMap(scheme, tuple(maps), plan.coupling)
-    if scheme == "binary" or not plan.temper:
-        return fitted
-    whole = data.complete()
-    return replace(fitted, power=fit_power(fitted(whole.scores), whole.index, whole.weight))
-
-
-@dataclass(frozen=True, slots=True)
-class MachineSample:
-    """Calibration rows of a kernel machine: its geometries and its view of them, beside the scores of unseen rows.
-
-    `numbers` are the rows' numbers among those the machine was trained on, None where it was trained on others; `looks`
-    has a column a binary problem of what the machines behind the scores saw.
-    """
-
-    geometries: tuple[Geometry, ...]
-    view: View
-    numbers: Index | None
-    looks: Floats
-    data: ClassSample
-
-
-def fit_machine(plan: Plan, scheme: str, known: MachineSample) -> tuple[MachineMap, Floats]:
-    """Fit a record a binary problem of a machine; return their map, and the probabilities of the rows as if new."""
-    data, fit = known.data, MACHINE_METHODS[plan.method].fit
-    copies = np.ones(len(data.index)) if data.weight is None else np.asarray(data.weight, np.float64)
-    maps, columns = [], []
-    for column, (members, positive) in enumerate(SCHEMES[scheme].tasks(data.index, data.classes)):
-        rows = members & ~np.isnan(data.scores[:, column])
-        one = Calibration(
-            geometry=known.geometries[column],
-            inputs=known.view.inputs,
-            numbers=known.numbers,
-            decision=known.view.decision[:, column],
-            score=np.where(rows, data.scores[:, column], 0.0),
-            look=np.where(rows, known.looks[:, column], 0.0),
-            label=positive.astype(np.float64),
-            weight=np.where(rows, copies, 0.0),
-        )
-        maps.append(fit(one, **plan.options))
-        columns.append(maps[-1].unseen(one))
-    fitted = MachineMap(scheme, tuple(maps), plan.coupling)
-    unseen = fitted.combined(columns)
-    if scheme == "binary" or not plan.temper:
-        return fitted, unseen
-    fitted = replace(fitted, power=fit_power(unseen, data.index, data.weight))
-    return fitted, fitted.combined(columns)
-
-
-def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:
-    """Return the common power that makes combined probabilities most likely, p_c^power normalised.
-
-    The map of each binary problem is smoothed for the few rows it sees, and combining many of them adds up to too
-    little confidence. One power, fitted to all rows with Platt's target (n + 1)/(n + 2) for the class that happened and
-    the rest shared by the others, takes that back; the log-likelihood is concave in it. It is kept in [1e-6, 1e6].
-
-    >>> round(fit_power(np.array([[0.6, 0.4], [0.6, 0.4], [0.6, 0.4], [0.4, 0.6]]), np.array([0, 0, 0, 0])), 3)
-    1.71
-    """
-    # No power moves a probability of 0: such classes take no part, nor do rows whose own class is one of them.
-    possible = p > 0
-    rows = possible[np.arange(len(p)), index] & (possible.sum(axis=1) > 1)
-    if not rows.any():
-        return 1.0
-    p, index, possible = p[rows], index[rows], possible[rows]
-    w = np.ones(len(p)) if weight is None else np.asarray(weight, np.float64)[rows]
-    miss = 1.0 / (w.sum() + 2.0)
-    # Against the class that happened: then no large sums cancel where the others are all but excluded.
-    own = p[np.arange(len(p)), index][:, None]
-    ahead = np.log(np.where(possible, p, own)) - np.log(own)
-    others = possible & (np.arange(p.shape[1]) != index[:, None])
-    share, wanted = w / w.sum(), miss / others.sum(axis=1, keepdims=True)
-    most = np.maximum(np.where(others, ahead, 0.0).max(axis=1, keepdims=True), 0.0)
-
-    def slope(power: float) -> float:
-        """Return the derivative of the mean log-likelihood."""
-        tilted = np.exp(power * (ahead - most)) * possible
-        q = tilted / tilted.sum(axis=1, keepdims=True)
-        return float(share @ np.where(others, (wanted - q) * ahead, 0.0).sum(axis=1))
-
-    return max(rising_root(slope, cap=1e6), 1e-6)
 
 
 def log_classes(fitted: Any, scores: Floats) -> Floats:

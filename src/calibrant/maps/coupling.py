@@ -20,7 +20,6 @@ __all__ = [
     "hastie_tibshirani",
     "pairs",
     "price",
-    "square",
     "votes",
     "wu_lin_weng",
 ]
@@ -60,18 +59,13 @@ def couple(first: Floats, second: Floats, rule: str = "wu_lin_weng") -> Floats:
     k = round((1 + np.sqrt(1 + 8 * first.shape[1])) / 2)
     out = np.empty((len(first), k))
     size = max(1, BLOCK // k)
+    i, j = np.triu_indices(k, 1)
     for start in range(0, len(first), size):
         rows = slice(start, start + size)
-        out[rows] = COUPLINGS[rule](square(first[rows], second[rows], k))
+        r = np.zeros((len(first[rows]), k, k))  # r[:, i, j] = P(i | i or j), kept off 0 and 1
+        r[:, i, j], r[:, j, i] = np.clip(first[rows], LEAST, 1 - LEAST), np.clip(second[rows], LEAST, 1 - LEAST)
+        out[rows] = COUPLINGS[rule](r)
     return out
-
-
-def square(first: Floats, second: Floats, k: int) -> Floats:
-    """Return r[:, i, j] = P(i | i or j), kept off 0 and 1, with zeros on the diagonal."""
-    r = np.zeros((len(first), k, k))
-    i, j = np.triu_indices(k, 1)
-    r[:, i, j], r[:, j, i] = np.clip(first, LEAST, 1 - LEAST), np.clip(second, LEAST, 1 - LEAST)
-    return r
 
 
 def wu_lin_weng(r: Floats) -> Floats:

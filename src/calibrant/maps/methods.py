@@ -1,0 +1,227 @@
+"""The table of methods: what each needs, fits and promises, and where it comes from."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from calibrant.maps.platt import fit_platt, fit_softmax
+from calibrant.maps.records import (
+    BetaCdf,
+    BetaClasses,
+    Clip,
+    Cosines,
+    Ends,
+    Lines,
+    Parzen,
+    QuadraticLogit,
+    Sigmoid,
+    Steps,
+)
+
+__all__ = [
+    "ANY",
+    "MACHINE_METHODS",
+    "METHODS",
+    "NEEDS",
+    "REAL",
+    "UNIT",
+    "Later",
+    "Method",
+    "list_methods",
+]
+
+# What the fit of a method looks at.
+NEEDS = {
+    "column": "one column of scores",
+    "matrix": "one column of scores per class",
+    "machine": "the support vectors of an SVC",
+}
+
+REAL = "real"  # decision values and logits
+UNIT = "unit"  # probabilities
+ANY = "any"  # whatever the scores are: only their values or order count
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way to fit a map.
+
+    `needs` says what `fit(data, **options)` looks at, and so what it returns:
+
+    * "column": a `Sample`; the fit returns a `Map` of one column of scores.
+    * "matrix": a `ClassSample` whose scores are memberships, rows of one number per class that sum to 1; the fit
+      returns a record whose method `matrix` takes such rows and returns the class probabilities.
+    * "machine": a `Calibration`, which is what a two-class kernel machine knows about rows. The fit returns a record:
+      `record(x, f)` gives the columns (1 - p, p) of rows x, as the kernel takes them, with their decision values f, and
+      `record.unseen(calibration)` gives those of the calibration rows as if they were new.
+
+    `domain` says which scores a map of one column is defined on: "real" (a probability is sent through the logit
+    first), "unit" (a logit is sent through the logistic function; a margin through `squash`, or refused where there is
+    none) or "any". `invariant` says what may be done to the scores of fit and prediction without changing a
+    probability: "affine" (any scale and offset), "scale", or "none". `labels` says whether the fit looks at the labels.
+    `joint` is the row of the same method for all classes at once, where a method of one column has one. `look(geometry,
+    x, **options)`, where a method of a machine has one, is a number that machines which have not been trained on the
+    calibration rows see in them; it is pooled over folds as their scores are.
+    """
+
+    fit: Callable[..., Any]
+    record: Any
+    domain: str
+    monotone: bool
+    source: str
+    invariant: str = "none"
+    squash: str | None = None
+    labels: bool = True
+    needs: str = "column"
+    joint: Method | None = None
+    look: Callable[..., Any] | None = None
+
+    def options(self) -> list[str]:
+        """Return the names of the options the fit takes."""
+        return [p.name for p in inspect.signature(self.fit).parameters.values() if p.kind is p.KEYWORD_ONLY]
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """A function or a record of a module, named from `calibrant.maps`, that is imported when it is first needed."""
+
+    module: str
+    name: str
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        """Call the function."""
+        return self.found(*arguments, **options)
+
+    @property
+    def found(self) -> Callable[..., Any]:
+        """What it stands for."""
+        found: Callable[..., Any] = getattr(import_module(f".{self.module}", "calibrant.maps"), self.name)
+        return found
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What `inspect.signature` shows."""
+        return inspect.signature(self.found)
+
+    @property
+    def __name__(self) -> str:
+        """The name it has in its module."""
+        return self.name
+
+    @property
+    def __doc__(self) -> str | None:  # type: ignore[override]
+        """What it says of itself."""
+        return self.found.__doc__
+
+
+METHODS: dict[str, Method] = {
+    "softmax": Method(fit_softmax, Sigmoid, REAL, True, "Rüping 2004, sec. 4", labels=False),
+    "platt": Method(fit_platt, Sigmoid, REAL, True, "Platt 1999; Lin, Lin & Weng 2007, hardened", "affine"),
+    "platt_newton": Method(
+        Later("published", "fit_platt_newton"), Sigmoid, REAL, True, "Lin, Lin & Weng 2007, appendix, as printed"
+    ),
+    "platt_lm": Method(Later("published", "fit_platt_lm"), Sigmoid, REAL, True, "Platt 1999, appendix, as printed"),
+    "platt_gauss": Method(
+        Later("priors", "fit_platt_gauss"),
+        Sigmoid,
+        REAL,
+        True,
+        "Platt 1999, sec. 2.2: Gaussian prior on the slope",
+        "affine",
+    ),
+    "platt_laplace": Method(
+        Later("priors", "fit_platt_laplace"),
+        Sigmoid,
+        REAL,
+        True,
+        "Platt 1999, sec. 2.2: Laplace prior on the slope",
+        "affine",
+    ),
+    "platt_parzen": Method(
+        Later("priors", "fit_platt_parzen"),
+        Sigmoid,
+        REAL,
+        True,
+        "Platt 1999, sec. 2.2: scores with Parzen noise",
+        "affine",
+    ),
+    "duin_tax": Method(Later("duin_tax", "fit_duin_tax"), Sigmoid, REAL, True, "Duin & Tax 1998, sec. 2.2"),
+    "gauss_tied": Method(
+        Later("margins", "fit_gauss_tied"),
+        Sigmoid,
+        REAL,
+        True,
+        "Hastie & Tibshirani 1996, in Platt 1999, sec. 2.1",
+        "scale",
+    ),
+    "gauss": Method(Later("margins", "fit_gauss"), QuadraticLogit, REAL, False, "Platt 1999, sec. 2.1", "affine"),
+    "bins": Method(
+        Later("bins", "fit_bins"), Steps, ANY, False, "Drish 2001; Zadrozny & Elkan 2001; Rüping 2004, sec. 4", "affine"
+    ),
+    "isotonic": Method(
+        Later("isotonic", "fit_isotonic"), Lines, ANY, True, "Ayer et al. 1955; Zadrozny & Elkan 2002", "affine"
+    ),
+    "beta": Method(
+        Later("beta", "fit_beta"),
+        BetaClasses,
+        UNIT,
+        False,
+        "Garczarek 2002, as in klaR; Rüping 2004, sec. 4",
+        squash="softmax",
+        joint=Method(
+            Later("beta", "fit_beta_classes"), BetaClasses, UNIT, False, "Garczarek 2002, as in klaR", needs="matrix"
+        ),
+    ),
+    "beta2": Method(
+        Later("beta", "fit_beta2"), BetaCdf, UNIT, True, "Rüping 2004, sec. 4, Beta-2 (reconstructed)", squash="softmax"
+    ),
+    "clip01": Method(Later("margins", "fit_clip01"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-01", labels=False),
+    "pp": Method(Later("margins", "fit_pp"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-PP"),
+    "printed01": Method(
+        Later("margins", "fit_printed01"), Ends, REAL, False, "Rüping 2004, sec. 4, sigma_01 as printed"
+    ),
+    "parzen": Method(
+        Later("parzen", "fit_parzen"), Parzen, REAL, False, "Parzen 1962; in Platt 1999, sec. 2.2", "affine"
+    ),
+    "cosine": Method(
+        Later("cosine", "fit_cosine"),
+        Cosines,
+        REAL,
+        False,
+        "Vapnik 1998, sec. 11.11, in Platt 1999 (reconstructed)",
+        "affine",
+    ),
+    "moderated": Method(
+        Later(".svm.moderated", "fit_moderated"),
+        Later(".svm.moderated", "Moderated"),
+        REAL,
+        False,
+        "Kwok 1999 (reconstructed)",
+        needs="machine",
+        look=Later(".svm.moderated", "look_variance"),
+    ),
+    "local_cosine": Method(
+        Later(".svm.local_cosine", "fit_local_cosine"),
+        Later(".svm.local_cosine", "LocalCosines"),
+        REAL,
+        False,
+        "Vapnik 1998, sec. 11.11, in Platt 1999 (reconstructed)",
+        needs="machine",
+    ),
+}
+
+
+MACHINE_METHODS = {name: row for name, row in METHODS.items() if row.needs == "machine"}
+
+
+def list_methods(*needs: str) -> list[str]:
+    """Return the names of the methods that need one of these.
+
+    >>> list_methods("machine")
+    ['moderated', 'local_cosine']
+    """
+    return [name for name, row in METHODS.items() if row.needs in needs]

@@ -1,0 +1,187 @@
+"""The table of methods and the one path to fit them: a new method is one function and one row."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import SVC
+
+import calibrant
+from calibrant import METHODS, CalibratedClassifier, Calibrator, compare_scores
+from calibrant.comparing import tasks
+from calibrant.maps import Method, Steps, check_method
+from calibrant.maps.classes import MatrixMap, memberships
+from calibrant.maps.fitting import Plan, fit_classes
+from calibrant.maps.methods import NEEDS, list_methods
+from calibrant.samples import ClassSample
+
+X, Y = load_iris(return_X_y=True)
+
+
+def three_columns(seed=0, n=300):
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet(np.ones(3), n)
+    return P, (P.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+
+
+@dataclass(frozen=True)
+class Shrunk:
+    prior: tuple[float, ...]
+    share: float
+
+    def matrix(self, rows):
+        return (1 - self.share) * rows + self.share * np.array(self.prior)
+
+
+def fit_shrunk(data, *, share=0.5):
+    counts = np.bincount(data.index, data.weight, data.classes)
+    return Shrunk(tuple((counts / counts.sum()).tolist()), share)
+
+
+def fit_base_rate(data, *, extra=0.0):
+    _, positive, negative = data.arrays()
+    return Steps((), (float((positive.sum() + extra) / ((positive + negative).sum() + 2 * extra)),))
+
+
+@pytest.fixture(autouse=True)
+def toys(monkeypatch):
+    """Add one method of a matrix and one of a column, each by one function and one row."""
+    monkeypatch.setitem(METHODS, "shrunk", Method(fit_shrunk, Shrunk, "unit", False, "a toy", needs="matrix"))
+    monkeypatch.setitem(METHODS, "base_rate", Method(fit_base_rate, Steps, "any", True, "a toy"))
+
+
+class TestAMethodOfAMatrix:
+    @pytest.mark.parametrize("scheme", ["matrix", "ovr"])
+    def test_the_path(self, scheme):
+        P, y = three_columns()
+        fitted = fit_classes(Plan("shrunk", {"share": 0.25}), scheme, ClassSample(P, y, 3, "probability"))
+        assert isinstance(fitted, MatrixMap)
+        np.testing.assert_allclose(fitted(P), 0.75 * P + 0.25 * np.bincount(y) / len(y), rtol=1e-12)
+
+    @pytest.mark.parametrize("weight", [None, 1.0 + np.arange(150) % 3])
+    @pytest.mark.parametrize("machine", [LogisticRegression(max_iter=1000), SVC()])
+    @pytest.mark.parametrize("multiclass", ["auto", "matrix"])
+    def test_the_estimator(self, machine, multiclass, weight):
+        model = CalibratedClassifier(machine, "shrunk", multiclass=multiclass, options={"share": 0.5})
+        model.fit(X, Y, sample_weight=weight)
+        if isinstance(machine, SVC):
+            machine.set_params(decision_function_shape="ovr")
+        scores = machine.fit(X, Y, sample_weight=weight).decision_function(X)
+        prior = np.bincount(Y, weight) / len(Y) if weight is None else np.bincount(Y, weight) / weight.sum()
+        np.testing.assert_allclose(model.predict_proba(X), (memberships(scores, "margin") + prior) / 2, rtol=1e-9)
+
+    def test_two_classes_are_two_columns(self):
+        two = Y != 2
+        model = CalibratedClassifier(LogisticRegression(), "shrunk", kind="probability", options={"share": 0.0})
+        found = model.fit(X[two], Y[two]).predict_proba(X[two])
+        np.testing.assert_allclose(found, LogisticRegression().fit(X[two], Y[two]).predict_proba(X[two]), rtol=1e-9)
+
+    def test_comparison_of_scores(self):
+        P, y = three_columns()
+        methods = {"as it is": ("shrunk", {"share": 0.0}), "raw": "raw", "platt": "platt"}
+        found = compare_scores(P, y, kind="probability", methods=methods, cv=3, progress=False)
+        values = {name: [cell.values for cell in found.cells if cell.method == name] for name in methods}
+        for one, other in zip(values["as it is"], values["raw"], strict=True):
+            assert one == pytest.approx(other, rel=1e-12)
+        assert values["platt"] != values["raw"]
+
+    def test_what_it_does_not_fit_is_refused(self):
+        with pytest.raises(ValueError, match=r"multiclass must be 'ovr' or 'matrix' for method 'shrunk'.*got 'ovo'"):
+            CalibratedClassifier(SVC(), "shrunk", multiclass="ovo").fit(X, Y)
+        with pytest.raises(ValueError, match="at once, beta, shrunk; got 'platt'"):
+            CalibratedClassifier(SVC(), multiclass="matrix").fit(X, Y)
+        with pytest.raises(ValueError, match="method 'shrunk' has no option 'size'; it has share"):
+            CalibratedClassifier(SVC(), "shrunk", options={"size": 1}).fit(X, Y)
+        with pytest.raises(ValueError, match=r"method must be one of .*got 'shrunk'"):
+            Calibrator("shrunk").fit([0.0, 1.0], [0, 1])
+
+
+class TestAMethodOfAColumn:
+    def test_the_path_and_the_estimators(self):
+        scores, y = [1.0, 2.0, 3.0, 4.0], [0, 0, 0, 1]
+        assert calibrant.fit("base_rate", scores, y)([7.0]) == [0.25]
+        assert calibrant.fit("base_rate", scores, y, extra=2.0)([7.0]) == [0.375]
+        np.testing.assert_array_equal(Calibrator("base_rate").fit(scores, y).predict_proba([7.0]), [[0.75, 0.25]])
+        two = Y != 2
+        model = CalibratedClassifier(SVC(), "base_rate").fit(X[two], Y[two])
+        np.testing.assert_array_equal(model.predict_proba(X[:2]), np.full((2, 2), 0.5))
+
+    @pytest.mark.parametrize("multiclass", ["ovo", "ovr"])
+    def test_several_classes(self, multiclass):
+        model = CalibratedClassifier(SVC(), "base_rate", multiclass=multiclass).fit(X, Y)
+        np.testing.assert_allclose(model.predict_proba(X[:2]), 1 / 3, rtol=1e-12)
+
+    def test_comparison_of_scores(self):
+        rng = np.random.default_rng(0)
+        y = np.arange(90) % 3 == 0
+        found = compare_scores(rng.normal(size=90), y, methods="base_rate", cv=3, progress=False)
+        assert [cell.values["brier"] for cell in found.cells] == pytest.approx([2 / 9] * 3)
+
+    def test_it_is_the_same_as_the_function(self):
+        one, other = (CalibratedClassifier(SVC(), method).fit(X, Y) for method in ("base_rate", fit_base_rate))
+        np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+def test_what_a_machine_says_itself_is_a_row_too(monkeypatch):
+    def flatten(p):
+        return (p + 1 / p.shape[1]) / 2
+
+    row = Method(flatten, np.ndarray, "unit", True, "a toy", needs="own")
+    monkeypatch.setitem(tasks.OWN, "flat", row)
+    P, y = three_columns()
+    found = compare_scores(P, y, kind="probability", methods=["flat"], cv=3, progress=False)
+    ((_, kept),) = found.predictions.items()
+    np.testing.assert_allclose(kept.p, flatten(P[kept.rows]), rtol=1e-12)
+    with pytest.raises(ValueError, match="no machine has 'flat', which needs a machine with predict_proba"):
+        compare_scores(P, y, kind="margin", methods=["flat"], cv=3, progress=False)
+
+
+def test_every_row_declares_what_it_needs():
+    assert {row.needs for row in METHODS.values()} == set(NEEDS)
+    assert list(calibrant.MACHINE_METHODS) == list_methods("machine")
+    for name, row in METHODS.items():
+        assert row.source, name
+        assert row.joint is None or (row.needs, row.joint.needs) == ("column", "matrix")
+
+
+@pytest.mark.parametrize("name", ["moderated", "local_cosine"])
+def test_a_method_of_a_machine_is_refused_where_there_are_only_scores(name):
+    for fit in (
+        lambda: calibrant.fit(name, [0.0, 1.0], [0, 1]),
+        lambda: Calibrator(name).fit([0.0, 1.0], [0, 1]),
+        lambda: compare_scores([0.0, 1.0] * 9, [0, 1] * 9, methods=name, cv=3),
+        lambda: check_method(name, {}),
+        lambda: fit_classes(Plan(name), "ovo", ClassSample(*three_columns(), 3)),
+        lambda: calibrant.combining.fit_recalibration(three_columns()[0], three_columns()[1], name),
+    ):
+        with pytest.raises(ValueError, match=f"method must be one of .*platt.*; got '{name}'"):
+            fit()
+    assert check_method(name, {}, NEEDS) is METHODS[name]
+
+
+def test_a_function_of_ones_own_sees_a_checked_sample():
+    seen = []
+
+    def fit(data):
+        seen.append(data)
+        return Steps((), (0.5,))
+
+    weight = np.arange(300) % 2
+    P, y = three_columns()
+    fit_classes(Plan(fit), "ovr", ClassSample(P, y, 3, "probability", weight))
+    expected = calibrant.sample(P[:, 0], y == 0, weight, kind="probability")
+    for name in ("score", "label", "weight"):
+        np.testing.assert_array_equal(getattr(seen[0], name), getattr(expected, name))
+        assert getattr(seen[0], name).dtype == getattr(expected, name).dtype
+    with pytest.raises(ValueError, match="scores declared as probabilities must lie in"):
+        fit_classes(Plan(fit), "ovr", ClassSample(P + 1, y, 3, "probability"))
+    with pytest.raises(ValueError, match="sample_weight must not all be zero"):
+        fit_classes(Plan(fit), "ovr", ClassSample(P, y, 3, "probability", 0 * weight))
+
+
+def test_options_of_one_column_are_not_those_of_all_classes():
+    wanted = "method 'beta on all classes at once' has no option 'as_printed'; it has criterion, dis"
+    with pytest.raises(ValueError, match=wanted):
+        CalibratedClassifier(LogisticRegression(), "beta", multiclass="matrix", options={"as_printed": True}).fit(X, Y)
