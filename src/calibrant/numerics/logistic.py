@@ -257,7 +257,7 @@ def search_line(nodes: Nodes, theta: Floats, step: Floats, slope: float, reach: 
         if low == 0.0:
             length = min(length / 2.0, 64.0 / reach)
         elif high > 4.0 * low:
-            length = 2.0 * low if np.isinf(high) else float(np.sqrt(low * high))
+            length = 2.0 * low if np.isinf(high) else float(np.sqrt(low) * np.sqrt(high))
         else:
             length = (low + high) / 2.0
         if high - low <= EPS * high < np.inf or length * reach < EPS:
