@@ -12,8 +12,8 @@ import calibrant
 from calibrant import METHODS, CalibratedClassifier, Calibrator, compare_scores
 from calibrant.comparing import tasks
 from calibrant.maps import Method, Steps, check_method
-from calibrant.maps.classes import MatrixMap, memberships
-from calibrant.maps.fitting import Plan, fit_classes
+from calibrant.maps.classes import MatrixMap, Plan, memberships
+from calibrant.maps.fitting import fit_classes
 from calibrant.maps.methods import NEEDS, list_methods
 from calibrant.samples import ClassSample
 

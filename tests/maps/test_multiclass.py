@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, special
 
+from calibrant.maps.classes import Plan
 from calibrant.maps.coupling import COUPLINGS, couple, pairs, votes
-from calibrant.maps.fitting import Plan, fit_classes
+from calibrant.maps.fitting import fit_classes
 from calibrant.numerics.simplex import LEAST, normalise
 from calibrant.samples import ClassSample
 

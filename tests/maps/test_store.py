@@ -20,9 +20,9 @@ from calibrant.checks import KINDS
 from calibrant.cli.reading import require_place
 from calibrant.files import whole
 from calibrant.maps import Linked, Sigmoid, Steps
-from calibrant.maps.classes import SCHEMES, ClassMap, MatrixMap
+from calibrant.maps.classes import SCHEMES, ClassMap, MatrixMap, Plan
 from calibrant.maps.coupling import COUPLINGS
-from calibrant.maps.fitting import Plan, fit_classes
+from calibrant.maps.fitting import fit_classes
 from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Clip, Cosines, Ends, Lines, Parzen, QuadraticLogit
 from calibrant.maps.store import DEEPEST, LARGEST, from_dict, kinds, to_dict
 from calibrant.samples import ClassSample

@@ -35,7 +35,8 @@ from calibrant.comparing.folder import (
 from calibrant.comparing.records import Cell, Choice, Comparison, Predictions, unique
 from calibrant.comparing.tasks import CHOICES, Data, Part, Recipe, Run, Scores, Task, Trial, job_on, splits
 from calibrant.estimators.protocols import choose_scheme, collect, group_params, part, prepare, score_columns, train
-from calibrant.maps.fitting import Plan, fit_classes
+from calibrant.maps.classes import Plan
+from calibrant.maps.fitting import fit_classes
 from calibrant.metrics import METRICS
 from calibrant.progress import shown
 from calibrant.samples import ClassSample

@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.checks import counts, distributions, finite, one_of
 from calibrant.maps import Map
-from calibrant.maps.classes import ClassMap, MatrixMap
-from calibrant.maps.fitting import Plan, fit_classes
+from calibrant.maps.classes import ClassMap, MatrixMap, Plan
+from calibrant.maps.fitting import fit_classes
 from calibrant.metrics.forecasts import class_columns, floats
 from calibrant.numerics.mixtures import fit_mixture, newton_step
 from calibrant.numerics.simplex import normalise

@@ -40,9 +40,9 @@ from calibrant.estimators.protocols import (
     train,
     weight_parameter,
 )
-from calibrant.maps.classes import SCHEMES, log_classes
+from calibrant.maps.classes import SCHEMES, Plan, Sight, log_classes
 from calibrant.maps.coupling import COUPLINGS
-from calibrant.maps.fitting import Plan, Sight, check_method, choose_row, lift
+from calibrant.maps.fitting import check_method, choose_row, lift
 from calibrant.maps.methods import NEEDS, Method
 from calibrant.maps.records import Map
 from calibrant.metrics import log_loss
@@ -183,7 +183,10 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         self.consistency_cost_ = chosen.own_accuracy - chosen.accuracy
         if self.search is not None:
             self.best_index_ = best
-            self.search_results_ = [trial.summary() for trial in trials]
+            told = ("log_loss", "accuracy", "own_accuracy")
+            self.search_results_ = [
+                {"estimator": trial.job.estimator, **{name: getattr(trial, name) for name in told}} for trial in trials
+            ]
         return self
 
     def predict_proba(self, X: Any) -> Floats:
@@ -402,15 +405,6 @@ class Trial:
     own_accuracy: float
     disagreement: float
     log_loss: float = np.nan
-
-    def summary(self) -> dict[str, Any]:
-        """Return the candidate and how it did."""
-        return {
-            "estimator": self.job.estimator,
-            "log_loss": self.log_loss,
-            "accuracy": self.accuracy,
-            "own_accuracy": self.own_accuracy,
-        }
 
 
 def require_classifier(name: str, estimator: Any) -> None:

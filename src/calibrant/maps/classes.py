@@ -6,52 +6,45 @@ The pairs of k classes are (0, 1), (0, 2), ..., (k-2, k-1); `first[:, pair]` is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from reprlib import repr as shortened
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
 from calibrant.checks import KINDS, one_of, refuse_masked
-from calibrant.lazy import attach
-from calibrant.maps.coupling import (
-    COUPLINGS,
-    couple,
-    pairs,
-    votes,
-)
+from calibrant.maps.coupling import COUPLINGS, couple, pairs, votes
+from calibrant.maps.fitting import fit_classes, fit_power
 from calibrant.maps.records import log_probabilities, one_column, probabilities
 from calibrant.numerics.simplex import normalise
 from calibrant.ops import NUMPY, Ops
+from calibrant.samples import ClassSample
+
+if TYPE_CHECKING:
+    from calibrant.svm.support import Geometry
 
 __all__ = [
     "SCHEMES",
     "ClassMap",
+    "ClassSample",
     "MachineMap",
     "MatrixMap",
+    "Plan",
     "Scheme",
+    "Sight",
     "View",
+    "fit_classes",
+    "fit_power",
     "log_classes",
     "memberships",
     "tempered",
 ]
 
-# Names that stood here once.
-__getattr__, _ = attach(
-    __name__,
-    {
-        "ClassSample": "calibrant.samples",
-        **dict.fromkeys(("Plan", "fit_classes", "fit_power"), "calibrant.maps.fitting"),
-    },
-)
-
 Floats = NDArray[np.float64]
-
-
 Index = NDArray[np.intp]
 Task = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
@@ -239,6 +232,30 @@ def memberships(scores: Floats, kind: str) -> Floats:
         return normalise(scores)
     with np.errstate(over="ignore"):  # of infinite scores the limit: the largest share all
         return np.asarray(special.softmax(np.nan_to_num(scores, nan=np.nan), axis=1))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How scores of several classes become probabilities: the method and its options, and how columns are combined."""
+
+    method: Any = "platt"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    coupling: str = "wu_lin_weng"
+    temper: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What a kernel machine sees in calibration rows: its geometries and its view of them.
+
+    `numbers` are the rows' numbers among those the machine was trained on, None where it was trained on others; `looks`
+    has one column per binary problem of what the machines behind the scores saw.
+    """
+
+    geometries: tuple[Geometry, ...]
+    view: View
+    numbers: Index | None
+    looks: Floats
 
 
 def log_classes(fitted: Any, scores: Floats) -> Floats:

@@ -8,14 +8,13 @@ method of a machine to every two-class machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.checks import one_of, weighed, within_unit
-from calibrant.maps.classes import SCHEMES, ClassMap, MachineMap, MatrixMap, View, memberships, tempered
 from calibrant.maps.methods import ANY, METHODS, NEEDS, REAL, UNIT, Method
 from calibrant.maps.records import LINKS, Linked, Map, Steps, probabilities
 from calibrant.numerics.roots import rising_root
@@ -24,9 +23,9 @@ from calibrant.samples import ClassSample, Sample
 from calibrant.warning import warn
 
 if TYPE_CHECKING:
-    from calibrant.svm.support import Geometry
+    from calibrant.maps.classes import ClassMap, MatrixMap, Plan, Sight
 
-__all__ = ["Plan", "Sight", "check_method", "choose_row", "fit_classes", "fit_map", "fit_power", "fit_row", "lift"]
+__all__ = ["check_method", "choose_row", "fit_classes", "fit_map", "fit_power", "fit_row", "lift"]
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]
@@ -89,6 +88,8 @@ def fit_row(row: Method, data: Any, kind: str, options: Mapping[str, Any]) -> An
     if row.needs == "machine":
         return row.fit(data, **options)
     if row.needs == "matrix":
+        from calibrant.maps.classes import MatrixMap, memberships  # which fitting one column does not need
+
         return MatrixMap(kind, row.fit(replace(data, scores=memberships(data.scores, kind)), **options))
     link = row.squash if (kind, row.domain) == ("margin", UNIT) else NEEDED_LINK.get((kind, row.domain))
     if (kind, row.domain) == ("margin", UNIT) and link is None:
@@ -101,30 +102,6 @@ def fit_row(row: Method, data: Any, kind: str, options: Mapping[str, Any]) -> An
     return Linked(link, row.fit(linked, **options))
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """How scores of several classes become probabilities: the method and its options, and how columns are combined."""
-
-    method: Any = "platt"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    coupling: str = "wu_lin_weng"
-    temper: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Sight:
-    """What a kernel machine sees in calibration rows: its geometries and its view of them.
-
-    `numbers` are the rows' numbers among those the machine was trained on, None where it was trained on others; `looks`
-    has one column per binary problem of what the machines behind the scores saw.
-    """
-
-    geometries: tuple[Geometry, ...]
-    view: View
-    numbers: Index | None
-    looks: Floats
-
-
 def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | MatrixMap:
     """Fit the map of all classes that a plan and a scheme ask for."""
     fitted: ClassMap | MatrixMap = lift(plan, scheme, data)[0]
@@ -133,6 +110,8 @@ def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | Matrix
 
 def choose_row(method: Any, options: Any, scheme: str, needs: Container[str] = NEEDS) -> Method:
     """Return the row of a method that fits what a scheme gives: its own, or the one for all classes at once."""
+    from calibrant.maps.classes import SCHEMES
+
     row, serves = check_method(method, options, needs), SCHEMES[scheme].serves
     if row.needs not in serves and row.joint is not None:
         row = row.joint
@@ -157,6 +136,8 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     classes. A method that needs a machine takes what that sees in the rows, `sight`, and the probabilities are those of
     the rows as if they were new.
     """
+    from calibrant.maps.classes import SCHEMES, ClassMap, MachineMap, tempered
+
     row = choose_row(plan.method, plan.options, scheme, ("column", "matrix") if sight is None else ("machine",))
     way, scores, weight, kind = SCHEMES[scheme], data.scores, data.weight, data.kind
     complete = ~np.isnan(scores).any(axis=1)
