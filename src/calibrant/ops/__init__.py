@@ -73,9 +73,12 @@ class Ops:
         return x * factor
 
     def normalise(self, columns: Columns) -> Columns:
-        """Return columns divided by their sum; where that is 0, all are equal (Duin & Tax 1998)."""
+        """Return columns divided by their sum; where that is 0, all are equal (Duin & Tax 1998).
+
+        Sums below 1e-290 count as 0: where a probability of 1e-308 becomes 0 depends on the engine.
+        """
         total = self.share(sum(columns[1:], start=columns[0]))
-        return [self.where(total <= 0.0, 1.0 / len(columns), x / total) for x in columns]
+        return [self.where(total < 1e-290, 1.0 / len(columns), x / total) for x in columns]
 
 
 from calibrant.ops.numpy import NUMPY, formula  # noqa: E402 (the engine of every formula's default needs `Ops`)

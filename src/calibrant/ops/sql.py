@@ -75,42 +75,91 @@ def sql(mapping: Callable[..., Any], column: str | Sequence[str], dialect: str =
     is_nan = NAN[dialect]
     if is_nan is not None:
         cases += [exp.If(this=is_nan(score.copy()), true=score.copy()) for score in scores]
-    shared = Shared(dialect)
-    ops = replace(SQL, share=shared)
-    found = mapping(scores, ops) if several else [mapping(scores[0], ops)]
-    texts = tuple(shared.text(exp.Case(ifs=cases, default=node(each))) for each in found)
+    shared = Shared(dialect, names)
+    found = mapping(scores, with_parts(shared)) if several else [mapping(scores[0], SQL)]
+    missing_first = shared.render(exp.Case(ifs=cases, default=exp.var("\0")))
+    texts = tuple(missing_first.replace("\0", shared.whole(node(each))) for each in found)
     return texts if several else texts[0]
 
 
 class Shared:
-    """Parts of a formula that stand in many places: built once, and written out in each place."""
+    """Parts of a formula that stand in many places, under names.
 
-    def __init__(self, dialect: str) -> None:
-        """Start without any."""
+    They are columns of nested queries inside the expression, level by level: SELECT ... FROM (SELECT *, x AS name FROM
+    (SELECT y AS name)). Spark, which does not take such a query there, gets them written out in every place.
+    """
+
+    def __init__(self, dialect: str, names: Sequence[str]) -> None:
+        """Start without any; none will be called like a column of scores."""
         self.dialect = dialect
+        self.prefix = "part" + "_" * (1 + max(name.count("_") for name in names))
         self.texts: list[str] = []
+        self.levels: list[int] = []
 
     def __call__(self, x: Any) -> Node:
         """Return a name for an expression."""
         if not isinstance(x, exp.Expression) or isinstance(x, (exp.Literal, exp.Var)):
             return x
-        self.texts.append(f"({self.text(x)})")
+        text = self.render(x)
+        self.levels.append(1 + max((self.levels[number] for number in mentioned(text)), default=-1))
+        self.texts.append(self.written_out(text) if self.dialect in WITHOUT_QUERIES else text)
         return exp.var(f"\0{len(self.texts) - 1}\0")
 
-    def text(self, whole: Node) -> str:
-        """Return an expression as SQL, with what the names in it stand for."""
+    def render(self, x: Node) -> str:
+        """Return an expression as SQL, with marks for what has a name."""
         write = WRITE.get(self.dialect, decimal_text)
-        text = str(whole.copy().transform(lambda part: as_meant(part, write), copy=False).sql(dialect=self.dialect))
-        parts = re.split("\0(\\d+)\0", text)
-        parts[1::2] = [self.texts[int(number)] for number in parts[1::2]]
+        return str(x.copy().transform(lambda part: as_meant(part, write), copy=False).sql(dialect=self.dialect))
+
+    def whole(self, x: Node) -> str:
+        """Return an expression as SQL, with the queries that tell what the names in it mean."""
+        text = self.render(x)
+        if self.dialect in WITHOUT_QUERIES:
+            return self.written_out(text)
+        needed = mentioned(text)
+        if not needed:
+            return text
+        for number in range(len(self.texts) - 1, -1, -1):
+            needed |= mentioned(self.texts[number]) if number in needed else set()
+        queries, before = [], ""
+        for level in range(1 + max(self.levels[number] for number in needed)):
+            here = [f"{self.texts[n]} AS \0{n}\0" for n in sorted(needed) if self.levels[n] == level]
+            start = f"SELECT *, {', '.join(here)} FROM {before}" if level else f"SELECT {', '.join(here)}"
+            before = f"{self.prefix}level{level}"
+            queries.append(f"{before} AS ({start}{ONCE.get(self.dialect, '')})")
+        return MARK.sub(rf"{self.prefix}\1", f"(WITH {', '.join(queries)} SELECT {text} FROM {before})")
+
+    def written_out(self, text: str) -> str:
+        """Return SQL with the parts in the place of their marks."""
+        parts = MARK.split(text)
+        parts[1::2] = [f"({self.texts[int(number)]})" for number in parts[1::2]]
         length = sum(map(len, parts))
         if len(parts) > 1 and length > LONGEST:
             msg = (
-                f"the map must give SQL of at most {LONGEST:,} characters per class; got {length:,}: use maps with "
-                "shorter formulas (method 'platt'), fewer classes, multiclass='ovr' or coupling='price'"
+                f"a map must give at most {LONGEST:,} characters of {self.dialect} SQL per class; got {length:,}: use "
+                "maps with shorter formulas (method 'platt'), fewer classes, multiclass='ovr' or coupling='price'"
             )
             raise ValueError(msg)
         return "".join(parts)
+
+
+def with_parts(shared: Shared) -> Ops:
+    """Return operations that give names to what is used many times, and to piecewise polynomials."""
+    return replace(
+        SQL,
+        share=shared,
+        smooth=lambda function, x, low, high: shared(sql_smooth(function, shared(x), low, high)),
+        smooth_parts=lambda function, x, parts: shared(sql_smooth_parts(function, shared(x), parts)),
+    )
+
+
+MARK = re.compile("\0(\\d+)\0")
+WITHOUT_QUERIES = {"spark"}
+ONCE = {"sqlite": " LIMIT 1", "postgres": " LIMIT 1"}  # else the parts are computed anew in every place
+
+
+def mentioned(text: str) -> set[int]:
+    """Return the numbers of the parts that are named in SQL."""
+    return {int(number) for number in MARK.findall(text)}
 
 
 def node(value: Any) -> Node:
@@ -175,7 +224,7 @@ def greatest(x: Any, y: Any) -> Node:
 
 
 def sql_expit(u: Node) -> Node:
-    """Return the logistic function without an exponential that overflows or underflows: 0 is 3e-308."""
+    """Return the logistic function without an exponential that overflows or underflows; it ends at 3e-308, not at 0."""
     return exp.convert(1.0) / (exp.Exp(this=exp.Neg(this=sql_clip(u, -FAR, FAR))) + 1.0)
 
 
