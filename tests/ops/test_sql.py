@@ -252,7 +252,7 @@ SEVERAL = [
     ClassMap("ovr", THREE),
     ClassMap("ovo", THREE, power=1.5),
     ClassMap("ovo", THREE, "price"),
-    MatrixMap("margin", BETAS),
+    MatrixMap("margin", BetaClasses((BetaPiece(None, 0.1), BetaPiece(None, -0.2), BetaPiece(None)))),
 ]
 
 
