@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy import optimize, special
 
 from calibrant.maps.classes import Plan
-from calibrant.maps.coupling import COUPLINGS, couple, pairs, votes
+from calibrant.maps.coupling import COUPLINGS, couple, pairs, solve_wu_lin_weng, votes
 from calibrant.maps.fitting import fit_classes
 from calibrant.numerics.simplex import LEAST, normalise
 from calibrant.samples import ClassSample
@@ -72,6 +72,15 @@ def test_wu_lin_weng_minimises_its_criterion():
         )
         assert criterion(p, row) <= found.fun + 1e-12
         np.testing.assert_allclose(p, found.x, atol=1e-4)
+
+
+@given(st.integers(2, 4), st.floats(0.1, 20), st.integers(0, 1000))
+def test_the_written_formula_is_the_solution(k, spread, seed):
+    first, second = (np.clip(r, LEAST, 1 - LEAST) for r in random_pairs(5, k, spread, seed))
+    r = np.zeros((5, k, k))
+    i, j = np.triu_indices(k, 1)
+    r[:, i, j], r[:, j, i] = first, second
+    np.testing.assert_allclose(couple(first, second), solve_wu_lin_weng(r), atol=1e-10)
 
 
 def test_hastie_tibshirani_meets_its_stationarity():

@@ -7,13 +7,15 @@ import duckdb
 import numpy as np
 import pytest
 import sqlglot
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calibrant
 from calibrant.maps import Clip, Lines, Linked, Sigmoid, Steps
+from calibrant.maps.classes import ClassMap, MatrixMap
 from calibrant.maps.methods import list_methods
-from calibrant.ops.sql import quotient_text
+from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Cosines, Ends, Parzen, QuadraticLogit
+from calibrant.ops.sql import Shared, quotient_text
 from tests.conftest import noisy_scores, quiet_fit
 
 SCORES = np.concatenate(
@@ -150,3 +152,177 @@ def test_a_link_is_part_of_the_formula():
 def test_unknown_dialects_are_named():
     with pytest.raises(ValueError, match=r"dialect must be one of duckdb, .*; got 'oracle'"):
         calibrant.sql(Clip(), "f", dialect="oracle")
+
+
+# Several classes ------------------------------------------------------------------------------------------------------
+
+
+def names_of(count):
+    return [f"s {c}" for c in range(count)]
+
+
+def select(connection, expressions, scores):
+    table = ", ".join(f'"{name}" double' for name in names_of(len(scores[0])))
+    connection.execute(f"create table t (i integer, {table})")
+    marks = ", ".join("?" * (1 + len(scores[0])))
+    connection.executemany(f"insert into t values ({marks})", [[i, *row] for i, row in enumerate(scores)])
+    found = connection.execute(f"select {', '.join(expressions)} from t order by i").fetchall()
+    connection.close()
+    return found
+
+
+ROWS = {
+    "duckdb": lambda expressions, scores: select(duckdb.connect(), expressions, scores),
+    "sqlite": lambda expressions, scores: select(sqlite3.connect(":memory:"), expressions, scores),
+}
+COLUMNS = {"binary": lambda k: 1, "ovr": lambda k: k, "ovo": lambda k: k * (k - 1) // 2}
+RECORDS = [
+    Sigmoid(-1.5, 0.25),
+    Sigmoid(-40.0, 3.0),
+    Sigmoid(0.5, -0.1),
+    QuadraticLogit(0.2, -1.0, 0.1),
+    Clip(),
+    Ends(0.1, 0.9),
+    Steps((-0.5, 0.5), (0.0, 0.3, 1.0)),
+    Steps((), (0.5,)),
+    Lines((-1.0, 0.0, 2.0), (0.0, 0.4, 1.0)),
+    Cosines((0.5, -0.45, 0.2), -2.0, 2.0, clip=False),
+]
+PIECED = (  # whose expressions are long
+    Linked("expit", BetaCdf(4.0, 1.5, 2.0, 3.0)),
+    Linked("softmax", BetaClasses((BetaPiece(None, 0.1), BetaPiece(BetaCdf(4.0, 1.5, 2.0, 3.0))))),
+    Parzen((-1.0, 0.3, 1.0), (0.0, 1.0, 2.0), (1.0, 1.0, 0.0), 0.5),
+)
+OVO = [("ovo", 2), ("ovo", 3), ("ovo", 4), ("ovo", 5)]
+nasty_score = st.one_of(
+    st.floats(-6, 6),
+    st.sampled_from([0.0, -0.0, 5e-324, 1e-7, 17.0, -17.0, 40.0, -40.0, 1e308, -1e308, np.inf, -np.inf]),
+)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_maps_of_several_classes_are_the_numpy_formula(data):
+    scheme, k = data.draw(st.sampled_from([("binary", 2), ("ovr", 2), ("ovr", 3), ("ovr", 6), *OVO]), "scheme")
+    count = COLUMNS[scheme](k)
+    maps = tuple(data.draw(st.lists(st.sampled_from(RECORDS), min_size=count, max_size=count), "maps"))
+    coupling = data.draw(st.sampled_from(["price", "wu_lin_weng"] if k <= 4 else ["price"]), "coupling")
+    fitted = ClassMap(scheme, maps, coupling, data.draw(st.sampled_from([1.0, 0.3, 2.5]), "power"))
+    row = st.lists(nasty_score, min_size=count, max_size=count)
+    scores = data.draw(st.lists(row, min_size=1, max_size=8), "scores")
+    expected = fitted(np.array(scores))
+    np.testing.assert_allclose(expected.sum(axis=1), 1.0, atol=1e-12)
+    for dialect, run in ROWS.items():
+        found = run(calibrant.sql(fitted, names_of(count), dialect), scores)
+        accuracy = 1e-10 if scheme == "ovo" else 1e-12
+        np.testing.assert_allclose(np.array(found, float), expected, atol=accuracy, rtol=0, err_msg=dialect)
+
+
+@pytest.mark.parametrize("dialect", ROWS)
+@pytest.mark.parametrize("scheme", ["ovr", "ovo"])
+def test_polynomials_in_maps_of_several_classes(scheme, dialect):
+    fitted = ClassMap(scheme, PIECED, power=1.5)
+    scores = np.vstack([np.random.default_rng(0).normal(0, 2, (60, 3)), np.full((1, 3), 1e308), np.full((1, 3), -40.0)])
+    found = ROWS[dialect](calibrant.sql(fitted, names_of(3), dialect), scores.tolist())
+    np.testing.assert_allclose(np.array(found, float), fitted(scores), atol=1e-10, rtol=0)
+
+
+BETAS = BetaClasses(
+    (BetaPiece(BetaCdf(4.0, 1.5, 2.0, 3.0)), BetaPiece(None, -0.2), BetaPiece(BetaCdf(0.7, 3.0, 1.0, 2.0)))
+)
+
+
+@pytest.mark.parametrize("dialect", ROWS)
+@pytest.mark.parametrize("kind", ["margin", "logit", "probability"])
+def test_a_map_of_all_classes_at_once(kind, dialect):
+    rng = np.random.default_rng(0)
+    if kind == "probability":
+        corners = [[0, 0, 0], [1, 0, 0], [0, 1, 1], [1, 1, 1], [0.5, 0.5, 0], [1, 1e-9, 1e-8]]
+        scores = np.vstack([rng.dirichlet(np.ones(3), 50), rng.random((20, 3)), corners])
+    else:
+        scores = np.vstack([rng.normal(0, 3, (50, 3)), rng.choice([0.0, 1.0, -40.0, 1e308, -1e308, np.inf], (40, 3))])
+    fitted = MatrixMap(kind, BETAS)
+    found = ROWS[dialect](calibrant.sql(fitted, names_of(3), dialect), scores.tolist())
+    np.testing.assert_allclose(np.array(found, float), fitted(scores), atol=1e-12, rtol=0)
+
+
+THREE = tuple(Sigmoid(-1.0 - c, 0.1 * c) for c in range(3))
+SEVERAL = [
+    ClassMap("binary", THREE[:1]),
+    ClassMap("ovr", THREE),
+    ClassMap("ovo", THREE, power=1.5),
+    ClassMap("ovo", THREE, "price"),
+    MatrixMap("margin", BetaClasses((BetaPiece(None, 0.1), BetaPiece(None, -0.2), BetaPiece(None)))),
+]
+
+
+@pytest.mark.parametrize("fitted", SEVERAL, ids=lambda fitted: fitted.scheme)
+def test_null_and_nan_in_any_column(fitted):
+    count = len(getattr(fitted, "maps", THREE))
+    for column in range(count):
+        scores = [[0.5] * count for _ in range(3)]
+        scores[0][column], scores[1][column] = None, float("nan")
+        found = ROWS["duckdb"](calibrant.sql(fitted, names_of(count)), scores)
+        assert set(found[0]) == {None}
+        assert np.isnan(found[1]).all()
+        assert np.isnan(fitted(np.array(scores[1:], float))[0]).all()
+        assert found[2] == pytest.approx(fitted(np.array(scores[2:]))[0], abs=1e-12)
+        assert set(ROWS["sqlite"](calibrant.sql(fitted, names_of(count), "sqlite"), scores)[0]) == {None}
+
+
+@pytest.mark.parametrize("dialect", ["duckdb", "postgres", "spark", "sqlite"])
+@pytest.mark.parametrize("fitted", SEVERAL, ids=lambda fitted: fitted.scheme)
+def test_several_classes_parse_in_every_dialect(fitted, dialect):
+    names = names_of(len(getattr(fitted, "maps", THREE)))
+    texts = calibrant.sql(fitted, names, dialect)
+    assert len(texts) == fitted(np.zeros((1, len(names)))).shape[1]
+    for text in texts:
+        found = sqlglot.parse_one(text, read=dialect).find_all(sqlglot.exp.Column)
+        assert {column.name for column in found if not column.name.startswith("part_")} == set(names)
+
+
+def test_the_names_of_parts_are_not_those_of_columns():
+    names = ["part_0", "part_level0", "part__1"]
+    texts = calibrant.sql(ClassMap("ovo", THREE), names)
+    with duckdb.connect() as connection:
+        connection.execute("create table t as select 0.5 as part_0, -1.0 as part_level0, 0.25 as part__1")
+        found = connection.execute(f"select {', '.join(texts)} from t").fetchone()
+    assert found == pytest.approx(ClassMap("ovo", THREE)(np.array([[0.5, -1.0, 0.25]]))[0], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("fitted", "column", "message"),
+    [
+        (ClassMap("ovr", THREE), "f", "column must be a list of names, .* for a ClassMap; got 'f'"),
+        (Clip(), ["f"], r"column must be the name of a column for a Clip; got \['f'\]"),
+        (Clip(), "", "column must be the name of a column"),
+        (ClassMap("ovr", THREE), [], "column must be a list of names"),
+        (ClassMap("ovr", THREE), ["a", 2, "c"], "column must be a list of names"),
+        (ClassMap("ovr", THREE), ["a", "b"], "columns must name 3 columns, one per map; got 2"),
+        (MatrixMap("margin", BETAS), ["a", "b"], "columns must name 3 columns, one per class; got 2"),
+        (ClassMap("ovo", THREE, "hastie_tibshirani"), list("abc"), "iterates .* use coupling='wu_lin_weng' or 'price'"),
+        (ClassMap("ovo", (Clip(),) * 10), list("abcdefghij"), "at most 4 classes; got 5: use coupling='price'"),
+    ],
+)
+def test_what_does_not_compile_is_refused(fitted, column, message):
+    with pytest.raises(ValueError, match=message):
+        calibrant.sql(fitted, column)
+
+
+def test_expressions_that_are_too_long_are_refused(monkeypatch):
+    monkeypatch.setattr("calibrant.ops.sql.LONGEST", 1000)
+    with pytest.raises(ValueError, match=r"at most 1,000 characters of spark SQL per class; got .*: use maps with"):
+        calibrant.sql(ClassMap("ovo", THREE), list("abc"), "spark")
+
+
+def test_operators_keep_their_parentheses():
+    u, v, w = map(sqlglot.exp.column, "uvw")
+    shared = Shared("duckdb", ["u"])
+    for expression, text in [
+        (u - (v - w), "u - (v - w)"),
+        (u / (v / w), "u / (v / w)"),
+        (u * v * (v + w), "u * v * (v + w)"),
+        ((v + w) * (u * v), "(v + w) * (u * v)"),
+        (-(u + v), "-(u + v)"),
+    ]:
+        assert shared.whole(expression) == text

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
@@ -16,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from calibrant.checks import KINDS, one_of, refuse_masked
-from calibrant.maps.coupling import COUPLINGS, couple, pairs, votes
+from calibrant.checks import KINDS, LARGEST, one_of
+from calibrant.maps.coupling import COUPLINGS, combine, couple, pairs, temper, votes
 from calibrant.maps.fitting import fit_classes, fit_power
-from calibrant.maps.records import log_probabilities, one_column, probabilities
+from calibrant.maps.records import both_probabilities, log_probabilities, one_column
 from calibrant.numerics.simplex import normalise
-from calibrant.ops import NUMPY, Ops
+from calibrant.ops import NUMPY, Columns, Ops
 from calibrant.samples import ClassSample
 
 if TYPE_CHECKING:
@@ -150,16 +151,15 @@ class ClassMap:
         for column, each in enumerate(self.maps):
             one_column(f"maps[{column}]", each)
 
-    def __call__(self, scores: Any, ops: Ops = NUMPY) -> Floats:
-        """Return one row of class probabilities a row of scores."""
-        refuse_masked("scores", scores)
-        if np.ndim(scores) != 2 or np.shape(scores)[1] != len(self.maps):
-            msg = f"scores must have {len(self.maps)} columns, one a binary problem; got shape {np.shape(scores)}"
-            raise ValueError(msg)
-        scores = np.asarray(scores)
-        columns = [probabilities(each, scores[:, column]) for column, each in enumerate(self.maps)]
-        both = np.clip(np.stack(columns, axis=1), 0.0, 1.0)  # cosines may leave [0, 1]
-        return tempered(SCHEMES[self.scheme].combine(both[:, :, 0], both[:, :, 1], self.coupling), self.power)
+    def __call__(self, scores: Any, ops: Ops = NUMPY) -> Any:
+        """Return class probabilities, one column per class, from one column of scores per map."""
+        return ops.run_columns(lambda columns: self._classes(columns, ops), scores, len(self.maps), "one per map")
+
+    def _classes(self, columns: Columns, ops: Ops) -> Columns:
+        both = [both_probabilities(each, score, ops) for each, score in zip(self.maps, columns, strict=True)]
+        # Cosines may leave [0, 1].
+        second, first = ([ops.share(ops.clip(p, 0.0, 1.0)) for p in side] for side in zip(*both, strict=True))
+        return temper(combine(self.scheme, first, second, self.coupling, ops), self.power, ops)
 
 
 def tempered(p: Floats, power: float) -> Floats:
@@ -207,10 +207,17 @@ class MatrixMap:
             msg = f"inner must be a map of all memberships, with a method `matrix`; got {shortened(self.inner)}"
             raise ValueError(msg)
 
-    def __call__(self, scores: Any, ops: Ops = NUMPY) -> Floats:
-        """Return one row of class probabilities a row of scores."""
-        refuse_masked("scores", scores)
-        return np.asarray(self.inner.matrix(memberships(np.asarray(scores), self.kind)))
+    def __call__(self, scores: Any, ops: Ops = NUMPY) -> Any:
+        """Return class probabilities, one column per class, from one column of scores per class."""
+        return self.inner.matrix(
+            ops.run_columns(partial(self._memberships, ops=ops), scores, None, "one per class"), ops
+        )
+
+    def _memberships(self, columns: Columns, ops: Ops) -> Columns:
+        """Return shares that sum to 1: probabilities divided by their sum, else the softmax of the scores."""
+        if self.kind == "probability":
+            return ops.normalise([ops.in_unit(p) for p in columns])
+        return ops.softmax([ops.clip(score, -LARGEST, LARGEST) for score in columns])
 
 
 def memberships(scores: Floats, kind: str) -> Floats:

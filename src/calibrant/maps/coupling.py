@@ -1,30 +1,41 @@
-"""Class probabilities from the probabilities of all pairs of classes."""
+"""Class probabilities from those of binary problems: one class against the rest, or all pairs of classes.
+
+Formulas of columns, written with `ops`: they run on NumPy and compile to SQL.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from calibrant.checks import BLOCK, one_of
+from calibrant.checks import one_of
 from calibrant.numerics.simplex import LEAST, normalise
+from calibrant.ops import NUMPY, Columns, Ops
 
 __all__ = [
     "COUPLINGS",
     "NEWTON_STEPS",
+    "combine",
     "couple",
     "coupling_step",
     "hastie_tibshirani",
     "pairs",
     "price",
+    "temper",
     "votes",
     "wu_lin_weng",
 ]
 
 Floats = NDArray[np.float64]
+Pairwise = dict[tuple[int, int], Any]  # r[i, j] = P(i | i or j), as columns
+
+MOST_WRITTEN = 4  # classes of wu_lin_weng as a formula: 20 sets of pairs; 5 would have 205
 
 NEWTON_STEPS = 2_000  # of a coupling; 30 classes in strict order, with pairwise probabilities of 1e-7, need 108
 
@@ -47,6 +58,16 @@ def votes(decision: Floats, k: int) -> NDArray[np.intp]:
     return np.asarray(count.argmax(axis=1))
 
 
+def combine(scheme: str, first: Columns, second: Columns, rule: str, ops: Ops = NUMPY) -> Columns:
+    """Return a column per class from the binary problems of a scheme: p in `first`, 1 - p in `second`."""
+    return COMBINATIONS[scheme](first, second, rule, ops)
+
+
+def temper(q: Columns, power: float, ops: Ops = NUMPY) -> Columns:
+    """Return p_c = q_c^power / sum_j q_j^power."""
+    return q if power == 1.0 else ops.softmax([ops.share(ops.log(x) * power) for x in q])
+
+
 def couple(first: Floats, second: Floats, rule: str = "wu_lin_weng") -> Floats:
     """Return class probabilities that agree best with pairwise ones, by a rule of `COUPLINGS`.
 
@@ -56,24 +77,81 @@ def couple(first: Floats, second: Floats, rule: str = "wu_lin_weng") -> Floats:
     array([[0.5, 0.3, 0.2]])
     """
     one_of("coupling", rule, COUPLINGS)
-    k = round((1 + np.sqrt(1 + 8 * first.shape[1])) / 2)
-    out = np.empty((len(first), k))
-    size = max(1, BLOCK // k)
-    i, j = np.triu_indices(k, 1)
-    for start in range(0, len(first), size):
-        rows = slice(start, start + size)
-        r = np.zeros((len(first[rows]), k, k))  # r[:, i, j] = P(i | i or j), kept off 0 and 1
-        r[:, i, j], r[:, j, i] = np.clip(first[rows], LEAST, 1 - LEAST), np.clip(second[rows], LEAST, 1 - LEAST)
-        out[rows] = COUPLINGS[rule](r)
-    return out
+    count = first.shape[1]
+
+    def coupled(columns: Columns) -> Columns:
+        return couple_columns(columns[:count], columns[count:], rule, NUMPY)
+
+    return np.asarray(NUMPY.run_columns(coupled, np.hstack([first, second]), 2 * count, "two per pair"))
 
 
-def wu_lin_weng(r: Floats) -> Floats:
-    """Minimise sum_ij (r_ji p_i - r_ij p_j)^2 over distributions (Wu, Lin & Weng 2004, method 2).
+def couple_columns(first: Columns, second: Columns, rule: str, ops: Ops) -> Columns:
+    """Return class probabilities from r_ij = P(i | i or j), kept off 0 and 1."""
+    k = round((1 + np.sqrt(1 + 8 * len(first))) / 2)
+    r: Pairwise = {}
+    for (i, j), one, two in zip(pairs(k), first, second, strict=True):
+        r[i, j], r[j, i] = (ops.share(ops.clip(each, LEAST, 1 - LEAST)) for each in (one, two))
+    return COUPLINGS[rule](r, k, ops)
 
-    The minimum solves Q p = b 1, sum p = 1, with Q_ii = sum_j r_ji^2 and Q_ij = -r_ij r_ji. Solved with
-    Q scaled to a unit diagonal, because Q_ii of a class that wins every pair is smaller than the others by the
-    square of their odds; small probabilities then come out as exact as large ones.
+
+def square(values: Floats, k: int) -> Floats:
+    """Return r[:, i, j] = P(i | i or j), zeros for i = j, from the columns of r in the order of `couple_columns`."""
+    r = np.zeros((len(values), k, k))
+    for pair, (i, j) in enumerate(pairs(k)):
+        r[:, i, j], r[:, j, i] = values[:, 2 * pair], values[:, 2 * pair + 1]
+    return r
+
+
+def wu_lin_weng(r: Pairwise, k: int, ops: Ops) -> Columns:
+    """Minimise sum_i<j (r_ji p_i - r_ij p_j)^2 over distributions (Wu, Lin & Weng 2004, method 2).
+
+    The minimum solves Q p = b 1, sum p = 1, with Q_ii = sum_j r_ji^2 and Q_ij = -r_ij r_ji. Q is the sum of v v' over
+    pairs, v having r_ji in place i and -r_ij in place j, so that by Cramer's rule and the formula of Cauchy and Binet
+
+        p_i ~ sum_S w_i(S) sum_j w_j(S),   w_i(S) = |det(v of the pairs in S, without row i)|
+
+    over the sets S of k - 1 pairs. Where S is a tree, w_i(S) is the product of r_parent,child over its pairs with i as
+    root. With up to four classes this is short, and no digits cancel.
+    """
+    if k > MOST_WRITTEN:
+        refusal = (
+            f"coupling 'wu_lin_weng' has a written formula for at most {MOST_WRITTEN} classes; got {k}: "
+            "use coupling='price', or multiclass='ovr'"
+        )
+        return ops.compute(lambda values: solve_wu_lin_weng(square(values, k)), list(r.values()), refusal)
+    weights = [root_weights(chosen, r, k) for chosen in combinations(pairs(k), k - 1)]
+    sums = [ops.share(add(list(each.values()))) for each in weights]
+    total = ops.share(add([each * each for each in sums]))
+    return [
+        add([each[i] * whole for each, whole in zip(weights, sums, strict=True) if i in each]) / total for i in range(k)
+    ]
+
+
+def root_weights(chosen: tuple[tuple[int, int], ...], r: Pairwise, k: int) -> dict[int, Any]:
+    """Return w_i of k - 1 pairs, for up to four classes, where it is not 0."""
+    beside = {i: [j for j in range(k) if (i, j) in chosen or (j, i) in chosen] for i in range(k)}
+    alone = [i for i in range(k) if not beside[i]]
+    if alone:  # and the other three in a circle
+        a, b, c = (i for i in range(k) if i not in alone)
+        return {alone[0]: r[a, b] * r[b, c] * r[c, a] - r[b, a] * r[c, b] * r[a, c]}
+
+    def product(parent: int, above: int | None) -> list[Any]:
+        below = [child for child in beside[parent] if child != above]
+        return [factor for child in below for factor in (r[parent, child], *product(child, parent))]
+
+    return {root: reduce(lambda one, two: one * two, product(root, None)) for root in range(k)}
+
+
+def add(columns: Columns) -> Any:
+    """Return the sum of columns."""
+    return reduce(lambda one, two: one + two, columns)
+
+
+def solve_wu_lin_weng(r: Floats) -> Floats:
+    """Return the p of `wu_lin_weng` for any number of classes.
+
+    Solved with Q scaled to a unit diagonal, because Q_ii of a class that wins every pair is smaller than the others by
+    the square of their odds; small probabilities then come out as exact as large ones.
     """
     n, k, _ = r.shape
     size = 1.0 / np.sqrt((r**2).sum(axis=1))
@@ -87,7 +165,13 @@ def wu_lin_weng(r: Floats) -> Floats:
     return normalise(np.maximum(np.linalg.solve(system, right)[:, :k, 0] * size, 0.0))
 
 
-def hastie_tibshirani(r: Floats) -> Floats:
+def hastie_tibshirani(r: Pairwise, k: int, ops: Ops) -> Columns:
+    """Minimise the Kullback-Leibler distance of r_ij to p_i/(p_i + p_j) (Hastie & Tibshirani 1998), by iteration."""
+    refusal = "coupling 'hastie_tibshirani' iterates and has no formula; use coupling='wu_lin_weng' or 'price'"
+    return ops.compute(lambda values: solve_hastie_tibshirani(square(values, k)), list(r.values()), refusal)
+
+
+def solve_hastie_tibshirani(r: Floats) -> Floats:
     """Minimise the Kullback-Leibler distance of r_ij to p_i/(p_i + p_j) (Hastie & Tibshirani 1998).
 
     The distance is convex in u = log p, so Newton's method finds the minimum, where sum_j r_ij = sum_j p_i/(p_i + p_j);
@@ -126,16 +210,23 @@ def coupling_step(r: Floats, u: Floats) -> Floats:
     return np.asarray(np.linalg.solve(system, (gradient * size)[:, :, None])[:, :, 0] * size)
 
 
-def price(r: Floats) -> Floats:
+def price(r: Pairwise, k: int, ops: Ops) -> Columns:
     """Return p_i = 1/(sum_j 1/r_ij - (k - 2)), normalised (Price, Knerr, Personnaz & Dreyfus 1995)."""
-    k = r.shape[1]
-    itself = np.eye(k, dtype=bool)
-    odds = np.where(itself, 0.0, 1.0 / np.where(itself, 1.0, r))
-    return normalise(1.0 / (odds.sum(axis=2) - (k - 2)))
+    odds = [add([1.0 / r[i, j] for j in range(k) if j != i]) - (k - 2.0) for i in range(k)]
+    shares = [ops.share(1.0 / each) for each in odds]
+    total = ops.share(add(shares))
+    return [each / total for each in shares]
 
 
-COUPLINGS: dict[str, Callable[[Floats], Floats]] = {
+COUPLINGS: dict[str, Callable[[Pairwise, int, Ops], Columns]] = {
     "wu_lin_weng": wu_lin_weng,
     "hastie_tibshirani": hastie_tibshirani,
     "price": price,
+}
+
+COMBINATIONS: dict[str, Callable[[Columns, Columns, str, Ops], Columns]] = {
+    "binary": lambda first, second, rule, ops: [*second, *first],
+    "ovr": lambda first, second, rule, ops: ops.normalise(first),
+    "matrix": lambda first, second, rule, ops: ops.normalise(first),
+    "ovo": couple_columns,
 }

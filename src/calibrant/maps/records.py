@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial, reduce
 from reprlib import repr as shortened
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from calibrant.checks import one_of, proportion
-from calibrant.ops import NUMPY, Ops, formula
+from calibrant.checks import LARGEST, one_of, proportion
+from calibrant.ops import NUMPY, Columns, Ops, formula
+from calibrant.ops.pieces import Part
 
 __all__ = [
     "LINKS",
@@ -34,6 +36,7 @@ __all__ = [
     "QuadraticLogit",
     "Sigmoid",
     "Steps",
+    "both_probabilities",
     "log_probabilities",
     "one_column",
     "probabilities",
@@ -42,6 +45,7 @@ __all__ = [
 Floats = NDArray[np.float64]
 
 FARTHEST = 1000.0  # widths from a Parzen kernel's center; beyond 38 a normal density is 0 in doubles
+LEAST_REST = 1e-6  # of memberships; how the other classes share less than this says nothing
 MOST_WIDTHS = 1e150  # between the centers of Parzen kernels; squares of more would not be doubles
 
 
@@ -288,9 +292,9 @@ class BetaCdf:
             msg = f"BetaCdf needs positive numbers; got {self.a1}, {self.b1}, {self.a2} and {self.b2}"
             raise ValueError(msg)
 
-    def logit(self, score: Any) -> Any:
+    def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return log(p/(1 - p))."""
-        return NUMPY.smooth(self.transport, NUMPY.logit(np.asarray(score, np.float64)), *self.reach())
+        return ops.smooth(self.transport, ops.logit(score), *self.reach())
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
@@ -300,7 +304,7 @@ class BetaCdf:
     def of_logit(self, u: Any, ops: Ops = NUMPY, low: float = -np.inf, high: float = np.inf) -> Any:
         """Return p at the score whose logit is u, for u outside [low, high] that at the nearer end."""
         ends = np.clip(self.reach(), low, high).tolist()
-        return ops.smooth(lambda v: NUMPY.expit(self.transport(v)), u, *ends)
+        return ops.expit(ops.smooth(self.transport, u, *ends))
 
     def transport(self, u: Floats) -> Floats:
         """Send the quantiles of Beta(a1, b1) to those of Beta(a2, b2), as logits."""
@@ -386,21 +390,31 @@ class BetaClasses:
         below, above = negative.mirrored.scaled(m, u, ops, high=0.0), positive.scaled(m, u, ops, low=0.0)
         return ops.where(u >= 0.0, above, 1.0 - below if self.as_printed else below)
 
-    def matrix(self, memberships: Any) -> Floats:
-        """Return the scaled memberships, rows that sum to 1, of an (n, G) array of memberships."""
-        given = np.asarray(memberships, np.float64)
-        if given.ndim != 2 or given.shape[1] != len(self.pieces):
-            msg = f"memberships must have {len(self.pieces)} columns, one a class; got an array of shape {given.shape}"
-            raise ValueError(msg)
-        scaled, assigned = np.empty_like(given), assigned_class(given)
-        for k, piece in enumerate(self.pieces):
-            rows = assigned == k
-            shares, rest = shares_of_rest(given[rows], k)
-            rest = piece.mirrored.scaled(rest, NUMPY.logit(rest))
-            scaled[rows] = shares * rest[:, None]
-            scaled[rows, k] = 1.0 - rest
-        scaled[np.isnan(given).any(axis=1)] = np.nan
-        return scaled
+    def matrix(self, memberships: Any, ops: Ops = NUMPY) -> Any:
+        """Return the scaled memberships, which sum to 1, of columns of memberships, one per class."""
+        branches = [partial(self._scaled, k=k, ops=ops) for k in range(len(self.pieces))]
+
+        def scaled(columns: Columns) -> Columns:
+            return ops.split([ops.share(each) for each in columns], is_assigned, branches)
+
+        return ops.run_columns(scaled, memberships, len(self.pieces), "one per class")
+
+    def _scaled(self, memberships: Columns, k: int, ops: Ops) -> Columns:
+        """Return the scaled memberships of rows that class k is predicted for."""
+        others = [m for j, m in enumerate(memberships) if j != k]
+        rest = ops.share(sum(others[1:], start=others[0]))
+        left = ops.share(self.pieces[k].mirrored.scaled(rest, ops.logit(rest), ops))
+        equal = 1.0 / len(others)
+        # Next to nothing is shared equally.
+        shared = [ops.where(rest < LEAST_REST, equal, m / rest) * left for m in others]
+        return [*shared[:k], 1.0 - left, *shared[k:]]
+
+
+def is_assigned(memberships: Columns, k: int) -> Any:
+    """Return where class k has the largest membership, and is the last of equals."""
+    own = memberships[k]
+    conditions = [own >= m for m in memberships[:k]] + [own > m for m in memberships[k + 1 :]]
+    return reduce(lambda one, two: one & two, conditions)
 
 
 def assigned_class(memberships: Floats) -> NDArray[np.intp]:
@@ -415,7 +429,7 @@ def shares_of_rest(memberships: Floats, k: int) -> tuple[Floats, Floats]:
     rest = others.sum(axis=1)
     shares = np.full_like(others, 1.0 / (others.shape[1] - 1))
     shares[:, k] = 0.0
-    np.divide(others, rest[:, None], out=shares, where=~(rest < 1e-6)[:, None])
+    np.divide(others, rest[:, None], out=shares, where=~(rest < LEAST_REST)[:, None])
     return shares, rest
 
 
@@ -494,8 +508,16 @@ class Parzen:
             msg = f"centers must lie within {MOST_WIDTHS:g} widths; got {self.centers[0]} to {self.centers[-1]}"
             raise ValueError(msg)
 
-    def logit(self, score: Any) -> Any:
+    def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return log(p/(1 - p))."""
+        return ops.smooth_parts(self._logit, score, self.parts)
+
+    @formula
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        return ops.expit(self.logit(score, ops))
+
+    def _logit(self, score: Floats) -> Floats:
         z, centers = np.asarray(score, np.float64), np.asarray(self.centers)
         known, away = np.nan_to_num(z).ravel(), self.reach * self.width
         nearest = centers[np.searchsorted(self.middles(), known, side="right")]
@@ -504,11 +526,6 @@ class Parzen:
         origin = self.centers[len(centers) // 2]
         odds = self.log_odds(self.in_widths(inside, origin), self.in_widths(centers, origin))
         return np.where(np.isnan(z), z, odds.reshape(z.shape))
-
-    @formula
-    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
-        """Return P(y = 1 | score)."""
-        return ops.expit(self.logit(score)) if ops is NUMPY else self.pieced(score, ops, self.pieces())
 
     def middles(self) -> Floats:
         """Return the points midway between neighbouring centers."""
@@ -547,37 +564,33 @@ class Parzen:
         kernels = np.exp((near - apart) * (near + apart))
         return np.asarray(np.log(np.einsum("ij,j->i", kernels, weight)) - near[:, 0] ** 2)
 
-    def pieces(self) -> list[tuple[float, float, float]]:
-        """Return (start, low, high) of intervals so short that no feature hides between the points of a table."""
-        edge, away = float(np.finfo(np.float64).max), self.reach * self.width
+    def parts(self) -> list[Part]:
+        """Return where the map is smooth: intervals so short that no feature hides between the points of a table."""
+        edge, away = LARGEST, self.reach * self.width
         far = np.flatnonzero(np.diff(np.asarray(self.centers) / 2) > away)
         begin = [-edge, *self.middles()[far].tolist()]
-        found: list[tuple[float, float, float]] = []
+        found: list[Part] = []
         for first, group in zip(begin, np.split(np.asarray(self.centers), far + 1), strict=True):
             low, high = max(float(group[0]) - away, -edge), min(float(group[-1]) + away, edge)
             share = np.linspace(0.0, 1.0, 2 + int((high / 2 - low / 2) / (2 * self.width)))
             ends = (low * (1.0 - share) + high * share).tolist()
-            found += zip([first, *ends[1:-1]], ends[:-1], ends[1:], strict=True)
+            found += [self._part(*each) for each in zip([first, *ends[1:-1]], ends[:-1], ends[1:], strict=True)]
         return found
 
-    def pieced(self, score: Any, ops: Ops, pieces: list[tuple[float, float, float]]) -> Any:
-        """Return the formula of an engine that has to be told where each smooth piece begins."""
-        if len(pieces) > 1:
-            before, after = pieces[: len(pieces) // 2], pieces[len(pieces) // 2 :]
-            return ops.where(score < after[0][0], self.pieced(score, ops, before), self.pieced(score, ops, after))
-        _, low, high = pieces[0]
+    def _part(self, start: float, low: float, high: float) -> Part:
+        """Return an interval, counted from its lower end: far from the origin a table could not have its digits."""
         c = self.in_widths(np.asarray(self.centers), low)
-        # Counted from the start of the piece: far from the origin a table could not have its digits.
         if self.width > 1e-30 and max(-low, high) < 1e30:
             unit = self.width * float(np.sqrt(2.0))
-            return ops.smooth(lambda z: NUMPY.expit(self.log_odds(z / unit, c)), score - low, 0.0, high - low)
-        u, last = self.in_widths(score, low), self.in_widths(high, low)  # powers of the scores would leave all range
-        return ops.smooth(lambda inside: NUMPY.expit(self.log_odds(inside, c)), u, 0.0, last)
+            return Part(start, lambda score: score - low, lambda z: self.log_odds(z / unit, c), 0.0, high - low)
+        # Powers of the scores would leave all range.
+        last = self.in_widths(high, low)
+        return Part(start, lambda score: self.in_widths(score, low), lambda u: self.log_odds(u, c), 0.0, last)
 
 
 # How a score of one kind becomes the kind a map is defined on; the softmax of (f, -f) is the logistic function of 2 f.
 LINKS: dict[str, Callable[[Any, Ops], Any]] = {
-    "logit": lambda score, ops: ops.logit(score),
+    "logit": lambda score, ops: ops.logit(ops.in_unit(score)),
     "expit": lambda score, ops: ops.expit(score),
     "softmax": lambda score, ops: ops.expit(score * 2.0),
 }
@@ -599,9 +612,6 @@ class Linked:
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score); by way of the logit where the map can, for a probability near 1 has lost digits."""
-        if self.link == "logit" and ops is NUMPY and ((score < 0) | (score > 1)).any():
-            msg = f"scores must be probabilities, in [0, 1]; got {score[(score < 0) | (score > 1)][0]}"
-            raise ValueError(msg)
         if self.link in LOGITS and hasattr(self.inner, "of_logit"):
             return self.inner.of_logit(score * LOGITS[self.link], ops)
         return self.inner(LINKS[self.link](score, ops), ops)
@@ -642,22 +652,26 @@ def one_column(name: str, mapping: Any) -> None:
         raise ValueError(msg)
 
 
-def logits(mapping: Map, score: Any) -> Floats | None:
-    """Return a map's logits where its formula has them."""
-    scores = np.asarray(score, np.float64)
-    with np.errstate(all="ignore"):
-        if isinstance(mapping, Linked):
-            return logits(mapping.inner, LINKS[mapping.link](scores, NUMPY))
-        return np.asarray(mapping.logit(scores)) if hasattr(mapping, "logit") else None
+def logits(mapping: Map, score: Any, ops: Ops = NUMPY) -> Any:
+    """Return a map's logits where its formula has them, else None."""
+    if isinstance(mapping, Linked):
+        return logits(mapping.inner, LINKS[mapping.link](score, ops), ops)
+    return mapping.logit(score, ops) if hasattr(mapping, "logit") else None
+
+
+def both_probabilities(mapping: Map, score: Any, ops: Ops = NUMPY) -> tuple[Any, Any]:
+    """Return 1 - p and p, the first not by subtraction where the formula allows."""
+    u = logits(mapping, score, ops)
+    if u is None:
+        p = mapping(score, ops)
+        return 1.0 - p, p
+    return ops.expit(-u), ops.expit(u)
 
 
 def probabilities(mapping: Map, score: Any) -> Floats:
     """Return the columns (1 - p, p), the first not by subtraction where the formula allows."""
-    u = logits(mapping, score)
-    if u is None:
-        p = np.asarray(mapping(score), np.float64)
-        return np.column_stack([1.0 - p, p])
-    return np.column_stack([NUMPY.expit(-u), NUMPY.expit(u)])
+    with np.errstate(all="ignore"):
+        return np.column_stack(both_probabilities(mapping, np.asarray(score, np.float64)))
 
 
 def log_probabilities(mapping: Map, score: Any) -> Floats:
@@ -666,9 +680,10 @@ def log_probabilities(mapping: Map, score: Any) -> Floats:
     >>> log_probabilities(Sigmoid(a=-64.0, b=0.0), [1.0])
     array([[-6.40000000e+01, -1.60381089e-28]])
     """
-    u = logits(mapping, score)
-    if u is None:
-        p = np.asarray(mapping(score), np.float64)
-        with np.errstate(divide="ignore"):
+    score = np.asarray(score, np.float64)
+    with np.errstate(all="ignore"):
+        u = logits(mapping, score)
+        if u is None:
+            p = np.asarray(mapping(score), np.float64)
             return np.column_stack([np.log1p(-p), np.log(p)])
     return np.column_stack([special.log_expit(-u), special.log_expit(u)])

@@ -1,23 +1,25 @@
-"""The elementwise operations a map's formula may use besides + - * / and comparisons.
+"""The operations a map's formula may use besides + - * / and comparisons, and the engines that offer them.
 
-A formula written with them runs on NumPy arrays (`NUMPY`, here) and compiles to SQL (`calibrant.sql`).
+A formula written with them runs on NumPy arrays (`ops/numpy.py`) and compiles to SQL (`ops/sql.py`). A new engine is
+one file with one `Ops`; what it cannot compute by itself it gets as piecewise polynomials (`ops/pieces.py`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.checks import BLOCK, LARGEST
+from calibrant.checks import LARGEST
 
-__all__ = ["EDGE", "NUMPY", "Ops", "formula"]
+__all__ = ["EDGE", "NUMPY", "Columns", "Ops", "formula"]
 
 Floats = NDArray[np.float64]
+Columns = Sequence[Any]
 EDGE = 1e-15
 
 
@@ -25,13 +27,25 @@ EDGE = 1e-15
 class Ops:
     """What an engine must offer to evaluate a formula.
 
+    `run(function, score)` evaluates a formula of one column of scores; `run_columns(function, scores, count, meaning)`
+    one of `count` columns (None: any number), which gives one column per class.
+
     `logit(p)` is log(p/(1 - p)) with p kept 1e-15 off 0 and 1. `steps(x, edges, values)` is values[j] for
-    edges[j - 1] <= x < edges[j]; `lines(x, corners, values)` joins the corners by straight lines. `smooth(function, x,
-    low, high)` is function(clip(x, low, high)), for a smooth function with values in [0, 1] that engines lack: they get
-    polynomials instead.
+    edges[j - 1] <= x < edges[j]; `lines(x, corners, values)` joins the corners by straight lines. `softmax(columns)` is
+    exp(x_c)/sum_j exp(x_j) for each column; `split(columns, conditions, branches)` gives each row the columns of the
+    branch whose condition holds. `share(x)` marks what a formula uses many times.
+
+    `smooth(function, x, low, high)` is function(clip(x, low, high)) for a smooth function of NumPy arrays whose values
+    are logits; `smooth_parts(function, x, parts)` is function(x), smooth in each of the `Part`s that `parts()` lists.
+    Engines that lack the function get polynomials. `compute(function, columns, refusal)` is for what has no formula:
+    engines that do not compute with NumPy arrays refuse with that sentence. `in_unit(score)` is the score; an engine
+    that sees the values refuses those outside [0, 1].
     """
 
+    run: Callable[[Callable[[Any], Any], Any], Any]
+    run_columns: Callable[[Callable[[Columns], Columns], Any, int | None, str], Any]
     exp: Callable[[Any], Any]
+    log: Callable[[Any], Any]
     logit: Callable[[Any], Any]
     cos: Callable[[Any], Any]
     sign: Callable[[Any], Any]
@@ -40,7 +54,13 @@ class Ops:
     clip: Callable[[Any, float, float], Any]
     steps: Callable[[Any, Sequence[float], Sequence[float]], Any]
     lines: Callable[[Any, Sequence[float], Sequence[float]], Any]
+    softmax: Callable[[Columns], Columns]
+    split: Callable[[Columns, Callable[[Columns, int], Any], Sequence[Callable[[Columns], Columns]]], Columns]
+    share: Callable[[Any], Any]
     smooth: Callable[[Callable[[Floats], Floats], Any, float, float], Any]
+    smooth_parts: Callable[[Callable[[Floats], Floats], Any, Callable[[], Sequence[Any]]], Any]
+    compute: Callable[[Callable[[Floats], Floats], Columns, str], Columns]
+    in_unit: Callable[[Any], Any]
 
     def times(self, factor: float, x: Any) -> Any:
         """Return factor * x, with 0 * inf = 0 and inf * 0 = 0; NaN stays NaN.
@@ -48,88 +68,17 @@ class Ops:
         >>> NUMPY.times(0.0, np.array([np.inf, np.nan])), NUMPY.times(np.inf, np.array([-1.0, 0.0]))
         (array([ 0., nan]), array([-1.79769313e+308,  0.00000000e+000]))
         """
-        if factor == 0 or np.isinf(factor):
-            return self.sign(x) * float(np.clip(factor, -LARGEST, LARGEST))
+        if factor == 0 or math.isinf(factor):
+            return self.sign(x) * min(max(factor, -LARGEST), LARGEST)
         return x * factor
 
+    def normalise(self, columns: Columns) -> Columns:
+        """Return columns divided by their sum; where that is 0, all are equal (Duin & Tax 1998).
 
-def expit(u: Floats) -> Floats:
-    """Return exp(u)/(1 + exp(u)) = 1/(1 + exp(-u)) to full relative accuracy, also far below 0."""
-    e = np.asarray(np.minimum(u, 700.0))  # beyond, exp would overflow and p is 1
-    np.exp(e, out=e)
-    e /= e + 1.0
-    return e
-
-
-def logit(p: Floats) -> Floats:
-    """Return log(p/(1 - p)), at most that of 1e-15 away from 0 and 1."""
-    inside = np.clip(p, EDGE, 1.0 - EDGE)
-    return np.asarray(np.log(inside / (1.0 - inside)))
+        Sums below 1e-290 count as 0: where a probability of 1e-308 becomes 0 depends on the engine.
+        """
+        total = self.share(sum(columns[1:], start=columns[0]))
+        return [self.where(total < 1e-290, 1.0 / len(columns), x / total) for x in columns]
 
 
-def steps(x: Floats, edges: Sequence[float], values: Sequence[float]) -> Floats:
-    """Return the value of the step each x stands on."""
-    found = np.asarray(values, np.float64)[np.searchsorted(np.asarray(edges, np.float64), x, side="right")]
-    return np.where(np.isnan(x), x, found)
-
-
-def lines(x: Floats, corners: Sequence[float], values: Sequence[float]) -> Floats:
-    """Return the piecewise linear function through the corners, constant outside."""
-    ends, heights = np.asarray(corners, np.float64), np.asarray(values, np.float64)
-    found, gaps, rises = np.interp(x, ends, heights), np.diff(ends), np.diff(heights)
-    if not (np.isfinite(gaps) & np.isfinite(rises / gaps)).all():  # corners too far apart or too near for a slope
-        j = np.clip(np.searchsorted(ends, x, side="right") - 1, 0, len(gaps) - 1)
-        unit = np.where(np.isfinite(gaps), 1.0, 0.5)[j]
-        share = (x * unit - ends[j] * unit) / (ends[j + 1] * unit - ends[j] * unit)
-        found = np.where((x > ends[0]) & (x < ends[-1]), heights[j] + share * rises[j], found)
-    return np.where(np.isnan(x), x, found)
-
-
-def smooth(function: Callable[[Floats], Floats], x: Floats, low: float, high: float) -> Floats:
-    """Return function(clip(x, low, high))."""
-    return np.where(np.isnan(x), x, function(np.clip(np.nan_to_num(x), low, high)))
-
-
-NUMPY = Ops(
-    exp=np.exp,
-    logit=logit,
-    cos=np.cos,
-    sign=np.sign,
-    expit=expit,
-    where=np.where,
-    clip=np.clip,
-    steps=steps,
-    lines=lines,
-    smooth=smooth,
-)
-
-
-def formula(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a record's formula take any array of real scores, in blocks that stay in the cache."""
-
-    @wraps(method)
-    def call(self: Any, score: Any, ops: Ops = NUMPY) -> Any:
-        if ops is not NUMPY:
-            return method(self, score, ops)
-        scores = np.asarray(np.ma.filled(score, np.nan) if np.ma.is_masked(score) else score)
-        if scores.dtype.kind == "c":
-            msg = f"scores must be real numbers; got dtype {scores.dtype}"
-            raise ValueError(msg)
-        if scores.dtype.kind not in "fiub":
-            scores = scores.astype(np.float64)
-        with np.errstate(all="ignore"):  # infinite scores and steep slopes overflow to the right limit
-            if scores.size <= BLOCK:
-                return method(self, np.asarray(scores, np.float64), ops)[()]
-            return in_blocks(method, self, scores)
-
-    return call
-
-
-def in_blocks(method: Callable[..., Any], record: Any, scores: NDArray[Any]) -> Floats:
-    """Evaluate a formula block by block into one new array."""
-    flat = scores.reshape(-1)
-    out = np.empty(flat.shape)
-    for start in range(0, len(flat), BLOCK):
-        rows = slice(start, start + BLOCK)
-        out[rows] = method(record, np.asarray(flat[rows], np.float64), NUMPY)
-    return out.reshape(scores.shape)
+from calibrant.ops.numpy import NUMPY, formula  # noqa: E402 (the engine of every formula's default needs `Ops`)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
+from functools import reduce
 from itertools import pairwise
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
-from numpy.polynomial import Chebyshev, Polynomial
 from numpy.typing import NDArray
 
 from calibrant.checks import LARGEST, one_of
 from calibrant.extras import needing
-from calibrant.ops import EDGE, Ops
+from calibrant.ops import EDGE, Columns, Ops
+from calibrant.ops.pieces import Part, horner, interpolate
 
 with needing("calibrant.sql", "sql"):
     from sqlglot import exp
@@ -33,12 +36,22 @@ NAN: dict[str, Callable[[Node], Node] | None] = {
 }
 
 FAR = 708.0  # exp(-708) is still a normal double; Postgres raises an error beyond
-DEGREE = 9
-ACCURACY = 1e-13
+LONGEST = 4_000_000  # characters of one expression of a map of several classes
 
 
-def sql(mapping: Callable[..., Any], column: str, dialect: str = "duckdb") -> str:
+@overload
+def sql(mapping: Callable[..., Any], column: str, dialect: str = "duckdb") -> str: ...  # type: ignore[overload-overlap]
+
+
+@overload
+def sql(mapping: Callable[..., Any], column: Sequence[str], dialect: str = "duckdb") -> tuple[str, ...]: ...
+
+
+def sql(mapping: Callable[..., Any], column: str | Sequence[str], dialect: str = "duckdb") -> str | tuple[str, ...]:
     """Return a map as an SQL expression of a column: a probability, NULL for NULL and NaN for NaN.
+
+    For a map of several classes give the names of its columns of scores; the result is a tuple with one expression per
+    class. A row with a NULL in any column gives NULL, else one with a NaN gives NaN.
 
     Dialects: duckdb, postgres, spark, sqlite. Formulas are carried over as they are. Incomplete beta functions and
     kernel sums, which no engine has, become piecewise polynomials that are right to 1e-12. Postgres raises an error
@@ -46,26 +59,107 @@ def sql(mapping: Callable[..., Any], column: str, dialect: str = "duckdb") -> st
 
     >>> import calibrant
     >>> print(calibrant.sql(calibrant.maps.Sigmoid(-1.5, 0.25), "f", dialect="sqlite"))
-    CASE WHEN "f" IS NULL THEN NULL ELSE CASE WHEN ((CAST("f" AS REAL) * 1.5e+00) - 2.5e-01) < ... END END
+    CASE WHEN "f" IS NULL THEN NULL ELSE CAST(1e+00 AS REAL) / (EXP(-MAX(MIN((CAST("f" AS REAL) * 1.5e+00) ...) END
     """
     one_of("dialect", dialect, NAN)
-    if not isinstance(column, str) or not column:
-        msg = f"column must be the name of a column; got {column!r}"
+    several = hasattr(mapping, "scheme")
+    names = [column] if isinstance(column, str) else list(column)
+    if isinstance(column, str) is several or not (names and all(isinstance(name, str) and name for name in names)):
+        wanted = "a list of names, one per column of scores," if several else "the name of a column"
+        msg = f"column must be {wanted} for a {type(mapping).__name__}; got {column!r}"
         raise ValueError(msg)
-    if hasattr(mapping, "scheme"):
-        msg = (
-            "only maps of one column of scores compile to SQL; got one of several classes: compile its maps one by one"
-        )
-        raise ValueError(msg)
-    raw = exp.column(column, quoted=True)
-    score = exp.cast(raw, "DOUBLE")
-    cases = [exp.If(this=exp.Is(this=raw.copy(), expression=exp.Null()), true=exp.Null())]
+    raw = [exp.column(name, quoted=True) for name in names]
+    scores = [exp.cast(each, "DOUBLE") for each in raw]
+    missing = exp.or_(*(exp.Is(this=each.copy(), expression=exp.Null()) for each in raw))
+    cases = [exp.If(this=missing, true=exp.Null())]
     is_nan = NAN[dialect]
     if is_nan is not None:
-        cases.append(exp.If(this=is_nan(score.copy()), true=score.copy()))
-    whole = exp.Case(ifs=cases, default=node(mapping(score, SQL)))
-    write = WRITE.get(dialect, decimal_text)
-    return str(whole.transform(lambda part: as_double(part, write), copy=False).sql(dialect=dialect))
+        cases += [exp.If(this=is_nan(score.copy()), true=score.copy()) for score in scores]
+    shared = Shared(dialect, names)
+    found = mapping(scores, with_parts(shared)) if several else [mapping(scores[0], SQL)]
+    missing_first = shared.render(exp.Case(ifs=cases, default=exp.var("\0")))
+    texts = tuple(missing_first.replace("\0", shared.whole(node(each))) for each in found)
+    return texts if several else texts[0]
+
+
+class Shared:
+    """Parts of a formula that stand in many places, under names.
+
+    They are columns of nested queries inside the expression, level by level: SELECT ... FROM (SELECT *, x AS name FROM
+    (SELECT y AS name)). Spark, which does not take such a query there, gets them written out in every place.
+    """
+
+    def __init__(self, dialect: str, names: Sequence[str]) -> None:
+        """Start without any; none will be called like a column of scores."""
+        self.dialect = dialect
+        self.prefix = "part" + "_" * (1 + max(name.count("_") for name in names))
+        self.texts: list[str] = []
+        self.levels: list[int] = []
+
+    def __call__(self, x: Any) -> Node:
+        """Return a name for an expression."""
+        if not isinstance(x, exp.Expression) or isinstance(x, (exp.Literal, exp.Var)):
+            return x
+        text = self.render(x)
+        self.levels.append(1 + max((self.levels[number] for number in mentioned(text)), default=-1))
+        self.texts.append(self.written_out(text) if self.dialect in WITHOUT_QUERIES else text)
+        return exp.var(f"\0{len(self.texts) - 1}\0")
+
+    def render(self, x: Node) -> str:
+        """Return an expression as SQL, with marks for what has a name."""
+        write = WRITE.get(self.dialect, decimal_text)
+        return str(x.copy().transform(lambda part: as_meant(part, write), copy=False).sql(dialect=self.dialect))
+
+    def whole(self, x: Node) -> str:
+        """Return an expression as SQL, with the queries that tell what the names in it mean."""
+        text = self.render(x)
+        if self.dialect in WITHOUT_QUERIES:
+            return self.written_out(text)
+        needed = mentioned(text)
+        if not needed:
+            return text
+        for number in range(len(self.texts) - 1, -1, -1):
+            needed |= mentioned(self.texts[number]) if number in needed else set()
+        queries, before = [], ""
+        for level in range(1 + max(self.levels[number] for number in needed)):
+            here = [f"{self.texts[n]} AS \0{n}\0" for n in sorted(needed) if self.levels[n] == level]
+            start = f"SELECT *, {', '.join(here)} FROM {before}" if level else f"SELECT {', '.join(here)}"
+            before = f"{self.prefix}level{level}"
+            queries.append(f"{before} AS ({start}{ONCE.get(self.dialect, '')})")
+        return MARK.sub(rf"{self.prefix}\1", f"(WITH {', '.join(queries)} SELECT {text} FROM {before})")
+
+    def written_out(self, text: str) -> str:
+        """Return SQL with the parts in the place of their marks."""
+        parts = MARK.split(text)
+        parts[1::2] = [f"({self.texts[int(number)]})" for number in parts[1::2]]
+        length = sum(map(len, parts))
+        if len(parts) > 1 and length > LONGEST:
+            msg = (
+                f"a map must give at most {LONGEST:,} characters of {self.dialect} SQL per class; got {length:,}: use "
+                "maps with shorter formulas (method 'platt'), fewer classes, multiclass='ovr' or coupling='price'"
+            )
+            raise ValueError(msg)
+        return "".join(parts)
+
+
+def with_parts(shared: Shared) -> Ops:
+    """Return operations that give names to what is used many times, and to piecewise polynomials."""
+    return replace(
+        SQL,
+        share=shared,
+        smooth=lambda function, x, low, high: shared(sql_smooth(function, shared(x), low, high)),
+        smooth_parts=lambda function, x, parts: shared(sql_smooth_parts(function, shared(x), parts)),
+    )
+
+
+MARK = re.compile("\0(\\d+)\0")
+WITHOUT_QUERIES = {"spark"}
+ONCE = {"sqlite": " LIMIT 1", "postgres": " LIMIT 1"}  # else the parts are computed anew in every place
+
+
+def mentioned(text: str) -> set[int]:
+    """Return the numbers of the parts that are named in SQL."""
+    return {int(number) for number in MARK.findall(text)}
 
 
 def node(value: Any) -> Node:
@@ -73,10 +167,17 @@ def node(value: Any) -> Node:
     return value.copy() if isinstance(value, exp.Expression) else exp.convert(float(value))
 
 
-def as_double(part: Node, write: Callable[[float], str]) -> Node:
-    """Write a number so that the engine reads the same double."""
+def as_meant(part: Node, write: Callable[[float], str]) -> Node:
+    """Write a number so that the engine reads the same double, and parentheses where operators are nested.
+
+    The operators of sqlglot leave them out where one operand is of their own kind: u - (v - w) would be u - v - w.
+    """
     if isinstance(part, exp.Literal) and not part.is_string:
         part.set("this", write(float(part.this)))
+    if isinstance(part, (exp.Binary, exp.Unary)) and not isinstance(part, exp.Paren):
+        for key, operand in list(part.args.items()):
+            if isinstance(operand, exp.Binary) and not (key == "this" and type(operand) is type(part)):
+                part.set(key, exp.Paren(this=operand))
     return part
 
 
@@ -112,15 +213,24 @@ def case(*branches: tuple[Any, Any], default: Any) -> exp.Case:
     return exp.Case(ifs=ifs, default=node(default))
 
 
+def least(x: Any, y: Any) -> Node:
+    """Return the smaller of two numbers."""
+    return exp.Least(this=node(x), expressions=[node(y)], ignore_nulls=True)  # there are none
+
+
+def greatest(x: Any, y: Any) -> Node:
+    """Return the larger of two numbers."""
+    return exp.Greatest(this=node(x), expressions=[node(y)], ignore_nulls=True)
+
+
 def sql_expit(u: Node) -> Node:
-    """Return the logistic function without an exponential that overflows or underflows."""
-    rising = exp.Exp(this=node(u))
-    return case(
-        (u < -FAR, 0.0),
-        (u < 0.0, rising / (rising + 1.0)),
-        (u <= FAR, exp.convert(1.0) / (exp.Exp(this=exp.Neg(this=exp.paren(node(u)))) + 1.0)),
-        default=1.0,
-    )
+    """Return the logistic function without an exponential that overflows or underflows; it ends at 3e-308, not at 0."""
+    return exp.convert(1.0) / (exp.Exp(this=exp.Neg(this=sql_clip(u, -FAR, FAR))) + 1.0)
+
+
+def sql_log(x: Node) -> Node:
+    """Return log(x), of 0 a number so low that no power makes it matter."""
+    return case((x <= 0.0, -1e100), default=exp.Ln(this=node(x)))
 
 
 def sql_logit(p: Node) -> Node:
@@ -131,7 +241,43 @@ def sql_logit(p: Node) -> Node:
 
 def sql_clip(x: Node, low: float, high: float) -> Node:
     """Return x cut to [low, high]."""
-    return case((x < low, low), (x > high, high), default=x)
+    return greatest(least(x, high), low)
+
+
+def sql_softmax(columns: Columns) -> Columns:
+    """Return 1/sum_j exp(x_j - x_c), with halves that cannot overflow."""
+    halves = [x * 0.5 for x in columns]
+
+    def against(x: Node, own: Node) -> Node:
+        return exp.Exp(this=sql_clip(x - own, -FAR / 2 + 4, FAR / 2 - 4) * 2.0)
+
+    others = [[against(x, own) for x in halves if x is not own] for own in halves]
+    return [exp.convert(1.0) / reduce(lambda total, x: total + x, each, exp.convert(1.0)) for each in others]
+
+
+def sql_split(
+    columns: Columns, condition: Callable[[Columns, int], Any], branches: Sequence[Callable[[Columns], Columns]]
+) -> Columns:
+    """Return for each class a CASE over the branches, the last one without a condition."""
+    found = [branch(columns) for branch in branches]
+    tests = [condition(columns, c) for c in range(len(branches) - 1)]
+    return [
+        case(*((test, each[c]) for test, each in zip(tests, found[:-1], strict=True)), default=found[-1][c])
+        for c in range(len(found[0]))
+    ]
+
+
+def sql_columns(function: Callable[[Columns], Columns], scores: Columns, count: int | None, meaning: str) -> Columns:
+    """Return a formula of several expressions, if there are as many as it needs."""
+    if len(scores) != (count or len(scores)):
+        msg = f"columns must name {count} columns, {meaning}; got {len(scores)}"
+        raise ValueError(msg)
+    return function(scores)
+
+
+def sql_compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str) -> Columns:  # noqa: ARG001
+    """Refuse what has no formula."""
+    raise ValueError(refusal)
 
 
 def sql_sign(x: Node) -> Node:
@@ -151,8 +297,8 @@ def sql_lines(x: Node, corners: Sequence[float], values: Sequence[float]) -> Nod
     for (left, low), (right, high) in pairwise(zip(corners, values, strict=True)):
         # The rise times the share of the way: a slope may be too large for a double, and so may a distance.
         unit = 1.0 if np.isfinite(right - left) else 0.5
-        way = exp.paren((x if unit == 1.0 else x * unit) - left * unit)
-        share = exp.paren(way / (right * unit - left * unit))
+        way = (x if unit == 1.0 else x * unit) - left * unit
+        share = way / (right * unit - left * unit)
         inside.append(exp.convert(float(low)) if low == high else share * (high - low) + low)
     ends = [exp.convert(float(values[0])), *inside, exp.convert(float(values[-1]))]
     return branch(x, list(corners), ends)
@@ -172,42 +318,23 @@ def branch(x: Node, edges: list[float], leaves: list[Node]) -> Node:
 def sql_smooth(function: Callable[[Floats], Floats], x: Node, low: float, high: float) -> Node:
     """Return function(clip(x, low, high)) as polynomials on as many intervals as its accuracy needs."""
     pieces = interpolate(function, low, high)
-    edges = [start for start, _, _ in pieces]
-    ends = function(np.array([low, high]))
-    leaves = [horner(x, start, polynomial) for start, _, polynomial in pieces]
-    inside = branch(x, edges[1:], leaves)
-    return exp.Case(
-        ifs=[exp.If(this=x < low, true=node(ends[0])), exp.If(this=x > high, true=node(ends[1]))], default=inside
-    )
+    inside = branch(x, [piece.start for piece in pieces[1:]], [node(horner(x, *piece)) for piece in pieces])
+    first, last = function(np.array([low, high])).tolist()
+    return case((x < low, first), (x > high, last), default=inside)
 
 
-Piece = tuple[float, float, Floats]
-
-
-def interpolate(function: Callable[[Floats], Floats], low: float, high: float, before: float = np.inf) -> list[Piece]:
-    """Return (start, end, coefficients in x - start) of intervals halved until Chebyshev interpolation is exact."""
-    fitted = Chebyshev.interpolate(function, DEGREE, domain=[low, high])
-    check = np.linspace(low, high, 4 * DEGREE + 3)
-    error = float(np.abs(fitted(check) - function(check)).max())
-    middle = low + (high - low) / 2
-    noise = error <= 1e3 * ACCURACY and error > before / 2  # halving no longer helps: what is left is rounding
-    if error <= ACCURACY or noise or not low < middle < high:
-        local = Chebyshev(fitted.coef, domain=[0.0, high - low])
-        return [(low, high, np.asarray(local.convert(kind=Polynomial).coef, np.float64))]
-    return interpolate(function, low, middle, error) + interpolate(function, middle, high, error)
-
-
-def horner(x: Node, start: float, coefficients: Floats) -> Node:
-    """Return a polynomial in x - start, nested."""
-    step = exp.paren(x - start)
-    total = exp.convert(float(coefficients[-1]))
-    for coefficient in coefficients[-2::-1]:
-        total = total * step + float(coefficient)
-    return total
+def sql_smooth_parts(function: Callable[[Floats], Floats], x: Node, parts: Callable[[], Sequence[Part]]) -> Node:  # noqa: ARG001
+    """Return a function that is smooth in each of its parts."""
+    found = parts()
+    leaves = [sql_smooth(part.function, part.local(x), part.low, part.high) for part in found]
+    return branch(x, [part.start for part in found[1:]], leaves)
 
 
 SQL = Ops(
+    run=lambda function, score: function(score),
+    run_columns=sql_columns,
     exp=lambda x: exp.Exp(this=node(x)),
+    log=sql_log,
     logit=sql_logit,
     cos=lambda x: exp.func("COS", node(x)),
     sign=sql_sign,
@@ -216,5 +343,11 @@ SQL = Ops(
     clip=sql_clip,
     steps=sql_steps,
     lines=sql_lines,
+    softmax=sql_softmax,
+    split=sql_split,
+    share=lambda x: x,
     smooth=sql_smooth,
+    smooth_parts=sql_smooth_parts,
+    compute=sql_compute,
+    in_unit=lambda score: score,
 )

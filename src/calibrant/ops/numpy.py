@@ -1,0 +1,163 @@
+"""Formulas on NumPy arrays, in blocks that stay in the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import reduce, wraps
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.checks import BLOCK, refuse_masked
+from calibrant.ops import EDGE, Columns, Ops
+
+__all__ = ["NUMPY", "formula"]
+
+Floats = NDArray[np.float64]
+
+
+def as_real(values: Any) -> NDArray[Any]:
+    """Return scores as an array of real numbers."""
+    scores = np.asarray(values)
+    if scores.dtype.kind == "c":
+        msg = f"scores must be real numbers; got dtype {scores.dtype}"
+        raise ValueError(msg)
+    return scores if scores.dtype.kind in "fiub" else scores.astype(np.float64)
+
+
+def run(function: Callable[[Floats], Any], score: Any) -> Any:
+    """Evaluate a formula of any array of real scores."""
+    scores = as_real(np.ma.filled(score, np.nan) if np.ma.is_masked(score) else score)
+    with np.errstate(all="ignore"):  # infinite scores and steep slopes overflow to the right limit
+        if scores.size <= BLOCK:
+            return function(np.asarray(scores, np.float64))[()]
+        flat = scores.reshape(-1)
+        out = np.empty(flat.shape)
+        for start in range(0, len(flat), BLOCK):
+            rows = slice(start, start + BLOCK)
+            out[rows] = function(np.asarray(flat[rows], np.float64))
+        return out.reshape(scores.shape)
+
+
+def run_columns(function: Callable[[Columns], Columns], scores: Any, count: int | None, meaning: str) -> Floats:
+    """Evaluate a formula of an array with a column of scores each, to an array with a column per class."""
+    refuse_masked("scores", scores)
+    given = as_real(scores)
+    if given.ndim != 2 or given.shape[1] != (count or given.shape[1]):
+        msg = f"scores must have {count or 'several'} columns, {meaning}; got an array of shape {given.shape}"
+        raise ValueError(msg)
+    size = BLOCK // min(max(given.shape[1], 1), 8)
+    blocks = []
+    with np.errstate(all="ignore"):
+        for start in range(0, max(len(given), 1), size):
+            block = np.asarray(given[start : start + size], np.float64)
+            blocks.append(np.column_stack(function(list(block.T))))
+    return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
+
+
+def expit(u: Floats) -> Floats:
+    """Return exp(u)/(1 + exp(u)) = 1/(1 + exp(-u)) to full relative accuracy, also far below 0."""
+    e = np.asarray(np.minimum(u, 700.0))  # beyond, exp would overflow and p is 1
+    np.exp(e, out=e)
+    e /= e + 1.0
+    return e
+
+
+def logit(p: Floats) -> Floats:
+    """Return log(p/(1 - p)), at most that of 1e-15 away from 0 and 1."""
+    inside = np.clip(p, EDGE, 1.0 - EDGE)
+    return np.asarray(np.log(inside / (1.0 - inside)))
+
+
+def steps(x: Floats, edges: Sequence[float], values: Sequence[float]) -> Floats:
+    """Return the value of the step each x stands on."""
+    found = np.asarray(values, np.float64)[np.searchsorted(np.asarray(edges, np.float64), x, side="right")]
+    return np.where(np.isnan(x), x, found)
+
+
+def lines(x: Floats, corners: Sequence[float], values: Sequence[float]) -> Floats:
+    """Return the piecewise linear function through the corners, constant outside."""
+    ends, heights = np.asarray(corners, np.float64), np.asarray(values, np.float64)
+    found, gaps, rises = np.interp(x, ends, heights), np.diff(ends), np.diff(heights)
+    if not (np.isfinite(gaps) & np.isfinite(rises / gaps)).all():  # corners too far apart or too near for a slope
+        j = np.clip(np.searchsorted(ends, x, side="right") - 1, 0, len(gaps) - 1)
+        unit = np.where(np.isfinite(gaps), 1.0, 0.5)[j]
+        share = (x * unit - ends[j] * unit) / (ends[j + 1] * unit - ends[j] * unit)
+        found = np.where((x > ends[0]) & (x < ends[-1]), heights[j] + share * rises[j], found)
+    return np.where(np.isnan(x), x, found)
+
+
+def smooth(function: Callable[[Floats], Floats], x: Floats, low: float, high: float) -> Floats:
+    """Return function(clip(x, low, high))."""
+    return np.where(np.isnan(x), x, function(np.clip(np.nan_to_num(x), low, high)))
+
+
+def softmax(columns: Columns) -> Columns:
+    """Return exp(x_c)/sum_j exp(x_j)."""
+    top = reduce(np.maximum, columns)
+    tilted = [np.exp(x - top) for x in columns]
+    total = sum(tilted[1:], start=tilted[0])
+    return [x / total for x in tilted]
+
+
+def split(
+    columns: Columns, condition: Callable[[Columns, int], Any], branches: Sequence[Callable[[Columns], Columns]]
+) -> Columns:
+    """Return the columns of branch c in the rows where condition c holds, and NaN where none does."""
+    out: Floats | None = None
+    for c, branch in enumerate(branches):
+        rows = condition(columns, c)
+        found = branch([x[rows] for x in columns])
+        if out is None:
+            out = np.full((len(found), len(columns[0])), np.nan)
+        out[:, rows] = found
+    assert out is not None
+    return list(out)
+
+
+def compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str) -> Columns:  # noqa: ARG001
+    """Return the columns of function(array), the array's columns given."""
+    return list(function(np.column_stack(columns)).T)
+
+
+def in_unit(score: Floats) -> Floats:
+    """Return scores, all of which are probabilities."""
+    outside = (score < 0) | (score > 1)
+    if outside.any():
+        msg = f"scores must be probabilities, in [0, 1]; got {score[outside][0]}"
+        raise ValueError(msg)
+    return score
+
+
+NUMPY = Ops(
+    run=run,
+    run_columns=run_columns,
+    exp=np.exp,
+    log=np.log,
+    logit=logit,
+    cos=np.cos,
+    sign=np.sign,
+    expit=expit,
+    where=np.where,
+    clip=np.clip,
+    steps=steps,
+    lines=lines,
+    softmax=softmax,
+    split=split,
+    share=lambda x: x,
+    smooth=smooth,
+    smooth_parts=lambda function, x, parts: function(x),  # noqa: ARG005
+    compute=compute,
+    in_unit=in_unit,
+)
+
+
+def formula(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a record's formula of one column run on any engine: `record(score)` on NumPy, `record(score, ops)`."""
+
+    @wraps(method)
+    def call(self: Any, score: Any, ops: Ops = NUMPY) -> Any:
+        return ops.run(lambda given: method(self, given, ops), score)
+
+    return call
