@@ -97,8 +97,8 @@ def couple_columns(first: Columns, second: Columns, rule: str, ops: Ops) -> Colu
 def square(values: Floats, k: int) -> Floats:
     """Return r[:, i, j] = P(i | i or j), zeros for i = j, from the columns of r in the order of `couple_columns`."""
     r = np.zeros((len(values), k, k))
-    for pair, (i, j) in enumerate(pairs(k)):
-        r[:, i, j], r[:, j, i] = values[:, 2 * pair], values[:, 2 * pair + 1]
+    i, j = np.triu_indices(k, 1)
+    r[:, i, j], r[:, j, i] = values[:, ::2], values[:, 1::2]
     return r
 
 

@@ -47,7 +47,7 @@ def run_columns(function: Callable[[Columns], Columns], scores: Any, count: int 
     if given.ndim != 2 or given.shape[1] != (count or given.shape[1]):
         msg = f"scores must have {count or 'several'} columns, {meaning}; got an array of shape {given.shape}"
         raise ValueError(msg)
-    size = BLOCK // min(max(given.shape[1], 1), 8)
+    size = BLOCK // min(max(given.shape[1], 1), 32)
     blocks = []
     with np.errstate(all="ignore"):
         for start in range(0, max(len(given), 1), size):
