@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.checks import one_of, weighed, within_unit
+from calibrant.checks import extremes, one_of, weighed, within_unit
 from calibrant.maps.methods import ANY, METHODS, NEEDS, REAL, UNIT, Method
 from calibrant.maps.records import LINKS, Linked, Map, Steps, probabilities
 from calibrant.numerics.roots import rising_root
@@ -72,8 +72,9 @@ def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin"
     """Fit a method of the table, or a function of one's own, to a checked sample; say so where it lacks a class."""
     row = check_method(method, options)
     fitted: Map = fit_row(row, data, kind, options)
-    first = data.label[0]
-    if row.labels and first in (0, 1) and (data.label == first).all():
+    low, high = extremes(data.label)
+    if row.labels and low == high and low in (0, 1):
+        first = low
         side = "positive" if first else "negative"
         score = data.arrays()[0]
         p = np.asarray(fitted(score))
