@@ -21,6 +21,7 @@ Floats = NDArray[np.float64]
 
 FALLING = "scores are anti-correlated with the labels: the fitted sigmoid falls"
 NEGLIGIBLE = 1e-9  # a slope per standard deviation that is no direction
+PLAUSIBLE = 1e4  # where half of the logits of cells are beyond this, rounding has spoilt their moments
 UNSATURATED = 16.0  # a start may differ by this many logits from the mean target, so that curvature is left everywhere
 
 
@@ -117,7 +118,7 @@ def solve_platt(data: Sample, summary: Summary, aims: Aims) -> Solution:
     if found is not None:
         return found
     line = aims.line(collapse(data), summary.frame.unit)
-    near = line.nodes(summary.frame).value(theta) < line.nodes(summary.frame).value(start)
+    near = np.median(np.abs(theta @ cells.design)) <= PLAUSIBLE and cells.value(theta) < cells.value(start)
     return solve(line, summary.frame, theta if near else start)
 
 

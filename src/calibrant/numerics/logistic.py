@@ -462,7 +462,8 @@ def summarise_cells(data: Sample, unit: float, low: float, width: float) -> Summ
     The deviation is that of all rows from the means of their cells, which leaves the variance of the scores exact. The
     frame is that of the grid, which follows the bulk of the scores wherever the others are: x = 0 is its middle.
     """
-    middle, scale = CELLS / 2 + 1.0, CELLS / 10  # in cells
+    center = low + (CELLS / 2 + 1.0) * width
+    middle, scale = (center - low) / width, CELLS / 10  # in cells, of the center as rounded
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a row too far away: no finite noise
         mass, first, square, positive, negative, outside, outside_weight = histogram(data, low, width, unit)
         filled = np.flatnonzero(mass[1:-1]) + 1
@@ -471,7 +472,7 @@ def summarise_cells(data: Sample, unit: float, low: float, width: float) -> Summ
         x = (np.concatenate([mean - deviation, mean + deviation, outside]) - middle) / scale
         weight = np.concatenate([mass / 2, mass / 2, outside_weight])
         return Summary(
-            frame=Frame(unit, low + middle * width, scale * width),
+            frame=Frame(unit, center, scale * width),
             x=x,
             weight=weight,
             positive=np.array([(positive[1] - middle * positive[0]) / scale, positive[0]]),
