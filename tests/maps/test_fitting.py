@@ -15,6 +15,7 @@ from calibrant.maps import Method, Steps, check_method
 from calibrant.maps.classes import MatrixMap, Plan, memberships
 from calibrant.maps.fitting import fit_classes
 from calibrant.maps.methods import NEEDS, list_methods
+from calibrant.ops import NUMPY
 from calibrant.samples import ClassSample
 
 X, Y = load_iris(return_X_y=True)
@@ -31,7 +32,7 @@ class Shrunk:
     prior: tuple[float, ...]
     share: float
 
-    def matrix(self, rows):
+    def matrix(self, rows, ops=NUMPY):
         return (1 - self.share) * rows + self.share * np.array(self.prior)
 
 

@@ -214,7 +214,14 @@ class MatrixMap:
         )
 
     def _memberships(self, columns: Columns, ops: Ops) -> Columns:
-        """Return shares that sum to 1: probabilities divided by their sum, else the softmax of the scores."""
+        """Return shares that sum to 1: probabilities divided by their sum, else the softmax of the scores.
+
+        One column is that of the second of two classes, as in `memberships`.
+        """
+        if len(columns) == 1:
+            second = columns[0]
+            opposites = {"probability": 1.0 - second, "logit": second * 0.0, "margin": second * -1.0}
+            columns = [opposites[self.kind], second]
         if self.kind == "probability":
             return ops.normalise([ops.in_unit(p) for p in columns])
         return ops.softmax([ops.clip(score, -LARGEST, LARGEST) for score in columns])
