@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from pathlib import Path
 
 __all__ = ["warn"]
 
-OWN_FILES = str(Path(__file__).parent) + "/"
+OWN_FILES = str(Path(__file__).parent) + os.sep
 BETWEEN = ("sklearn", "joblib")  # packages that call the library on behalf of the caller
 
 

@@ -1,7 +1,7 @@
-"""More than two classes from two: normalisation, and the coupling of pairwise probabilities.
+"""Maps of several classes: how they are made of binary problems, and the records that fits of them return.
 
-The pairs of k classes are (0, 1), (0, 2), ..., (k-2, k-1); `first[:, pair]` is P(i | i or j) for the pair (i, j) and
-`second` its complement, given as well because 1 - r loses the digits of a small r.
+The pairs of k classes are (0, 1), (0, 2), ..., (k-2, k-1). Of each binary problem both p and 1 - p are carried along,
+because 1 - p loses the digits of a small p.
 """
 
 from __future__ import annotations

@@ -74,8 +74,7 @@ def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin"
     fitted: Map = fit_row(row, data, kind, options)
     low, high = extremes(data.label)
     if row.labels and low == high and low in (0, 1):
-        first = low
-        side = "positive" if first else "negative"
+        side = "positive" if low else "negative"
         score = data.arrays()[0]
         p = np.asarray(fitted(score))
         constant = np.ptp(score) > 0 and np.ptp(p) == 0
@@ -149,14 +148,14 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     if row.needs == "matrix":
         fitted = fit_row(row, data.complete(), kind, plan.options)
         return fitted, fitted(scores[complete])
+    if sight is not None:
+        from calibrant.svm.support import Calibration  # heavy, and needed here alone
     maps: list[Any] = []
     columns: list[Floats] = []  # the (1 - p, p) of the complete rows, of a machine as if they were new
     lone = 0
     for column, (members, positive) in enumerate(way.tasks(data.index, data.classes)):
         rows = members & ~np.isnan(scores[:, column])
         if sight is not None:
-            from calibrant.svm.support import Calibration  # heavy, and needed here alone
-
             one = Calibration(
                 geometry=sight.geometries[column],
                 inputs=sight.view.inputs,

@@ -195,8 +195,8 @@ def solve(line: Line, frame: Frame, theta: Floats) -> Solution:
 def descend(nodes: Nodes, theta: Floats) -> Floats:
     """Return where Newton's method ends: at a gradient as small as rounding lets it be told.
 
-    A step that moves no logit by more than 1/2 needs no line search. A longer one ends where F has fallen enough, or
-    goes on while F still falls steeply, as it does where logits are saturated.
+    A step that moves no logit by more than 1/2 needs no line search. A longer one is shortened, or goes on while F
+    still falls steeply, as it does where logits are saturated.
     """
     for _ in range(MOST_STEPS):
         gradient, hessian, mass = nodes.derivatives(theta)
