@@ -15,13 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import special
 
 from calibrant.checks import KINDS, LARGEST, one_of
-from calibrant.maps.coupling import COUPLINGS, combine, couple, pairs, temper, votes
+from calibrant.maps.coupling import COUPLINGS, combine, pairs, temper, votes
 from calibrant.maps.fitting import fit_classes, fit_power
 from calibrant.maps.records import both_probabilities, log_probabilities, one_column
-from calibrant.numerics.simplex import normalise
 from calibrant.ops import NUMPY, Columns, Ops
 from calibrant.samples import ClassSample
 
@@ -38,6 +36,7 @@ __all__ = [
     "Scheme",
     "Sight",
     "View",
+    "combined",
     "fit_classes",
     "fit_power",
     "log_classes",
@@ -57,16 +56,14 @@ class Scheme:
     `tasks(index, k)` gives for each column the rows that take part and which of them are positive; `sides(names)` what
     its positive and its negative rows are called; `columns(k)` is the number of columns; `spread(output, present, k)`
     spreads those of a machine that knows only some classes over those of all, NaN where it knows nothing;
-    `combine(second, first, rule)` makes class probabilities of the columns' (1 - p, p); `decide(scores, k, middle)` is
-    the class the scores themselves say. `serves` are the needs of methods
-    (`calibrant.maps.methods.NEEDS`) that its columns can meet.
+    `decide(scores, k, middle)` is the class the scores themselves say. `serves` are the needs of methods
+    (`calibrant.maps.methods.NEEDS`) that its columns can meet. How their probabilities are combined is in `coupling`.
     """
 
     tasks: Callable[[Index, int], list[Task]]
     sides: Callable[[list[str]], list[tuple[str, str]]]
     columns: Callable[[int], int]
     spread: Callable[[Floats, list[int], int], Floats]
-    combine: Callable[[Floats, Floats, str], Floats]
     decide: Callable[[Floats, int, float], Index]
     serves: tuple[str, ...]
 
@@ -96,7 +93,6 @@ ONE_VERSUS_REST = Scheme(
     sides=lambda names: [(name, "all other classes") for name in names],
     columns=lambda k: k,
     spread=spread_classes,
-    combine=lambda second, first, rule: normalise(first),
     decide=lambda scores, k, middle: scores.argmax(axis=1),
     serves=("column", "matrix"),
 )
@@ -107,7 +103,6 @@ SCHEMES: dict[str, Scheme] = {
         sides=lambda names: [(names[1], names[0])],
         columns=lambda k: 1,
         spread=lambda output, present, k: output,
-        combine=lambda second, first, rule: np.column_stack([second[:, 0], first[:, 0]]),
         decide=lambda scores, k, middle: (scores[:, 0] > middle).astype(np.intp),
         serves=("column", "matrix", "machine"),
     ),
@@ -118,7 +113,6 @@ SCHEMES: dict[str, Scheme] = {
         sides=lambda names: list(combinations(names, 2)),
         columns=lambda k: k * (k - 1) // 2,
         spread=spread_pairs,
-        combine=lambda second, first, rule: couple(first, second, rule),
         decide=lambda scores, k, middle: votes(scores - middle, k),
         serves=("column", "machine"),
     ),
@@ -162,9 +156,19 @@ class ClassMap:
         return temper(combine(self.scheme, first, second, self.coupling, ops), self.power, ops)
 
 
+def combined(scheme: str, both: Floats, rule: str) -> Floats:
+    """Return class probabilities from an array of (1 - p, p) per row and binary problem."""
+    count = both.shape[1]
+
+    def columns_of(columns: Columns) -> Columns:
+        return combine(scheme, columns[count:], columns[:count], rule)
+
+    return np.asarray(NUMPY.run_columns(columns_of, np.hstack([both[:, :, 0], both[:, :, 1]]), None, "two per problem"))
+
+
 def tempered(p: Floats, power: float) -> Floats:
     """Return p^power, normalised."""
-    return p if power == 1.0 else normalise((p / p.max(axis=1, keepdims=True)) ** power)
+    return np.asarray(NUMPY.run_columns(partial(temper, power=power), p, None, "one per class"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +192,7 @@ class MachineMap:
         """Return one row of class probabilities a row."""
         columns = [each(view.inputs, view.decision[:, column]) for column, each in enumerate(self.maps)]
         both = np.stack(columns, axis=1)
-        return tempered(SCHEMES[self.scheme].combine(both[:, :, 0], both[:, :, 1], self.coupling), self.power)
+        return tempered(combined(self.scheme, both, self.coupling), self.power)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,43 +213,32 @@ class MatrixMap:
 
     def __call__(self, scores: Any, ops: Ops = NUMPY) -> Any:
         """Return class probabilities, one column per class, from one column of scores per class."""
-        return self.inner.matrix(
-            ops.run_columns(partial(self._memberships, ops=ops), scores, None, "one per class"), ops
-        )
-
-    def _memberships(self, columns: Columns, ops: Ops) -> Columns:
-        """Return shares that sum to 1: probabilities divided by their sum, else the softmax of the scores.
-
-        One column is that of the second of two classes, as in `memberships`.
-        """
-        if len(columns) == 1:
-            second = columns[0]
-            opposites = {"probability": 1.0 - second, "logit": second * 0.0, "margin": second * -1.0}
-            columns = [opposites[self.kind], second]
-        if self.kind == "probability":
-            return ops.normalise([ops.in_unit(p) for p in columns])
-        return ops.softmax([ops.clip(score, -LARGEST, LARGEST) for score in columns])
+        shares = ops.run_columns(partial(member_columns, kind=self.kind, ops=ops), scores, None, "one per class")
+        return self.inner.matrix(shares, ops)
 
 
-def memberships(scores: Floats, kind: str) -> Floats:
-    """Return scores as rows that sum to 1: probabilities divided by their sum, else the softmax of the scores.
+def member_columns(columns: Columns, kind: str, ops: Ops = NUMPY) -> Columns:
+    """Return shares that sum to 1: probabilities divided by their sum, else the softmax of the scores.
 
     One column is the score of the second of two classes: its probability, its logit, or a margin f, which stands for
     the scores -f and f of the classes.
+    """
+    if len(columns) == 1:
+        second = columns[0]
+        opposites = {"probability": 1.0 - second, "logit": second * 0.0, "margin": second * -1.0}
+        columns = [opposites[kind], second]
+    if kind == "probability":
+        return ops.normalise([ops.in_unit(p) for p in columns])
+    return ops.softmax([ops.clip(score, -LARGEST, LARGEST) for score in columns])
+
+
+def memberships(scores: Floats, kind: str) -> Floats:
+    """Return scores as rows that sum to 1, by `member_columns`.
 
     >>> memberships(np.array([[0.2, 0.6]]), "probability"), memberships(np.array([[0.75]]), "probability")
     (array([[0.25, 0.75]]), array([[0.25, 0.75]]))
     """
-    if scores.shape[1] == 1:
-        scores = np.column_stack([{"probability": 1.0 - scores, "logit": 0.0 * scores}.get(kind, -scores), scores])
-    if kind == "probability":
-        outside = (scores < 0) | (scores > 1)
-        if outside.any():
-            msg = f"scores must be probabilities, in [0, 1]; got {scores[outside][0]}"
-            raise ValueError(msg)
-        return normalise(scores)
-    with np.errstate(over="ignore"):  # of infinite scores the limit: the largest share all
-        return np.asarray(special.softmax(np.nan_to_num(scores, nan=np.nan), axis=1))
+    return np.asarray(NUMPY.run_columns(partial(member_columns, kind=kind), scores, None, "one per class"))
 
 
 @dataclass(frozen=True, slots=True)

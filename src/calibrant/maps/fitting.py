@@ -136,7 +136,7 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     classes. A method that needs a machine takes what that sees in the rows, `sight`, and the probabilities are those of
     the rows as if they were new.
     """
-    from calibrant.maps.classes import SCHEMES, ClassMap, MachineMap, tempered
+    from calibrant.maps.classes import SCHEMES, ClassMap, MachineMap, combined, tempered
 
     row = choose_row(plan.method, plan.options, scheme, ("column", "matrix") if sight is None else ("machine",))
     way, scores, weight, kind = SCHEMES[scheme], data.scores, data.weight, data.kind
@@ -185,7 +185,7 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
             "give rows of every class"
         )
     both = np.stack(columns, axis=1)
-    p, power = way.combine(both[:, :, 0], both[:, :, 1], plan.coupling), 1.0
+    p, power = combined(scheme, both, plan.coupling), 1.0
     if plan.temper and scheme != "binary":
         power = fit_power(p, data.index[complete], None if weight is None else weight[complete])
     make = ClassMap if sight is None else MachineMap
