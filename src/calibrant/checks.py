@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.arrays import Floats
+
 __all__ = [
     "BLOCK",
     "KINDS",
@@ -39,7 +41,6 @@ __all__ = [
     "within_unit",
 ]
 
-Floats = NDArray[np.float64]
 
 BLOCK = 32_768  # rows; a handful of float64 blocks of this length stay in the second-level cache
 

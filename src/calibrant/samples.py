@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import (
     BLOCK,
     KINDS,
@@ -28,7 +29,6 @@ from calibrant.checks import (
 
 __all__ = ["ClassSample", "Sample", "collapse", "sample"]
 
-Floats = NDArray[np.float64]
 Divide = Callable[[Floats, int], Floats]  # from distinct scores in order and a number of cells to the cell of each
 
 

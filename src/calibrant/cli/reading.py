@@ -12,6 +12,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import KINDS, finite, weighed
 from calibrant.cli.console import working
 
@@ -36,7 +37,6 @@ __all__ = [
     "two_classes",
 ]
 
-Floats = NDArray[np.float64]
 
 TableFile = Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV or Parquet file.")]
 Label = Annotated[str, typer.Option(help="The column of labels.")]

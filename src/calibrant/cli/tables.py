@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.extras import needing
 from calibrant.files import whole
 
@@ -34,7 +35,6 @@ __all__ = [
     "require_columns",
 ]
 
-Floats = NDArray[np.float64]
 
 ROWS = 131_072  # a batch of Parquet rows: some MB a column
 

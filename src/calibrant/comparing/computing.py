@@ -18,6 +18,7 @@ from scipy.special import expit, softmax
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import calibrant
+from calibrant.arrays import Floats, Index
 from calibrant.checks import at_least_two, distributions
 from calibrant.comparing.content import FAILURES
 from calibrant.comparing.costs import cost
@@ -41,9 +42,6 @@ from calibrant.metrics import METRICS
 from calibrant.progress import shown
 from calibrant.samples import ClassSample
 from calibrant.warning import warn
-
-Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 BOTH_COLUMNS = ("log_loss", "mcre", "total_log_loss")
 

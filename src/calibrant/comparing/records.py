@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats, Index
 from calibrant.evidence.words import plain
 from calibrant.extras import needing
 from calibrant.files import write_whole
@@ -20,8 +21,6 @@ from calibrant.metrics import METRICS
 
 __all__ = ["Cell", "Choice", "Comparison", "Predictions", "smaller_is_better", "unique"]
 
-Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 FORMAT = 1
 

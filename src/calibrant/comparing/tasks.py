@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
+from calibrant.arrays import Floats, Index
 from calibrant.comparing.content import content_of
 from calibrant.estimators.protocols import Fold, Job, folds, group_params, part
 from calibrant.maps.methods import UNIT, Method
 from calibrant.progress import Progress
-
-Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 SCORES = ("column", "matrix")  # the needs of methods that take the scores of a machine
 OWN_NEEDS = {"kernel": "kernels", "own": "a machine with predict_proba, or scores that are probabilities or logits"}

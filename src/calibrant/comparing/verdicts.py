@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.comparing.records import Comparison, smaller_is_better
 from calibrant.evidence.words import number, words
 from calibrant.inference import corrected_t, critical_difference, friedman, ranks, rejections
@@ -16,7 +17,6 @@ from calibrant.metrics import METRICS
 
 __all__ = ["ALPHA", "holm", "notes", "standing", "standings_of", "verdict"]
 
-Floats = NDArray[np.float64]
 
 ALPHA = 0.05
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.arrays import Floats, Index
 from calibrant.checks import counts, distributions, finite, one_of
 from calibrant.maps import Map
 from calibrant.maps.classes import ClassMap, MatrixMap, Plan
@@ -34,8 +35,6 @@ __all__ = [
     "fit_recalibration",
 ]
 
-Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
 Members = list[NDArray[Any]]
 Expansion = tuple[float, Floats, Floats]  # a function's value, gradient and Hessian
 

@@ -13,9 +13,10 @@ from numbers import Real
 from typing import Any, SupportsFloat
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
+from calibrant.arrays import Floats, Index
 from calibrant.checks import counts, distributions, proportion, refuse_masked, whole
 from calibrant.metrics.confidence import confidences
 from calibrant.numerics.mixtures import fit_mixture
@@ -36,8 +37,6 @@ __all__ = [
     "threshold_for_error",
 ]
 
-Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 REJECT = -1
 

@@ -18,6 +18,7 @@ from sklearn.utils import check_random_state, get_tags
 from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import Floats
 from calibrant.checks import at_least_two, one_of, refuse_masked, weighed
 from calibrant.estimators.calibrator import FeaturesMixin, labelled_rows
 from calibrant.estimators.protocols import (
@@ -52,7 +53,6 @@ from calibrant.warning import warn
 
 __all__ = ["CalibratedClassifier", "svc"]
 
-Floats = NDArray[np.float64]
 
 KINDS = ("auto", "margin", "probability", "logit")
 UNSEEN = ("cv", "holdout", "loo")  # protocols whose scores can choose among machines

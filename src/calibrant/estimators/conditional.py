@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
 
+from calibrant.arrays import Floats, Index
 from calibrant.checks import at_least_two, one_of, refuse_masked, weighed
 from calibrant.estimators.calibrator import FeaturesMixin, target
 from calibrant.estimators.posteriors import node_counts
@@ -26,8 +27,6 @@ from calibrant.posteriors.neighbours import ESTIMATES, vote_posteriors
 
 __all__ = ["ConfidentClassifier", "confident"]
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 FromRows = Callable[[Any], Floats]
 
 
@@ -35,7 +34,7 @@ class Rows(NamedTuple):
     """Rows with the number of their class in the machine's `classes_` and a weight each."""
 
     X: Any
-    label: Indices
+    label: Index
     weight: Floats | None
 
 
@@ -227,7 +226,7 @@ class LeafPosterior:
         return cell_estimate(np.mean(shares, axis=0) * np.mean(sizes, axis=0))
 
 
-def leaf_numbers(machine: Any, X: Any) -> Indices:
+def leaf_numbers(machine: Any, X: Any) -> Index:
     """Return the leaf each row falls into, one column a tree."""
     leaves = np.asarray(final(machine).apply(before(machine, X)))
     return leaves.reshape(len(leaves), -1)
@@ -243,7 +242,7 @@ def read_trees(machine: Any, rows: Rows | None, _: Options) -> FromRows:
     return LeafPosterior(machine, tuple(counts))
 
 
-def counted(leaves: Indices, rows: Rows, shape: tuple[int, ...]) -> Floats:
+def counted(leaves: Index, rows: Rows, shape: tuple[int, ...]) -> Floats:
     """Return the weight of the rows of each class in each leaf."""
     found = np.bincount(leaves * shape[1] + rows.label, rows.weight, shape[0] * shape[1])
     return found.reshape(shape).astype(np.float64)

@@ -15,6 +15,7 @@ from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import check_is_fitted
 
+from calibrant.arrays import Floats
 from calibrant.checks import at_least_two, proportion, refuse_masked, weighed
 from calibrant.decisions.combining import POOLS, LinearPool, LogPool, combine, fit_pool, fit_recalibration, rule_of
 from calibrant.decisions.deciding import (
@@ -46,7 +47,6 @@ from calibrant.warning import warn
 
 __all__ = ["CombiningClassifier", "DecidingClassifier"]
 
-Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 RULES_OF_DECISION = ("costs", "threshold", "cost", "coverage", "error")

@@ -20,6 +20,7 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from calibrant.arrays import Floats
 from calibrant.checks import one_of, refuse_masked, same_length, whole
 from calibrant.estimators.calibrator import target
 from calibrant.kernels.functions import (
@@ -66,7 +67,6 @@ from calibrant.warning import warn
 
 __all__ = ["KernelLogisticRegression", "KernelLogisticRegressionCV"]
 
-Floats = NDArray[np.float64]
 
 SINGLE = CAREFUL  # rows from which a fit is in single precision: fewer are solved beyond it
 MANY = 1_000  # rows from which it pays in prediction, and Lanczos' method for an eigenvalue

@@ -17,6 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from calibrant.arrays import Floats
 from calibrant.checks import number, refuse_masked
 from calibrant.estimators.calibrator import target
 from calibrant.posteriors.densities import fit_normal
@@ -41,7 +42,6 @@ __all__ = [
     "ten_classifiers",
 ]
 
-Floats = NDArray[np.float64]
 
 FARTHEST = 1e100  # a feature this many times the size of the training data, or more, is taken as this
 

@@ -38,6 +38,7 @@ from sklearn.svm import SVC, NuSVC
 from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
+from calibrant.arrays import Floats, Index
 from calibrant.checks import finite, refuse_missing, same_length, vector
 from calibrant.maps.classes import SCHEMES, View
 from calibrant.maps.coupling import pairs, votes
@@ -68,8 +69,6 @@ __all__ = [
     "weight_parameter",
 ]
 
-Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 FIXED_SEED = 0  # without a random_state the folds are shuffled, but always in the same way
 MULTICLASS = ("auto", "ovo", "ovr", "matrix")

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from calibrant.arrays import Floats
 from calibrant.checks import finite, known_labels, proportion, same_length, vector, weighed, whole, within_unit
 from calibrant.evidence.curves import (
     CELLS,
@@ -58,7 +59,6 @@ __all__ = [
     "decision_counts",
 ]
 
-Floats = NDArray[np.float64]
 
 PART = 10_000  # rows of which draws are made; more are sampled
 RARE = 50  # rows of a class that such a sample must hold

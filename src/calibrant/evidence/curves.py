@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
+from calibrant.arrays import Floats
 from calibrant.checks import binary, finite, number, one_of, proportion, whole
 from calibrant.inference import critical_difference
 from calibrant.maps import Linked, Map
@@ -50,7 +51,6 @@ __all__ = [
     "trace_reliability",
 ]
 
-Floats = NDArray[np.float64]
 
 CELLS = 4_096  # of forecasts among which labels are drawn anew; fewer distinct ones are not pooled
 BAND_POINTS = 256  # at which a band is evaluated; a picture shows no more

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from calibrant.arrays import Floats
 from calibrant.checks import one_of, whole
 from calibrant.inference.paired import ROWS_A_CELL, whole_weights
 from calibrant.metrics.decomposition import SCORES, part_of_totals
@@ -40,8 +41,6 @@ __all__ = [
     "judge_by_score",
     "spiegelhalter",
 ]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import one_of
 from calibrant.metrics import METRICS, check_forecasts
 from calibrant.metrics.forecasts import Forecasts, floats, take
@@ -21,7 +22,6 @@ from calibrant.samples import Sample
 
 __all__ = ["Evaluate", "Metric", "evaluate_core", "evaluation", "mean_of"]
 
-Floats = NDArray[np.float64]
 Metric = str | Callable[..., float]
 Evaluate = Callable[[Floats], float]  # from how often each cell counts to the value of a metric
 Totals = Callable[[Floats, Floats, Floats], float]  # of rising p, the positives and all rows at each

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from calibrant.arrays import Floats
 from calibrant.checks import number, one_of, require_real, same_length, vector, weighed, whole
 
 __all__ = ["McNemar", "PairedT", "Wilcoxon", "corrected_t", "mcnemar", "mcnemar_from_counts", "paired_t", "wilcoxon"]
 
-Floats = NDArray[np.float64]
 
 FEW = 25  # below this many discordant decisions, and up to this many differences, the exact null distribution is used
 ROWS_A_CELL = 8  # with fewer, drawing row by row is faster than drawing one number a cell

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from calibrant.arrays import Floats
 from calibrant.checks import one_of, proportion, refuse_masked
 from calibrant.inference.paired import (
     ROUNDING,
@@ -22,7 +23,6 @@ from calibrant.inference.paired import (
 
 __all__ = ["Friedman", "critical_difference", "friedman", "ranks", "rejections", "underline"]
 
-Floats = NDArray[np.float64]
 
 TIES = ("min", "average")
 SAME = 1e-9  # relative difference up to which two p-values are one, computed twice

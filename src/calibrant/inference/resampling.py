@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from calibrant.arrays import Floats, Index
 from calibrant.checks import counts, known_labels, one_of, proportion, refuse_masked, same_length, vector, whole
 from calibrant.inference.evaluations import Evaluate, Metric, evaluate_core, evaluation
 from calibrant.inference.paired import ROWS_A_CELL, require_whole_weights
@@ -23,8 +24,6 @@ from calibrant.warning import warn
 
 __all__ = ["Interval", "Plan", "bootstrap", "bootstrap_core", "bootstrap_difference", "planned"]
 
-Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 BLOCKS = 500  # of the jackknife, at most
 MANY = 1_000_000  # from so many units on the acceleration, of order 1/sqrt(n), is as good as 0

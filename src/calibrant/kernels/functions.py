@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats, Index
+
 __all__ = [
     "GAMMAS",
     "KERNELS",
@@ -26,9 +28,7 @@ __all__ = [
     "take",
 ]
 
-Floats = NDArray[np.float64]
 Matrix = NDArray[Any]  # float32 or float64
-Indices = NDArray[np.intp]
 Block = Callable[..., Matrix]
 
 DIAGONAL = 128  # rows whose kernels with each other are computed for the sake of the diagonal
@@ -207,7 +207,7 @@ class Gram:
     n: int
     diagonal: Floats
     block: Block
-    arranged: Callable[[Indices], Block]
+    arranged: Callable[[Index], Block]
     dtype: Any
     rank: float = np.inf
     each: Each = in_turn

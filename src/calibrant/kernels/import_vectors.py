@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats, Index
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 from calibrant.kernels.losses import Loss, duality_gap
 from calibrant.kernels.matrices import Factor, Tiles, threads
@@ -28,9 +29,7 @@ from calibrant.kernels.solvers import Iterate, factored_newton
 
 __all__ = ["Grown", "Growth", "Selected", "certified", "select"]
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
-Draw = Callable[[Factor], Indices]
+Draw = Callable[[Factor], Index]
 
 WINDOW = 5  # additions over which the relative change is averaged
 BATCH = 128  # candidates whose steps are computed at a time
@@ -151,7 +150,7 @@ def drawing(gram: Gram, growth: Growth, copies: Floats) -> Draw:
     """
     rng, floor = np.random.default_rng(growth.seed), DEPENDENT * float(gram.diagonal.max())
 
-    def draw(factor: Factor) -> Indices:
+    def draw(factor: Factor) -> Index:
         free = np.flatnonzero(factor.rest > floor)
         if growth.candidates is None or len(free) <= growth.candidates:
             return free
@@ -162,13 +161,13 @@ def drawing(gram: Gram, growth: Growth, copies: Floats) -> Draw:
     return draw
 
 
-def best_addition(gram: Gram, loss: Loss, now: Grown, rows: Indices) -> Addition:
+def best_addition(gram: Gram, loss: Loss, now: Grown, rows: Index) -> Addition:
     """Return the candidate whose Newton step, with all of S, leaves the smallest objective."""
     parts = (rows[part] for part in blocks(len(rows), BATCH))
     return min((best_of(gram, loss, now, part) for part in parts), key=attrgetter("objective"))
 
 
-def best_of(gram: Gram, loss: Loss, now: Grown, rows: Indices) -> Addition:
+def best_of(gram: Gram, loss: Loss, now: Grown, rows: Index) -> Addition:
     """Return the best of so many candidates that their rows of the factor fit in memory."""
     m, new = len(now.z), new_rows(gram, now.factor, rows)
     steps = newton_steps(*derivatives(loss, now, new, gram.each), len(rows))
@@ -189,7 +188,7 @@ def stepped(loss: Loss, now: Grown, new: Floats, steps: Floats) -> Floats:
     return np.asarray(penalty + np.array([loss.value(f.reshape(loss.shape)) for f in values]))
 
 
-def new_rows(gram: Gram, factor: Factor, rows: Indices) -> Floats:
+def new_rows(gram: Gram, factor: Factor, rows: Index) -> Floats:
     """Return what would be the next row of the factor for each candidate."""
     known, root = np.ascontiguousarray(factor.F[:-1, rows].T), np.sqrt(factor.rest[rows])[:, None]
     new = np.empty((len(rows), gram.n))

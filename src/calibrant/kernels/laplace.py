@@ -15,13 +15,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.kernels.losses import Loss
 from calibrant.kernels.matrices import Factor, threads
 from calibrant.kernels.solvers import factored_hessian
 
 __all__ = ["Laplace", "laplace"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from calibrant.arrays import Floats, Index
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 from calibrant.kernels.losses import Bernoulli
 from calibrant.kernels.matrices import (
@@ -52,8 +53,6 @@ from calibrant.kernels.solvers import (
 
 __all__ = ["Choice", "Look", "Path", "Problem", "by_factor", "by_groups", "choose", "groups_of", "searched", "together"]
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 FOLLOWED = 70_000  # numbers in a factor up to which the absence of a row is followed beyond one step
 ABSENT = 4  # steps of that
@@ -182,7 +181,7 @@ class Absence:
             poor[rows] = last > SETTLED
         return np.where(poor & (far > np.abs(values - self.f)), first, values), poor
 
-    def followed(self, rows: Indices, leverage: Floats) -> tuple[Floats, Floats]:
+    def followed(self, rows: Index, leverage: Floats) -> tuple[Floats, Floats]:
         """Return the values of some rows, each without itself, and how far the last step moved them.
 
         By conjugate gradients on the problem of the other rows, preconditioned by its Hessian at f, one row a column.
@@ -220,7 +219,7 @@ class Absence:
 
 
 def by_groups(
-    loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn, group: Indices | None = None
+    loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn, group: Index | None = None
 ) -> Callable[[float, Floats | None], tuple[Floats, Asking]]:
     """Return what begins a look with the kernel itself, rows left out in groups, of each row one copy."""
     group = Problem(loss.target, loss.weight, copies).groups(0) if group is None else group
@@ -245,7 +244,7 @@ def by_groups(
     return begin
 
 
-def groups_of(group: Indices, copies: Floats) -> tuple[Indices, Indices, Floats]:
+def groups_of(group: Index, copies: Floats) -> tuple[Index, Index, Floats]:
     """Return the rows to leave out, the group of each, and what is kept of all rows without each group, one a column.
 
     Of many rows a sample of groups is left out: the losses at two C differ by about the same at any row.
@@ -279,7 +278,7 @@ def in_eights(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     return np.hstack([*parts, np.zeros((len(parts[0]), missing), parts[0].dtype)])
 
 
-def stratified(target: Floats, rng: np.random.Generator) -> Indices:
+def stratified(target: Floats, rng: np.random.Generator) -> Index:
     """Return the group of each row: at random, as many of each class in every group as can be."""
     order = rng.permutation(len(target))
     group = np.empty(len(target), np.intp)
@@ -473,9 +472,9 @@ class Problem:
     target: Floats
     weight: Floats
     copies: Floats
-    group: Indices | None = None
+    group: Index | None = None
 
-    def groups(self, seed: int) -> Indices:
+    def groups(self, seed: int) -> Index:
         """Return the groups: those that are settled, or as many of each class in every group as can be."""
         codes = self.target if self.target.ndim == 1 else self.target.argmax(axis=1)
         return stratified(codes, np.random.default_rng(seed)) if self.group is None else self.group

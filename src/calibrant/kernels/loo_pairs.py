@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats, Index
 from calibrant.kernels.functions import Gram
 from calibrant.kernels.loo import Look, Looks, Path, Problem, in_order, looks_of, path, searched, stratified
 from calibrant.kernels.matrices import coefficients, products
@@ -21,8 +22,6 @@ from calibrant.kernels.solvers import Options, complete
 
 __all__ = ["pairs_path"]
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 Coupling = Callable[[Floats], Floats]  # from values, a column a pair, to the logarithms of class probabilities
 
 
@@ -60,13 +59,13 @@ def pairs_path(
 class Pair:
     """The rows of two classes, the looks at their machine, and its coefficients and intercept from such a look."""
 
-    rows: Indices
+    rows: Index
     looks: Looks
     machine: Callable[[Look], tuple[Floats, Any]]
 
 
 def pair_of(
-    problem: Problem, gram: Gram, rows: Indices, of_all: tuple[NDArray[np.bool_], Indices], options: Options
+    problem: Problem, gram: Gram, rows: Index, of_all: tuple[NDArray[np.bool_], Index], options: Options
 ) -> Pair:
     """Return a pair by its rows; of all rows it takes which are of its second class, and their groups."""
     second, group = of_all[0][rows], of_all[1][rows]

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats, Index
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 from calibrant.kernels.loo import (
     ABSENT,
@@ -64,8 +65,6 @@ from calibrant.kernels.solvers import (
 
 __all__ = ["softmax_path"]
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 BESIDE = 64  # rows whose absence is followed side by side
 ENOUGH = 2e-4  # as in `loo`, but less: the preconditioner does not see the diagonal of the kernel's rest
@@ -267,7 +266,7 @@ class Absence:
         nearer = poor & (far > np.abs(centred(values - self.f)).max(axis=1))
         return np.where(nearer[:, None], first, values), poor
 
-    def followed(self, rows: Indices, gain: Floats) -> tuple[Floats, Floats]:
+    def followed(self, rows: Index, gain: Floats) -> tuple[Floats, Floats]:
         """Return the values of some rows, each without itself, and how far the last step moved them.
 
         By conjugate gradients as in `loo.Absence`; arrays are of shape (k, n, rows), a row's own problem the last.
@@ -314,12 +313,12 @@ def dots(u: Floats, v: Floats) -> Floats:
     return np.asarray(np.einsum("air,air->r", u, v))
 
 
-def by_groups(K: Products, factor: Factor, group: Indices, copies: Floats) -> LeaveOut:
+def by_groups(K: Products, factor: Factor, group: Index, copies: Floats) -> LeaveOut:
     """Return what leaves out groups of rows, of each row one copy, by one Newton step with the exact kernel each."""
     rows, mine, kept = groups_of(group, copies)
     norms = by_column(factor.F, factor.F)
 
-    def leave_out(loss: Multinomial, f: Floats) -> tuple[Floats, NDArray[np.bool_], Indices]:
+    def leave_out(loss: Multinomial, f: Floats) -> tuple[Floats, NDArray[np.bool_], Index]:
         system = newton_system(loss.curvature(f), factor.F, norms, K.gram.each)
         found = together(K, [newton_without(loss, factor, system, f, share) for share in kept.T])
         values = np.stack([there for there, _ in found])[mine, rows]

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import entr, log_expit, logsumexp
 
+from calibrant.arrays import Floats
 from calibrant.kernels.functions import Each, blocks
 
 __all__ = ["Bernoulli", "Curvature", "Enveloped", "Expansion", "Loss", "Multinomial", "duality_gap"]
 
-Floats = NDArray[np.float64]
 
 DENSITY = 8.0  # rows sampled for each unit of curvature
 ENVELOPE = 50  # Newton steps or halvings for the f of a row

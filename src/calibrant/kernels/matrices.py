@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats, Index
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 
 __all__ = [
@@ -30,8 +31,6 @@ __all__ = [
     "threads",
 ]
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 TILE = 512  # rows: a tile of single precision stays in the second-level cache while it is used twice
 DENSE = 2_200  # rows up to which the matrix is one array if they are in their own order
@@ -59,7 +58,7 @@ class Tiles:
         self,
         gram: Gram,
         memory: float,
-        order: Indices | None = None,
+        order: Index | None = None,
         busy: int | None = None,
         *,
         coarse: bool = False,
@@ -186,7 +185,7 @@ Products = Tiles | Whole
 
 
 def products(
-    gram: Gram, memory: float, order: Indices | None = None, busy: int | None = None, *, coarse: bool = False
+    gram: Gram, memory: float, order: Index | None = None, busy: int | None = None, *, coarse: bool = False
 ) -> Products:
     """Return products with a kernel matrix, of tiles or of few rows in one array."""
     if order is None and gram.n <= DENSE and gram.n**2 * np.dtype(gram.dtype).itemsize <= memory:
@@ -194,7 +193,7 @@ def products(
     return Tiles(gram, memory, order, busy, coarse=coarse)
 
 
-def rows_of(K: Products, tiles: int) -> Indices:
+def rows_of(K: Products, tiles: int) -> Index:
     """Return the rows of the first tiles, of one at least."""
     return K.order[: K.tiles[tiles - 1].stop]
 
@@ -247,7 +246,7 @@ class Factor:
     """K = F'F + rest: `F` of shape (m + 1, n), its last row of ones the intercept, `pivots`, the rest's diagonal."""
 
     F: NDArray[Any]
-    pivots: Indices
+    pivots: Index
     rest: Floats
 
     @property
@@ -304,15 +303,15 @@ def full_cholesky(gram: Gram) -> Factor:
     return Factor(F, pivots[:rank], np.maximum(gram.diagonal - by_column(F[:rank], F[:rank]), 0.0))
 
 
-def proposals(share: Floats, size: int, rng: np.random.Generator) -> Indices:
+def proposals(share: Floats, size: int, rng: np.random.Generator) -> Index:
     """Draw rows in proportion to their shares."""
     total = np.cumsum(share)
     return np.asarray(np.minimum(np.searchsorted(total, rng.random(size) * total[-1]), len(share) - 1), np.intp)
 
 
 def thinned(
-    gram: Gram, known: NDArray[Any], drawn: Indices, rng: np.random.Generator, floor: float
-) -> tuple[Indices, Floats]:
+    gram: Gram, known: NDArray[Any], drawn: Index, rng: np.random.Generator, floor: float
+) -> tuple[Index, Floats]:
     """Return which proposals are accepted, each with probability (rest now)/(rest when drawn), and their factor."""
     rest = gram.block(drawn, drawn).astype(np.float64) - known.T.astype(np.float64) @ known
     needed = np.maximum(rng.random(len(drawn)) * rest.diagonal(), floor).tolist()
@@ -328,7 +327,7 @@ def thinned(
     return chosen, np.tril(upper[: len(chosen), chosen].T)
 
 
-def append_rows(gram: Gram, F: NDArray[Any], new: slice, pivots: Indices, lower: Floats, rest: Floats) -> None:
+def append_rows(gram: Gram, F: NDArray[Any], new: slice, pivots: Index, lower: Floats, rest: Floats) -> None:
     """Write the new rows of the factor, L^-1 (K_pivots - F_pivots' F), and take them off the rest."""
     old, inverse = F[: new.start], inverse_of(lower).astype(F.dtype)
     at_pivots = np.ascontiguousarray(old[:, pivots].T)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.kernels.functions import Gram
 from calibrant.kernels.losses import Bernoulli, duality_gap
 from calibrant.kernels.solvers import Iterate
 
 __all__ = ["solve_smo"]
 
-Floats = NDArray[np.float64]
 
 INSIDE = 1e-10  # alpha stays this share of C away from 0 and from C
 

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.kernels.functions import Each, Gram, in_turn
 from calibrant.kernels.losses import ALL, Curvature, Expansion, Loss, duality_gap
 from calibrant.kernels.matrices import (
@@ -39,7 +40,6 @@ from calibrant.kernels.matrices import (
 
 __all__ = ["Iterate", "Known", "Options", "Solution", "factored_newton", "refined", "solve"]
 
-Floats = NDArray[np.float64]
 Solve = Callable[[Floats], Floats]
 
 SMALL = 250  # rows up to which the factor is of full rank

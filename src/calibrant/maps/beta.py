@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import one_of, same_length, weighed
 from calibrant.maps.margins import one_row
 from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Steps, assigned_class, shares_of_rest
@@ -23,7 +24,6 @@ from calibrant.warning import warn
 
 __all__ = ["fit_beta", "fit_beta2", "fit_beta_classes", "fit_beta_matrix"]
 
-Floats = NDArray[np.float64]
 
 FLAT = 1e-4  # klaR's eps: memberships of smaller variance are shifted
 LEAST, MOST = 1e-2, 1e4  # the sizes Beta-2 searches, and the least a sample can have

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import number, one_of, whole
 from calibrant.maps.records import Steps
 from calibrant.samples import Sample, collapse
 
 __all__ = ["fit_bins"]
 
-Floats = NDArray[np.float64]
 
 MOST_BINS = 100_000
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats, Index
 from calibrant.checks import KINDS, LARGEST, one_of
 from calibrant.maps.coupling import COUPLINGS, combine, pairs, temper, votes
 from calibrant.maps.fitting import fit_classes, fit_power
@@ -44,8 +45,6 @@ __all__ = [
     "tempered",
 ]
 
-Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
 Task = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
 

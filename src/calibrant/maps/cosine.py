@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import BLOCK, number, whole
 from calibrant.maps.records import Cosines
 from calibrant.numerics.cosines import GAMMAS, USUAL, coordinate, cosines
@@ -13,7 +13,6 @@ from calibrant.samples import Sample, collapse
 
 __all__ = ["fit_cosine"]
 
-Floats = NDArray[np.float64]
 
 CHOICE_CELLS = 4_096
 

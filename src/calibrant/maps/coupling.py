@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from calibrant.arrays import Floats
 from calibrant.checks import one_of
 from calibrant.numerics.simplex import LEAST, normalise
 from calibrant.ops import NUMPY, Columns, Ops
@@ -32,7 +33,6 @@ __all__ = [
     "wu_lin_weng",
 ]
 
-Floats = NDArray[np.float64]
 Pairwise = dict[tuple[int, int], Any]  # r[i, j] = P(i | i or j), as columns
 
 MOST_WRITTEN = 4  # classes of wu_lin_weng as a formula: 20 sets of pairs; 5 would have 205

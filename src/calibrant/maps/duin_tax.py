@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import LARGEST, number
 from calibrant.maps.margins import one_row
 from calibrant.maps.records import Sigmoid
@@ -15,7 +15,6 @@ from calibrant.samples import Sample, magnitude
 
 __all__ = ["fit_duin_tax"]
 
-Floats = NDArray[np.float64]
 
 STEEPEST = 1e16  # the largest slope under a penalty
 SPLITS = 10_000  # of intervals; far more than any sample has been seen to need

@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Floats, Index
 from calibrant.checks import extremes, one_of, weighed, within_unit
 from calibrant.maps.methods import ANY, METHODS, NEEDS, REAL, UNIT, Method
 from calibrant.maps.records import LINKS, Linked, Map, Steps, probabilities
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["check_method", "choose_row", "fit_classes", "fit_map", "fit_power", "fit_row", "lift"]
 
-Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 # (kind of score, domain of the method) -> link; a pair that is not here needs none.
 NEEDED_LINK = {("probability", REAL): "logit", ("logit", UNIT): "expit"}

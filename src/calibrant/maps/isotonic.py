@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import one_of
 from calibrant.maps.records import Lines, Steps
 from calibrant.numerics.pava import (
@@ -19,8 +19,6 @@ from calibrant.numerics.pava import (
 from calibrant.samples import Sample
 
 __all__ = ["fit_isotonic"]
-
-Floats = NDArray[np.float64]
 
 
 def fit_isotonic(data: Sample, *, between: str = "lines") -> Lines | Steps:

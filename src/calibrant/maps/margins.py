@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import one_of
 from calibrant.maps.records import Clip, Ends, QuadraticLogit, Sigmoid
 from calibrant.samples import Sample, magnitude
@@ -12,7 +12,6 @@ from calibrant.warning import warn
 
 __all__ = ["fit_clip01", "fit_gauss", "fit_gauss_tied", "fit_pp", "fit_printed01"]
 
-Floats = NDArray[np.float64]
 
 NARROW = 1e-3  # a ratio of variances below which the coefficients of a quadratic in f itself would cancel
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import number
 from calibrant.maps.records import Parzen
 from calibrant.samples import Sample, collapse, magnitude
 
 __all__ = ["fit_parzen"]
 
-Floats = NDArray[np.float64]
 
 CELLS = 500
 BLOCK = 64  # rows of the matrix of distances at a time

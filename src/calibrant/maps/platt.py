@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import one_of
 from calibrant.maps.records import Sigmoid
 from calibrant.numerics.logistic import Frame, Line, Nodes, Solution, Summary, descend, polish, solve, summarise
@@ -17,7 +17,6 @@ from calibrant.warning import warn
 
 __all__ = ["fit_platt", "fit_softmax", "line", "smoothed_targets"]
 
-Floats = NDArray[np.float64]
 
 FALLING = "scores are anti-correlated with the labels: the fitted sigmoid falls"
 NEGLIGIBLE = 1e-9  # a slope per standard deviation that is no direction

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import number
 from calibrant.maps.margins import one_class
 from calibrant.maps.platt import FALLING, is_falling, line
@@ -24,7 +24,6 @@ from calibrant.warning import warn
 
 __all__ = ["fit_platt_gauss", "fit_platt_laplace", "fit_platt_parzen"]
 
-Floats = NDArray[np.float64]
 
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 WIDTHS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import one_of
 from calibrant.maps.platt import smoothed_targets
 from calibrant.maps.records import Sigmoid
@@ -19,7 +19,6 @@ from calibrant.warning import warn
 
 __all__ = ["Run", "fit_platt_lm", "fit_platt_newton", "levenberg_marquardt_run", "newton_run"]
 
-Floats = NDArray[np.float64]
 
 MOST_ITERATIONS = 100
 LARGEST_EXPONENT = 709.782712893384  # exp of anything more overflows

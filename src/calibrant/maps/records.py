@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from calibrant.arrays import Floats
 from calibrant.checks import LARGEST, one_of, proportion
 from calibrant.ops import NUMPY, Columns, Ops, formula
 from calibrant.ops.pieces import Part
@@ -42,7 +43,6 @@ __all__ = [
     "probabilities",
 ]
 
-Floats = NDArray[np.float64]
 
 FARTHEST = 1000.0  # widths from a Parzen kernel's center; beyond 38 a normal density is 0 in doubles
 LEAST_REST = 1e-6  # of memberships; how the other classes share less than this says nothing

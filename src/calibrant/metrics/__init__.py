@@ -16,8 +16,9 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from calibrant.arrays import Floats
 from calibrant.checks import finite, one_of, same_length
 from calibrant.metrics.binned import (
     ReliabilityTable,
@@ -130,7 +131,6 @@ __all__ = [
 ]
 
 INFINITY = float("inf")
-Floats = NDArray[np.float64]
 Totals = Callable[[Floats, Floats, Floats], float]  # of rising p, the positives and all rows at each
 
 

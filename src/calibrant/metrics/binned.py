@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
+from calibrant.arrays import Floats
 from calibrant.checks import one_of, whole
 from calibrant.maps.bins import MOST_BINS, frequency_edges
 from calibrant.metrics.confidence import decide_within_unit, positive_or_decided
@@ -39,8 +40,6 @@ __all__ = [
     "top_label_ece",
     "top_label_gap",
 ]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from calibrant.arrays import Floats, Index
 from calibrant.checks import finite, proportion, same_length
 from calibrant.metrics.forecasts import (
     Classes,
@@ -50,9 +51,6 @@ __all__ = [
     "positive_or_decided",
     "trace_errors",
 ]
-
-Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 
 # Cores ----------------------------------------------------------------------------------------------------------------

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
+from calibrant.arrays import Floats
 from calibrant.checks import one_of
 from calibrant.metrics.forecasts import Classes, Forecasts, Posteriors, Weights, check_forecasts, one_vs_rest
 from calibrant.metrics.scores import BRIER, LOG_LOSS, Loss, mean_loss
@@ -34,8 +35,6 @@ __all__ = [
     "part_of_totals",
     "uncertainty",
 ]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

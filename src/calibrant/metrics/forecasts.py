@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.arrays import Floats, Index
 from calibrant.checks import (
     BLOCK,
     ROUNDING,
@@ -48,9 +49,6 @@ __all__ = [
     "select",
     "take",
 ]
-
-Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)

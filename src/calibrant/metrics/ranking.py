@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from calibrant.arrays import Floats
 from calibrant.checks import one_of
 from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts, one_vs_rest, select
 from calibrant.numerics.pava import sorted_rows
 from calibrant.samples import Sample
 
 __all__ = ["area", "auc", "mean_area"]
-
-Floats = NDArray[np.float64]
 
 
 def auc(

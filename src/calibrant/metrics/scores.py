@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from calibrant.arrays import Floats, Index
 from calibrant.checks import number
 from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts, check_forecasts_or_logs
 from calibrant.samples import Sample
@@ -35,9 +36,6 @@ __all__ = [
     "sum_losses",
     "total_log_loss",
 ]
-
-Floats = NDArray[np.float64]
-Index = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)

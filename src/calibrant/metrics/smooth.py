@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from calibrant.arrays import Floats
 from calibrant.checks import number
 from calibrant.metrics.confidence import positive_or_decided
 from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts
@@ -12,7 +13,6 @@ from calibrant.samples import Sample
 
 __all__ = ["smooth_ece", "smooth_gap"]
 
-Floats = NDArray[np.float64]
 
 GRIDS = (2**14, 2**18)  # intervals into which rows are sorted; the second where the width asks for it
 COARSE = 2**10  # intervals for wide kernels: high frequencies do not pass them

@@ -8,9 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
+from calibrant.arrays import Floats
+
 __all__ = ["FAR", "TAIL", "Tails", "beta_quantile", "beta_tails"]
 
-Floats = NDArray[np.float64]
 
 TAIL = 1e-100  # a smaller tail is taken for this one; not far below it, incomplete beta functions underflow
 FAR = 700.0  # exp(-FAR) is still a normal double

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import Floats
 
 __all__ = ["GAMMAS", "USUAL", "coordinate", "cosines"]
 
-Floats = NDArray[np.float64]
 
 GAMMAS = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import Floats
 
 __all__ = ["FOLDS", "best", "dealt", "folds"]
 
-Floats = NDArray[np.float64]
 
 FOLDS = 5
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import BLOCK
 from calibrant.samples import Sample, magnitude
 
@@ -39,7 +40,6 @@ __all__ = [
     "summarise_rows",
 ]
 
-Floats = NDArray[np.float64]
 
 FEW = 5_000  # up to this many rows Newton on the rows themselves is faster than a histogram
 CELLS = 2_800

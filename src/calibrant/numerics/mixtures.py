@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import linalg
+
+from calibrant.arrays import Floats
 
 __all__ = ["Mixture", "fit_mixture", "newton_step"]
 
-Floats = NDArray[np.float64]
 
 EASY = 20  # pairs of EM steps that settle most mixtures; the others are helped by Newton's method
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import LARGEST
 from calibrant.samples import Sample, magnitude
 
@@ -33,7 +34,6 @@ __all__ = [
     "tally",
 ]
 
-Floats = NDArray[np.float64]
 
 Cells = NDArray[np.intp]
 

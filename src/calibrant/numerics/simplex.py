@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+
+from calibrant.arrays import Floats
 
 __all__ = ["LEAST", "normalise"]
 
-Floats = NDArray[np.float64]
 
 # A pairwise probability of 0 or 1 says nothing of the other pairs' odds; LIBSVM keeps 1e-7 away, and so do we.
 LEAST = 1e-7

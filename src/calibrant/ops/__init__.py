@@ -11,14 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
+from calibrant.arrays import Floats
 from calibrant.checks import LARGEST
 
 __all__ = ["EDGE", "NUMPY", "Columns", "Ops", "formula"]
 
-Floats = NDArray[np.float64]
 Columns = Sequence[Any]
 EDGE = 1e-15
 
@@ -65,6 +62,7 @@ class Ops:
     def times(self, factor: float, x: Any) -> Any:
         """Return factor * x, with 0 * inf = 0 and inf * 0 = 0; NaN stays NaN.
 
+        >>> import numpy as np
         >>> NUMPY.times(0.0, np.array([np.inf, np.nan])), NUMPY.times(np.inf, np.array([-1.0, 0.0]))
         (array([ 0., nan]), array([-1.79769313e+308,  0.00000000e+000]))
         """

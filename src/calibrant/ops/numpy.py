@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import BLOCK, refuse_masked
 from calibrant.ops import EDGE, Columns, Ops
 
 __all__ = ["NUMPY", "formula"]
-
-Floats = NDArray[np.float64]
 
 
 def as_real(values: Any) -> NDArray[Any]:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.polynomial import Chebyshev, Polynomial
-from numpy.typing import NDArray
+
+from calibrant.arrays import Floats
 
 __all__ = ["Part", "Piece", "horner", "interpolate"]
 
-Floats = NDArray[np.float64]
 
 DEGREE = 9
 ACCURACY = 1e-13  # of a logit, or of its share where that is larger than 1

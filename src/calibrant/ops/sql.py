@@ -12,8 +12,8 @@ from itertools import pairwise
 from typing import Any, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import LARGEST, one_of
 from calibrant.extras import needing
 from calibrant.ops import EDGE, Columns, Ops
@@ -24,7 +24,6 @@ with needing("calibrant.sql", "sql"):
 
 __all__ = ["sql"]
 
-Floats = NDArray[np.float64]
 Node = Any  # an expression of sqlglot
 
 # How each dialect asks whether a double is NaN; SQLite keeps a NaN as NULL.

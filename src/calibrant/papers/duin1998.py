@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats, Index
 from calibrant.decisions.combining import combine
 from calibrant.metrics import confidence_error, errors, normalized_confidence_error_of_runs
 from calibrant.papers import datasets, generators
@@ -28,9 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMBINERS", "EXPERIMENT", "PUBLISHED", "SETS"]
 
-Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
-Indices = NDArray[np.intp]
 Averages = tuple[float, float, float]  # epsilon, q, rho
 
 SETS = {"gaussian_a": "a", "highleyman": "Highleyman", "gaussian_b": "b", "biomed": "c"}
@@ -174,7 +173,7 @@ def objects_of(dataset: str, draw: int) -> tuple[Floats, Labels]:
     return np.asarray(data.X, np.float64), data.y
 
 
-def split(y: Labels, draw: int, repetition: int, per_class: int) -> tuple[Indices, Indices]:
+def split(y: Labels, draw: int, repetition: int, per_class: int) -> tuple[Index, Index]:
     """Return so many random objects of each class, and all others; a larger training set holds the smaller ones."""
     order = np.random.default_rng([SEED, draw, repetition]).permutation(len(y))
     train = np.concatenate([order[y[order] == label][:per_class] for label in (0, 1)])
@@ -186,7 +185,7 @@ def measured(y: Labels, P: Floats) -> tuple[int, float]:
     return int(errors(y, P, labels=[0, 1])), confidence_error(y, P, labels=[0, 1])
 
 
-def all_methods(X: Floats, y: Labels, train: Indices, test: Indices, seed: int) -> dict[str, Floats]:
+def all_methods(X: Floats, y: Labels, train: Index, test: Index, seed: int) -> dict[str, Floats]:
     """Return the posteriors of ten classifiers and of the rules that combine them, LMNC being trained, or failing."""
     machines = {**ten_classifiers(seed), key("LMNC", "failing"): Network(lm_fail="matlab97", random_state=seed)}
     found = {name: machine.fit(X[train], y[train]).predict_proba(X[test]) for name, machine in machines.items()}
@@ -208,7 +207,7 @@ def in_reading(found: Mapping[str, Any], name: str, reading: str) -> str:
     return key(name, reading) if key(name, reading) in found else name
 
 
-def neighbours(X: Floats, y: Labels, train: Indices, test: Indices, seed: int) -> dict[str, Floats]:  # noqa: ARG001
+def neighbours(X: Floats, y: Labels, train: Index, test: Index, seed: int) -> dict[str, Floats]:  # noqa: ARG001
     """Return the posteriors of k neighbours by votes (eq. 4) and by distances (eq. 5), squared and plain."""
     return {
         f"{estimate} {k}": KNearest(k, **options).fit(X[train], y[train]).predict_proba(X[test])

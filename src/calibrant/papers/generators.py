@@ -15,11 +15,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.arrays import Floats
 from calibrant.checks import whole
 
 __all__ = ["crossing", "difficult", "easy", "highleyman", "normal_classes"]
 
-Floats = NDArray[np.float64]
 Sizes = int | Sequence[int]
 Seed = int | np.random.Generator | None
 Drawn = tuple[Floats, NDArray[np.int64]]

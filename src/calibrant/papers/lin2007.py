@@ -18,6 +18,7 @@ from sklearn.preprocessing import minmax_scale
 from sklearn.svm import SVC
 
 import calibrant
+from calibrant.arrays import Floats
 from calibrant.maps import Sigmoid
 from calibrant.maps.published import SMALL_GRADIENT, Run, levenberg_marquardt_run, newton_run
 from calibrant.papers import datasets
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ALGORITHMS", "EXPERIMENT", "PUBLISHED", "REFERENCE"]
 
-Floats = NDArray[np.float64]
 
 LOG2_C = tuple(range(-5, 16, 2))
 LOG2_GAMMA = tuple(range(-15, 4, 2))

@@ -20,6 +20,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.svm import SVC, LinearSVC
 
 from calibrant import KernelLogisticRegression
+from calibrant.arrays import Floats
 from calibrant.evidence.curves import Histogram, histogram, posterior_by_bin
 from calibrant.inference import Wilcoxon, mcnemar, mcnemar_from_counts, underline, wilcoxon
 from calibrant.maps import Sigmoid
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPERIMENT", "PUBLISHED", "REFERENCE", "TASKS", "UNDERLINED"]
 
-Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 FOLDS, SEED, HOLD_OUT = 3, 0, 0.3

@@ -23,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import calibrant
+from calibrant.arrays import Floats
 from calibrant.estimators.klr import KernelLogisticRegression
 from calibrant.inference import ranks, rejections
 from calibrant.papers import datasets
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPERIMENT", "NINE", "PUBLIC", "PUBLISHED", "PUBLISHED_RANKS", "PUBLISHED_REJECTIONS", "STAND_INS"]
 
-Floats = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Point = tuple[int, int | None]  # log2 C and log2 gamma
 

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from calibrant.arrays import Floats
 from calibrant.checks import number, one_of
 from calibrant.posteriors.objects import Objects, in_blocks, require_objects
 
 __all__ = ["COVARIANCES", "NormalDensities", "bayes", "class_priors", "fit_normal"]
 
-Floats = NDArray[np.float64]
 
 ROUNDING = 8 * float(np.finfo(np.float64).eps)  # variances this small, relatively and a feature, are none
 LEAST = 1e-16  # added to a variance, in units of the mean variance, before its logarithm is taken

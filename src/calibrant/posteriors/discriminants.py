@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from calibrant.arrays import Floats, Index
 from calibrant.maps.duin_tax import fit_duin_tax
 from calibrant.numerics.simplex import normalise
 from calibrant.posteriors.objects import Objects
 from calibrant.samples import Sample
 
 __all__ = ["LinearMachine", "fit_fisher", "fit_nearest_mean", "margins", "sigmoid_posteriors", "sigmoid_slope"]
-
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +50,7 @@ def margins(values: Floats) -> Floats:
     return result
 
 
-def sigmoid_slope(margin: Floats, label: Indices, weight: Floats | None = None) -> float:
+def sigmoid_slope(margin: Floats, label: Index, weight: Floats | None = None) -> float:
     """Return the alpha that maximises sum log expit(alpha m_i), m_i the margin of the object's own class.
 
     Of two classes it is the slope of Duin & Tax (1998, sec. 2.2), kept finite as `maps.duin_tax.fit_duin_tax` says.

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from calibrant.arrays import Floats
 from calibrant.checks import number, one_of, refuse_masked
 from calibrant.numerics.simplex import normalise
 
 __all__ = ["FORMS", "cell_estimate", "distance_estimator"]
-
-Floats = NDArray[np.float64]
 
 
 def cell_estimate(counts: ArrayLike) -> Floats:

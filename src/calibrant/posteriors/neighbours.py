@@ -12,14 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from calibrant.arrays import Floats, Index
 from calibrant.checks import number, one_of, whole
 from calibrant.posteriors.estimates import FORMS, cell_estimate, distance_estimator
 from calibrant.posteriors.objects import CELLS, Objects, in_blocks
 
 __all__ = ["ESTIMATES", "Neighbours", "choose_k", "fit_neighbours", "leave_one_out_right", "vote_posteriors", "votes"]
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 ESTIMATES = ("auto", "cell", "distance")
 TREE_DIMENSIONS, TREE_NEIGHBOURS, TREE_PAIRS = 8, 64, 2 * 10**6  # where a k-d tree is faster than all distances
@@ -88,7 +87,7 @@ def choose_k(data: Objects, largest: int) -> int:
     return int(np.argmax(leave_one_out_right(data, largest))) + 1
 
 
-def leave_one_out_right(data: Objects, largest: int) -> Indices:
+def leave_one_out_right(data: Objects, largest: int) -> Index:
     """Return how many objects the votes of their k nearest others assign rightly, for k = 1 ... `largest`.
 
     One pass: each object's neighbours are sorted once, and the votes for every k are running counts along them. Time is

@@ -9,16 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from calibrant.arrays import Floats
 from calibrant.checks import one_of, whole
 from calibrant.numerics.simplex import normalise
 from calibrant.posteriors.objects import Objects, in_blocks
 
 __all__ = ["TRAININGS", "Layers", "Net", "Problem", "fit_network", "start_weights"]
 
-Floats = NDArray[np.float64]
 
 HIGH, LOW = 0.9, 0.1  # the targets of an object's own class and of the others
 TINY_GRADIENT = 1e-6

@@ -9,12 +9,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.arrays import Floats, Index
 from calibrant.checks import at_least_two, known_labels, refuse_masked, same_length, weighed
 
 __all__ = ["Objects", "Posterior", "in_blocks", "objects", "require_objects"]
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 CELLS = 2**18  # numbers of a matrix held at a time: two megabytes stay in the second-level cache
 
@@ -32,7 +31,7 @@ class Objects:
     """Checked objects: `x` one row an object, `label` the number of its class, `weight` how often it counts."""
 
     x: Floats
-    label: Indices
+    label: Index
     classes: int
     weight: Floats
 

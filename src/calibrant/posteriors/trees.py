@@ -10,15 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import chdtrc, chdtri
 
+from calibrant.arrays import Floats, Index
 from calibrant.posteriors.estimates import cell_estimate
 
 __all__ = ["Leaves", "chi_square", "prune_early"]
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 COUNT = 0.001  # added to every count of a split table
 
@@ -28,9 +26,9 @@ class Leaves:
     """The objects of each class in the leaf above each node of the full tree, and which nodes those leaves are."""
 
     counts: Floats
-    leaf: Indices
+    leaf: Index
 
-    def posterior(self, node: Indices) -> Floats:
+    def posterior(self, node: Index) -> Floats:
         """Return the cell estimate of the leaf a node of the full tree belongs to."""
         return cell_estimate(self.counts[self.leaf[node]])
 
@@ -47,7 +45,7 @@ def chi_square(first: Floats, second: Floats) -> Floats:
     return np.asarray(((table - expected) ** 2 / expected).sum(axis=(-2, -1)))
 
 
-def prune_early(first: Indices, second: Indices, counts: Floats, threshold: float = 3.0) -> Leaves:
+def prune_early(first: Index, second: Index, counts: Floats, threshold: float = 3.0) -> Leaves:
     """Cut a tree at the topmost nodes whose split has chi-square <= `threshold`.
 
     The threshold is that of two classes; for more, the one of the same significance with c - 1 degrees of freedom.

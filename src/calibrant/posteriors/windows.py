@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from calibrant.arrays import Floats
 from calibrant.checks import number
 from calibrant.posteriors.densities import bayes, class_priors
 from calibrant.posteriors.objects import CELLS, Objects, in_blocks
 
 __all__ = ["Windows", "fit_windows", "leave_one_out_likelihood", "likeliest_width"]
 
-Floats = NDArray[np.float64]
 Group = tuple[Floats, Floats]  # different objects of a class, and their weights
 
 KEPT = 2**22  # distances kept between passes; more are computed anew in each

@@ -11,13 +11,12 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from calibrant.arrays import Floats
 from calibrant.svm.support import Machine, Pair, pairs, read_svc
 
 __all__ = ["LEAVE_ONE_OUT", "loo_drop_own", "loo_exact", "loo_span", "squared_spans", "svc_leave_one_out"]
-
-Floats = NDArray[np.float64]
 
 
 def svc_leave_one_out(

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calibrant.arrays import Floats, Index
 from calibrant.checks import number
 from calibrant.kernels.functions import Kernel, blocks, take
 from calibrant.numerics.cosines import GAMMAS, USUAL, coordinate, cosines
@@ -32,8 +32,6 @@ __all__ = [
     "solve_local",
 ]
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
 
 CELLS = 2**20  # numbers in a block of running sums
 CHOICE_ROWS = 1_000  # rows that choose gamma
@@ -125,7 +123,7 @@ class Reference:
         kernel = kernels_with(self.kernel, x, self.rows)
         return nearness(kernel, self.diagonal, f[:, None] - self.decision, self.squared_norm)
 
-    def some(self, numbers: Indices) -> Reference:
+    def some(self, numbers: Index) -> Reference:
         """Return some of the rows."""
         return replace(
             self, rows=take(self.rows, numbers), diagonal=self.diagonal[numbers], decision=self.decision[numbers]
@@ -175,7 +173,7 @@ class LocalCosines:
         p = np.clip(p, 0.0, 1.0)
         return np.column_stack([1.0 - p, p])
 
-    def equations(self, x: Any, f: Floats, position: Indices | None = None) -> Iterator[tuple[slice, Floats, Floats]]:
+    def equations(self, x: Any, f: Floats, position: Index | None = None) -> Iterator[tuple[slice, Floats, Floats]]:
         """Yield blocks of rows with their equations; rows at a `position` in the series are left out of their own."""
         size = max(1, CELLS // (len(self.series.t) * (self.series.terms + 2)))
         for some in blocks(len(f), size):
@@ -187,7 +185,7 @@ class LocalCosines:
             yield some, *local_equations(self.series.t, self.series.label, weights, self.series.terms)
 
 
-def leave_out(copies: Floats, position: Indices) -> None:
+def leave_out(copies: Floats, position: Index) -> None:
     """Take one copy of itself from each row that has a position; of weights below 1 on average, the mean weight."""
     unit = min(1.0, float(copies[0].mean()))
     rows = np.flatnonzero(position >= 0)
@@ -237,13 +235,13 @@ def check(width: Any, terms: Any, gamma: Any) -> None:
         number("width", width)
 
 
-def order_of(rows: Calibration) -> Indices:
+def order_of(rows: Calibration) -> Index:
     """Return the rows that take part, by rising score."""
     part = np.flatnonzero(rows.weight > 0)
     return np.asarray(part[np.argsort(rows.score[part], kind="stable")], np.intp)
 
 
-def reference_of(rows: Calibration, order: Indices) -> Reference:
+def reference_of(rows: Calibration, order: Index) -> Reference:
     """Return the calibration rows as the kernel knows them."""
     kernel, inputs = rows.geometry.kernel, take(rows.inputs, order)
     if kernel.name != "precomputed":
@@ -257,7 +255,7 @@ def reference_of(rows: Calibration, order: Indices) -> Reference:
     return Reference(kernel, columns, diagonal, rows.decision[order], rows.geometry.squared_norm)
 
 
-def evenly(n: int, most: int) -> Indices:
+def evenly(n: int, most: int) -> Index:
     """Return at most so many of n numbers, evenly spaced.
 
     >>> evenly(10, 4)
@@ -292,7 +290,7 @@ def choosable(series: Series) -> bool:
     return min(positive, float(series.copies.sum()) - positive) >= 2.0 * unit * (1.0 - 1e-12)
 
 
-def chosen(fitted: LocalCosines, rows: Calibration, order: Indices) -> float:
+def chosen(fitted: LocalCosines, rows: Calibration, order: Index) -> float:
     """Return the gamma under which rows left out of their own series are predicted best, the smoothest of equals."""
     series, some = fitted.series, evenly(len(order), CHOICE_ROWS)
     asked = order[some]

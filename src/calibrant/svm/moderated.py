@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 
+from calibrant.arrays import Floats
 from calibrant.checks import number
 from calibrant.kernels.functions import blocks, take
 from calibrant.svm.support import Calibration, Geometry, kernels_with
@@ -29,7 +30,6 @@ __all__ = [
     "moderated_output",
 ]
 
-Floats = NDArray[np.float64]
 
 SLOPE = 2.0
 RIDGE = 1e-8

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calibrant.arrays import Floats, Index
 from calibrant.checks import vector, weighed
 from calibrant.kernels.functions import (
     KERNELS,
@@ -44,9 +45,7 @@ __all__ = [
     "svc_class",
 ]
 
-Floats = NDArray[np.float64]
-Indices = NDArray[np.intp]
-Between = Callable[[Indices, Indices], Floats]
+Between = Callable[[Index, Index], Floats]
 
 AT_BOUND = 1e-8  # an alpha this close to its C, relatively, is at the bound
 BLOCK = 128  # rows whose kernels with each other are computed for the sake of the diagonal
@@ -86,10 +85,10 @@ class Problem:
     """
 
     svc: Any
-    label: Indices
+    label: Index
     bound: Floats
     decision: Floats
-    support: Indices
+    support: Index
     kernel: Between
 
 
@@ -102,11 +101,11 @@ class Pair:
     """
 
     problem: Problem
-    rows: Indices
+    rows: Index
     bound: Floats
     second: NDArray[np.bool_]
     sign: float
-    support: Indices
+    support: Index
     coefficient: Floats
     decision: Floats
 
@@ -150,7 +149,7 @@ def pairs(problem: Problem) -> Iterator[Pair]:
         )
 
 
-def coefficients(svc: Any, label: Indices, a: int, b: int) -> Floats:
+def coefficients(svc: Any, label: Index, a: int, b: int) -> Floats:
     """Return alpha_i y_i of every support vector in the machine of classes a < b, zero where it is none of its own."""
     dual = dense(svc.dual_coef_)
     return np.select([label == a, label == b], [dual[b - 1], dual[a]])
@@ -192,7 +191,7 @@ def pairwise_decisions(svc: Any, X: Any) -> Floats:
     return values.reshape(len(values), -1)
 
 
-def class_numbers(svc: Any, y: ArrayLike, support: Indices, n: int) -> Indices:
+def class_numbers(svc: Any, y: ArrayLike, support: Index, n: int) -> Index:
     """Return the rows' classes as positions in `classes_`."""
     found, label = np.unique(vector("y", y), return_inverse=True)
     known = len(label) == n and list(found) == list(svc.classes_)
@@ -202,7 +201,7 @@ def class_numbers(svc: Any, y: ArrayLike, support: Indices, n: int) -> Indices:
     return np.asarray(label, np.intp)
 
 
-def support_rows(svc: Any, weight: NDArray[Any]) -> Indices:
+def support_rows(svc: Any, weight: NDArray[Any]) -> Index:
     """Return the row of each support vector: scikit-learn counts the rows of positive weight only."""
     trained = np.flatnonzero(weight)
     if len(trained) <= svc.support_.max():
@@ -221,14 +220,14 @@ def require_bounds(svc: Any, bound: Floats) -> None:
         raise ValueError(msg)
 
 
-def kernel_between(svc: Any, X: Any, support: Indices) -> Between:
+def kernel_between(svc: Any, X: Any, support: Index) -> Between:
     """Return the machine's kernel as a function of the numbers of rows."""
     if callable(svc.kernel):
         return by_function(svc, X, support)
     return READERS.get(svc.kernel, by_features)(svc, X, support)
 
 
-def by_features(svc: Any, X: Any, support: Indices) -> Between:
+def by_features(svc: Any, X: Any, support: Index) -> Between:
     """Return a named kernel of rows of numbers."""
     rows = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X, np.float64)
     if np.abs(rows[support] - svc.support_vectors_).max() != 0:
@@ -238,23 +237,23 @@ def by_features(svc: Any, X: Any, support: Indices) -> Between:
     return lambda i, j: KERNELS[svc.kernel](rows[i], rows[j], by)
 
 
-def by_matrix(svc: Any, X: Any, support: Indices) -> Between:
+def by_matrix(svc: Any, X: Any, support: Index) -> Between:
     """Return a kernel given as a matrix."""
     require_no_gaps(svc, support)
     kernel = np.asarray(X, np.float64)
     return lambda i, j: kernel[np.ix_(i, j)]
 
 
-def by_function(svc: Any, X: Any, support: Indices) -> Between:
+def by_function(svc: Any, X: Any, support: Index) -> Between:
     """Return a kernel given as a function of two sets of rows."""
     require_no_gaps(svc, support)
     return lambda i, j: dense(svc.kernel(take(X, i), take(X, j)))
 
 
-READERS: dict[str, Callable[[Any, Any, Indices], Between]] = {"precomputed": by_matrix}
+READERS: dict[str, Callable[[Any, Any, Index], Between]] = {"precomputed": by_matrix}
 
 
-def require_no_gaps(svc: Any, support: Indices) -> None:
+def require_no_gaps(svc: Any, support: Index) -> None:
     """Raise where scikit-learn takes kernels of the wrong rows, which it does after a row of weight zero."""
     if not np.array_equal(support, svc.support_):
         msg = "sample_weight must not be zero where the kernel is precomputed or callable: SVC then confuses the rows"
@@ -300,7 +299,7 @@ class Calibration:
 
     geometry: Geometry
     inputs: Any
-    numbers: Indices | None
+    numbers: Index | None
     decision: Floats
     score: Floats
     look: Floats
@@ -381,7 +380,7 @@ class Vectors:
     inputs: Any
     rows: Any
 
-    def some(self, numbers: Indices) -> Vectors:
+    def some(self, numbers: Index) -> Vectors:
         """Return some of them."""
         return Vectors(take(self.inputs, numbers), take(self.rows, numbers))
 
@@ -391,7 +390,7 @@ class Dual:
     """The support vectors of all pairs' machines, sorted by class, with the number of their class and their C_i."""
 
     vectors: Vectors
-    label: Indices
+    label: Index
     bound: Floats
 
 
@@ -411,7 +410,7 @@ def read_dual(svc: Any, X: Any, sample_weight: ArrayLike | None) -> Dual:
     return Dual(support_vectors(svc, X, support), label, bound)
 
 
-def support_vectors(svc: Any, X: Any, support: Indices) -> Vectors:
+def support_vectors(svc: Any, X: Any, support: Index) -> Vectors:
     """Return the support vectors, from the machine itself where it keeps them."""
     if not callable(svc.kernel) and svc.kernel != "precomputed":
         return Vectors(svc.support_vectors_, svc.support_vectors_)

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.special import xlogy
 
+from calibrant.arrays import Floats
 from calibrant.checks import binary, same_length
 from calibrant.papers.datasets.records import Columns, Table
 
 __all__ = ["by_mutual_information", "checksum", "encode", "label_counts"]
 
-Floats = NDArray[np.float64]
 Block = tuple[list[str], Floats]
 
 
