@@ -20,22 +20,54 @@ def test_no_inheritance_in_the_core(module):
             assert {ast.unparse(base) for base in node.bases} <= allowed, f"{module}: {node.name}"
 
 
-@pytest.mark.parametrize("module", MODULES)
-def test_public_names_are_strings_that_exist(module):
-    tree = MODULES[module]
-    names = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    names |= {
-        t.id for node in tree.body if isinstance(node, ast.Assign) for t in node.targets if isinstance(t, ast.Name)
-    }
-    names |= {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)}
-    names |= {
-        a.asname or a.name for n in ast.walk(tree) if isinstance(n, (ast.ImportFrom, ast.Import)) for a in n.names
-    }
+def names_defined(tree):
+    """Return what a module defines itself, at its top level."""
+    names = set()
     for node in tree.body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
-            exported = ast.literal_eval(node.value)
-            assert all(isinstance(name, str) for name in exported)
-            assert set(exported) <= names
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.add(node.name)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name)}
+    return {name for name in names if not name.startswith("__")}
+
+
+def names_imported(tree):
+    found = (node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom)))
+    return {alias.asname or alias.name for node in found for alias in node.names}
+
+
+def names_listed(tree):
+    """Return what `__all__` lists, which must be written out."""
+    lists = [
+        node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+    ]
+    return set(ast.literal_eval(lists[0])) if lists else set()
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_all_lists_names_that_exist_and_every_other_name_is_private(module):
+    tree = MODULES[module]
+    listed, defined = names_listed(tree), names_defined(tree)
+    assert listed <= defined | names_imported(tree)
+    assert {name for name in defined - listed if not name.startswith("_")} == set()
+    assert {name for name in listed if name.startswith("_")} == set()
+
+
+def file_of(module):
+    path = module.removeprefix("calibrant").removeprefix(".").replace(".", "/")
+    return next((name for name in (f"{path}.py", f"{path}/__init__.py".lstrip("/")) if name in MODULES), None)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_import_what_others_list(module):
+    for node in ast.walk(MODULES[module]):
+        if not (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "calibrant"):
+            continue
+        listed = names_listed(MODULES[file_of(node.module)])
+        for alias in node.names:
+            is_module = file_of(f"{node.module}.{alias.name}") is not None
+            assert is_module or alias.name in listed | {"__version__"}, f"{node.module} does not list {alias.name}"
 
 
 def test_docstrings_end_in_examples_that_run_somewhere():

@@ -9,7 +9,7 @@ from typing import Any
 
 __all__ = ["OldNames"]
 
-MOVED = {
+_MOVED = {
     "assessing": "evidence.assessing",
     "calibrated": "estimators.calibrated",
     "combining": "decisions.combining",
@@ -37,9 +37,9 @@ class OldNames:
         """Return how to load a module by its old name, None where the name is not one."""
         package, _, rest = name.partition(".")
         old, _, inner = rest.partition(".")
-        if package != "calibrant" or old not in MOVED:
+        if package != "calibrant" or old not in _MOVED:
             return None
-        new = ".".join(part for part in ("calibrant", MOVED[old], inner) if part)
+        new = ".".join(part for part in ("calibrant", _MOVED[old], inner) if part)
         return ModuleSpec(name, self, origin=new)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

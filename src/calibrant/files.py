@@ -14,7 +14,7 @@ from pathlib import Path
 
 __all__ = ["read_limited", "whole", "write_whole"]
 
-CHUNK = 2**20
+_CHUNK = 2**20
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -30,14 +30,14 @@ def whole(path: Path) -> Iterator[Path]:
     Links are followed. A file that is there keeps its mode, and its owner and group where the system allows. A pipe, a
     terminal or another thing that is not a file gets the content once it is complete, and stays what it is.
     """
-    there = status(path)
+    there = _status(path)
     if there is not None and stat.S_ISDIR(there.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    with poured(path) if stays_open(path, there) else replaced(Path(os.path.realpath(path)), there) as temporary:
+    with _poured(path) if _stays_open(path, there) else _replaced(Path(os.path.realpath(path)), there) as temporary:
         yield temporary
 
 
-def status(path: Path) -> os.stat_result | None:
+def _status(path: Path) -> os.stat_result | None:
     """Return what the system says of a file, None where there is none, also at the end of a link."""
     try:
         return os.stat(path)
@@ -45,7 +45,7 @@ def status(path: Path) -> os.stat_result | None:
         return None
 
 
-def stays_open(path: Path, there: os.stat_result | None) -> bool:
+def _stays_open(path: Path, there: os.stat_result | None) -> bool:
     """Return whether a path is no file, or a name of one that somebody holds open, as /dev/stdout is."""
     if there is None or not stat.S_ISREG(there.st_mode):
         return there is not None
@@ -58,7 +58,7 @@ def stays_open(path: Path, there: os.stat_result | None) -> bool:
 
 
 @contextmanager
-def poured(path: Path) -> Iterator[Path]:
+def _poured(path: Path) -> Iterator[Path]:
     """Yield a temporary file elsewhere, whose content is appended to `path` at the end."""
     with tempfile.TemporaryDirectory() as folder:
         temporary = Path(folder) / "content"
@@ -68,7 +68,7 @@ def poured(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def replaced(path: Path, there: os.stat_result | None) -> Iterator[Path]:
+def _replaced(path: Path, there: os.stat_result | None) -> Iterator[Path]:
     """Yield a temporary file beside `path` that takes its place, its mode and its owner at the end."""
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
     # The system itself takes the umask off a new file's mode; what replaces a private file is private from the start.
@@ -76,7 +76,7 @@ def replaced(path: Path, there: os.stat_result | None) -> Iterator[Path]:
     try:
         yield temporary
         if there is not None:
-            keep_owner(temporary, there)
+            _keep_owner(temporary, there)
             os.chmod(temporary, stat.S_IMODE(there.st_mode))
         os.replace(temporary, path)
     except BaseException:
@@ -84,7 +84,7 @@ def replaced(path: Path, there: os.stat_result | None) -> Iterator[Path]:
         raise
 
 
-def keep_owner(path: Path, there: os.stat_result) -> None:
+def _keep_owner(path: Path, there: os.stat_result) -> None:
     """Give a file the owner and group of another, or what of it the system allows."""
     mine = os.stat(path)
     if hasattr(os, "chown") and (mine.st_uid, mine.st_gid) != (there.st_uid, there.st_gid):
@@ -98,7 +98,7 @@ def read_limited(path: str | os.PathLike[str], most: int) -> bytes:
     """Return the content of a file, or raise if it has more than `most` bytes, as one without end does."""
     content = bytearray()
     with open(path, "rb") as file:
-        while chunk := file.read(CHUNK):
+        while chunk := file.read(_CHUNK):
             content += chunk
             if len(content) > most:
                 msg = f"{path} must have at most {most:,} bytes; it has more"

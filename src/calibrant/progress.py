@@ -19,7 +19,7 @@ Step = Callable[..., None]  # takes `advance` or `completed`, and a new `descrip
 def shown(what: str, total: float, progress: Progress) -> Iterator[Callable[[float], None]]:
     """Yield a function that is told what has been done, and shows it: a bar with the time left, on a terminal only."""
     if callable(progress):
-        yield Share(progress, total or 1.0)
+        yield _Share(progress, total or 1.0)
         return
     with drawn(what, total) if progress and total else nullcontext() as step:
         yield (lambda _: None) if step is None else (lambda done: step(advance=done))
@@ -29,7 +29,7 @@ def shown(what: str, total: float, progress: Progress) -> Iterator[Callable[[flo
 def drawn(what: str, total: float | None = None, *, stays: bool = False) -> Iterator[Step | None]:
     """Yield what moves a bar, None where nobody is watching or rich is not installed; `stays` leaves it at the end."""
     try:
-        found = bar(timed=total is not None, stays=stays) if is_terminal() else None
+        found = _bar(timed=total is not None, stays=stays) if _is_terminal() else None
     except ModuleNotFoundError:
         found = None
     if found is None:
@@ -39,12 +39,12 @@ def drawn(what: str, total: float | None = None, *, stays: bool = False) -> Iter
         yield partial(found.update, found.add_task(what, total=total))
 
 
-def is_terminal() -> bool:
+def _is_terminal() -> bool:
     """Return whether somebody may be watching."""
     return sys.stderr.isatty()
 
 
-def bar(*, timed: bool, stays: bool) -> Any:
+def _bar(*, timed: bool, stays: bool) -> Any:
     """Return a bar, with the time left if its end is known."""
     from rich.console import Console
     from rich.progress import (
@@ -64,7 +64,7 @@ def bar(*, timed: bool, stays: bool) -> Any:
 
 
 @dataclass(slots=True)
-class Share:
+class _Share:
     """Tells a function the share done."""
 
     told: Callable[[float], None]

@@ -27,12 +27,22 @@ from calibrant.checks import (
     within_unit,
 )
 
-__all__ = ["ClassSample", "Sample", "collapse", "sample"]
+__all__ = [
+    "ClassSample",
+    "Sample",
+    "collapse",
+    "magnitude",
+    "moderate_weights",
+    "probability_cells",
+    "refuse_swapped",
+    "sample",
+    "squashed_cells",
+]
 
-Divide = Callable[[Floats, int], Floats]  # from distinct scores in order and a number of cells to the cell of each
+_Divide = Callable[[Floats, int], Floats]  # from distinct scores in order and a number of cells to the cell of each
 
 
-NEARLY_ZERO = 1e-15  # smaller probabilities, and their complements, are told apart by their rank alone
+_NEARLY_ZERO = 1e-15  # smaller probabilities, and their complements, are told apart by their rank alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +167,7 @@ def refuse_swapped(y: ArrayLike, given: ArrayLike, name: str, order: str) -> Non
         raise ValueError(msg)
 
 
-def collapse(data: Sample, cells: int | None = None, divide: Divide | None = None) -> Sample:
+def collapse(data: Sample, cells: int | None = None, divide: _Divide | None = None) -> Sample:
     """Pool the rows of equal score, or of at most `cells` cells, into one row each, sorted by score.
 
     The pooled row has the mean score, the mean label and the total weight of its rows. Without `cells`
@@ -176,7 +186,7 @@ def collapse(data: Sample, cells: int | None = None, divide: Divide | None = Non
         _, cell = np.unique((divide or squashed_cells)(distinct, cells), return_inverse=True)
         weight, total = total, np.bincount(cell, total).astype(np.float64)
         hits, misses = np.bincount(cell, hits), np.bincount(cell, misses)
-        distinct = cell_means(distinct, weight, cell, total)
+        distinct = _cell_means(distinct, weight, cell, total)
     return Sample(distinct, np.clip(hits / total, 0.0, 1.0), total, np.asarray(misses, np.float64))
 
 
@@ -203,14 +213,14 @@ def probability_cells(p: Floats, cells: int) -> Floats:
     wider than 3/cells in p, wider than 3/cells of the range of the logits (cut at 1e-15 and 1 - 1e-15), or holds more
     than about 3/cells of the values, however skewed these are.
     """
-    inside = np.clip(p, NEARLY_ZERO, 1.0 - NEARLY_ZERO)
+    inside = np.clip(p, _NEARLY_ZERO, 1.0 - _NEARLY_ZERO)
     logit = np.log(inside) - np.log1p(-inside)
     reach = float(logit[-1] - logit[0]) or 1.0
     rank = np.arange(len(p)) / len(p)
     return np.asarray(np.minimum(np.floor((p + (logit - logit[0]) / reach + rank) / 3.0 * cells), cells - 1))
 
 
-def cell_means(score: Floats, weight: Floats, cell: NDArray[np.intp], total: Floats) -> Floats:
+def _cell_means(score: Floats, weight: Floats, cell: NDArray[np.intp], total: Floats) -> Floats:
     """Return the weighted mean score of each cell, inside the cell's own range whatever the rounding."""
     low, high = np.full(len(total), np.inf), np.full(len(total), -np.inf)
     np.minimum.at(low, cell, score)

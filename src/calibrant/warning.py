@@ -9,22 +9,22 @@ from pathlib import Path
 
 __all__ = ["warn"]
 
-OWN_FILES = str(Path(__file__).parent) + os.sep
-BETWEEN = ("sklearn", "joblib")  # packages that call the library on behalf of the caller
+_OWN_FILES = str(Path(__file__).parent) + os.sep
+_BETWEEN = ("sklearn", "joblib")  # packages that call the library on behalf of the caller
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
     """Issue a warning that names the nearest line outside the library, and outside what calls it for the user."""
     level, frame = 1, sys._getframe(0)
-    while frame.f_back is not None and is_passed_over(frame.f_code.co_filename, frame.f_globals.get("__name__") or ""):
+    while frame.f_back is not None and _is_passed_over(frame.f_code.co_filename, frame.f_globals.get("__name__") or ""):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
 
 
-def is_passed_over(file: str, module: str) -> bool:
+def _is_passed_over(file: str, module: str) -> bool:
     """Return whether a frame belongs to the library or to a package between it and the caller.
 
-    >>> is_passed_over(__file__, "calibrant.warning"), is_passed_over("notebook.py", "__main__")
+    >>> _is_passed_over(__file__, "calibrant.warning"), _is_passed_over("notebook.py", "__main__")
     (True, False)
     """
-    return file.startswith(OWN_FILES) or module.split(".")[0] in BETWEEN
+    return file.startswith(_OWN_FILES) or module.split(".")[0] in _BETWEEN

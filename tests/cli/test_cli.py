@@ -339,7 +339,7 @@ class TestApply:
     def test_many_batches(self, map_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         from calibrant.cli import tables
 
-        monkeypatch.setattr(tables, "ROWS", 100)
+        monkeypatch.setattr(tables, "_ROWS", 100)
         scores = np.linspace(-3, 3, 1_001)
         table = write(tmp_path / "t.parquet", f=scores, name=["x"] * 1_001)
         assert "1,001 rows" in done("apply", map_file, table, "--score", "f", "-o", tmp_path / "o.parquet").stdout
@@ -551,7 +551,7 @@ class TestInterruption:
             raise KeyboardInterrupt
 
         before = listing(tmp_path)
-        monkeypatch.setattr(fitting, "load_map", lambda path: interrupted)
+        monkeypatch.setattr(fitting, "_load_map", lambda path: interrupted)
         result = run("apply", map_file, table, "--score", "f", "-o", tmp_path / "o.csv")
         assert result.exit_code == 130
         assert result.stderr == "interrupted: nothing was written\n"

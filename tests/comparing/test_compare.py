@@ -992,7 +992,7 @@ class TestFolder:
         assert Parallel(n_jobs=2)(delayed(content_of)("method", each) for each in functions) == here
 
     def test_what_cannot_be_read_is_left_out_where_it_is_only_named(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("calibrant.comparing.content.MOST", 100)  # so that what is endless ends soon
+        monkeypatch.setattr("calibrant.comparing.content._MOST", 100)  # so that what is endless ends soon
         code = """
             import os, sys, threading
             from calibrant.maps import Steps
@@ -1150,7 +1150,7 @@ class TestProgress:
 
     def test_a_bar_with_the_time_left_on_a_terminal(self, monkeypatch, capfd):
         pytest.importorskip("rich")
-        monkeypatch.setattr(bars, "is_terminal", lambda: True)
+        monkeypatch.setattr(bars, "_is_terminal", lambda: True)
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.setenv("FORCE_COLOR", "1")
         with bars.shown("comparing", 4.0, True) as advance:
@@ -1170,7 +1170,7 @@ class TestProgress:
         assert drawing == ["progress.py"]
 
     def test_nothing_to_do_needs_no_bar(self, monkeypatch, capfd):
-        monkeypatch.setattr(bars, "is_terminal", lambda: True)
+        monkeypatch.setattr(bars, "_is_terminal", lambda: True)
         with bars.shown("comparing", 0.0, True):
             pass
         assert capfd.readouterr().err == ""

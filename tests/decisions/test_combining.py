@@ -72,7 +72,7 @@ class TestEveryRule:
     def test_blocks_do_not_show(self, rule, classes, monkeypatch):
         posteriors = members(100, classes)
         whole = combine(posteriors, rule)
-        monkeypatch.setattr(combining, "NUMBERS", 7 * len(posteriors) * classes)
+        monkeypatch.setattr(combining, "_NUMBERS", 7 * len(posteriors) * classes)
         np.testing.assert_array_equal(combine(posteriors, rule), whole)
 
     def test_single_precision(self, rule, classes):
@@ -176,7 +176,7 @@ def test_pool_weight_is_repetition_and_order_is_free(kind):
 def test_many_rows_start_from_some(monkeypatch):
     y, posteriors = noisy_members(3000)
     expected = fit_pool(posteriors, y, "log").weights
-    monkeypatch.setattr(combining, "FEW", 500)
+    monkeypatch.setattr(combining, "_FEW", 500)
     np.testing.assert_allclose(fit_pool(posteriors, y, "log").weights, expected, atol=1e-7)
 
 

@@ -279,7 +279,7 @@ def test_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch, capfd):
     pytest.importorskip("rich")
     X, y = data()
     lines = re.compile(r"^kernel logistic regression: step \d+, objective \S+, gap \S+$", re.M)
-    monkeypatch.setattr(progress, "is_terminal", lambda: True)
+    monkeypatch.setattr(progress, "_is_terminal", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("FORCE_COLOR", "1")
     KernelLogisticRegression(10.0, verbose=1).fit(X, y)
@@ -588,7 +588,7 @@ def test_a_fit_interrupted_between_its_steps_keeps_what_it_has(monkeypatch, step
             raise KeyboardInterrupt
 
     seen = []
-    monkeypatch.setattr(klr, "reporter", lambda model: nullcontext(interrupt))
+    monkeypatch.setattr(klr, "_reporter", lambda model: nullcontext(interrupt))
     X, y = data(900)
     y = y + (classes == 3) * (X[:, 0] > 1)
     model = KernelLogisticRegression(tol=1e-9)

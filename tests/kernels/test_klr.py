@@ -235,7 +235,7 @@ def test_one_array_is_for_few_rows_in_their_own_order_where_it_has_room():
 
 
 def test_kernels_kept_in_steps_are_half_a_step_off_at_most(monkeypatch):
-    monkeypatch.setattr(matrices, "MANY", 1000)
+    monkeypatch.setattr(matrices, "_MANY", 1000)
     X, _ = overlapping(1300)
     matrix, v = gram(RBF, X, single=True), np.random.default_rng(0).normal(size=1300)
     fine, coarse = Tiles(matrix, 1e9), Tiles(matrix, 1e9, coarse=True)
@@ -251,7 +251,7 @@ def test_kernels_kept_in_steps_are_half_a_step_off_at_most(monkeypatch):
 
 @pytest.mark.parametrize(("C", "tol", "coarse"), [(10.0, 1e-4, True), (10.0, 1e-6, False), (100.0, 1e-4, False)])
 def test_certificates_hold_where_kernels_are_kept_in_steps(monkeypatch, C, tol, coarse):
-    monkeypatch.setattr(matrices, "MANY", 1000)
+    monkeypatch.setattr(matrices, "_MANY", 1000)
     monkeypatch.setattr(matrices, "DENSE", 0)
     X, t = overlapping(1500)
     asked, whole = [], Tiles.__init__
@@ -598,7 +598,7 @@ def test_a_look_leaves_where_a_fit_can_go_on():
 
 
 def test_newton_columns_solve_the_newton_system_of_the_rows_that_are_kept(monkeypatch):
-    monkeypatch.setattr(loo, "ENOUGH", 1e-16)
+    monkeypatch.setattr(loo, "_ENOUGH", 1e-16)
     monkeypatch.setattr(loo, "STEPS", 100)
     X, t = overlapping(120)
     loss, matrix = Bernoulli(t, np.full(120, 3.0)), gram(RBF, X)

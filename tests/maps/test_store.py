@@ -454,7 +454,7 @@ class TestFiles:
         calibrant.save(Clip(), path)
         own = os.stat(path)
         other = os.stat_result((own.st_mode, *own[1:4], own.st_uid + 1, own.st_gid + 1, *own[6:]))
-        monkeypatch.setattr("calibrant.files.status", lambda _: other)
+        monkeypatch.setattr("calibrant.files._status", lambda _: other)
         monkeypatch.setattr("os.chown", lambda *_: (_ for _ in ()).throw(PermissionError("no")))
         calibrant.save(Clip(0.1, 0.9), path)
         assert calibrant.load(path) == Clip(0.1, 0.9)

@@ -310,7 +310,7 @@ def test_what_does_not_compile_is_refused(fitted, column, message):
 
 
 def test_expressions_that_are_too_long_are_refused(monkeypatch):
-    monkeypatch.setattr("calibrant.ops.sql.LONGEST", 1000)
+    monkeypatch.setattr("calibrant.ops.sql._LONGEST", 1000)
     with pytest.raises(ValueError, match=r"at most 1,000 characters of spark SQL per class; got .*: use maps with"):
         calibrant.sql(ClassMap("ovo", THREE), list("abc"), "spark")
 

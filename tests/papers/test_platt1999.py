@@ -287,8 +287,8 @@ def test_without_data_the_claims_are_not_testable(tmp_path, monkeypatch):
         msg = f"data set {name!r} cannot be had"
         raise FileNotFoundError(msg)
 
-    monkeypatch.setattr(platt1999, "loaded", missing)
-    monkeypatch.setattr("calibrant.papers.running.contents", lambda names: ["" for _ in names])
+    monkeypatch.setattr(platt1999, "_loaded", missing)
+    monkeypatch.setattr("calibrant.papers.running._contents", lambda names: ["" for _ in names])
     with pytest.warns(UserWarning, match="cells could not be computed"):
         result = reproduce("platt1999", quick=True, folder=tmp_path, n_jobs=1, progress=False)
     assert {verdict.outcome for verdict in result.verdicts.values()} == {"not testable"}

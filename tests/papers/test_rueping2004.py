@@ -127,7 +127,7 @@ def test_a_path_of_the_choice_recomputed(machine, kernel, gamma):
 
 def test_a_path_ends_where_libsvm_takes_too_long(monkeypatch):
     data_or_skip("liver")
-    monkeypatch.setattr(paper, "STEPS", 2000)
+    monkeypatch.setattr(paper, "_STEPS", 2000)
     settings = {"stage": "choice", "dataset": "liver", "machine": "svm", "kernel": "linear", "log2gamma": None}
     with pytest.warns(UserWarning, match="terminated early"):
         values = paper.compute(settings)

@@ -417,7 +417,7 @@ def test_trees_and_matrices_find_the_same_neighbours(monkeypatch):
     X, y = unequal(200, 150)
     data, _ = objects(X, y)
     right, P = leave_one_out_right(data, 20), KNearest(k=5).fit(X, y).predict_proba(X)
-    monkeypatch.setattr(neighbours_module, "TREE_PAIRS", 0)
+    monkeypatch.setattr(neighbours_module, "_TREE_PAIRS", 0)
     np.testing.assert_array_equal(leave_one_out_right(data, 20), right)
     np.testing.assert_array_equal(KNearest(k=5).fit(X, y).predict_proba(X), P)
 
@@ -480,7 +480,7 @@ def test_the_likelihood_is_that_of_kernel_density_left_out():
 @pytest.mark.parametrize("scanned", [windows_module.SCANNED, range(5, 10)])
 def test_the_width_is_the_likeliest(scanned, monkeypatch):
     monkeypatch.setattr(windows_module, "SCANNED", scanned)
-    monkeypatch.setattr(windows_module, "KEPT", 0)
+    monkeypatch.setattr(windows_module, "_KEPT", 0)
     for seed in range(4):
         data, _ = objects(*unequal(seed=seed))
         width = likeliest_width(data.distinct())

@@ -248,7 +248,7 @@ def test_it_is_written_whole_or_not_at_all(tmp_path, assessment, monkeypatch):
     path = tmp_path / "report.html"
     assessment.report(path)
     before = path.read_bytes()
-    monkeypatch.setattr("calibrant.report.writing.page", lambda *_: 1 / 0)
+    monkeypatch.setattr("calibrant.report.writing._page", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_report(assessment, path)
     assert path.read_bytes() == before

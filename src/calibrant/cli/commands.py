@@ -13,13 +13,15 @@ from calibrant.cli.evidence import assess, compare, report
 from calibrant.cli.fitting import apply, fit, methods
 from calibrant.cli.showing import demo, reproduce
 
-PANELS: dict[str, tuple[Callable[..., None], ...]] = {
+__all__ = ["application"]
+
+_PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "From scores to probabilities": (fit, apply, methods),
     "The evidence": (assess, compare, report),
     "To see it at work": (demo, reproduce),
 }
 
-EPILOG = """\
+_EPILOG = """\
 [bold]Examples[/bold]
 
   calibrant demo
@@ -49,26 +51,26 @@ def application() -> typer.Typer:
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
-        epilog=EPILOG,
+        epilog=_EPILOG,
     )
-    app.callback()(about)
-    for panel, commands in PANELS.items():
+    app.callback()(_about)
+    for panel, commands in _PANELS.items():
         for command in commands:
             app.command(rich_help_panel=panel)(refusing(command))
     return app
 
 
-def version(*, asked: bool) -> None:
+def _version(*, asked: bool) -> None:
     """Print the version and stop, if asked."""
     if asked:
         print(f"calibrant {calibrant.__version__}")
         raise typer.Exit
 
 
-def about(
+def _about(
     *,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     """Turn what a classifier says into a probability you can act on, and see the evidence.

@@ -20,7 +20,7 @@ from calibrant.progress import Step, drawn
 
 __all__ = ["number", "print_json", "print_line", "print_text", "refusing", "ruled", "tell", "working"]
 
-INTERRUPTED = 130
+_INTERRUPTED = 130
 
 
 def ruled(first: str, *headings: str, last: str | None = None) -> Table:
@@ -71,21 +71,21 @@ def refusing(command: Callable[..., None]) -> Callable[..., None]:
     @wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> None:
         try:
-            with telling_warnings():
+            with _telling_warnings():
                 command(*arguments, **options)
         except BrokenPipeError:  # typer ends quietly, as in `calibrant methods | head`
             raise
         except (ValueError, OSError, ModuleNotFoundError) as error:
-            raise typer.Exit(refuse(sentence(error))) from None
+            raise typer.Exit(_refuse(_sentence(error))) from None
         except KeyboardInterrupt as interruption:
             tell("interrupted", str(interruption) or "nothing was written", "yellow")
-            raise typer.Exit(INTERRUPTED) from None
+            raise typer.Exit(_INTERRUPTED) from None
 
     return wrapped
 
 
 @contextmanager
-def telling_warnings() -> Iterator[None]:
+def _telling_warnings() -> Iterator[None]:
     """Print what was warned of, once each, when all is done."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("ignore")
@@ -95,14 +95,14 @@ def telling_warnings() -> Iterator[None]:
         tell("warning", " ".join(message.split()), "yellow")
 
 
-def sentence(error: Exception) -> str:
+def _sentence(error: Exception) -> str:
     """Return what an error says, in one line."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return " ".join(str(error).split())
 
 
-def refuse(message: str) -> int:
+def _refuse(message: str) -> int:
     """Print why a command cannot go on and return its exit code."""
     tell("error", message, "bold red")
     return 2

@@ -15,7 +15,7 @@ from calibrant.comparing import Comparison, compare
 from calibrant.maps.methods import list_methods
 from calibrant.progress import Progress
 
-__all__ = ["ABOUT", "TITLE", "data", "run"]
+__all__ = ["ABOUT", "ALGORITHMS", "GRID", "TITLE", "data", "run"]
 
 TITLE = "442 diabetes patients: did the disease progress more than the median?"
 ABOUT = (
@@ -26,7 +26,7 @@ ABOUT = (
 )
 ALGORITHMS = ("platt_newton", "platt_lm")  # that find Platt's sigmoid in other ways
 GRID = {"rbf": {"C": [0.25, 1.0, 4.0], "gamma": [1 / 128, 1 / 32, 1 / 8]}}
-SEED = 0
+_SEED = 0
 
 
 def data() -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -45,6 +45,6 @@ def run(progress: Progress = True) -> Comparison:
         grid=GRID,
         choose="nested",
         n_jobs=2,
-        random_state=SEED,
+        random_state=_SEED,
         progress=progress,
     )

@@ -51,24 +51,25 @@ __all__ = [
     "report",
     "require_report",
     "resumable",
+    "scalings",
     "summary",
     "write_page",
 ]
 
-Probability = Annotated[
+_Probability = Annotated[
     list[str], typer.Option(help="The column of probabilities of the positive class, or one column a class.")
 ]
-Scores = Annotated[list[str], typer.Option(help="The column of scores, or one column a class where there are more.")]
-Methods = Annotated[
+_Scores = Annotated[list[str], typer.Option(help="The column of scores, or one column a class where there are more.")]
+_Methods = Annotated[
     str | None,
     typer.Option(help='Methods with their options, "platt,bins k=20", or all.', show_default="those of Rüping 2004"),
 ]
-Metrics = Annotated[list[str], typer.Option(help="Metrics; the first is the one to rank by.")]
-Folds = Annotated[int, typer.Option(min=2, help="The number of folds.")]
-Folder = Annotated[
+_Metrics = Annotated[list[str], typer.Option(help="Metrics; the first is the one to rank by.")]
+_Folds = Annotated[int, typer.Option(min=2, help="The number of folds.")]
+_Folder = Annotated[
     Path | None, typer.Option(help="Where finished parts are kept: the same command goes on from there.")
 ]
-Seed = Annotated[int, typer.Option(help="Shuffles the folds.")]
+_Seed = Annotated[int, typer.Option(help="Shuffles the folds.")]
 
 
 # assess ---------------------------------------------------------------------------------------------------------------
@@ -77,7 +78,7 @@ Seed = Annotated[int, typer.Option(help="Shuffles the folds.")]
 def assess(
     table: TableFile,
     *,
-    probability: Probability,
+    probability: _Probability,
     label: Label,
     weight: Weight = None,
     pos_label: PosLabel = None,
@@ -105,7 +106,7 @@ def assess(
     """
     if output is not None:
         require_place(output, table)
-    found = assessment(Source(table, label, weight, pos_label, classes), probability)
+    found = _assessment(Source(table, label, weight, pos_label, classes), probability)
     if not found.measures:
         unnamed = f"all rows of column {label!r} are of one class; say by --pos-label which the probabilities are of"
         raise ValueError(unnamed if found.rows else found.verdict)
@@ -115,10 +116,10 @@ def assess(
     if as_json:
         print_json(document)
     else:
-        print_assessment(table, found)
+        _print_assessment(table, found)
 
 
-def assessment(source: Source, probability: Sequence[str]) -> Assessment:
+def _assessment(source: Source, probability: Sequence[str]) -> Assessment:
     """Return what there is to say of a table's columns of probabilities."""
     from calibrant.evidence.assessing import assess as assessed
 
@@ -137,20 +138,20 @@ def assessment(source: Source, probability: Sequence[str]) -> Assessment:
         return assessed(rows.y, p, sample_weight=rows.weight, labels=labels)
 
 
-def print_assessment(table: Path, found: Assessment) -> None:
+def _print_assessment(table: Path, found: Assessment) -> None:
     """Print the assessment as tables, and the verdict."""
     shares = ", ".join(f"{each.name} {each.rows:,.10g} ({each.share:.1%})" for each in found.classes)
     print_text(
         Text(f"{table}: {found.rows:,.10g} rows; {shares}", style="bold"),
-        measures(found),
-        decompositions(found),
-        *([tests(found)] if found.tests else []),
+        _measures(found),
+        _decompositions(found),
+        *([_tests(found)] if found.tests else []),
         found.verdict,
         *(f"Note: {note}" for note in found.notes),
     )
 
 
-def measures(found: Assessment) -> Table:
+def _measures(found: Assessment) -> Table:
     """Return the table of metrics; the parts of scores have their own."""
     from calibrant.evidence.assessing import PARTS
 
@@ -162,7 +163,7 @@ def measures(found: Assessment) -> Table:
     return table
 
 
-def decompositions(found: Assessment) -> Table:
+def _decompositions(found: Assessment) -> Table:
     """Return the table of decomposed scores."""
     table = ruled("score", "value =", "miscalibration -", "discrimination +", "uncertainty")
     for name, part in found.decompositions.items():
@@ -171,7 +172,7 @@ def decompositions(found: Assessment) -> Table:
     return table
 
 
-def tests(found: Assessment) -> Table:
+def _tests(found: Assessment) -> Table:
     """Return the table of tests of calibration."""
     table = ruled("test of calibration", "p", last="what it says")
     for each in found.tests:
@@ -187,7 +188,7 @@ def compare(
     table: TableFile,
     *,
     label: Label,
-    score: Scores = [],  # noqa: B006
+    score: _Scores = [],  # noqa: B006
     features: Annotated[
         list[str], typer.Option(help="Columns to train machines on.", show_default="all others, without --score")
     ] = [],  # noqa: B006
@@ -201,17 +202,17 @@ def compare(
             show_default="prior",
         ),
     ] = None,
-    methods: Methods = None,
-    metric: Metrics = ["log_loss", "brier"],  # noqa: B006
-    folds: Folds = 10,
+    methods: _Methods = None,
+    metric: _Metrics = ["log_loss", "brier"],  # noqa: B006
+    folds: _Folds = 10,
     kind: Kind = "margin",
     weight: Weight = None,
     group: Annotated[str | None, typer.Option(help="The column of groups, whose rows stay in one fold.")] = None,
     pos_label: PosLabel = None,
     classes: Classes = None,
-    seed: Seed = 0,
+    seed: _Seed = 0,
     jobs: Annotated[int, typer.Option(help="How many processes compute; -1 for all cores.")] = 1,
-    folder: Folder = None,
+    folder: _Folder = None,
     report: Annotated[Path | None, typer.Option(help="A page of HTML to write.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -237,7 +238,7 @@ def compare(
     """
     source = Source(table, label, weight, pos_label, classes)
     asked = {
-        "metrics": named(metric),
+        "metrics": _named(metric),
         "cv": folds,
         "random_state": seed,
         "n_jobs": jobs,
@@ -247,54 +248,54 @@ def compare(
         require_report()
         require_place(report, table, name="--report")
     if score:
-        refuse(context, ["features", "kernels", "choose"], "trains machines, --score compares methods on scores")
+        _refuse(context, ["features", "kernels", "choose"], "trains machines, --score compares methods on scores")
     else:
-        refuse(context, ["kind"], "needs --score: machines that are trained here have scores of their own kind")
-        refuse(context, ["weight"], "needs --score: machines are trained without weights")
-    require_other_columns(label, [*named(score), *named(features)])
+        _refuse(context, ["kind"], "needs --score: machines that are trained here have scores of their own kind")
+        _refuse(context, ["weight"], "needs --score: machines are trained without weights")
+    _require_other_columns(label, [*_named(score), *_named(features)])
     with resumable(folder):
         if score:
-            found = of_scores(source, score, group, {**asked, "kind": kind, "methods": scalings(methods, kind)})
+            found = _of_scores(source, score, group, {**asked, "kind": kind, "methods": scalings(methods, kind)})
         else:
             machines = {"kernels": split("linear,rbf" if kernels is None else kernels), "choose": choose or "prior"}
-            found = of_features(source, features, group, asked | machines | {"methods": scalings(methods, None)})
-    require_success(found)
+            found = _of_features(source, features, group, asked | machines | {"methods": scalings(methods, None)})
+    _require_success(found)
     if report is not None:
         write_page(found, report, about=f"Table {table.name}, label {label}.")
     if as_json:
         print_json({"table": str(table), **summary(found), "report": report})
     else:
-        print_comparison(found, f"{table}: {rows_of(found):,} rows")
+        print_comparison(found, f"{table}: {_rows_of(found):,} rows")
         if report is not None:
             print_line(f"Report: {report}")
 
 
-def refuse(context: typer.Context, names: Sequence[str], reason: str) -> None:
+def _refuse(context: typer.Context, names: Sequence[str], reason: str) -> None:
     """Raise where an option was given that would have no say."""
     for name in names:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            msg = f"--{name} {reason}; got --{name} {shown(context.params[name])}"
+            msg = f"--{name} {reason}; got --{name} {_shown(context.params[name])}"
             raise ValueError(msg)
 
 
-def shown(value: Any) -> str:
+def _shown(value: Any) -> str:
     """Return an option's value as it was given.
 
-    >>> shown(["brier", "ece"]), shown(10)
+    >>> _shown(["brier", "ece"]), _shown(10)
     ('brier ece', '10')
     """
     return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
-def require_other_columns(label: str, columns: list[str]) -> None:
+def _require_other_columns(label: str, columns: list[str]) -> None:
     """Raise where the label is also what it is to be found from."""
     if label in columns:
         msg = f"--label must be another column than those it is found from; got {label!r} as both"
         raise ValueError(msg)
 
 
-def require_success(found: Any) -> None:
+def _require_success(found: Any) -> None:
     """Raise where no method gave a probability."""
     failed = [cell.note for cell in found.cells if all(value != value for value in cell.values.values())]
     if len(failed) == len(found.cells):
@@ -311,7 +312,7 @@ def scalings(methods: str | None, kind: str | None) -> Any:
     if methods is None:
         return None
     if methods == "all":
-        return [*OWN[kind], *list_methods("column", "matrix")]
+        return [*_OWN[kind], *list_methods("column", "matrix")]
     found = {}
     for text in split(methods):
         name, *options = text.split()
@@ -320,10 +321,10 @@ def scalings(methods: str | None, kind: str | None) -> Any:
 
 
 # What a machine says itself, to be compared with the methods: kernel logistic regression, or scores as they are.
-OWN = {None: ["klr"], "margin": [], "probability": ["raw"], "logit": ["raw"]}
+_OWN = {None: ["klr"], "margin": [], "probability": ["raw"], "logit": ["raw"]}
 
 
-def of_scores(source: Source, score: Sequence[str], group: str | None, asked: Mapping[str, Any]) -> Comparison:
+def _of_scores(source: Source, score: Sequence[str], group: str | None, asked: Mapping[str, Any]) -> Comparison:
     """Compare methods on columns of scores."""
     from calibrant.comparing import compare_scores
 
@@ -331,14 +332,14 @@ def of_scores(source: Source, score: Sequence[str], group: str | None, asked: Ma
     columns = columns_of(source.table, score)
     require_one_naming(source, columns)
     rows = read_rows(source.table, columns, source.label, source.weight)
-    scores, y = rows.numbers[:, 0], happened(source, rows.y)
+    scores, y = rows.numbers[:, 0], _happened(source, rows.y)
     if len(columns) > 1:
         order = np.argsort(np.asarray(classes_of(columns, rows.y, source.classes)))
         scores, y = rows.numbers[:, order], rows.y
-    return compare_scores(scores, y, groups=groups_of(source, group), sample_weight=rows.weight, **asked)
+    return compare_scores(scores, y, groups=_groups_of(source, group), sample_weight=rows.weight, **asked)
 
 
-def of_features(source: Source, features: Sequence[str], group: str | None, asked: Mapping[str, Any]) -> Comparison:
+def _of_features(source: Source, features: Sequence[str], group: str | None, asked: Mapping[str, Any]) -> Comparison:
     """Compare methods on machines trained on columns of numbers, by default all but the label and the group."""
     from calibrant.cli import tables
     from calibrant.comparing import compare
@@ -346,17 +347,17 @@ def of_features(source: Source, features: Sequence[str], group: str | None, aske
     given = columns_of(source.table, features)
     others = [name for name in tables.column_names(source.table) if name not in (source.label, group)]
     rows = read_rows(source.table, given or others, source.label)
-    return compare((rows.numbers, happened(source, rows.y), groups_of(source, group)), **asked)
+    return compare((rows.numbers, _happened(source, rows.y), _groups_of(source, group)), **asked)
 
 
-def happened(source: Source, y: NDArray[Any]) -> NDArray[Any]:
+def _happened(source: Source, y: NDArray[Any]) -> NDArray[Any]:
     """Return labels that can be compared on, as whether they are the positive one where that was said."""
-    require_folds(source.label, y)
+    _require_folds(source.label, y)
     found = two_classes(source.label, y, source.pos_label)
     return y if found is None else np.asarray(y == found[1])
 
 
-def require_folds(label: str, y: NDArray[Any]) -> None:
+def _require_folds(label: str, y: NDArray[Any]) -> None:
     """Raise unless there are two classes, of at least two rows each: one to fit on, one to judge."""
     classes, counts = np.unique(y, return_counts=True)
     if len(classes) < 2 or counts.min() < 2:
@@ -365,7 +366,7 @@ def require_folds(label: str, y: NDArray[Any]) -> None:
         raise ValueError(msg)
 
 
-def groups_of(source: Source, group: str | None) -> NDArray[Any] | None:
+def _groups_of(source: Source, group: str | None) -> NDArray[Any] | None:
     """Return the column of groups, if there is one."""
     return None if group is None else read_labels(source.table, group)
 
@@ -380,12 +381,12 @@ def resumable(folder: Path | None) -> Iterator[None]:
         raise KeyboardInterrupt(kept) from None
 
 
-def named(given: Sequence[str]) -> list[str]:
+def _named(given: Sequence[str]) -> list[str]:
     """Return names given one by one or with commas between them."""
     return [name for text in given for name in split(text)]
 
 
-def rows_of(found: Comparison) -> int:
+def _rows_of(found: Comparison) -> int:
     """Return the number of rows of a comparison on one data set."""
     return max(len(each.rows) for each in found.predictions.values())
 
@@ -415,11 +416,11 @@ def print_comparison(found: Comparison, heading: str) -> None:
     )
     for machine in found.machines:
         mine = [each for each in standings if each["machine"] == machine]
-        print_text(*chosen(found, machine), method_table(mine))
+        print_text(*_chosen(found, machine), _method_table(mine))
     print_text(verdict(found, standings), *(f"Note: {note}" for note in notes(found)))
 
 
-def chosen(found: Comparison, machine: str) -> Iterator[str]:
+def _chosen(found: Comparison, machine: str) -> Iterator[str]:
     """Yield what machines were trained, with which parameters where they are the same for all folds."""
     for choice in found.choices:
         if choice.machine == machine and choice.fold is None:
@@ -427,7 +428,7 @@ def chosen(found: Comparison, machine: str) -> Iterator[str]:
             yield f"{machine} {choice.trained}: {parameters}; accuracy {choice.accuracy:.3f}"
 
 
-def method_table(standings: Sequence[Mapping[str, Any]]) -> Table:
+def _method_table(standings: Sequence[Mapping[str, Any]]) -> Table:
     """Return the methods on one machine, best first, with the means of all metrics."""
     first = standings[0]
     methods, names = first["methods"], [each["metric"] for each in standings]
@@ -440,14 +441,14 @@ def method_table(standings: Sequence[Mapping[str, Any]]) -> Table:
     for place, method in enumerate(methods):
         better = [other for other, worse in zip(methods, first["rejections"][place], strict=True) if worse]
         values = [number(means[name][method]) for name in names]
-        table.add_row(method, *values, f"{first['ranks']['min'][place]:g}", pvalues[place], some(better, len(methods)))
+        table.add_row(method, *values, f"{first['ranks']['min'][place]:g}", pvalues[place], _some(better, len(methods)))
     return table
 
 
-def some(names: Sequence[str], total: int) -> str:
+def _some(names: Sequence[str], total: int) -> str:
     """Return a few of the names of methods, or how many of the others they are.
 
-    >>> some(["platt", "pp"], 9), some(list("abcdefgh"), 9), some(list("abcde"), 9), some([], 9)
+    >>> _some(["platt", "pp"], 9), _some(list("abcdefgh"), 9), _some(list("abcde"), 9), _some([], 9)
     ('platt, pp', 'all others', '5 of the 8 others', '')
     """
     if len(names) == total - 1 > 1:
@@ -464,17 +465,17 @@ def report(
     *,
     label: Label,
     output: Annotated[Path, typer.Option("--output", "-o", help="The page of HTML to write.")],
-    probability: Probability = [],  # noqa: B006
-    score: Scores = [],  # noqa: B006
+    probability: _Probability = [],  # noqa: B006
+    score: _Scores = [],  # noqa: B006
     title: Annotated[str | None, typer.Option(help="The heading.")] = None,
-    methods: Methods = None,
-    metric: Metrics = ["log_loss", "brier"],  # noqa: B006
-    folds: Folds = 10,
+    methods: _Methods = None,
+    metric: _Metrics = ["log_loss", "brier"],  # noqa: B006
+    folds: _Folds = 10,
     kind: Kind = "margin",
     weight: Weight = None,
     pos_label: PosLabel = None,
     classes: Classes = None,
-    seed: Seed = 0,
+    seed: _Seed = 0,
     as_json: AsJson = False,
 ) -> None:
     """Write the evidence as one page of HTML that needs no network.
@@ -497,14 +498,16 @@ def report(
     source = Source(table, label, weight, pos_label, classes)
     found: Assessment | Comparison
     if probability:
-        refuse(context, ["methods", "metric", "folds", "kind", "seed"], "is for comparing methods, so it needs --score")
-        found = assessment(source, probability)
+        _refuse(
+            context, ["methods", "metric", "folds", "kind", "seed"], "is for comparing methods, so it needs --score"
+        )
+        found = _assessment(source, probability)
         words = found.verdict
     else:
         from calibrant.comparing.verdicts import standings_of, verdict
 
-        asked = {"metrics": named(metric), "cv": folds, "random_state": seed, "kind": kind}
-        found = of_scores(source, score, None, {**asked, "methods": scalings(methods, kind)})
+        asked = {"metrics": _named(metric), "cv": folds, "random_state": seed, "kind": kind}
+        found = _of_scores(source, score, None, {**asked, "methods": scalings(methods, kind)})
         words = verdict(found, standings_of(found))
     write_page(found, output, title=title, about=f"Table {table.name}, label {label}.")
     if as_json:

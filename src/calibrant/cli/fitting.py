@@ -41,21 +41,21 @@ def methods(*, as_json: AsJson = False) -> None:
     are for CalibratedClassifier in Python.
     """
     if as_json:
-        print_json([described(name) for name in METHODS])
+        print_json([_described(name) for name in METHODS])
         return
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for heading in ("method", "map", "scores", "monotone"):
         table.add_column(heading, no_wrap=True)
     table.add_column("source and options")
-    for row in map(described, list_methods("column", "matrix")):
+    for row in map(_described, list_methods("column", "matrix")):
         options = f"\noptions: {', '.join(row['options'])}" if row["options"] else ""
         last = Text.assemble(row["source"], (options, "green"))
         name, monotone = Text(row["name"], style="bold cyan"), "yes" if row["monotone"] else "no"
         table.add_row(name, row["record"], row["domain"], monotone, last)
-    Console(highlight=False).print(table, machine_methods())
+    Console(highlight=False).print(table, _machine_methods())
 
 
-def machine_methods() -> Table:
+def _machine_methods() -> Table:
     """Return the table of methods that look at the machine."""
     table = ruled("method of a machine", last="source and options")
     for name in list_methods("machine"):
@@ -65,7 +65,7 @@ def machine_methods() -> Table:
     return table
 
 
-def described(name: str) -> dict[str, Any]:
+def _described(name: str) -> dict[str, Any]:
     """Return a row of the table of methods as JSON values."""
     method = METHODS[name]
     defaults = signature(method.fit).parameters
@@ -109,9 +109,9 @@ def fit(
     require_place(output, table)
     options = parse_options(option)
     check_method(method, options)
-    data, positive = read_sample(table, score, label, weight, kind=kind, pos_label=pos_label)
+    data, positive = _read_sample(table, score, label, weight, kind=kind, pos_label=pos_label)
     with working(f"fitting {method}"):
-        mapping, notes = fitted(method, data, kind, options)
+        mapping, notes = _fitted(method, data, kind, options)
         summary = {
             "method": method,
             "kind": kind,
@@ -120,7 +120,7 @@ def fit(
             "positives": data.totals()[0],
             "positive_label": positive,
             "map": to_dict(mapping),
-            "on_fitting_rows": losses(mapping, data),
+            "on_fitting_rows": _losses(mapping, data),
             "warnings": notes,
             "output": str(output),
         }
@@ -130,10 +130,10 @@ def fit(
     if as_json:
         print_json(summary)
     else:
-        print_fit(mapping, summary, weighted=weight is not None)
+        _print_fit(mapping, summary, weighted=weight is not None)
 
 
-def print_fit(mapping: Map, summary: dict[str, Any], *, weighted: bool) -> None:
+def _print_fit(mapping: Map, summary: dict[str, Any], *, weighted: bool) -> None:
     """Print what was fitted."""
     positives = f"{summary['positives']:,.10g}"
     which = "" if summary["positive_label"] is None else f" (label {summary['positive_label']})"
@@ -144,7 +144,7 @@ def print_fit(mapping: Map, summary: dict[str, Any], *, weighted: bool) -> None:
     table.add_row("method", summary["method"])
     table.add_row("rows", f"{summary['rows']:,}")
     table.add_row("weight of positives" if weighted else "positives", Text(f"{positives}{which}"))
-    table.add_row("map", Text(abridged(mapping)))
+    table.add_row("map", Text(_abridged(mapping)))
     table.add_row("log loss", f"{number(scores['log_loss'])} on the fitting rows")
     table.add_row("Brier score", f"{number(scores['brier'])} on the fitting rows")
     table.add_row("written to", Text(summary["output"]))
@@ -175,7 +175,7 @@ def apply(
 
     require_place(output, table, map_file)
     tables.ending(output)
-    mapping = load_map(map_file)
+    mapping = _load_map(map_file)
     tables.require_columns(table, [score])
     if name in tables.column_names(table) and not overwrite:
         msg = f"{table} already has a column {name!r}; choose another --name, or replace it by --overwrite"
@@ -195,7 +195,7 @@ def apply(
         print_line(f"{output}: {rows:,} rows with {name!r}{gaps}")
 
 
-def read_sample(
+def _read_sample(
     table: Path, score: str, label: str, weight: str | None, *, kind: str, pos_label: str | None
 ) -> tuple[Sample, Any]:
     """Read a table's columns as a sample, with the label that counts as positive, None where labels are soft."""
@@ -204,16 +204,16 @@ def read_sample(
     rows = read_rows(table, [score], label, weight)
     positive = None if pos_label is None else tables.parse_label(pos_label, rows.y)
     y = binary(f"column {label!r}", rows.y, positive)
-    return sample(rows.numbers[:, 0], y, rows.weight, kind=kind), positive_label(rows.y, y)
+    return sample(rows.numbers[:, 0], y, rows.weight, kind=kind), _positive_label(rows.y, y)
 
 
-def positive_label(values: Any, y: Any) -> Any:
+def _positive_label(values: Any, y: Any) -> Any:
     """Return the label that counts as positive, None where there is none or labels are soft."""
     hard = np.isin(y, (0, 1)).all()
     return values[np.argmax(y)].item() if hard and y.any() and hasattr(values[0], "item") else None
 
 
-def load_map(path: Path) -> Map:
+def _load_map(path: Path) -> Map:
     """Read a map, with one sentence if the file is none."""
     if not path.is_file():
         msg = f"{path} does not exist or is not a file"
@@ -225,7 +225,7 @@ def load_map(path: Path) -> Map:
     return mapping
 
 
-def fitted(method: str, data: Sample, kind: str, options: dict[str, Any]) -> tuple[Map, list[str]]:
+def _fitted(method: str, data: Sample, kind: str, options: dict[str, Any]) -> tuple[Map, list[str]]:
     """Fit a map and return it with what the fit warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -237,7 +237,7 @@ def fitted(method: str, data: Sample, kind: str, options: dict[str, Any]) -> tup
     return mapping, [str(warning.message) for warning in caught]
 
 
-def losses(mapping: Map, data: Sample) -> dict[str, float]:
+def _losses(mapping: Map, data: Sample) -> dict[str, float]:
     """Return log loss and Brier score of a map on a sample."""
     label, weight = np.asarray(data.label), data.weight
     p = probabilities(mapping, data.arrays()[0])
@@ -248,17 +248,17 @@ def losses(mapping: Map, data: Sample) -> dict[str, float]:
     return {"log_loss": entropy, "brier": brier(label, p[:, 1], sample_weight=weight)}
 
 
-def abridged(value: Any) -> str:
+def _abridged(value: Any) -> str:
     """Return a record as text with six digits and the ends of long tuples.
 
-    >>> abridged(calibrant.maps.Steps(tuple(range(9)), tuple(n / 9 for n in range(10))))
+    >>> _abridged(calibrant.maps.Steps(tuple(range(9)), tuple(n / 9 for n in range(10))))
     'Steps(edges=(0, 1, ... 8; 9 numbers), values=(0, 0.111111, ... 1; 10 numbers))'
     """
     if is_dataclass(value):
         shown = ((f.name, getattr(value, f.name)) for f in fields(value) if f.repr)
-        return f"{type(value).__name__}({', '.join(f'{name}={abridged(item)}' for name, item in shown)})"
+        return f"{type(value).__name__}({', '.join(f'{name}={_abridged(item)}' for name, item in shown)})"
     if isinstance(value, tuple):
-        items = [abridged(item) for item in value]
+        items = [_abridged(item) for item in value]
         if len(items) <= 4:
             return f"({', '.join(items)})"
         return f"({items[0]}, {items[1]}, ... {items[-1]}; {len(items)} numbers)"

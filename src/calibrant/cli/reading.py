@@ -82,7 +82,7 @@ def read_rows(table: Path, columns: list[str], label: str, weight: str | None = 
     with working(f"reading {table}"):
         names = columns if weight is None else [*columns, weight]
         numbers, column = tables.read_columns(table, names, label)
-        y = present(label, tables.labels(column, label))
+        y = _present(label, tables.labels(column, label))
         matrix = np.column_stack(numbers[: len(columns)])
         if not len(y):
             return Rows(matrix, y, None)
@@ -96,10 +96,10 @@ def read_labels(table: Path, name: str) -> NDArray[Any]:
     """Read a column of any type, without missing values."""
     from calibrant.cli import tables
 
-    return present(name, tables.labels(tables.read_columns(table, [], name)[1], name))
+    return _present(name, tables.labels(tables.read_columns(table, [], name)[1], name))
 
 
-def present(name: str, y: NDArray[Any]) -> NDArray[Any]:
+def _present(name: str, y: NDArray[Any]) -> NDArray[Any]:
     """Return labels if none is missing."""
     gaps = np.asarray([value is None or value != value for value in y]) if y.dtype == object else y != y
     missing = np.flatnonzero(gaps)
@@ -126,7 +126,7 @@ def two_classes(label: str, y: NDArray[Any], pos_label: str | None) -> list[Any]
     positive = tables.parse_label(pos_label, y)
     others = [value for value in np.unique(y).tolist() if value != positive]
     if len(others) > 1:
-        msg = f"--pos-label must be one of two labels in column {label!r}; got {pos_label!r}, beside {shown(others)}"
+        msg = f"--pos-label must be one of two labels in column {label!r}; got {pos_label!r}, beside {_shown(others)}"
         raise ValueError(msg)
     opposite = f"not {positive}" if isinstance(positive, str) else type(positive)(not positive)
     return [*(others or [opposite]), positive]
@@ -143,7 +143,7 @@ def classes_of(columns: Sequence[str], y: NDArray[Any], classes: str | None) -> 
     found = np.unique(y).tolist()
     if classes is not None:
         named = [tables.parse_label(text, y) for text in split(classes)]
-        require_classes(columns, named, found)
+        _require_classes(columns, named, found)
         return named
     for prefix in {columns[0].removesuffix(str(value)) for value in found}:
         by_column = {f"{prefix}{value}": value for value in found}
@@ -151,7 +151,7 @@ def classes_of(columns: Sequence[str], y: NDArray[Any], classes: str | None) -> 
             return [by_column[column] for column in columns]
     msg = (
         f"say by --classes which class each of the columns {', '.join(columns)} is for: "
-        f"their names do not end in the labels {shown(found)}"
+        f"their names do not end in the labels {_shown(found)}"
     )
     raise ValueError(msg)
 
@@ -166,18 +166,18 @@ def require_one_naming(source: Source, columns: Sequence[str]) -> None:
         raise ValueError(msg)
 
 
-def require_classes(columns: Sequence[str], named: Sequence[Any], found: Sequence[Any]) -> None:
+def _require_classes(columns: Sequence[str], named: Sequence[Any], found: Sequence[Any]) -> None:
     """Raise unless there is one class a column and every label is among them."""
     if len({*named}) != len(columns):
-        msg = f"--classes must name one class a column, {len(columns)} in all; got {shown(named)}"
+        msg = f"--classes must name one class a column, {len(columns)} in all; got {_shown(named)}"
         raise ValueError(msg)
     strangers = [value for value in found if value not in named]
     if strangers:
-        msg = f"--classes must name every label; got {shown(named)}, and there is {strangers[0]!r}"
+        msg = f"--classes must name every label; got {_shown(named)}, and there is {strangers[0]!r}"
         raise ValueError(msg)
 
 
-def shown(values: Sequence[Any]) -> str:
+def _shown(values: Sequence[Any]) -> str:
     """Return some values as text, of many the first."""
     return ", ".join(map(str, values[:5])) + (", ..." if len(values) > 5 else "")
 
@@ -203,17 +203,17 @@ def parse_options(given: list[str], argument: str = "--option") -> dict[str, Any
         if not (name and equals) or name in options:
             msg = f"{argument} must be name=value, each name once; got {pair!r}"
             raise ValueError(msg)
-        options[name] = parse_value(value)
+        options[name] = _parse_value(value)
     return options
 
 
-WORDS = {"none": None, "true": True, "false": False}
+_WORDS = {"none": None, "true": True, "false": False}
 
 
-def parse_value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     """Return a text as None, a truth value, a whole number or a number, if it reads as one."""
-    if text.lower() in WORDS:
-        return WORDS[text.lower()]
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
     for number_type in (int, float):
         try:
             return number_type(text)

@@ -87,11 +87,11 @@ def reproduce(
     if as_json:
         print_json({**result.as_dict(), "folder": str(result.folder)})
     else:
-        print_result(result)
-    require_complete(result)
+        _print_result(result)
+    _require_complete(result)
 
 
-def require_complete(result: Result) -> None:
+def _require_complete(result: Result) -> None:
     """Say which cells could not be computed, one line a reason, and exit with 1 if there are any."""
     from calibrant.papers.running import unfinished
 
@@ -102,7 +102,7 @@ def require_complete(result: Result) -> None:
         raise typer.Exit(1)
 
 
-def print_result(result: Result) -> None:
+def _print_result(result: Result) -> None:
     """Print the paper's numbers beside ours, and the verdict on each claim; of a quick run first that it is one."""
     from calibrant.papers.writing import QUICK
 
@@ -112,7 +112,7 @@ def print_result(result: Result) -> None:
     print_text(Text(experiment.title, style="bold"), experiment.paper)
     for table in result.tables:
         print_text(table.title)
-        print_wide(table)
+        _print_wide(table)
         print_text(*([table.note] if table.note else []))
     claims = ruled("claim", last="what we found")
     for claim in experiment.claims:
@@ -123,9 +123,9 @@ def print_result(result: Result) -> None:
     print_line(f"Page: {result.folder / 'page.html'}")
 
 
-def print_wide(published: Published) -> None:
+def _print_wide(published: Published) -> None:
     """Print the numbers of a paper beside ours whole, also where the terminal is narrower: no digit is cut off."""
-    rows = [[cell(value) for value in row] for row in published.rows]
+    rows = [[_cell(value) for value in row] for row in published.rows]
     headings = published.columns
     columns = zip(headings, zip(*rows, strict=True), strict=True)
     widths = [max(map(len, [*entries, *heading.split()])) for heading, entries in columns]
@@ -138,7 +138,7 @@ def print_wide(published: Published) -> None:
     Console(highlight=False, width=max(Console().width, whole)).print(table)
 
 
-def cell(value: Any) -> str:
+def _cell(value: Any) -> str:
     """Return an entry of a table of numbers and words."""
     if value is None:
         return "-"

@@ -29,6 +29,7 @@ __all__ = [
     "add_column",
     "column_names",
     "count_rows",
+    "ending",
     "labels",
     "parse_label",
     "read_columns",
@@ -36,73 +37,73 @@ __all__ = [
 ]
 
 
-ROWS = 131_072  # a batch of Parquet rows: some MB a column
+_ROWS = 131_072  # a batch of Parquet rows: some MB a column
 
-MISSING = pa.array(arrow_csv.ConvertOptions().null_values)  # the texts that stand for no number: "", "NA", "nan", ...
+_MISSING = pa.array(arrow_csv.ConvertOptions().null_values)  # the texts that stand for no number: "", "NA", "nan", ...
 
 
 def read_columns(path: Path, numbers: list[str], other: str) -> tuple[list[Floats], pa.ChunkedArray]:
     """Return some columns as float64, NaN where a value is missing, and one as it is."""
     require_columns(path, [*numbers, other])
-    with reading(path):
-        table = READ[ending(path)](path, numbers, other)
-    return [floats(table.column(name), name) for name in numbers], table.column(other)
+    with _reading(path):
+        table = _READ[ending(path)](path, numbers, other)
+    return [_floats(table.column(name), name) for name in numbers], table.column(other)
 
 
-def read_csv(path: Path, numbers: list[str], other: str) -> pa.Table:
+def _read_csv(path: Path, numbers: list[str], other: str) -> pa.Table:
     """Read columns of a CSV file, the numbers as text: who parses it can name the first that is none."""
-    require_closed_quotes(path)
+    _require_closed_quotes(path)
     types = dict.fromkeys(numbers, pa.string())
     convert = arrow_csv.ConvertOptions(
         include_columns=list(dict.fromkeys([*numbers, other])), column_types=types, strings_can_be_null=True
     )
-    table = arrow_csv.read_csv(path, parse_options=dialect(), convert_options=convert)
+    table = arrow_csv.read_csv(path, parse_options=_dialect(), convert_options=convert)
     for name in numbers:
         place = table.column_names.index(name)
-        table = table.set_column(place, name, pa.array(parsed(table.column(name), name)))
+        table = table.set_column(place, name, pa.array(_parsed(table.column(name), name)))
     return table
 
 
-def read_parquet(path: Path, numbers: list[str], other: str) -> pa.Table:
+def _read_parquet(path: Path, numbers: list[str], other: str) -> pa.Table:
     """Read columns of a Parquet file."""
     with parquet.ParquetFile(path) as file:
         return file.read(columns=list(dict.fromkeys([*numbers, other])))
 
 
-def floats(column: Any, name: str, start: int = 0) -> Floats:
+def _floats(column: Any, name: str, start: int = 0) -> Floats:
     """Return a column of numbers as float64; `start` is the position of its first row in the table."""
-    column = decoded(column)
-    if not any(check(column.type) for check in NUMERIC):
-        if is_text(column.type):
-            parsed(column, name, start)  # names the first text that is no number, if there is one
+    column = _decoded(column)
+    if not any(check(column.type) for check in _NUMERIC):
+        if _is_text(column.type):
+            _parsed(column, name, start)  # names the first text that is no number, if there is one
         shown = f", {column[0].as_py()!r} at position {start}" if len(column) else ""
         msg = f"column {name!r} must hold numbers; it holds {column.type}{shown}"
         raise ValueError(msg)
-    return as_array(column)
+    return _as_array(column)
 
 
-def parsed(column: Any, name: str, start: int = 0) -> Floats:
+def _parsed(column: Any, name: str, start: int = 0) -> Floats:
     """Return a column of text as float64, NaN where it says that a value is missing."""
     text = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    text = pc.if_else(pc.is_in(text, value_set=MISSING), pa.scalar(None, pa.string()), text)
+    text = pc.if_else(pc.is_in(text, value_set=_MISSING), pa.scalar(None, pa.string()), text)
     try:
-        return as_array(text)
+        return _as_array(text)
     except pa.ArrowInvalid:
-        position, value = next((i, v) for i, v in enumerate(text.to_pylist()) if v is not None and not is_number(v))
+        position, value = next((i, v) for i, v in enumerate(text.to_pylist()) if v is not None and not _is_number(v))
     msg = f"column {name!r} must hold numbers; got {value!r} at position {start + position}"
     raise ValueError(msg)
 
 
-def as_array(column: Any) -> Floats:
+def _as_array(column: Any) -> Floats:
     """Return a column cast to float64, NaN where a value is missing."""
     numbers = column.cast(pa.float64(), safe=False)
     return np.asarray(pc.fill_null(numbers, np.nan), np.float64)
 
 
-NUMERIC = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
+_NUMERIC = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_null)
 
 
-def is_number(text: str) -> bool:
+def _is_number(text: str) -> bool:
     """Return whether Arrow reads the text as a number."""
     try:
         pa.array([text]).cast(pa.float64())
@@ -111,18 +112,18 @@ def is_number(text: str) -> bool:
     return True
 
 
-def is_text(kind: pa.DataType) -> bool:
+def _is_text(kind: pa.DataType) -> bool:
     """Return whether a column type holds strings."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def labels(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
     """Return a column of labels as an array of their own type, None or NaN where one is missing."""
-    column = decoded(column)
+    column = _decoded(column)
     if pa.types.is_binary(column.type):  # what Arrow makes of text that is not UTF-8
         msg = f"column {name!r} must hold numbers, truth values or text in UTF-8; it holds {column.type}"
         raise ValueError(msg)
-    if column.null_count or not is_text(column.type):
+    if column.null_count or not _is_text(column.type):
         return np.asarray(column.to_numpy())
     coded = column.combine_chunks().dictionary_encode()
     return np.asarray(coded.dictionary.to_pylist(), str)[np.asarray(coded.indices)] if len(coded) else np.empty(0, str)
@@ -130,19 +131,19 @@ def labels(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
 
 def parse_label(text: str, values: NDArray[Any]) -> Any:
     """Return the label among `values` that is written `text`, or the text itself."""
-    kinds: dict[str, Callable[[str], Any]] = {"i": int, "u": int, "f": float, "b": BOOLEANS.__getitem__}
+    kinds: dict[str, Callable[[str], Any]] = {"i": int, "u": int, "f": float, "b": _BOOLEANS.__getitem__}
     try:
         return kinds.get(values.dtype.kind, str)(text)
     except (ValueError, KeyError):
         return text
 
 
-BOOLEANS = {text: value for value in (False, True) for text in (str(value), str(value).lower(), str(int(value)))}
+_BOOLEANS = {text: value for value in (False, True) for text in (str(value), str(value).lower(), str(int(value)))}
 
 
 # Adding a column ------------------------------------------------------------------------------------------------------
 
-Batches = Iterator[tuple[pa.RecordBatch, Floats]]
+_Batches = Iterator[tuple[pa.RecordBatch, Floats]]
 
 
 def add_column(
@@ -152,42 +153,42 @@ def add_column(
 
     A missing or NaN score has a missing value. The copy appears, whole, when the iterator ends, and not before.
     """
-    with reading(source):
-        schema, batches = OPEN[ending(source), ending(target)](source, score)
-    extended = (with_values(batch, name, formula(scores)) for batch, scores in read_on(source, batches))
-    with whole(target) as temporary, writing(target):
-        yield from WRITE[ending(target)](temporary, with_field(schema, name), extended)
+    with _reading(source):
+        schema, batches = _OPEN[ending(source), ending(target)](source, score)
+    extended = (_with_values(batch, name, formula(scores)) for batch, scores in _read_on(source, batches))
+    with whole(target) as temporary, _writing(target):
+        yield from _WRITE[ending(target)](temporary, _with_field(schema, name), extended)
 
 
-def read_on(path: Path, batches: Batches) -> Batches:
+def _read_on(path: Path, batches: _Batches) -> _Batches:
     """Yield the batches, and one sentence if the file breaks off."""
-    with reading(path):
+    with _reading(path):
         yield from batches
 
 
-def open_parquet(path: Path, score: str) -> tuple[pa.Schema, Batches]:
+def _open_parquet(path: Path, score: str) -> tuple[pa.Schema, _Batches]:
     """Return the schema of a Parquet file and its rows in batches, each with its scores."""
     file = parquet.ParquetFile(path)
-    return file.schema_arrow, with_scores(file.iter_batches(ROWS), score, floats)
+    return file.schema_arrow, _with_scores(file.iter_batches(_ROWS), score, _floats)
 
 
-def open_typed_csv(path: Path, score: str) -> tuple[pa.Schema, Batches]:
+def _open_typed_csv(path: Path, score: str) -> tuple[pa.Schema, _Batches]:
     """Return the schema Arrow infers from the whole of a CSV file and its rows in batches, each with its scores."""
-    require_closed_quotes(path)
-    table = arrow_csv.read_csv(path, parse_options=dialect())
-    return table.schema, with_scores(table.to_batches(ROWS), score, floats)
+    _require_closed_quotes(path)
+    table = arrow_csv.read_csv(path, parse_options=_dialect())
+    return table.schema, _with_scores(table.to_batches(_ROWS), score, _floats)
 
 
-def open_text_csv(path: Path, score: str) -> tuple[pa.Schema, Batches]:
+def _open_text_csv(path: Path, score: str) -> tuple[pa.Schema, _Batches]:
     """Return the rows of a CSV file in batches of text, each with its scores."""
-    require_closed_quotes(path)
-    types = dict.fromkeys(csv_names(path), pa.string())
+    _require_closed_quotes(path)
+    types = dict.fromkeys(_csv_names(path), pa.string())
     convert = arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=True, null_values=[""])
-    reader = arrow_csv.open_csv(path, parse_options=dialect(), convert_options=convert)
-    return reader.schema, with_scores(reader, score, parsed)
+    reader = arrow_csv.open_csv(path, parse_options=_dialect(), convert_options=convert)
+    return reader.schema, _with_scores(reader, score, _parsed)
 
 
-def with_scores(batches: Iterable[pa.RecordBatch], score: str, numbers: Callable[[Any, str, int], Floats]) -> Batches:
+def _with_scores(batches: Iterable[pa.RecordBatch], score: str, numbers: Callable[[Any, str, int], Floats]) -> _Batches:
     """Yield batches, each with its scores."""
     start = 0
     for batch in batches:
@@ -195,23 +196,23 @@ def with_scores(batches: Iterable[pa.RecordBatch], score: str, numbers: Callable
         start += batch.num_rows
 
 
-def with_field(schema: pa.Schema, name: str) -> pa.Schema:
+def _with_field(schema: pa.Schema, name: str) -> pa.Schema:
     """Return a schema with a float64 field added at the end, or in the place of the field it replaces."""
     field = pa.field(name, pa.float64())
     place = schema.get_field_index(name)
     return schema.append(field) if place < 0 else schema.set(place, field)
 
 
-def with_values(batch: pa.RecordBatch, name: str, values: Floats) -> pa.RecordBatch:
+def _with_values(batch: pa.RecordBatch, name: str, values: Floats) -> pa.RecordBatch:
     """Return a batch with a column added at the end, or in the place of the column it replaces; NaN is missing."""
     column = pa.array(values, pa.float64(), mask=np.isnan(values))
     columns = dict(enumerate(batch.columns))
     place = batch.schema.get_field_index(name)
     columns[len(columns) if place < 0 else place] = column
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=with_field(batch.schema, name))
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=_with_field(batch.schema, name))
 
 
-def write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write batches to a Parquet file, yielding each."""
     with parquet.ParquetWriter(path, schema) as writer:
         for batch in batches:
@@ -219,26 +220,26 @@ def write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
             yield batch
 
 
-def write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write batches to a CSV file with quotes only where a value needs them, yielding each."""
     # A lone empty value is quoted, for a blank line is no row.
     special = '[",\r\n]' if len(schema) > 1 else '^$|[",\r\n]'
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerow(schema.names)
         for batch in batches:
-            lines = pc.binary_join_element_wise(*[quoted(column, special) for column in batch.columns], ",")
+            lines = pc.binary_join_element_wise(*[_quoted(column, special) for column in batch.columns], ",")
             file.writelines(f"{line}\n" for line in lines.to_pylist())
             yield batch
 
 
-def quoted(column: pa.Array, special: str) -> pa.Array:
+def _quoted(column: pa.Array, special: str) -> pa.Array:
     """Return a column as text, in quotes where a value matches `special`."""
-    text = pc.fill_null(decoded(column).cast(pa.string()), "")
+    text = pc.fill_null(_decoded(column).cast(pa.string()), "")
     inside = pc.binary_join_element_wise('"', pc.replace_substring(text, '"', '""'), '"', "")
     return pc.if_else(pc.match_substring_regex(text, special), inside, text)
 
 
-def decoded(column: Any) -> Any:
+def _decoded(column: Any) -> Any:
     """Return a column of categories as a column of their values."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
@@ -249,26 +250,26 @@ def decoded(column: Any) -> Any:
 def ending(path: Path) -> str:
     """Return ".csv" or ".parquet", what a file's name says it is."""
     suffix = path.suffix.lower()
-    if suffix not in FORMATS:
-        msg = f"a table's file name must end in {' or '.join(FORMATS)}; got {str(path)!r}"
+    if suffix not in _FORMATS:
+        msg = f"a table's file name must end in {' or '.join(_FORMATS)}; got {str(path)!r}"
         raise ValueError(msg)
     return suffix
 
 
 def column_names(path: Path) -> list[str]:
     """Return the names of a table's columns."""
-    names = NAMES[ending(path)]
-    with reading(path):
+    names = _NAMES[ending(path)]
+    with _reading(path):
         return names(path)
 
 
-def csv_names(path: Path) -> list[str]:
+def _csv_names(path: Path) -> list[str]:
     """Return the header of a CSV file."""
-    with arrow_csv.open_csv(path, parse_options=dialect()) as reader:
+    with arrow_csv.open_csv(path, parse_options=_dialect()) as reader:
         return list(reader.schema.names)
 
 
-def parquet_names(path: Path) -> list[str]:
+def _parquet_names(path: Path) -> list[str]:
     """Return the names of a Parquet file's columns."""
     return list(parquet.read_schema(path).names)
 
@@ -289,16 +290,16 @@ def count_rows(path: Path) -> int | None:
     """Return the number of rows where the file says it."""
     if ending(path) != ".parquet":
         return None
-    with reading(path):
+    with _reading(path):
         return int(parquet.read_metadata(path).num_rows)
 
 
-def dialect() -> arrow_csv.ParseOptions:
+def _dialect() -> arrow_csv.ParseOptions:
     """Return commas, and line breaks inside quotes."""
     return arrow_csv.ParseOptions(newlines_in_values=True)
 
 
-def require_closed_quotes(path: Path) -> None:
+def _require_closed_quotes(path: Path) -> None:
     """Raise if a CSV file ends inside quotes, as half a file may; Arrow would read the rest as one value."""
     with path.open("rb") as file:
         if sum(block.count(b'"') for block in iter(lambda: file.read(1 << 20), b"")) % 2 == 0:
@@ -313,7 +314,7 @@ def require_closed_quotes(path: Path) -> None:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def _reading(path: Path) -> Iterator[None]:
     """Turn what Arrow says about a file it cannot read into one sentence about that file."""
     try:
         yield
@@ -323,12 +324,12 @@ def reading(path: Path) -> Iterator[None]:
         msg = f"{path} does not exist"
         raise ValueError(msg) from None
     except (pa.ArrowException, OSError) as error:
-        msg = f"{path} is not a readable {FORMATS[ending(path)]} file: {str(error).splitlines()[0]}"
+        msg = f"{path} is not a readable {_FORMATS[ending(path)]} file: {str(error).splitlines()[0]}"
         raise ValueError(msg) from None
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def _writing(path: Path) -> Iterator[None]:
     """Turn what Arrow says about values a file cannot hold into one sentence about that file."""
     try:
         yield
@@ -338,13 +339,13 @@ def writing(path: Path) -> Iterator[None]:
 
 
 # What the ending of a name stands for. CSV to CSV stays text; CSV to Parquet needs types.
-FORMATS = {".csv": "CSV", ".parquet": "Parquet"}
-NAMES = {".csv": csv_names, ".parquet": parquet_names}
-READ = {".csv": read_csv, ".parquet": read_parquet}
-OPEN = {
-    (".csv", ".csv"): open_text_csv,
-    (".csv", ".parquet"): open_typed_csv,
-    (".parquet", ".csv"): open_parquet,
-    (".parquet", ".parquet"): open_parquet,
+_FORMATS = {".csv": "CSV", ".parquet": "Parquet"}
+_NAMES = {".csv": _csv_names, ".parquet": _parquet_names}
+_READ = {".csv": _read_csv, ".parquet": _read_parquet}
+_OPEN = {
+    (".csv", ".csv"): _open_text_csv,
+    (".csv", ".parquet"): _open_typed_csv,
+    (".parquet", ".csv"): _open_parquet,
+    (".parquet", ".parquet"): _open_parquet,
 }
-WRITE = {".csv": write_csv, ".parquet": write_parquet}
+_WRITE = {".csv": _write_csv, ".parquet": _write_parquet}

@@ -27,6 +27,25 @@ from calibrant.estimators.protocols import FIXED_SEED, PROTOCOLS, check_groups, 
 from calibrant.maps import check_method
 from calibrant.metrics import METRICS
 
+__all__ = [
+    "DEFAULT_METHODS",
+    "GRIDS",
+    "check_asked",
+    "check_protocol",
+    "check_trainers",
+    "dataset",
+    "datasets_of",
+    "kernel_trainers",
+    "own_trainers",
+    "paths_of",
+    "recipes_of",
+    "reusable",
+    "score_trainers",
+    "seed_of",
+    "tasks_of",
+    "with_scores",
+]
+
 # The nine of Rüping (2004), and the machine's own probabilities where it has any.
 DEFAULT_METHODS: dict[str, Any] = {
     "klr": "klr",
@@ -42,10 +61,10 @@ DEFAULT_METHODS: dict[str, Any] = {
 }
 
 
-def powers(low: int, high: int, step: int) -> list[float]:
+def _powers(low: int, high: int, step: int) -> list[float]:
     """Return powers of two.
 
-    >>> powers(-2, 2, 2)
+    >>> _powers(-2, 2, 2)
     [0.25, 1.0, 4.0]
     """
     return [2.0**exponent for exponent in range(low, high + 1, step)]
@@ -56,20 +75,20 @@ def powers(low: int, high: int, step: int) -> list[float]:
 # larger, and with the SVM's grid most choices were at the upper end.
 GRIDS: dict[str, dict[str, dict[str, list[Any]]]] = {
     "default": {
-        "linear": {"C": powers(-5, 7, 3)},
-        "rbf": {"C": powers(-5, 7, 3), "gamma": powers(-9, -1, 2)},
-        "poly": {"C": powers(-5, 7, 3), "degree": [2, 3]},
-        "linear klr": {"C": powers(-2, 10, 3)},
-        "rbf klr": {"C": powers(-2, 10, 3), "gamma": powers(-9, -1, 2)},
-        "poly klr": {"C": powers(-2, 10, 3), "degree": [2, 3]},
+        "linear": {"C": _powers(-5, 7, 3)},
+        "rbf": {"C": _powers(-5, 7, 3), "gamma": _powers(-9, -1, 2)},
+        "poly": {"C": _powers(-5, 7, 3), "degree": [2, 3]},
+        "linear klr": {"C": _powers(-2, 10, 3)},
+        "rbf klr": {"C": _powers(-2, 10, 3), "gamma": _powers(-9, -1, 2)},
+        "poly klr": {"C": _powers(-2, 10, 3), "degree": [2, 3]},
     },
     "published": {
-        "linear": {"C": powers(-5, 15, 2)},
-        "rbf": {"C": powers(-5, 15, 2), "gamma": powers(-15, 3, 2)},
-        "poly": {"C": powers(-5, 15, 2), "degree": [2, 3, 4]},
+        "linear": {"C": _powers(-5, 15, 2)},
+        "rbf": {"C": _powers(-5, 15, 2), "gamma": _powers(-15, 3, 2)},
+        "poly": {"C": _powers(-5, 15, 2), "degree": [2, 3, 4]},
     },
 }
-SCALES = ("train", "global", None)
+_SCALES = ("train", "global", None)
 
 
 def seed_of(random_state: Any) -> int:
@@ -89,7 +108,7 @@ def reusable(cv: Any) -> Any:
 def check_asked(asked: Asked) -> None:
     """Raise for settings that are not among the choices."""
     one_of("choose", asked.choose, CHOICES)
-    one_of("scale", asked.scale, SCALES)
+    one_of("scale", asked.scale, _SCALES)
     if isinstance(asked.grid, str):
         one_of("grid", asked.grid, GRIDS)
     if not asked.metrics:
@@ -119,21 +138,21 @@ def recipes_of(methods: Any) -> tuple[Recipe, ...]:
     if len(named) < len(methods):
         msg = f"methods must have different names, as keys of a mapping; got {[str(each) for each in methods]}"
         raise ValueError(msg)
-    return tuple(recipe(str(label), given) for label, given in named.items())
+    return tuple(_recipe(str(label), given) for label, given in named.items())
 
 
-def recipe(label: str, given: Any) -> Recipe:
+def _recipe(label: str, given: Any) -> Recipe:
     """Return a method with its options, checked."""
     method, options = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
     return Recipe(label, method, options, check_method(method, options, (*SCORES, *OWN_NEEDS), OWN))
 
 
-def with_needs(recipes: Sequence[Recipe], given: Sequence[str]) -> tuple[Recipe, ...]:
+def _with_needs(recipes: Sequence[Recipe], given: Sequence[str]) -> tuple[Recipe, ...]:
     """Return the methods whose needs are met by what a machine gives."""
     return tuple(each for each in recipes if each.row.needs in given)
 
 
-KERNELS = ("linear", "rbf", "poly")
+_KERNELS = ("linear", "rbf", "poly")
 
 
 def kernel_trainers(kernels: Sequence[str], asked: Asked, recipes: Sequence[Recipe]) -> Iterator[Trainer]:
@@ -142,20 +161,20 @@ def kernel_trainers(kernels: Sequence[str], asked: Asked, recipes: Sequence[Reci
         msg = f"kernels must be a list of names; got {kernels!r}"
         raise ValueError(msg)
     for kernel in kernels:
-        one_of("kernels", kernel, KERNELS)
+        one_of("kernels", kernel, _KERNELS)
         for trained, machine, given, warm in (
             ("svm", SVC(kernel=kernel), SCORES, False),
             ("klr", KernelLogisticRegression(kernel=kernel), ("kernel",), True),
         ):
-            mine = with_needs(recipes, given)
+            mine = _with_needs(recipes, given)
             if mine:
-                estimator = in_pipeline(machine, asked.scale)
-                paths = paths_of(grid_of(f"{kernel} {trained}", asked) or grid_of(kernel, asked))
-                check_paths(kernel, machine, paths)
+                estimator = _in_pipeline(machine, asked.scale)
+                paths = paths_of(_grid_of(f"{kernel} {trained}", asked) or _grid_of(kernel, asked))
+                _check_paths(kernel, machine, paths)
                 yield Trainer(kernel, trained, estimator, mine, by_training, paths, warm=warm, prefix="machine__")
 
 
-def in_pipeline(machine: Any, scale: str | None) -> Pipeline:
+def _in_pipeline(machine: Any, scale: str | None) -> Pipeline:
     """Return a machine after the standardisation of the rows it is trained on, where asked for."""
     first = [("scale", StandardScaler())] if scale == "train" else []
     return Pipeline([*first, ("machine", machine)])
@@ -168,32 +187,32 @@ def own_trainers(machines: Any, asked: Asked, recipes: Sequence[Recipe]) -> Iter
         raise ValueError(msg)
     for name, machine in machines.items():
         require_classifier(f"machines[{name!r}]", machine)
-        mine = with_needs(recipes, (*SCORES, "own") if hasattr(machine, "predict_proba") else SCORES)
-        paths = paths_of(grid_of(name, asked))
-        check_paths(name, machine, paths)
+        mine = _with_needs(recipes, (*SCORES, "own") if hasattr(machine, "predict_proba") else SCORES)
+        paths = paths_of(_grid_of(name, asked))
+        _check_paths(name, machine, paths)
         if mine:
-            yield Trainer(name, "machine", seeded(machine, asked.seed), mine, by_training, paths)
+            yield Trainer(name, "machine", _seeded(machine, asked.seed), mine, by_training, paths)
 
 
 def score_trainers(asked: Asked, recipes: Sequence[Recipe]) -> list[Trainer]:
     """Return what stands for a machine where there are scores only."""
     one_of("kind", asked.kind, KINDS)
-    mine = with_needs(recipes, SCORES if AS_PROBABILITIES[asked.kind] is None else (*SCORES, "own"))
+    mine = _with_needs(recipes, SCORES if AS_PROBABILITIES[asked.kind] is None else (*SCORES, "own"))
     return [Trainer("scores", "scores", None, mine, as_given)] if mine else []
 
 
-def seeded(machine: Any, seed: int) -> Any:
+def _seeded(machine: Any, seed: int) -> Any:
     """Return a machine whose random states that are not set have a seed."""
-    loose = [name for name, value in machine.get_params().items() if value is None and is_random_state(name)]
+    loose = [name for name, value in machine.get_params().items() if value is None and _is_random_state(name)]
     return clone(machine).set_params(**dict.fromkeys(loose, seed))
 
 
-def is_random_state(name: str) -> bool:
+def _is_random_state(name: str) -> bool:
     """Return whether a parameter, perhaps of an estimator inside another, is a random state."""
     return name.rpartition("__")[2] == "random_state"
 
 
-def grid_of(name: str, asked: Asked) -> Mapping[str, Sequence[Any]]:
+def _grid_of(name: str, asked: Asked) -> Mapping[str, Sequence[Any]]:
     """Return the grid of a kernel or a machine, empty where there is none."""
     grids = GRIDS[asked.grid] if isinstance(asked.grid, str) else asked.grid or {}
     return grids.get(name, {})
@@ -212,7 +231,7 @@ def paths_of(grid: Mapping[str, Sequence[Any]]) -> tuple[tuple[Mapping[str, Any]
     return tuple(tuple({**end, **point} for end in ends) for point in ParameterGrid(rest))
 
 
-def check_paths(name: str, machine: Any, paths: Iterable[Iterable[Mapping[str, Any]]]) -> None:
+def _check_paths(name: str, machine: Any, paths: Iterable[Iterable[Mapping[str, Any]]]) -> None:
     """Raise unless a machine has the parameters of its grid."""
     known = machine.get_params()
     for parameter in {parameter for path in paths for point in path for parameter in point} - known.keys():
@@ -294,9 +313,9 @@ def with_scores(data: Data, kind: str, sample_weight: ArrayLike | None) -> Data:
 
 def tasks_of(data: Data, trainers: Sequence[Trainer], asked: Asked) -> list[Task]:
     """Return every fold of every machine on a data set; the folds are the same for all."""
-    check_use_of_groups(data, trainers, asked)
+    _check_use_of_groups(data, trainers, asked)
     parts = splits(data, np.arange(len(data.y)), asked.cv, asked.seed)
-    whole = standardised(data) if asked.scale == "global" and any(each.prefix for each in trainers) else data
+    whole = _standardised(data) if asked.scale == "global" and any(each.prefix for each in trainers) else data
     return [
         Task(whole if trainer.prefix else data, trainer, fold, train, test, asked)
         for trainer in trainers
@@ -304,7 +323,7 @@ def tasks_of(data: Data, trainers: Sequence[Trainer], asked: Asked) -> list[Task
     ]
 
 
-def check_use_of_groups(data: Data, trainers: Sequence[Trainer], asked: Asked) -> None:
+def _check_use_of_groups(data: Data, trainers: Sequence[Trainer], asked: Asked) -> None:
     """Raise where groups are given, and the protocol or a search among the machines would split them."""
     if data.groups is None:
         return
@@ -315,7 +334,7 @@ def check_use_of_groups(data: Data, trainers: Sequence[Trainer], asked: Asked) -
             group_params(trainer.estimator, data.groups)
 
 
-def standardised(data: Data) -> Data:
+def _standardised(data: Data) -> Data:
     """Return the data with columns of mean 0 and variance 1; of sparse ones only the variance."""
     X = StandardScaler(with_mean=not issparse(data.X)).fit_transform(data.X)
     return replace(data, X=X, content=f"{data.content} standardised")

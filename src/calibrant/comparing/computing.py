@@ -43,27 +43,31 @@ from calibrant.progress import shown
 from calibrant.samples import ClassSample
 from calibrant.warning import warn
 
-BOTH_COLUMNS = ("log_loss", "mcre", "total_log_loss")
+__all__ = ["AS_PROBABILITIES", "as_given", "by_training", "compared", "undisturbed"]
+
+_BOTH_COLUMNS = ("log_loss", "mcre", "total_log_loss")
 
 
 def compared(tasks: Sequence[Task], run: Run, *, keep: bool) -> Comparison:
     """Choose hyper-parameters, compute what is not in the folder, and put everything together."""
-    trials = trials_of(tasks)
+    trials = _trials_of(tasks)
     total = sum(map(cost, trials)) + sum(map(cost, tasks))
     with shown("comparing", total, run.progress) as advance:
-        tasks = settled(tasks, trials, all_of(try_out, trials, run, advance))
-        found = all_of(evaluate, tasks, run, advance)
+        tasks = _settled(tasks, trials, _all_of(_try_out, trials, run, advance))
+        found = _all_of(_evaluate, tasks, run, advance)
     done = list(zip(tasks, [documents for documents, _ in found], strict=True))
     computed = sum(count for _, count in found)
-    cells = in_order(
-        (cell for task, documents in done for cell in cells_of(task, documents)), [*tasks[0].asked.methods]
+    cells = _in_order(
+        (cell for task, documents in done for cell in _cells_of(task, documents)), [*tasks[0].asked.methods]
     )
-    warn_of_failures(cells)
-    settings = {"version": calibrant.__version__, "machines": machines_of(tasks), **tasks[0].asked.summary()}
-    return Comparison(cells, choices_of(done), predictions_of(done) if keep else {}, settings, computed)
+    _warn_of_failures(cells)
+    settings = {"version": calibrant.__version__, "machines": _machines_of(tasks), **tasks[0].asked.summary()}
+    return Comparison(cells, _choices_of(done), _predictions_of(done) if keep else {}, settings, computed)
 
 
-def all_of(function: Callable[..., Any], tasks: Sequence[Any], run: Run, advance: Callable[[float], None]) -> list[Any]:
+def _all_of(
+    function: Callable[..., Any], tasks: Sequence[Any], run: Run, advance: Callable[[float], None]
+) -> list[Any]:
     """Return the function of every task, side by side where asked."""
     found = []
     calls = (delayed(function)(task, run.folder) for task in tasks)
@@ -73,13 +77,13 @@ def all_of(function: Callable[..., Any], tasks: Sequence[Any], run: Run, advance
     return found
 
 
-def trials_of(tasks: Sequence[Task]) -> list[Trial]:
+def _trials_of(tasks: Sequence[Task]) -> list[Trial]:
     """Return the folds on which hyper-parameters are chosen for whole data sets."""
     firsts = [task for task in tasks if task.fold == 0 and task.asked.choose == "prior"]
-    return [trial for task in firsts for trial in folds_of_choice(task, np.arange(len(task.data.y)))]
+    return [trial for task in firsts for trial in _folds_of_choice(task, np.arange(len(task.data.y)))]
 
 
-def folds_of_choice(task: Task, rows: Index) -> list[Trial]:
+def _folds_of_choice(task: Task, rows: Index) -> list[Trial]:
     """Return the folds of some rows, where there is something to choose."""
     if len(task.trainer.points) < 2:
         return []
@@ -89,19 +93,19 @@ def folds_of_choice(task: Task, rows: Index) -> list[Trial]:
     return [Trial(task.data, task.trainer, *part) for part in parts]
 
 
-def try_out(trial: Trial, folder: Path | None) -> list[Outcome]:
+def _try_out(trial: Trial, folder: Path | None) -> list[Outcome]:
     """Return how each point did on a fold, from the folder if it is there."""
     key = None if folder is None else key_of(trial)
     known = recalled(folder, key, partial(outcomes_from, trial=trial))
     if known is not None:
         return known
     with undisturbed():
-        found = [outcome for path in trial.trainer.paths for outcome in along(trial, path)]
+        found = [outcome for path in trial.trainer.paths for outcome in _along(trial, path)]
     remember(folder, key, {"outcomes": found})
     return found
 
 
-def along(trial: Trial, path: Sequence[Mapping[str, Any]]) -> Iterator[Outcome]:
+def _along(trial: Trial, path: Sequence[Mapping[str, Any]]) -> Iterator[Outcome]:
     """Yield how each point of a path did, from one machine's solution to the next where it is warm."""
     data, trainer = trial.data, trial.trainer
     inside = part(trainer.estimator, data.X, trial.train, trial.train)
@@ -115,29 +119,29 @@ def along(trial: Trial, path: Sequence[Mapping[str, Any]]) -> Iterator[Outcome]:
         machine = machine.set_params(**settings) if trainer.warm else trainer.at(point)
         try:
             machine.fit(inside, data.y[trial.train], **params)
-            yield outcome(machine, outside, data, trial.test)
+            yield _outcome(machine, outside, data, trial.test)
         except FAILURES:
             yield -1, np.inf
 
 
-def outcome(machine: Any, X: Any, data: Data, rows: Index) -> Outcome:
+def _outcome(machine: Any, X: Any, data: Data, rows: Index) -> Outcome:
     """Return how many rows a machine decides rightly, and its log loss where it has one."""
     if not hasattr(machine, "predict_proba"):
         return int(np.sum(machine.predict(X) == data.y[rows])), 0.0
-    p, happened = spread(machine, X, data.classes), data.index[rows]
+    p, happened = _spread(machine, X, data.classes), data.index[rows]
     losses = -np.log(np.maximum(p[np.arange(len(rows)), happened], np.finfo(float).tiny))
     return int(np.sum(p.argmax(axis=1) == happened)), float(losses.sum())
 
 
-def settled(tasks: Sequence[Task], trials: Sequence[Trial], outcomes: Sequence[list[Outcome]]) -> list[Task]:
+def _settled(tasks: Sequence[Task], trials: Sequence[Trial], outcomes: Sequence[list[Outcome]]) -> list[Task]:
     """Give each task the best hyper-parameters of its machine and data set."""
     by_trainer: dict[tuple[int, int], list[list[Outcome]]] = {}
     for trial, found in zip(trials, outcomes, strict=True):
         by_trainer.setdefault((id(trial.data), id(trial.trainer)), []).append(found)
-    return [with_best(task, by_trainer.get((id(task.data), id(task.trainer)), [])) for task in tasks]
+    return [_with_best(task, by_trainer.get((id(task.data), id(task.trainer)), [])) for task in tasks]
 
 
-def with_best(task: Task, outcomes: Sequence[list[Outcome]]) -> Task:
+def _with_best(task: Task, outcomes: Sequence[list[Outcome]]) -> Task:
     """Return the task with the most accurate point, of equals that of the least log loss, of these the first."""
     points = task.trainer.points
     if not points or (len(points) > 1 and not outcomes):
@@ -151,7 +155,7 @@ def with_best(task: Task, outcomes: Sequence[list[Outcome]]) -> Task:
     return replace(task, parameters=points[best], accuracy=hits[best] / n)
 
 
-def evaluate(task: Task, folder: Path | None) -> tuple[list[Document], int]:
+def _evaluate(task: Task, folder: Path | None) -> tuple[list[Document], int]:
     """Return what each method of a task says of the test rows, and how many methods were not in the folder."""
     recipes = task.trainer.recipes
     keys = [None if folder is None else digest(key_of(task), recipe.content) for recipe in recipes]
@@ -160,15 +164,15 @@ def evaluate(task: Task, folder: Path | None) -> tuple[list[Document], int]:
     missing = [i for i in range(len(recipes)) if i not in known]
     if missing:
         with undisturbed():
-            scores = shared_scores(task, folder)
+            scores = _shared_scores(task, folder)
             for i in missing:
-                known[i] = judged(scores, recipes[i], task.data, task.test)
+                known[i] = _judged(scores, recipes[i], task.data, task.test)
                 if known[i]["p"] is not None:  # what failed may do better another time
                     remember(folder, keys[i], known[i])
     return [known[i] for i in range(len(recipes))], len(missing)
 
 
-def shared_scores(task: Task, folder: Path | None) -> Scores:
+def _shared_scores(task: Task, folder: Path | None) -> Scores:
     """Return the scores of a task, from the folder if they are there."""
     # What was kept for methods that take scores does not hold the machine's own probabilities, nor the other way round.
     needed = sorted({recipe.own for recipe in task.trainer.recipes})
@@ -176,13 +180,13 @@ def shared_scores(task: Task, folder: Path | None) -> Scores:
     known = recalled(folder, key, partial(scores_from, task=task))
     if known is not None:
         return known
-    task = nested(task, folder)
+    task = _nested(task, folder)
     start = time.perf_counter()
-    with noted() as notes:
+    with _noted() as notes:
         try:
             found = task.trainer.make(task)
         except FAILURES as error:
-            found = Scores((), None, failure=said(error))
+            found = Scores((), None, failure=_said(error))
     found = replace(
         found,
         notes=tuple(notes),
@@ -194,11 +198,11 @@ def shared_scores(task: Task, folder: Path | None) -> Scores:
     return found
 
 
-def nested(task: Task, folder: Path | None) -> Task:
+def _nested(task: Task, folder: Path | None) -> Task:
     """Return the task with hyper-parameters chosen within its training rows, where that is asked for."""
     if task.asked.choose != "nested":
         return task
-    return with_best(task, [try_out(trial, folder) for trial in folds_of_choice(task, task.train)])
+    return _with_best(task, [_try_out(trial, folder) for trial in _folds_of_choice(task, task.train)])
 
 
 def by_training(task: Task) -> Scores:
@@ -212,7 +216,7 @@ def by_training(task: Task) -> Scores:
     at_least_two(job.classes)
     outside = part(given, data.X, task.test, task.train)
     if all(recipe.own for recipe in recipes):
-        return Scores((), spread(train(job), outside, data.classes))
+        return Scores((), _spread(train(job), outside, data.classes))
     found = collect(asked.protocol, job)
     machines = [train(job) if each.machine is None else each.machine for each in found]
     parts = [
@@ -229,10 +233,10 @@ def by_training(task: Task) -> Scores:
     if not any(recipe.own for recipe in recipes):
         return Scores(tuple(parts), None)
     whole = train(job) if asked.protocol == "ensemble" else machines[0]  # its machines know a part of the rows each
-    return Scores(tuple(parts), spread(whole, outside, data.classes))
+    return Scores(tuple(parts), _spread(whole, outside, data.classes))
 
 
-def spread(machine: Any, X: Any, classes: NDArray[Any]) -> Floats:
+def _spread(machine: Any, X: Any, classes: NDArray[Any]) -> Floats:
     """Return a machine's probabilities, one column for each of all classes."""
     p = np.zeros((X.shape[0] if hasattr(X, "shape") else len(X), len(classes)))
     p[:, np.searchsorted(classes, machine.classes_)] = machine.predict_proba(X)
@@ -250,7 +254,7 @@ def as_given(task: Task) -> Scores:
     return Scores((given,), None if own is None else own(data.X[test]))
 
 
-def from_logits(scores: Floats) -> Floats:
+def _from_logits(scores: Floats) -> Floats:
     """Return probabilities of two classes from one column of logits, of more from a column a class."""
     return np.column_stack([expit(-scores), expit(scores)]) if scores.shape[1] == 1 else softmax(scores, axis=1)
 
@@ -258,19 +262,19 @@ def from_logits(scores: Floats) -> Floats:
 # What scores say as they are.
 AS_PROBABILITIES: dict[str, Callable[[Floats], Floats] | None] = {
     "margin": None,
-    "logit": from_logits,
+    "logit": _from_logits,
     "probability": lambda scores: np.column_stack([1 - scores, scores]) if scores.shape[1] == 1 else scores,
 }
 
 
-def judged(scores: Scores, recipe: Recipe, data: Data, rows: Index) -> Document:
+def _judged(scores: Scores, recipe: Recipe, data: Data, rows: Index) -> Document:
     """Fit a method to the calibration scores and apply it to the test rows; where it fails, say why."""
     start, p, failure = time.perf_counter(), None, scores.failure
-    with noted() as notes:
+    with _noted() as notes:
         try:
-            p = None if failure else distributions("p", probabilities_by(recipe, scores, data)).tolist()
+            p = None if failure else distributions("p", _probabilities_by(recipe, scores, data)).tolist()
         except FAILURES as error:
-            failure = said(error)
+            failure = _said(error)
     return {
         "rows": rows.tolist(),
         "p": p,
@@ -282,7 +286,7 @@ def judged(scores: Scores, recipe: Recipe, data: Data, rows: Index) -> Document:
     }
 
 
-def probabilities_by(recipe: Recipe, scores: Scores, data: Data) -> Floats:
+def _probabilities_by(recipe: Recipe, scores: Scores, data: Data) -> Floats:
     """Return a method's probabilities of the test rows, averaged over machines where there are several."""
     if recipe.own and scores.own is not None:
         own: Floats = recipe.row.fit(scores.own)
@@ -304,7 +308,7 @@ def undisturbed() -> Iterator[None]:
 
 
 @contextmanager
-def noted() -> Iterator[list[str]]:
+def _noted() -> Iterator[list[str]]:
     """Yield a list that will hold what was warned of."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
@@ -313,18 +317,18 @@ def noted() -> Iterator[list[str]]:
     notes += unique(str(warning.message) for warning in caught)
 
 
-def said(error: Exception) -> str:
+def _said(error: Exception) -> str:
     """Return an error as a note."""
     return f"{type(error).__name__}: {error}"
 
 
-def cells_of(task: Task, documents: Sequence[Document]) -> Iterator[Cell]:
+def _cells_of(task: Task, documents: Sequence[Document]) -> Iterator[Cell]:
     """Yield the cells of a task, the metrics computed from the probabilities."""
     for recipe, document in zip(task.trainer.recipes, documents, strict=True):
         values, note = dict.fromkeys(task.asked.metrics, np.nan), [document["note"]] if document["note"] else []
         for metric in task.asked.metrics if document["p"] is not None else ():
             try:
-                values[metric] = value_of(metric, task, np.asarray(document["p"]))
+                values[metric] = _value_of(metric, task, np.asarray(document["p"]))
             except ValueError as error:
                 note.append(f"{metric}: {error}")
         yield Cell(
@@ -341,23 +345,23 @@ def cells_of(task: Task, documents: Sequence[Document]) -> Iterator[Cell]:
         )
 
 
-def value_of(metric: str, task: Task, p: Floats) -> float:
+def _value_of(metric: str, task: Task, p: Floats) -> float:
     """Return a metric of probabilities of the test rows."""
     index, k = task.data.index[task.test], len(task.data.classes)
     weight = None if task.data.weight is None else task.data.weight[task.test]
     # Of two classes the log loss needs both columns: 1 - p has lost the digits of a small probability.
-    if k == 2 and metric not in BOTH_COLUMNS:
+    if k == 2 and metric not in _BOTH_COLUMNS:
         return float(METRICS[metric].function(index, p[:, 1], sample_weight=weight))
     return float(METRICS[metric].function(index, p, sample_weight=weight, labels=np.arange(k)))
 
 
-def machines_of(tasks: Iterable[Task]) -> dict[str, str]:
+def _machines_of(tasks: Iterable[Task]) -> dict[str, str]:
     """Return what the machines are, for people to read."""
     trainers = unique((task.trainer.machine, task.trainer.trained, repr(task.trainer.estimator)) for task in tasks)
     return {f"{machine} {trained}": " ".join(shown.split()) for machine, trained, shown in trainers}
 
 
-def in_order(cells: Iterable[Cell], labels: Sequence[str]) -> tuple[Cell, ...]:
+def _in_order(cells: Iterable[Cell], labels: Sequence[str]) -> tuple[Cell, ...]:
     """Return the cells by data set, machine, method in the order asked for, and fold."""
     found = list(cells)
     machines = unique((cell.dataset, cell.machine) for cell in found)
@@ -365,7 +369,7 @@ def in_order(cells: Iterable[Cell], labels: Sequence[str]) -> tuple[Cell, ...]:
     return tuple(sorted(found, key=lambda c: (place[c.dataset, c.machine], place[c.method], c.fold)))
 
 
-def warn_of_failures(cells: Iterable[Cell]) -> None:
+def _warn_of_failures(cells: Iterable[Cell]) -> None:
     """Say how many cells have no value, and why the first has none."""
     every = list(cells)
     failed = [cell for cell in every if np.isnan(list(cell.values.values())).any()]
@@ -376,7 +380,7 @@ def warn_of_failures(cells: Iterable[Cell]) -> None:
         warn(message)
 
 
-def choices_of(done: Iterable[tuple[Task, Sequence[Document]]]) -> tuple[Choice, ...]:
+def _choices_of(done: Iterable[tuple[Task, Sequence[Document]]]) -> tuple[Choice, ...]:
     """Return the hyper-parameters, once for all folds where they were chosen before."""
     found: dict[Hashable, Choice] = {}
     for task, documents in done:
@@ -390,7 +394,7 @@ def choices_of(done: Iterable[tuple[Task, Sequence[Document]]]) -> tuple[Choice,
     return tuple(found.values())
 
 
-def predictions_of(
+def _predictions_of(
     done: Iterable[tuple[Task, Sequence[Document]]],
 ) -> dict[tuple[str, str, str], Predictions]:
     """Return the probabilities out of fold; folds on which a method failed are left out."""
@@ -400,10 +404,10 @@ def predictions_of(
             if document["p"] is not None:
                 name = (task.data.name, task.trainer.machine, recipe.label)
                 found.setdefault(name, []).append((task, np.asarray(document["p"], np.float64)))
-    return {name: joined(parts) for name, parts in found.items()}
+    return {name: _joined(parts) for name, parts in found.items()}
 
 
-def joined(parts: Sequence[tuple[Task, Floats]]) -> Predictions:
+def _joined(parts: Sequence[tuple[Task, Floats]]) -> Predictions:
     """Return the folds of a method as one record."""
     data = parts[0][0].data
     rows = np.concatenate([task.test for task, _ in parts])

@@ -22,10 +22,23 @@ from calibrant.evidence.words import plain
 from calibrant.files import write_whole
 from calibrant.maps.classes import SCHEMES
 
-FORMAT = 2
+__all__ = [
+    "Document",
+    "Outcome",
+    "digest",
+    "judged_from",
+    "key_of",
+    "outcomes_from",
+    "prepare_folder",
+    "recalled",
+    "remember",
+    "scores_from",
+]
+
+_FORMAT = 2
 
 Document = dict[str, Any]
-T = TypeVar("T")
+_T = TypeVar("_T")
 Outcome = tuple[int, float]  # rows decided rightly, and the log loss of machines with probabilities
 
 
@@ -53,7 +66,7 @@ def key_of(work: Task | Trial) -> str:
     machine = content_of(f"machine {trainer.machine!r}", trainer.estimator)
     rows = [content_of("cv", work.train), content_of("cv", work.test)]
     versions = [each.__version__ for each in (calibrant, sklearn, np, scipy)]
-    common = [FORMAT, versions, work.data.content, trainer.trained, machine, rows]
+    common = [_FORMAT, versions, work.data.content, trainer.trained, machine, rows]
     if isinstance(work, Trial):
         return digest(common, content_of("grid", trainer.paths), trainer.warm)
     asked = work.asked
@@ -63,7 +76,7 @@ def key_of(work: Task | Trial) -> str:
     )
 
 
-def recalled(folder: Path | None, key: str | None, read: Callable[[Any], T]) -> T | None:
+def recalled(folder: Path | None, key: str | None, read: Callable[[Any], _T]) -> _T | None:
     """Return what the folder knows under a key, as `read` understands it; what it does not is computed anew."""
     if folder is None:
         return None
@@ -82,50 +95,50 @@ def remember(folder: Path | None, key: str | None, document: Document) -> None:
 def outcomes_from(document: Any, trial: Trial) -> list[Outcome]:
     """Return how each point of a trial did, or raise if a document does not say it."""
     found = [(int(hits), float(loss)) for hits, loss in document["outcomes"]]
-    agree("outcomes", len(found), len(trial.trainer.points))
+    _agree("outcomes", len(found), len(trial.trainer.points))
     return found
 
 
 def judged_from(document: Any, task: Task) -> Document:
     """Return what a method said of a task's test rows, or raise if a document does not say it."""
-    agree("rows", document["rows"], task.test.tolist())
+    _agree("rows", document["rows"], task.test.tolist())
     p = distributions("p", document["p"])
-    agree("the shape of p", p.shape, (len(task.test), len(task.data.classes)))
-    said: Document = {"rows": document["rows"], "p": p.tolist(), **common_from(document)}
-    said["note"], said["training_seconds"] = text(document["note"]), float(document["training_seconds"])
+    _agree("the shape of p", p.shape, (len(task.test), len(task.data.classes)))
+    said: Document = {"rows": document["rows"], "p": p.tolist(), **_common_from(document)}
+    said["note"], said["training_seconds"] = _text(document["note"]), float(document["training_seconds"])
     return said
 
 
 def scores_from(document: Any, task: Task) -> Scores:
     """Return the scores that methods share, or raise if a document does not hold those of a task."""
     k = len(task.data.classes)
-    parts = tuple(part_from(each, task) for each in document["parts"])
-    own = None if document["own"] is None else array(document["own"], (len(task.test), k))
-    notes, failure = tuple(map(text, document["notes"])), text(document["failure"])
+    parts = tuple(_part_from(each, task) for each in document["parts"])
+    own = None if document["own"] is None else _array(document["own"], (len(task.test), k))
+    notes, failure = tuple(map(_text, document["notes"])), _text(document["failure"])
     if not failure and not parts and own is None:
         msg = "scores must be there, or the reason why not"
         raise ValueError(msg)
-    return Scores(parts, own, notes=notes, failure=failure, **common_from(document))
+    return Scores(parts, own, notes=notes, failure=failure, **_common_from(document))
 
 
-def part_from(document: Any, task: Task) -> Part:
+def _part_from(document: Any, task: Task) -> Part:
     """Return calibration scores and the test scores of the same machine, or raise if a document does not hold them."""
     one_of("kind", document["kind"], KINDS)
     one_of("scheme", document["scheme"], SCHEMES)
     present, index = (np.asarray(document[name], np.intp) for name in ("present", "index"))
-    agree("classes", bool(np.isin(present, np.arange(len(task.data.classes))).all()), expected=True)
-    agree("classes", bool(((index >= 0) & (index < len(present))).all()), expected=True)
+    _agree("classes", bool(np.isin(present, np.arange(len(task.data.classes))).all()), expected=True)
+    _agree("classes", bool(((index >= 0) & (index < len(present))).all()), expected=True)
     columns = SCHEMES[document["scheme"]].columns(len(present))
-    scores = array(document["scores"], (len(index), columns))
-    test = array(document["test"], (len(task.test), columns))
-    weight = None if document["weight"] is None else array(document["weight"], (len(index),))
+    scores = _array(document["scores"], (len(index), columns))
+    test = _array(document["test"], (len(task.test), columns))
+    weight = None if document["weight"] is None else _array(document["weight"], (len(index),))
     return Part(present, index, scores, document["kind"], document["scheme"], test, weight)
 
 
-def common_from(document: Any) -> dict[str, Any]:
+def _common_from(document: Any) -> dict[str, Any]:
     """Return the time, the hyper-parameters and their accuracy, which all documents of a task have."""
     parameters, accuracy = document["parameters"], document["accuracy"]
-    agree("parameters", isinstance(parameters, Mapping), expected=True)
+    _agree("parameters", isinstance(parameters, Mapping), expected=True)
     return {
         "seconds": float(document["seconds"]),
         "parameters": parameters,
@@ -133,20 +146,20 @@ def common_from(document: Any) -> dict[str, Any]:
     }
 
 
-def array(values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
+def _array(values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Return an array of numbers of the shape that it must have."""
     found = np.asarray(values, np.float64)
-    agree("a shape", found.shape, shape)
+    _agree("a shape", found.shape, shape)
     return found
 
 
-def text(value: Any) -> str:
+def _text(value: Any) -> str:
     """Return a text, and nothing else as if it were one."""
-    agree("a text", isinstance(value, str), expected=True)
+    _agree("a text", isinstance(value, str), expected=True)
     return str(value)
 
 
-def agree(name: str, found: Any, expected: Any) -> None:
+def _agree(name: str, found: Any, expected: Any) -> None:
     """Raise unless a part of a document is what it must be."""
     if found != expected:
         msg = f"{name} must be {expected!r}; got {found!r}"

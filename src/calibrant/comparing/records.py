@@ -22,7 +22,7 @@ from calibrant.metrics import METRICS
 __all__ = ["Cell", "Choice", "Comparison", "Predictions", "smaller_is_better", "unique"]
 
 
-FORMAT = 1
+_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class Comparison:
         """One row a cell, one column a metric."""
         rows = [{**asdict(cell), **cell.values} for cell in self.cells]
         columns = ["dataset", "machine", "method", "fold", *self.metrics, "seconds", "training_seconds", "note"]
-        return pandas().DataFrame(rows)[columns]
+        return _pandas().DataFrame(rows)[columns]
 
     @property
     def means(self) -> Any:
@@ -112,7 +112,7 @@ class Comparison:
         def frame(metric: str, machine: str) -> Any:
             values = smaller_is_better(metric, np.array(list(self._means(metric, machine).values())))
             found = {ties: ranks(values, ties=ties) for ties in ("min", "average")}
-            return pandas().DataFrame(found, index=pandas().Index(self.methods(machine), name="method"))
+            return _pandas().DataFrame(found, index=_pandas().Index(self.methods(machine), name="method"))
 
         return self._frames(frame)
 
@@ -156,25 +156,25 @@ class Comparison:
 
     def _frame(self, name: str, rows: Mapping[str, Floats], machine: str) -> Any:
         """Return rows as a table with one column a method."""
-        index = pandas().Index(list(rows), name=name)
-        return pandas().DataFrame(list(rows.values()), index=index, columns=self.methods(machine))
+        index = _pandas().Index(list(rows), name=name)
+        return _pandas().DataFrame(list(rows.values()), index=index, columns=self.methods(machine))
 
     def _frames(self, frame: Callable[[str, str], Any]) -> Any:
         """Return the tables of all metrics and machines as one."""
         found = {(metric, machine): frame(metric, machine) for metric in self.metrics for machine in self.machines}
-        return pandas().concat(found, names=["metric", "machine"])
+        return _pandas().concat(found, names=["metric", "machine"])
 
     @property
     def parameters(self) -> Any:
         """The hyper-parameters chosen, one row a (data set, machine trained), and a fold where they differ by fold."""
         columns = ["dataset", "machine", "trained", "fold", "accuracy"]
         rows = [{**{name: getattr(each, name) for name in columns}, **each.parameters} for each in self.choices]
-        return pandas().DataFrame(rows, columns=None if rows else columns)
+        return _pandas().DataFrame(rows, columns=None if rows else columns)
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
         """Return settings, hyper-parameters and cells as JSON, and write them to a file if asked."""
         document = {
-            "format": FORMAT,
+            "format": _FORMAT,
             "settings": self.settings,
             "parameters": [asdict(each) for each in self.choices],
             "cells": [asdict(cell) for cell in self.cells],
@@ -200,7 +200,7 @@ def smaller_is_better(metric: str, values: Floats) -> Floats:
     return np.where(np.isnan(oriented), np.inf, oriented)
 
 
-def pandas() -> Any:
+def _pandas() -> Any:
     """Return the package of data frames."""
     with needing("a table of a comparison", "report"):
         return import_module("pandas")

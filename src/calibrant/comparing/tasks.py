@@ -18,11 +18,29 @@ from calibrant.estimators.protocols import Fold, Job, folds, group_params, part
 from calibrant.maps.methods import UNIT, Method
 from calibrant.progress import Progress
 
+__all__ = [
+    "CHOICES",
+    "OWN",
+    "OWN_NEEDS",
+    "SCORES",
+    "Asked",
+    "Data",
+    "Part",
+    "Recipe",
+    "Run",
+    "Scores",
+    "Task",
+    "Trainer",
+    "Trial",
+    "job_on",
+    "splits",
+]
+
 SCORES = ("column", "matrix")  # the needs of methods that take the scores of a machine
 OWN_NEEDS = {"kernel": "kernels", "own": "a machine with predict_proba, or scores that are probabilities or logits"}
 
 
-def take_as_they_are(probabilities: Floats) -> Floats:
+def _take_as_they_are(probabilities: Floats) -> Floats:
     """Return the probabilities that a machine gives itself."""
     return probabilities
 
@@ -30,9 +48,9 @@ def take_as_they_are(probabilities: Floats) -> Floats:
 # Rows beside those of `METHODS`: what a machine says itself, to be compared with the methods.
 OWN = {
     "klr": Method(
-        take_as_they_are, np.ndarray, UNIT, True, "kernel logistic regression with the same kernel", needs="kernel"
+        _take_as_they_are, np.ndarray, UNIT, True, "kernel logistic regression with the same kernel", needs="kernel"
     ),
-    "raw": Method(take_as_they_are, np.ndarray, UNIT, True, "what a machine says of itself", needs="own"),
+    "raw": Method(_take_as_they_are, np.ndarray, UNIT, True, "what a machine says of itself", needs="own"),
 }
 CHOICES = {"prior": 10, "nested": 5}  # when hyper-parameters are chosen, and by how many folds
 

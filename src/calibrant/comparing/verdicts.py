@@ -15,7 +15,7 @@ from calibrant.evidence.words import number, words
 from calibrant.inference import corrected_t, critical_difference, friedman, ranks, rejections
 from calibrant.metrics import METRICS
 
-__all__ = ["ALPHA", "holm", "notes", "standing", "standings_of", "verdict"]
+__all__ = ["ALPHA", "against_best", "holm", "notes", "standing", "standings_of", "verdict"]
 
 
 ALPHA = 0.05
@@ -45,19 +45,19 @@ def standing(comparison: Comparison, metric: str, machine: str) -> dict[str, Any
         "folds": {name: values[order] for name, values in errors.items()},
         "means": {name: row[order] for name, row in zip(errors, means, strict=True)},
         "ranks": {"average": average[order], "min": ranks(oriented, ties="min")[order]},
-        "rejections": rejected(list(ordered.values())),
-        "against_best": against_best(oriented[:, order], ordered, overlap(comparison, machine)),
+        "rejections": _rejected(list(ordered.values())),
+        "against_best": against_best(oriented[:, order], ordered, _overlap(comparison, machine)),
     }
 
 
-def rejected(errors: list[Floats]) -> Any:
+def _rejected(errors: list[Floats]) -> Any:
     """Return on how many data sets each method is significantly worse than each other, None of single folds."""
     if min(values.shape[1] for values in errors) < 2:
         return None
     return np.sum([rejections(values[None], alpha=ALPHA) for values in errors], axis=0)
 
 
-def overlap(comparison: Comparison, machine: str) -> float:
+def _overlap(comparison: Comparison, machine: str) -> float:
     """Return how many rows were tested for each trained on: 1/9 in ten folds, however often they are repeated."""
     shares = [cell.tested / cell.trained for cell in comparison.cells if cell.machine == machine and cell.trained]
     return float(np.mean(shares)) if shares else 1.0
@@ -111,14 +111,14 @@ def verdict(comparison: Comparison, standings: list[dict[str, Any]]) -> str:
     first = [standing for standing in standings if standing["metric"] == comparison.metrics[0]]
     others = [standing for standing in standings if standing["metric"] != comparison.metrics[0]]
     where = {machine: f"with {machine}" if len(comparison.machines) > 1 else "" for machine in comparison.machines}
-    sentences = [best_of(standing, where[standing["machine"]]) for standing in first]
+    sentences = [_best_of(standing, where[standing["machine"]]) for standing in first]
     for standing in others:
         by = f"By the {words(standing['metric'])} {where[standing['machine']]}".strip()
         sentences.append(f"{by} the best is {standing['methods'][0]}.")
     return " ".join(sentences)
 
 
-def best_of(standing: Mapping[str, Any], where: str) -> str:
+def _best_of(standing: Mapping[str, Any], where: str) -> str:
     """Say which method is best on a machine, and from which it can be told apart."""
     methods, means = standing["methods"], list(standing["means"].values())
     best = f"is best by the {words(standing['metric'])}"
@@ -129,25 +129,25 @@ def best_of(standing: Mapping[str, Any], where: str) -> str:
         (folds,) = standing["folds"].values()
         head = f"{start}: {number(means[0][0])}, the mean of {folds.shape[1]} folds."
     found = standing["against_best"]
-    return f"{head} {REAL[found['test']](methods, found, means)}".strip()
+    return f"{head} {_REAL[found['test']](methods, found, means)}".strip()
 
 
-def of_ranks(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:  # noqa: ARG001
+def _of_ranks(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:  # noqa: ARG001
     """Say which average ranks differ."""
     if found["pvalue"] is not None and found["pvalue"] >= ALPHA:
         seen = f"Friedman's test sees no difference between methods (p = {found['pvalue']:.2g})"
         return f"That is not shown to be real: {seen}."
     words = f"by Nemenyi's critical difference of {number(found['critical_difference'])} ranks"
-    return told_apart(methods, found["worse"], words)
+    return _told_apart(methods, found["worse"], words)
 
 
-def of_folds(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:
+def _of_folds(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:
     """Say which means over folds differ."""
-    words = told_apart(methods, found["worse"], "by the corrected paired t-test over folds")
+    words = _told_apart(methods, found["worse"], "by the corrected paired t-test over folds")
     return f"{words} The next is {methods[1]} with {number(means[0][1])} (p = {found['pvalues'][1]:.2g})."
 
 
-def told_apart(methods: list[str], worse: NDArray[np.bool_], how: str) -> str:
+def _told_apart(methods: list[str], worse: NDArray[np.bool_], how: str) -> str:
     """Say from which methods the best can be told apart."""
     real = [method for method, differs in zip(methods, worse, strict=True) if differs]
     same = [method for method, differs in zip(methods[1:], worse[1:], strict=True) if not differs]
@@ -157,12 +157,12 @@ def told_apart(methods: list[str], worse: NDArray[np.bool_], how: str) -> str:
     return f"The difference is real from {', '.join(real)}{rest} ({how}, at {ALPHA:.0%})."
 
 
-def untested(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:  # noqa: ARG001
+def _untested(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:  # noqa: ARG001
     """Say why there is no test."""
     return "Whether the difference is real cannot be tested on one method, or one fold."
 
 
-REAL = {"friedman": of_ranks, "corrected_t": of_folds, None: untested}
+_REAL = {"friedman": _of_ranks, "corrected_t": _of_folds, None: _untested}
 
 
 def notes(comparison: Comparison) -> list[str]:

@@ -33,16 +33,17 @@ __all__ = [
     "combine",
     "fit_pool",
     "fit_recalibration",
+    "rule_of",
 ]
 
-Members = list[NDArray[Any]]
-Expansion = tuple[float, Floats, Floats]  # a function's value, gradient and Hessian
+_Members = list[NDArray[Any]]
+_Expansion = tuple[float, Floats, Floats]  # a function's value, gradient and Hessian
 
-NUMBERS = 1 << 19  # of all members in one block: 4 MB
-LEAST = 1e-15
-FEW = 20_000  # rows that start the fit of a log-linear pool
-CLOSE = 1e-11  # share of the loss that the last step of the fit of a log-linear pool may still promise
-RIDGE = 1e-9  # on weights of a log-linear pool, only to share evenly among members that always agree
+_NUMBERS = 1 << 19  # of all members in one block: 4 MB
+_LEAST = 1e-15
+_FEW = 20_000  # rows that start the fit of a log-linear pool
+_CLOSE = 1e-11  # share of the loss that the last step of the fit of a log-linear pool may still promise
+_RIDGE = 1e-9  # on weights of a log-linear pool, only to share evenly among members that always agree
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,10 @@ def combine(posteriors: Sequence[ArrayLike], rule: str | Callable[[Floats], Floa
     >>> combine(members, LinearPool((0.7, 0.1, 0.1, 0.1))).round(3)
     array([[0.78, 0.22]])
     """
-    members = checked_members(posteriors)
+    members = _checked_members(posteriors)
     together = rule_of(rule, len(members))
     out = np.empty(members[0].shape)
-    for rows, block in blocks(members):
+    for rows, block in _blocks(members):
         out[rows] = together(block)
     return out
 
@@ -83,7 +84,7 @@ def rule_of(rule: Any, members: int) -> Callable[[Floats], Floats]:
     return cast("Callable[[Floats], Floats]", rule)
 
 
-def checked_members(posteriors: Sequence[ArrayLike]) -> Members:
+def _checked_members(posteriors: Sequence[ArrayLike]) -> _Members:
     """Return at least two matrices of posteriors of the same shape."""
     members = [distributions(f"posteriors[{number}]", each) for number, each in enumerate(posteriors)]
     if len(members) < 2:
@@ -96,16 +97,16 @@ def checked_members(posteriors: Sequence[ArrayLike]) -> Members:
     return members
 
 
-def blocks(members: Members) -> Iterator[tuple[slice, Floats]]:
+def _blocks(members: _Members) -> Iterator[tuple[slice, Floats]]:
     """Yield rows, and the posteriors of all members for them as an array (member, row, class)."""
     n, classes = members[0].shape
-    size = max(1, NUMBERS // (len(members) * classes))
+    size = max(1, _NUMBERS // (len(members) * classes))
     for start in range(0, n, size):
         rows = slice(start, min(start + size, n))
         yield rows, np.stack([np.asarray(each[rows], np.float64) for each in members])
 
 
-def largest(block: Floats) -> Floats:
+def _largest(block: Floats) -> Floats:
     """Return max_m p_mk, normalised.
 
     For two classes it is 1 - min_m of the other class, which is the same, but keeps what a posterior near 1 has lost.
@@ -113,16 +114,16 @@ def largest(block: Floats) -> Floats:
     if block.shape[2] > 2:
         return normalise(block.max(axis=0))
     least = block.min(axis=0)
-    return apart(normalise(1.0 - least[:, ::-1]), least)
+    return _apart(normalise(1.0 - least[:, ::-1]), least)
 
 
-def smallest(block: Floats) -> Floats:
+def _smallest(block: Floats) -> Floats:
     """Return min_m p_mk, normalised."""
     least = block.min(axis=0)
-    return normalise(least) if block.shape[2] > 2 else apart(normalise(least), least)
+    return normalise(least) if block.shape[2] > 2 else _apart(normalise(least), least)
 
 
-def apart(P: Floats, least: Floats) -> Floats:
+def _apart(P: Floats, least: Floats) -> Floats:
     """Keep two posteriors that rounding made equal on the side of the larger of their smallest, by one last digit.
 
     The maximum and the minimum rule decide alike for two classes; without this, rounding would part them.
@@ -134,37 +135,37 @@ def apart(P: Floats, least: Floats) -> Floats:
     return P
 
 
-def median(block: Floats) -> Floats:
+def _median(block: Floats) -> Floats:
     """Return the median over members of p_mk, the mean of the middle two for an even number, normalised."""
     count = len(block)
     ordered = np.partition(block, ((count - 1) // 2, count // 2), axis=0)
     return normalise((ordered[(count - 1) // 2] + ordered[count // 2]) / 2)
 
 
-def mean(block: Floats) -> Floats:
+def _mean(block: Floats) -> Floats:
     """Return the mean over members of p_mk, normalised."""
     return normalise(block.mean(axis=0))
 
 
-def product(block: Floats) -> Floats:
+def _product(block: Floats) -> Floats:
     """Return exp sum_m log p_mk, normalised; 1/c where every class has a member that excludes it."""
     with np.errstate(divide="ignore"):
         total = np.log(block).sum(axis=0)
-    return exponentials(total)
+    return _exponentials(total)
 
 
-def exponentials(logarithm: Floats) -> Floats:
+def _exponentials(logarithm: Floats) -> Floats:
     """Return posteriors from their logarithms up to a constant a row; 1/c where every class is excluded."""
     top = logarithm.max(axis=1, keepdims=True)
     return normalise(np.exp(logarithm - np.where(np.isfinite(top), top, 0.0)))
 
 
-def weighted_sum(weights: Floats, block: Floats) -> Floats:
+def _weighted_sum(weights: Floats, block: Floats) -> Floats:
     """Return sum_m w_m block[m], without BLAS, whose threads cost more than they save on a block."""
     return np.asarray(np.einsum("m,mik->ik", weights, block))
 
 
-def vote(block: Floats) -> Floats:
+def _vote(block: Floats) -> Floats:
     """Return the share of members whose most probable class it is."""
     votes = np.zeros(block.shape[1:])
     rows = np.arange(block.shape[1])
@@ -174,12 +175,12 @@ def vote(block: Floats) -> Floats:
 
 
 RULES: dict[str, Rule] = {
-    "max": Rule(largest, "Duin & Tax 1998, sec. 4"),
-    "median": Rule(median, "Duin & Tax 1998, sec. 4"),
-    "min": Rule(smallest, "Duin & Tax 1998, sec. 4"),
-    "mean": Rule(mean, "Duin & Tax 1998, sec. 4"),
-    "product": Rule(product, "Duin & Tax 1998, sec. 4; Kittler et al. 1998"),
-    "vote": Rule(vote, "Kittler et al. 1998, sec. 2.5"),
+    "max": Rule(_largest, "Duin & Tax 1998, sec. 4"),
+    "median": Rule(_median, "Duin & Tax 1998, sec. 4"),
+    "min": Rule(_smallest, "Duin & Tax 1998, sec. 4"),
+    "mean": Rule(_mean, "Duin & Tax 1998, sec. 4"),
+    "product": Rule(_product, "Duin & Tax 1998, sec. 4; Kittler et al. 1998"),
+    "vote": Rule(_vote, "Kittler et al. 1998, sec. 2.5"),
 }
 
 
@@ -195,11 +196,11 @@ class LinearPool:
 
     def __post_init__(self) -> None:
         """Check the weights."""
-        check_weights(self.weights, zeros=False)
+        _check_weights(self.weights, zeros=False)
 
     def __call__(self, block: Floats) -> Floats:
         """Return posteriors from an array (member, row, class)."""
-        return normalise(weighted_sum(np.asarray(self.weights), block))
+        return normalise(_weighted_sum(np.asarray(self.weights), block))
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,18 +216,18 @@ class LogPool:
     """
 
     weights: tuple[float, ...]
-    least: float = LEAST
+    least: float = _LEAST
 
     def __post_init__(self) -> None:
         """Check the weights; all zero is a pool of members that know nothing."""
-        check_weights(self.weights, zeros=True)
+        _check_weights(self.weights, zeros=True)
 
     def __call__(self, block: Floats) -> Floats:
         """Return posteriors from an array (member, row, class)."""
-        return exponentials(weighted_sum(np.asarray(self.weights), np.log(np.maximum(block, self.least))))
+        return _exponentials(_weighted_sum(np.asarray(self.weights), np.log(np.maximum(block, self.least))))
 
 
-def check_weights(weights: tuple[float, ...], *, zeros: bool) -> None:
+def _check_weights(weights: tuple[float, ...], *, zeros: bool) -> None:
     """Raise unless the weights of a pool are finite, none negative and, but for `zeros`, not all zero."""
     w = finite("weights", weights)
     if w.min() < 0 or not (zeros or w.any()):
@@ -235,13 +236,13 @@ def check_weights(weights: tuple[float, ...], *, zeros: bool) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolData:
+class _PoolData:
     """Calibration rows: members' posteriors, the column of each row's class, and how much each row counts.
 
     `least` is the smallest posterior that so many rows can tell from 0, 1/(n + 2).
     """
 
-    members: Members
+    members: _Members
     index: Index
     weight: Floats
     least: float
@@ -269,21 +270,21 @@ def fit_pool(
     (True, True)
     """
     one_of("kind", kind, POOLS)
-    members = checked_members(posteriors)
+    members = _checked_members(posteriors)
     index = class_columns(y, members[0], labels)
     weight = counts(sample_weight, index)
-    return POOLS[kind](PoolData(members, index, weight, least_posterior(weight)))
+    return POOLS[kind](_PoolData(members, index, weight, _least_posterior(weight)))
 
 
-def least_posterior(weight: Floats) -> float:
+def _least_posterior(weight: Floats) -> float:
     """Return 1/(n + 2), as Platt's target of a class that was never seen among n rows."""
     return 1.0 / (float(weight.sum()) + 2.0)
 
 
-def fit_linear(data: PoolData) -> LinearPool:
+def _fit_linear(data: _PoolData) -> LinearPool:
     """Maximise sum_i log sum_m w_m p_m(class of i): the weights of a mixture."""
     happened = np.empty((len(data.index), len(data.members)))
-    for rows, block in blocks(data.members):
+    for rows, block in _blocks(data.members):
         happened[rows] = block[:, np.arange(block.shape[1]), data.index[rows]].T
     start = np.full(len(data.members), 1.0 / len(data.members))
     found = fit_mixture(happened, data.weight, start)
@@ -296,7 +297,7 @@ def fit_linear(data: PoolData) -> LinearPool:
     return LinearPool(found.weights)
 
 
-def fit_log(data: PoolData, *, max_iter: int = 100) -> LogPool:
+def _fit_log(data: _PoolData, *, max_iter: int = 100) -> LogPool:
     """Maximise the log-likelihood of prod_m p_mk^w_m, which is concave, over w >= 0 by Newton's method.
 
     The class that happened has Platt's target (n + 1)/(n + 2) and the others share the rest, without which members that
@@ -304,27 +305,27 @@ def fit_log(data: PoolData, *, max_iter: int = 100) -> LogPool:
     that is surely wrong once would get none. Each step minimises the quadratic model over w >= 0. Of many rows
     some are fitted first, and all of them from there.
     """
-    w = start_weights(data)
-    here = log_pool_loss(data, w)
+    w = _start_weights(data)
+    here = _log_pool_loss(data, w)
     for _ in range(max_iter):
         step = newton_step(w, *here[1:])
-        if -float(here[1] @ step) <= CLOSE * here[0]:  # what the last step leaves is less still
+        if -float(here[1] @ step) <= _CLOSE * here[0]:  # what the last step leaves is less still
             return LogPool(tuple(np.maximum(w + step, 0.0).tolist()), data.least)
-        w, here = descend(data, w, here, step)
+        w, here = _descend(data, w, here, step)
     msg = f"the weights of the pool did not converge in {max_iter} iterations"
     raise RuntimeError(msg)
 
 
-def start_weights(data: PoolData) -> Floats:
+def _start_weights(data: _PoolData) -> Floats:
     """Return equal weights, or where there are many rows those that suit some of them."""
-    rows = slice(None, None, max(1, len(data.index) // FEW))
-    some = PoolData([each[rows] for each in data.members], data.index[rows], data.weight[rows], data.least)
+    rows = slice(None, None, max(1, len(data.index) // _FEW))
+    some = _PoolData([each[rows] for each in data.members], data.index[rows], data.weight[rows], data.least)
     if len(some.index) == len(data.index) or not some.weight.any():
         return np.full(len(data.members), 1.0 / len(data.members))
-    return np.array(fit_log(some).weights)
+    return np.array(_fit_log(some).weights)
 
 
-def descend(data: PoolData, w: Floats, here: Expansion, step: Floats) -> tuple[Floats, Expansion]:
+def _descend(data: _PoolData, w: Floats, here: _Expansion, step: Floats) -> tuple[Floats, _Expansion]:
     """Halve the step until the loss falls by 1e-4 of what its slope promises (Armijo).
 
     The loss is convex, and its bend changes by a factor e at most where no log odds move by more than 1: a short enough
@@ -334,24 +335,24 @@ def descend(data: PoolData, w: Floats, here: Expansion, step: Floats) -> tuple[F
     length = 1.0
     while True:
         new = np.maximum(w + length * step, 0.0)
-        there = log_pool_loss(data, new)
+        there = _log_pool_loss(data, new)
         if there[0] <= here[0] + 1e-4 * length * slope + 1e-15 * abs(here[0]):
             return new, there
         length /= 2
 
 
-def log_pool_loss(data: PoolData, w: Floats) -> Expansion:
+def _log_pool_loss(data: _PoolData, w: Floats) -> _Expansion:
     """Return the mean cross-entropy of a log-linear pool, its gradient and its Hessian."""
     total, classes = float(data.weight.sum()), data.members[0].shape[1]
-    miss = least_posterior(data.weight) / (classes - 1)
-    value, gradient, hessian = RIDGE * float(w @ w) / 2, RIDGE * w, RIDGE * np.eye(len(w))
-    for rows, block in blocks(data.members):
+    miss = _least_posterior(data.weight) / (classes - 1)
+    value, gradient, hessian = _RIDGE * float(w @ w) / 2, _RIDGE * w, _RIDGE * np.eye(len(w))
+    for rows, block in _blocks(data.members):
         x = np.log(np.maximum(block, data.least))
         # Against the class that happened, whose own target then does not matter: no sums cancel where p is all but 1.
         happened = np.arange(classes) == data.index[rows, None]
         x -= x[:, happened][:, :, None]
         share = data.weight[rows, None] / total
-        u = weighted_sum(w, x)
+        u = _weighted_sum(w, x)
         top = u.max(axis=1, keepdims=True)
         p = np.exp(u - top)
         others = np.where(happened, 0.0, p).sum(axis=1, keepdims=True)
@@ -366,7 +367,7 @@ def log_pool_loss(data: PoolData, w: Floats) -> Expansion:
     return value, gradient, hessian
 
 
-POOLS: dict[str, Callable[[PoolData], LinearPool | LogPool]] = {"linear": fit_linear, "log": fit_log}
+POOLS: dict[str, Callable[[_PoolData], LinearPool | LogPool]] = {"linear": _fit_linear, "log": _fit_log}
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,7 +386,7 @@ class Recalibration:
 
     def __call__(self, P: Floats) -> Floats:
         """Return calibrated posteriors."""
-        return np.asarray(self.inner(as_scores(P, self.least)))
+        return np.asarray(self.inner(_as_scores(P, self.least)))
 
 
 def fit_recalibration(
@@ -413,13 +414,13 @@ def fit_recalibration(
     posterior = distributions("P", P)
     index = class_columns(y, posterior, labels)
     weight = counts(sample_weight, index)
-    least, classes = least_posterior(weight), posterior.shape[1]
+    least, classes = _least_posterior(weight), posterior.shape[1]
     kept = weight > 0
-    data = ClassSample(as_scores(posterior[kept], least), index[kept], classes, "probability", weight[kept])
+    data = ClassSample(_as_scores(posterior[kept], least), index[kept], classes, "probability", weight[kept])
     return Recalibration(least, fit_classes(Plan(method), "binary" if classes == 2 else "ovr", data))
 
 
-def as_scores(P: NDArray[Any], least: float) -> Floats:
+def _as_scores(P: NDArray[Any], least: float) -> Floats:
     """Return posteriors, none below `least`, as scores: the second column for two classes, else all."""
     kept = normalise(np.maximum(floats(P), least))
     return kept[:, 1:] if kept.shape[1] == 2 else kept

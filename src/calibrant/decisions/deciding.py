@@ -28,6 +28,7 @@ __all__ = [
     "PriorShift",
     "Threshold",
     "bayes",
+    "checked_costs",
     "chow_threshold",
     "elkan_threshold",
     "prior_shift",
@@ -75,45 +76,45 @@ def reject(
     posterior = distributions("P", P)
     confidence = np.asarray(posterior.max(axis=1), np.float64)
     value = given[asked[0]]
-    limit = LIMITS[asked[0]](confidence, value.value if isinstance(value, Threshold) else value)  # type: ignore[arg-type]
+    limit = _LIMITS[asked[0]](confidence, value.value if isinstance(value, Threshold) else value)  # type: ignore[arg-type]
     return np.where(confidence >= limit, posterior.argmax(axis=1), REJECT)
 
 
-def limit_of_threshold(confidence: Floats, threshold: float) -> float:  # noqa: ARG001
+def _limit_of_threshold(confidence: Floats, threshold: float) -> float:  # noqa: ARG001
     """Return the threshold itself."""
     return proportion("threshold", threshold, low=True, high=True)
 
 
-def limit_of_cost(confidence: Floats, cost: float) -> float:  # noqa: ARG001
+def _limit_of_cost(confidence: Floats, cost: float) -> float:  # noqa: ARG001
     """Return the threshold that a cost implies."""
     return chow_threshold(cost)
 
 
-def limit_of_coverage(confidence: Floats, coverage: float) -> float:
+def _limit_of_coverage(confidence: Floats, coverage: float) -> float:
     """Return the largest threshold that leaves a share of these rows."""
     proportion("coverage", coverage, high=True)
     kept = int(np.ceil(coverage * len(confidence) * (1 - 1e-12)))  # 0.7 of 10 rows are 7, whatever the rounding
     return float(np.partition(confidence, len(confidence) - kept)[len(confidence) - kept])
 
 
-def limit_of_error(confidence: Floats, error: float) -> float:
+def _limit_of_error(confidence: Floats, error: float) -> float:
     """Return the smallest threshold above which the mean of 1 - confidence is at most `error`."""
     proportion("error", error, low=True, high=True)
     falling = np.sort(confidence)[::-1]
     doubt = np.cumsum(1.0 - falling) / np.arange(1, len(falling) + 1)
     kept = int(np.count_nonzero(doubt <= error + 1e-12))  # 1 - 0.85 is 0.15, whatever the rounding
-    return 0.0 if kept == len(falling) else just_above(float(falling[kept]))
+    return 0.0 if kept == len(falling) else _just_above(float(falling[kept]))
 
 
-LIMITS: dict[str, Callable[[Floats, float], float]] = {
-    "threshold": limit_of_threshold,
-    "cost": limit_of_cost,
-    "coverage": limit_of_coverage,
-    "error": limit_of_error,
+_LIMITS: dict[str, Callable[[Floats, float], float]] = {
+    "threshold": _limit_of_threshold,
+    "cost": _limit_of_cost,
+    "coverage": _limit_of_coverage,
+    "error": _limit_of_error,
 }
 
 
-def just_above(value: float) -> float:
+def _just_above(value: float) -> float:
     """Return the next number, so that `confidence >= just_above(v)` is `confidence > v`."""
     return float(np.nextafter(value, np.inf))
 
@@ -281,8 +282,8 @@ def threshold_for_error(
     right, sure = confidences(y, P, labels)
     weight = counts(sample_weight, sure)
     risk = (1.0 - confidence) / levels
-    value, decided, wrong = candidates(sure, right, weight, fewest(error, risk, float(weight.sum())), levels)
-    bound = upper_bounds(decided, wrong, risk)
+    value, decided, wrong = _candidates(sure, right, weight, _fewest(error, risk, float(weight.sum())), levels)
+    bound = _upper_bounds(decided, wrong, risk)
     proved = np.flatnonzero(bound <= error)
     if len(proved) == 0:
         msg = (
@@ -295,7 +296,7 @@ def threshold_for_error(
     return Threshold(float(value[best]), n / float(weight.sum()), e / n, 0.0, float(bound[best]), confidence)
 
 
-def fewest(error: float, risk: float, n: float) -> int:
+def _fewest(error: float, risk: float, n: float) -> int:
     """Return the fewest rows that, all right, prove an error rate: (1 - error)^m <= risk."""
     least = int(np.ceil(np.log(risk) / np.log1p(-error)))
     if least > n:
@@ -304,7 +305,7 @@ def fewest(error: float, risk: float, n: float) -> int:
     return least
 
 
-def candidates(sure: Floats, right: Floats, weight: Floats, least: int, levels: int) -> tuple[Floats, Floats, Floats]:
+def _candidates(sure: Floats, right: Floats, weight: Floats, least: int, levels: int) -> tuple[Floats, Floats, Floats]:
     """Return thresholds just above the confidence of fixed ranks, and 0, with the rows and the errors above each."""
     order = np.argsort(-sure, kind="stable")
     falling, seen = sure[order], np.cumsum(weight[order])
@@ -319,7 +320,7 @@ def candidates(sure: Floats, right: Floats, weight: Floats, least: int, levels: 
     return value, decided, np.minimum(wrong, decided)
 
 
-def upper_bounds(n: Floats, errors: Floats, risk: float) -> Floats:
+def _upper_bounds(n: Floats, errors: Floats, risk: float) -> Floats:
     """Return the p for which P(Binomial(n, p) <= errors) = risk, 1 where all are errors (Clopper & Pearson 1934)."""
     some = n > errors
     return np.where(some, special.betaincinv(errors + 1.0, np.where(some, n - errors, 1.0), 1.0 - risk), 1.0)
@@ -336,17 +337,17 @@ def prior_shift(P: ArrayLike, old: ArrayLike, new: ArrayLike) -> Floats:
            [0.973, 0.027]])
     """
     posterior = np.asarray(distributions("P", P), np.float64)
-    ratio = prior_ratio(posterior, old, new)
+    ratio = _prior_ratio(posterior, old, new)
     with np.errstate(divide="ignore"):
         logs = np.log(posterior) + np.log(ratio)
     top = logs.max(axis=1, keepdims=True)
     shifted = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
-    return np.where(np.isfinite(top), normalise(shifted), priors("new", new, posterior.shape[1]))
+    return np.where(np.isfinite(top), normalise(shifted), _priors("new", new, posterior.shape[1]))
 
 
-def prior_ratio(posterior: Floats, old: ArrayLike, new: ArrayLike) -> Floats:
+def _prior_ratio(posterior: Floats, old: ArrayLike, new: ArrayLike) -> Floats:
     """Return new/old, 0 for a class that both exclude."""
-    before, after = priors("old", old, posterior.shape[1]), priors("new", new, posterior.shape[1])
+    before, after = _priors("old", old, posterior.shape[1]), _priors("new", new, posterior.shape[1])
     absent = before == 0
     if (absent & ((after > 0) | (posterior.max(axis=0) > 0))).any():
         msg = f"old must not be 0 for a class with posteriors or with a new prior; got {before.tolist()}"
@@ -355,7 +356,7 @@ def prior_ratio(posterior: Floats, old: ArrayLike, new: ArrayLike) -> Floats:
         return np.asarray(np.minimum(after / np.where(absent, 1.0, before), np.finfo(float).max))
 
 
-def priors(name: str, values: ArrayLike, classes: int) -> Floats:
+def _priors(name: str, values: ArrayLike, classes: int) -> Floats:
     """Return one prior a class, checked to be a distribution."""
     refuse_masked(name, values)
     given: Any = np.asarray(values)
@@ -401,8 +402,8 @@ def saerens(
     (array([0.8, 0.2]), True)
     """
     posterior = np.asarray(distributions("P", P), np.float64)
-    before = priors("old", old, posterior.shape[1])
-    prior_ratio(posterior, before, before)
+    before = _priors("old", old, posterior.shape[1])
+    _prior_ratio(posterior, before, before)
     likelihood = posterior / np.where(before > 0, before, 1.0)
     weight = counts(sample_weight, posterior[:, 0])
     found = fit_mixture(likelihood, weight, before / before.sum(), tolerance=tolerance, max_iter=max_iter)

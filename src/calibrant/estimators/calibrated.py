@@ -51,11 +51,11 @@ from calibrant.samples import ClassSample
 from calibrant.svm.leave_one_out import LEAVE_ONE_OUT
 from calibrant.warning import warn
 
-__all__ = ["CalibratedClassifier", "svc"]
+__all__ = ["CalibratedClassifier", "known_classes", "require_classifier", "svc"]
 
 
-KINDS = ("auto", "margin", "probability", "logit")
-UNSEEN = ("cv", "holdout", "loo")  # protocols whose scores can choose among machines
+_KINDS = ("auto", "margin", "probability", "logit")
+_UNSEEN = ("cv", "holdout", "loo")  # protocols whose scores can choose among machines
 
 
 class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -249,14 +249,14 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         require_classifier("estimator", self.estimator)
         for name, value, choices in (
             ("protocol", self.protocol, PROTOCOLS),
-            ("kind", self.kind, KINDS),
+            ("kind", self.kind, _KINDS),
             ("coupling", self.coupling, COUPLINGS),
             ("loo", self.loo, LEAVE_ONE_OUT),
             ("multiclass", self.multiclass, MULTICLASS),
         ):
             one_of(name, value, choices)
-        if self.search is not None and self.protocol not in UNSEEN:
-            msg = f"search needs scores of unseen rows, protocol one of {', '.join(UNSEEN)}; got {self.protocol!r}"
+        if self.search is not None and self.protocol not in _UNSEEN:
+            msg = f"search needs scores of unseen rows, protocol one of {', '.join(_UNSEEN)}; got {self.protocol!r}"
             raise ValueError(msg)
         options = self.options or {}
         row = check_method(self.method, options, NEEDS)
@@ -338,14 +338,14 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             jobs = [replace(each, random_state=once) for each in jobs]
         return jobs
 
-    def _try(self, job: Job, row: Method) -> Trial:
+    def _try(self, job: Job, row: Method) -> _Trial:
         """Score a machine by the protocol, fit its maps, and compare what they and the machine say with what happened.
 
         Rows without a score in every column take no part in that; without any row nothing is known, which NaN says.
         """
         plan = Plan(self.method, self.options or {}, self.coupling, self.temper)
         scheme, k = SCHEMES[job.scheme], len(job.classes)
-        fits: list[Fit] = []
+        fits: list[_Fit] = []
         rows, probabilities, answers = [], [], []
         for scored in collect(self.protocol, job):
             weight = None if job.weight is None else job.weight[scored.rows]
@@ -353,7 +353,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             found, sight, complete = scored, None, scored.complete
             if row.needs == "machine":
                 found = replace(scored, machine=train(job) if scored.machine is None else scored.machine)
-                sight = see(job, found, self.method)
+                sight = _see(job, found, self.method)
             fitted, p = lift(plan, job.scheme, data, sight)
             fits.append((found, fitted))
             rows.append(scored.rows[complete])
@@ -364,7 +364,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             happened, probable = job.index[kept], P.argmax(axis=1)
             part = None if job.weight is None else job.weight[kept]
             shares = [probable == happened, own == happened, own != probable]
-            trial = Trial(job, fits, *(float(np.average(each, weights=part)) for each in shares))
+            trial = _Trial(job, fits, *(float(np.average(each, weights=part)) for each in shares))
             if self.search is None:
                 return trial
             return replace(trial, log_loss=log_loss(happened, P, labels=np.arange(k), sample_weight=part))
@@ -374,13 +374,13 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
                 f"the folds of cv={self.cv!r} all lack a class to train on"
             )
             raise ValueError(msg)
-        return Trial(job, fits, np.nan, np.nan, np.nan)
+        return _Trial(job, fits, np.nan, np.nan, np.nan)
 
 
-Fit = tuple[Scored, Any]  # scores and their map
+_Fit = tuple[Scored, Any]  # scores and their map
 
 
-def see(job: Job, scored: Scored, method: Any) -> Sight:
+def _see(job: Job, scored: Scored, method: Any) -> Sight:
     """Return what the final machine sees in the calibration rows."""
     machine = scored.machine
     numbers = scored.rows if machine.rows_ == len(job.y) else None
@@ -393,14 +393,14 @@ def see(job: Job, scored: Scored, method: Any) -> Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class _Trial:
     """A machine's calibration: its scores and maps, and what they say of the calibration rows themselves.
 
     The log loss is computed where a search asks for it.
     """
 
     job: Job
-    fits: list[Fit]
+    fits: list[_Fit]
     accuracy: float
     own_accuracy: float
     disagreement: float

@@ -61,8 +61,8 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the map to scores and labels."""
-        checked = real(scores)
-        self.classes_, label = encode_binary(y)
+        checked = _real(scores)
+        self.classes_, label = _encode_binary(y)
         data = sample(checked, label, sample_weight, kind=self.kind)
         if data.label.min() == data.label.max():
             only = self.classes_.tolist()[int(data.label[0])]
@@ -90,7 +90,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, scores: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)
-        checked = real(scores)
+        checked = _real(scores)
         if self.kind == "probability":
             within_unit("scores", checked[~np.isnan(checked)])
         return checked
@@ -127,7 +127,7 @@ class FeaturesMixin:
         return own["estimator_"] if "estimator_" in own else own["members_"][0]
 
 
-def real(scores: ArrayLike) -> NDArray[Any]:
+def _real(scores: ArrayLike) -> NDArray[Any]:
     """Return scores as an array of real numbers."""
     if issparse(scores):
         msg = "scores must be a dense column; sparse data is not supported, use .toarray()"
@@ -139,7 +139,7 @@ def real(scores: ArrayLike) -> NDArray[Any]:
     return array
 
 
-def encode_binary(y: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _encode_binary(y: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return the two sorted classes and which rows belong to the second."""
     labels = target(y)
     classes = np.unique(labels)

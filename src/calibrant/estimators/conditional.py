@@ -27,10 +27,10 @@ from calibrant.posteriors.neighbours import ESTIMATES, vote_posteriors
 
 __all__ = ["ConfidentClassifier", "confident"]
 
-FromRows = Callable[[Any], Floats]
+_FromRows = Callable[[Any], Floats]
 
 
-class Rows(NamedTuple):
+class _Rows(NamedTuple):
     """Rows with the number of their class in the machine's `classes_` and a weight each."""
 
     X: Any
@@ -38,7 +38,7 @@ class Rows(NamedTuple):
     weight: Floats | None
 
 
-class Options(NamedTuple):
+class _Options(NamedTuple):
     """How neighbours make posteriors."""
 
     estimate: str
@@ -122,16 +122,16 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
                 msg = f"sample_weight must be None: {type(machine).__name__}.fit takes none"
                 raise ValueError(msg)
             machine.fit(X, labels, sample_weight=sample_weight)
-        trained_on = isinstance(final(machine), DecisionTreeClassifier | RandomForestClassifier | ExtraTreesClassifier)
+        trained_on = isinstance(_final(machine), DecisionTreeClassifier | RandomForestClassifier | ExtraTreesClassifier)
         return self._attach(machine, *((None, None, None) if trained_on else (X, labels, sample_weight)))
 
     def _attach(self, machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None) -> Self:
         """Estimate the posteriors of a fitted classifier."""
         one_of("estimate", self.estimate, ESTIMATES)
         self.estimator_ = machine
-        self.classes_ = single_output(machine)
-        rows = None if X is None else labelled(machine, X, y, sample_weight)
-        self.posterior_ = reader(final(machine))(machine, rows, Options(self.estimate, self.power, self.form))
+        self.classes_ = _single_output(machine)
+        rows = None if X is None else _labelled(machine, X, y, sample_weight)
+        self.posterior_ = _reader(_final(machine))(machine, rows, _Options(self.estimate, self.power, self.form))
         return self
 
     def predict_proba(self, X: Any) -> Floats:
@@ -158,7 +158,7 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
         return tags
 
 
-def final(estimator: Any) -> Any:
+def _final(estimator: Any) -> Any:
     """Return the classifier at the end of frozen estimators, searches and pipelines."""
     while True:
         if isinstance(estimator, FrozenEstimator):
@@ -171,18 +171,18 @@ def final(estimator: Any) -> Any:
             return estimator
 
 
-def before(estimator: Any, X: Any) -> Any:
+def _before(estimator: Any, X: Any) -> Any:
     """Return rows as they reach the final classifier."""
     if isinstance(estimator, FrozenEstimator):
-        return before(estimator.estimator, X)
+        return _before(estimator.estimator, X)
     if hasattr(estimator, "best_estimator_"):
-        return before(estimator.best_estimator_, X)
+        return _before(estimator.best_estimator_, X)
     if isinstance(estimator, Pipeline):
-        return before(estimator[-1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
+        return _before(estimator[-1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
     return X
 
 
-def single_output(machine: Any) -> NDArray[Any]:
+def _single_output(machine: Any) -> NDArray[Any]:
     """Return the classes of a classifier of one output and at least two classes."""
     classes = getattr(machine, "classes_", None)
     if not isinstance(classes, np.ndarray) or len(classes) < 2:
@@ -191,7 +191,7 @@ def single_output(machine: Any) -> NDArray[Any]:
     return classes
 
 
-def labelled(machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None) -> Rows:
+def _labelled(machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None) -> _Rows:
     """Return rows with the numbers of their classes."""
     labels = target(y)
     check_consistent_length(X, labels)
@@ -202,11 +202,11 @@ def labelled(machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike
         msg = f"y must hold only classes the estimator knows; got {str(stranger)!r}"
         raise ValueError(msg)
     weight = None if sample_weight is None else weighed("sample_weight", sample_weight, labels).astype(np.float64)
-    return Rows(X, np.asarray(label, np.intp), weight)
+    return _Rows(X, np.asarray(label, np.intp), weight)
 
 
 @dataclass(frozen=True, slots=True)
-class LeafPosterior:
+class _LeafPosterior:
     """The cell estimate in the leaf; of a forest that of the mean shares of its leaves, with their mean size.
 
     The mean shares decide in the forest too, so every decision stays.
@@ -217,7 +217,7 @@ class LeafPosterior:
 
     def __call__(self, X: Any) -> Floats:
         """Return P(class | x)."""
-        found = [count[leaf] for count, leaf in zip(self.counts, leaf_numbers(self.machine, X).T, strict=True)]
+        found = [count[leaf] for count, leaf in zip(self.counts, _leaf_numbers(self.machine, X).T, strict=True)]
         sizes = [count.sum(axis=1, keepdims=True) for count in found]
         shares = [
             np.divide(count, size, out=np.full_like(count, 1.0 / count.shape[1]), where=size > 0)
@@ -226,41 +226,41 @@ class LeafPosterior:
         return cell_estimate(np.mean(shares, axis=0) * np.mean(sizes, axis=0))
 
 
-def leaf_numbers(machine: Any, X: Any) -> Index:
+def _leaf_numbers(machine: Any, X: Any) -> Index:
     """Return the leaf each row falls into, one column a tree."""
-    leaves = np.asarray(final(machine).apply(before(machine, X)))
+    leaves = np.asarray(_final(machine).apply(_before(machine, X)))
     return leaves.reshape(len(leaves), -1)
 
 
-def read_trees(machine: Any, rows: Rows | None, _: Options) -> FromRows:
+def _read_trees(machine: Any, rows: _Rows | None, _: _Options) -> _FromRows:
     """Return the cell estimates of a tree or a forest."""
-    trees = getattr(final(machine), "estimators_", [final(machine)])
+    trees = getattr(_final(machine), "estimators_", [_final(machine)])
     counts = [node_counts(tree.tree_) for tree in trees]
     if rows is not None:
-        leaves = leaf_numbers(machine, rows.X)
-        counts = [counted(column, rows, shape.shape) for column, shape in zip(leaves.T, counts, strict=True)]
-    return LeafPosterior(machine, tuple(counts))
+        leaves = _leaf_numbers(machine, rows.X)
+        counts = [_counted(column, rows, shape.shape) for column, shape in zip(leaves.T, counts, strict=True)]
+    return _LeafPosterior(machine, tuple(counts))
 
 
-def counted(leaves: Index, rows: Rows, shape: tuple[int, ...]) -> Floats:
+def _counted(leaves: Index, rows: _Rows, shape: tuple[int, ...]) -> Floats:
     """Return the weight of the rows of each class in each leaf."""
     found = np.bincount(leaves * shape[1] + rows.label, rows.weight, shape[0] * shape[1])
     return found.reshape(shape).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
-class VotePosterior:
+class _VotePosterior:
     """The cell estimate of k neighbours, or of those within a radius."""
 
     machine: Any
 
     def __call__(self, X: Any) -> Floats:
         """Return P(class | x)."""
-        return cell_estimate(neighbour_counts(self.machine, before(self.machine, X)))
+        return cell_estimate(_neighbour_counts(self.machine, _before(self.machine, X)))
 
 
 @dataclass(frozen=True, slots=True)
-class DistancePosterior:
+class _DistancePosterior:
     """The distance estimate of k neighbours."""
 
     machine: Any
@@ -270,42 +270,42 @@ class DistancePosterior:
 
     def __call__(self, X: Any) -> Floats:
         """Return P(class | x)."""
-        X = before(self.machine, X)
-        k = final(self.machine).n_neighbors
-        nearest = [search.kneighbors(plain(X), min(k, search.n_samples_fit_))[0] for search in self.searches]
-        return vote_posteriors(nearest, neighbour_counts(self.machine, X), self.power, self.form)
+        X = _before(self.machine, X)
+        k = _final(self.machine).n_neighbors
+        nearest = [search.kneighbors(_plain(X), min(k, search.n_samples_fit_))[0] for search in self.searches]
+        return vote_posteriors(nearest, _neighbour_counts(self.machine, X), self.power, self.form)
 
 
-def plain(X: Any) -> Any:
+def _plain(X: Any) -> Any:
     """Return rows without the names of their columns, which the searches among classes do not know."""
     return X if hasattr(X, "toarray") else np.asarray(X)
 
 
-def neighbour_counts(machine: Any, X: Any) -> Floats:
+def _neighbour_counts(machine: Any, X: Any) -> Floats:
     """Return how many of each row's neighbours are of each class."""
-    voter = final(machine)
+    voter = _final(machine)
     label = np.asarray(voter._y).ravel()
     search = voter.kneighbors if isinstance(voter, KNeighborsClassifier) else voter.radius_neighbors
     found = search(X, return_distance=False)
     return np.stack([np.bincount(label[near], minlength=len(voter.classes_)) for near in found]).astype(np.float64)
 
 
-def read_neighbours(machine: Any, _: Rows | None, options: Options) -> FromRows:
+def _read_neighbours(machine: Any, _: _Rows | None, options: _Options) -> _FromRows:
     """Return the estimate of neighbours: by distance for k = 1 unless told otherwise."""
-    voter = final(machine)
+    voter = _final(machine)
     if voter.weights not in (None, "uniform"):
         msg = f"estimator must give its neighbours equal votes, weights='uniform'; got weights={voter.weights!r}"
         raise ValueError(msg)
     single = getattr(voter, "n_neighbors", 0) == 1
     if options.estimate == "cell" or (options.estimate == "auto" and not single):
-        return VotePosterior(machine)
+        return _VotePosterior(machine)
     if not isinstance(voter, KNeighborsClassifier) or voter.effective_metric_ == "precomputed":
         msg = "estimate must be 'cell' for neighbours within a radius and for precomputed distances; got 'distance'"
         raise ValueError(msg)
-    return DistancePosterior(machine, class_searches(voter), options.power, options.form)
+    return _DistancePosterior(machine, _class_searches(voter), options.power, options.form)
 
 
-def class_searches(voter: Any) -> tuple[Any, ...]:
+def _class_searches(voter: Any) -> tuple[Any, ...]:
     """Return a search among the training rows of each class, with the classifier's own metric."""
     label = np.asarray(voter._y).ravel()
     same = {name: getattr(voter, name) for name in ("algorithm", "metric", "p", "metric_params")}
@@ -314,7 +314,7 @@ def class_searches(voter: Any) -> tuple[Any, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class SigmoidPosterior:
+class _SigmoidPosterior:
     """p_k = expit(alpha S_k), normalised, S_k by how much class k beats the best other."""
 
     machine: Any
@@ -322,10 +322,10 @@ class SigmoidPosterior:
 
     def __call__(self, X: Any) -> Floats:
         """Return P(class | x)."""
-        return sigmoid_posteriors(machine_margins(self.machine, X), self.alpha)
+        return sigmoid_posteriors(_machine_margins(self.machine, X), self.alpha)
 
 
-def machine_margins(machine: Any, X: Any) -> Floats:
+def _machine_margins(machine: Any, X: Any) -> Floats:
     """Return the margin of each class from the decision values of a machine."""
     values = np.asarray(machine.decision_function(X), np.float64)
     classes = len(machine.classes_)
@@ -340,30 +340,30 @@ def machine_margins(machine: Any, X: Any) -> Floats:
     return margins(values)
 
 
-def read_machine(machine: Any, rows: Rows | None, _: Options) -> FromRows:
+def _read_machine(machine: Any, rows: _Rows | None, _: _Options) -> _FromRows:
     """Return the consistent sigmoid of a machine with decision values."""
     if not hasattr(machine, "decision_function"):
-        kind = type(final(machine)).__name__
+        kind = type(_final(machine)).__name__
         msg = f"estimator must be a tree, a forest, neighbours, or have decision_function; got a {kind}"
         raise TypeError(msg)
     if rows is None:
         msg = "X and y must be given for a machine with decision values: the sigmoid is fitted on them; got none"
         raise ValueError(msg)
-    margin = machine_margins(machine, rows.X)
-    return SigmoidPosterior(machine, sigmoid_slope(margin, rows.label, rows.weight))
+    margin = _machine_margins(machine, rows.X)
+    return _SigmoidPosterior(machine, sigmoid_slope(margin, rows.label, rows.weight))
 
 
-Reader = Callable[[Any, Rows | None, Options], FromRows]
+_Reader = Callable[[Any, _Rows | None, _Options], _FromRows]
 
-READERS: tuple[tuple[tuple[type, ...], Reader], ...] = (
-    ((DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassifier), read_trees),
-    ((KNeighborsClassifier, RadiusNeighborsClassifier), read_neighbours),
+_READERS: tuple[tuple[tuple[type, ...], _Reader], ...] = (
+    ((DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassifier), _read_trees),
+    ((KNeighborsClassifier, RadiusNeighborsClassifier), _read_neighbours),
 )
 
 
-def reader(classifier: Any) -> Reader:
+def _reader(classifier: Any) -> _Reader:
     """Return how the posteriors of a classifier are read."""
-    for kinds, read in READERS:
+    for kinds, read in _READERS:
         if isinstance(classifier, kinds):
             return read
-    return read_machine
+    return _read_machine

@@ -47,9 +47,9 @@ from calibrant.warning import warn
 
 __all__ = ["CombiningClassifier", "DecidingClassifier"]
 
-Rows = NDArray[np.intp]
+_Rows = NDArray[np.intp]
 
-RULES_OF_DECISION = ("costs", "threshold", "cost", "coverage", "error")
+_RULES_OF_DECISION = ("costs", "threshold", "cost", "coverage", "error")
 
 
 class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
@@ -139,11 +139,11 @@ class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         `groups` reach a machine that splits rows itself, such as `CalibratedClassifier`. What `coverage` and `error`
         promise holds for independent rows, so they take none.
         """
-        asked = [name for name in RULES_OF_DECISION if getattr(self, name) is not None]
+        asked = [name for name in _RULES_OF_DECISION if getattr(self, name) is not None]
         if len(asked) > 1:
-            msg = f"say at most one of {', '.join(RULES_OF_DECISION)}; got {' and '.join(asked)}"
+            msg = f"say at most one of {', '.join(_RULES_OF_DECISION)}; got {' and '.join(asked)}"
             raise ValueError(msg)
-        X, labels, weight = rows_of(X, y, sample_weight)
+        X, labels, weight = _rows_of(X, y, sample_weight)
         promised = asked in (["coverage"], ["error"])
         if promised and groups is not None:
             msg = (
@@ -164,13 +164,13 @@ class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         rejecting = self.threshold_ is not None or (
             self.costs_ is not None and self.costs_.shape[1] > len(self.classes_)
         )
-        self.reject_label_ = label_beside(self.classes_, self.reject_label) if rejecting else None
+        self.reject_label_ = _label_beside(self.classes_, self.reject_label) if rejecting else None
         return self
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the posteriors of the machine, one column a class."""
         check_is_fitted(self)
-        return np.asarray(posteriors_of(self.estimator_, X), np.float64)
+        return np.asarray(_posteriors_of(self.estimator_, X), np.float64)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the decision for each object: a class, or the reject label."""
@@ -182,14 +182,14 @@ class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         else:
             decision = P.argmax(axis=1)
         # REJECT is -1: the last of the answers.
-        return np.asarray(answers(self.classes_, self.reject_label_)[decision])
+        return np.asarray(_answers(self.classes_, self.reject_label_)[decision])
 
     def __sklearn_tags__(self) -> Any:
         """Take what the estimator takes."""
         tags = super().__sklearn_tags__()
-        return like(tags, [self.estimator])
+        return _like(tags, [self.estimator])
 
-    def _parts(self, labels: NDArray[Any], weight: Any, *, promised: bool) -> tuple[Rows, Rows]:
+    def _parts(self, labels: NDArray[Any], weight: Any, *, promised: bool) -> tuple[_Rows, _Rows]:
         """Return the rows to train on and those to choose the threshold on."""
         every = np.arange(len(labels))
         if not promised or self.prefit or isinstance(self.estimator, FrozenEstimator):
@@ -209,7 +209,7 @@ class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Bas
             raise ValueError(msg)
         return trained, held
 
-    def _machine(self, X: Any, labels: NDArray[Any], weight: Any, groups: Any, rows: Rows) -> Any:
+    def _machine(self, X: Any, labels: NDArray[Any], weight: Any, groups: Any, rows: _Rows) -> Any:
         """Return the machine that gives posteriors: the one given, or one trained on these rows."""
         params = {} if groups is None or self.prefit else group_params(self.estimator, check_groups(groups, labels))
         if groups is not None and not params:
@@ -218,13 +218,13 @@ class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Bas
             raise ValueError(msg)
         if self.prefit:
             return self.estimator
-        params |= weight_params(self.estimator, None if weight is None else weight[rows])
+        params |= _weight_params(self.estimator, None if weight is None else weight[rows])
         X, labels = (X, labels) if len(rows) == len(labels) else (_safe_indexing(X, rows), labels[rows])
         return clone(self.estimator).fit(X, labels, **params)
 
     def _promise(self, X: Any, labels: NDArray[Any], weight: Any) -> Threshold:
         """Return the threshold chosen on rows the machine has not seen."""
-        P = posteriors_of(self.estimator_, X)
+        P = _posteriors_of(self.estimator_, X)
         if self.coverage is not None:
             return threshold_for_coverage(P, self.coverage, confidence=self.confidence, sample_weight=weight)
         assert self.error is not None
@@ -305,7 +305,7 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
         Rows of one of the `groups` stay together in the folds of `cv`, and in those of members that split rows.
         """
         method = self._check()
-        X, labels, weight = rows_of(X, y, sample_weight)
+        X, labels, weight = _rows_of(X, y, sample_weight)
         jobs = self._jobs(X, labels, weight, groups)
         self.classes_ = jobs[0].classes
         self.rule_, self.recalibration_ = self.rule, None
@@ -318,7 +318,7 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
             msg = "groups must be None: neither the members nor the rule split rows that they could keep together"
             raise ValueError(msg)
         if splitting:
-            rows, posteriors = unseen(jobs)
+            rows, posteriors = _unseen(jobs)
             part = None if weight is None else weight[rows]
             if self.rule in POOLS:
                 self.rule_ = fit_pool(posteriors, labels[rows], self.rule, sample_weight=part, labels=self.classes_)
@@ -333,7 +333,7 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
     def predict_proba(self, X: Any) -> Floats:
         """Return the combined posteriors, one column a class."""
         check_is_fitted(self)
-        P = combine([posteriors_of(member, X) for member in self.members_], self.rule_)
+        P = combine([_posteriors_of(member, X) for member in self.members_], self.rule_)
         return P if self.recalibration_ is None else self.recalibration_(P)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -353,7 +353,7 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
     def __sklearn_tags__(self) -> Any:
         """Take what all members take."""
         tags = super().__sklearn_tags__()
-        return like(tags, self._members())
+        return _like(tags, self._members())
 
     def _members(self) -> list[Any]:
         """Return the members without their names."""
@@ -376,7 +376,7 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
     def _jobs(self, X: Any, labels: NDArray[Any], weight: Any, groups: Any) -> list[Job]:
         """Return what is to be trained: a job a member, all with the same classes."""
         machines = [FrozenEstimator(each) if self.prefit else each for each in self._members()]
-        classes = common_classes([each for each in machines if isinstance(each, FrozenEstimator)], labels)
+        classes = _common_classes([each for each in machines if isinstance(each, FrozenEstimator)], labels)
         machines = [self._calibrated(each) for each in machines]
         first = Job(
             machines[0],
@@ -393,7 +393,7 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
             weight=weight,
         )
         return [
-            replace(first, estimator=each, fit_params=weight_params(each, weight) | group_params(each, first.groups))
+            replace(first, estimator=each, fit_params=_weight_params(each, weight) | group_params(each, first.groups))
             for each in machines
         ]
 
@@ -405,13 +405,13 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
         return CalibratedClassifier(member, self.calibrate, protocol=protocol, random_state=self.random_state)
 
 
-def rows_of(X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
+def _rows_of(X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
     """Return checked objects, labels and weights."""
     X, labels = labelled_rows(X, y)
     return X, labels, None if sample_weight is None else weighed("sample_weight", sample_weight, labels)
 
 
-def unseen(jobs: list[Job]) -> tuple[Rows, list[Floats]]:
+def _unseen(jobs: list[Job]) -> tuple[_Rows, list[Floats]]:
     """Return rows and each member's posteriors of them, by machines that have not been trained on them.
 
     All members have the same folds. Rows whose machines did not know every class have no posteriors.
@@ -430,7 +430,7 @@ def unseen(jobs: list[Job]) -> tuple[Rows, list[Floats]]:
     ]
 
 
-def common_classes(fitted: list[Any], labels: NDArray[Any]) -> NDArray[Any]:
+def _common_classes(fitted: list[Any], labels: NDArray[Any]) -> NDArray[Any]:
     """Return the classes of all fitted members, which must be the same, or those of the labels where none is fitted."""
     classes = known_classes(fitted[0], labels) if fitted else np.unique(labels)
     for member in fitted[1:]:
@@ -440,7 +440,7 @@ def common_classes(fitted: list[Any], labels: NDArray[Any]) -> NDArray[Any]:
     return at_least_two(classes)
 
 
-def posteriors_of(machine: Any, X: Any) -> Any:
+def _posteriors_of(machine: Any, X: Any) -> Any:
     """Return a machine's posteriors, or say how to get some."""
     refuse_masked("X", X)
     if not hasattr(machine, "predict_proba"):
@@ -449,7 +449,7 @@ def posteriors_of(machine: Any, X: Any) -> Any:
     return machine.predict_proba(X)
 
 
-def weight_params(estimator: Any, weight: Any) -> dict[str, Any]:
+def _weight_params(estimator: Any, weight: Any) -> dict[str, Any]:
     """Return weights under the name an estimator's fit takes them by; say so if it takes none."""
     if weight is None:
         return {}
@@ -460,7 +460,7 @@ def weight_params(estimator: Any, weight: Any) -> dict[str, Any]:
     return {name: weight}
 
 
-def label_beside(classes: NDArray[Any], label: Any) -> Any:
+def _label_beside(classes: NDArray[Any], label: Any) -> Any:
     """Return a reject label of the classes' kind that is none of them."""
     strings = isinstance(classes[0], str)
     if label is None:
@@ -474,7 +474,7 @@ def label_beside(classes: NDArray[Any], label: Any) -> Any:
     return label
 
 
-def answers(classes: NDArray[Any], label: Any) -> NDArray[Any]:
+def _answers(classes: NDArray[Any], label: Any) -> NDArray[Any]:
     """Return the classes, and last the reject label where there is one."""
     return (
         classes
@@ -483,7 +483,7 @@ def answers(classes: NDArray[Any], label: Any) -> NDArray[Any]:
     )
 
 
-def like(tags: Any, estimators: list[Any]) -> Any:
+def _like(tags: Any, estimators: list[Any]) -> Any:
     """Return tags that take what all of some estimators take."""
     inner = [get_tags(each) for each in estimators]
     for name in ("sparse", "allow_nan", "pairwise"):

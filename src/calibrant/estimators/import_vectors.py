@@ -124,7 +124,7 @@ class ImportVectorMachine(KernelLogisticRegression):
         matrix = gram(self.kernel_, rows.source(self.kernel_))
         require_finite(matrix)
         loss = loss_of(rows.codes, self.C_ * rows.weight, len(self.classes_))
-        selected = select(matrix, loss, growth_of(self), rows.copies)
+        selected = select(matrix, loss, _growth_of(self), rows.copies)
         coarse = gram(self.kernel_, rows.source(self.kernel_), single=matrix.n > SINGLE)
         solution = certified(coarse, loss, selected.machine)
         self.path_ = np.array(selected.path)
@@ -145,7 +145,7 @@ class ImportVectorMachine(KernelLogisticRegression):
         self.machines_ = [machine]
 
 
-def growth_of(model: ImportVectorMachine) -> Growth:
+def _growth_of(model: ImportVectorMachine) -> Growth:
     """Return how far to grow."""
     for name in ("max_size", "candidates"):
         if getattr(model, name) is not None:

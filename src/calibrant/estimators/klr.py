@@ -65,23 +65,32 @@ from calibrant.maps.coupling import couple, pairs
 from calibrant.progress import drawn
 from calibrant.warning import warn
 
-__all__ = ["KernelLogisticRegression", "KernelLogisticRegressionCV"]
+__all__ = [
+    "SINGLE",
+    "KernelLogisticRegression",
+    "KernelLogisticRegressionCV",
+    "Machine",
+    "Rows",
+    "bytes_of",
+    "loss_of",
+    "require_finite",
+]
 
 
 SINGLE = CAREFUL  # rows from which a fit is in single precision: fewer are solved beyond it
-MANY = 1_000  # rows from which it pays in prediction, and Lanczos' method for an eigenvalue
-LIGHT = 1e3  # weight C_i of a row up to which it does no harm
-PRECISE = 1e-5  # relative gap below which single precision is not enough
-DUST = 3e-8  # what it costs the objective, relative to it, for each unit of the largest weight
-PROBED = 300  # rows whose kernels with each other show whether a function is a kernel
-ROWS = 512  # new rows, and support rows, whose kernels are computed at a time
-ROUGH = 0.05  # share of the rows of too large a leverage from which leave-one-out is not trusted
-FOLDS = 10  # of real cross-validation in its place
-C_GRID = tuple(float(C) for C in np.logspace(-3, 4, 20))
-STEEP = tuple(float(C) for C in 10.0 ** (4 + 14 / 19 * np.arange(1, 5)))  # for few rows, far apart for their kernel
-GAMMA_GRID = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # times the one of "scale"
-SOLVERS = ("auto", "newton", "preconditioned", "low_rank", "smo")
-UNITS = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+_MANY = 1_000  # rows from which it pays in prediction, and Lanczos' method for an eigenvalue
+_LIGHT = 1e3  # weight C_i of a row up to which it does no harm
+_PRECISE = 1e-5  # relative gap below which single precision is not enough
+_DUST = 3e-8  # what it costs the objective, relative to it, for each unit of the largest weight
+_PROBED = 300  # rows whose kernels with each other show whether a function is a kernel
+_ROWS = 512  # new rows, and support rows, whose kernels are computed at a time
+_ROUGH = 0.05  # share of the rows of too large a leverage from which leave-one-out is not trusted
+_FOLDS = 10  # of real cross-validation in its place
+_C_GRID = tuple(float(C) for C in np.logspace(-3, 4, 20))
+_STEEP = tuple(float(C) for C in 10.0 ** (4 + 14 / 19 * np.arange(1, 5)))  # for few rows, far apart for their kernel
+_GAMMA_GRID = (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)  # times the one of "scale"
+_SOLVERS = ("auto", "newton", "preconditioned", "low_rank", "smo")
+_UNITS = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 
 class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -206,13 +215,13 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         """Fit to rows X, or to their kernel matrix where the kernel is precomputed, and classes y."""
         if hasattr(self, "machines_"):  # until there are new ones the model is not fitted
             del self.machines_
-        require_options(self)
+        _require_options(self)
         refuse_masked("X", X)
         labels = target(y)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
         same_length("y", labels, X)
         self.classes_, codes = np.unique(labels, return_inverse=True)
-        copies, weight = row_weights(self, X, labels, codes, sample_weight)
+        copies, weight = _row_weights(self, X, labels, codes, sample_weight)
         rows = Rows(X, np.flatnonzero(weight), codes, weight, copies)
         left = self.classes_[np.bincount(rows.codes, minlength=len(self.classes_)) > 0].tolist()
         if len(left) < max(2, len(self.classes_)):
@@ -223,22 +232,24 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
 
     def _choose(self, rows: Rows) -> Known | None:
         """Settle the kernel and C, and return what is known of the kernel matrix then."""
-        self.kernel_ = resolved_kernel(self, rows)
-        require_kernel(self.kernel_, rows)
+        self.kernel_ = _resolved_kernel(self, rows)
+        _require_kernel(self.kernel_, rows)
         self.C_: float = 1.0 if isinstance(self.C, str) else float(self.C)
-        return by_loo(self, rows, grid_of(self, rows), gammas_of(self, rows)) if "loo" in (self.C, self.gamma) else None
+        return (
+            _by_loo(self, rows, _grid_of(self, rows), _gammas_of(self, rows)) if "loo" in (self.C, self.gamma) else None
+        )
 
     def _solve(self, rows: Rows, known: Known | None) -> None:
         """Train the machines and keep what prediction needs."""
         k, previous = len(self.classes_), getattr(self, "_last", None)
         tasks: Sequence[tuple[int, ...]] = pairs(k) if self.multi_class == "ovo" and k > 2 else [tuple(range(k))]
         started = previous if previous and self.warm_start and len(previous) == len(tasks) else [None] * len(tasks)
-        trained: list[Trained] = []
+        trained: list[_Trained] = []
         for task, start in zip(tasks, started, strict=True):
             stopped = bool(trained) and trained[-1].interrupted
-            trained.append(untrained(self, rows, task) if stopped else train(self, rows, task, start, known))
+            trained.append(_untrained(self, rows, task) if stopped else _train(self, rows, task, start, known))
         self._last = [machine.last for machine in trained] if self.warm_start else None
-        self._posterior: Posterior | Laplace | None = posterior(self, rows, trained)
+        self._posterior: _Posterior | Laplace | None = _posterior(self, rows, trained)
         some = np.zeros(len(rows.kept), bool)
         for machine in trained:
             some[machine.rows[machine.used()]] = True
@@ -273,13 +284,13 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
     def decision_function(self, X: Any) -> Floats:
         """Return f for two classes, one column a class for more (log probabilities with "ovo")."""
         values = self._values(self._rows(X))
-        return values[0] if len(values) == 1 else coupled_logs(np.column_stack(values))
+        return values[0] if len(values) == 1 else _coupled_logs(np.column_stack(values))
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithms of the probabilities, of one machine exact also where those round to 0 or 1."""
         values = self._values(self._rows(X))
         if len(values) > 1:
-            return coupled_logs(np.column_stack(values))
+            return _coupled_logs(np.column_stack(values))
         return np.asarray(log_expit(logits(values[0])))
 
     def predict_proba(self, X: Any, confidence: float | None = None) -> Floats:
@@ -292,7 +303,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
             return self._bands(X, confidence)
         values = self._values(self._rows(X))
         if len(values) > 1:
-            return couple(*pairwise(values))
+            return couple(*_pairwise(values))
         f = values[0]
         return np.column_stack([expit(-f), expit(f)]) if f.ndim == 1 else softmax(f)
 
@@ -307,12 +318,12 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
                 "got a precomputed kernel, multi_class='ovo' with more than two classes, or solver='smo'"
             )
             raise ValueError(msg)
-        if isinstance(self._posterior, Posterior):
+        if isinstance(self._posterior, _Posterior):
             self._posterior = self._posterior.laplace(self.kernel_)
         rows = self._rows(X)
         f = self._values(rows)[0]
         center = logits(f)
-        reach = ndtri(0.5 + confidence / 2) * logit_deviations(f, covariances(self._posterior, self.kernel_, rows))
+        reach = ndtri(0.5 + confidence / 2) * _logit_deviations(f, _covariances(self._posterior, self.kernel_, rows))
         return np.stack([expit(center - reach), expit(center + reach)], axis=2)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -320,7 +331,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
         values = self._values(self._rows(X))
         if len(values) == 1 and values[0].ndim == 1:
             return np.asarray(self.classes_[(values[0] >= 0).astype(int)])
-        p = couple(*pairwise(values)) if len(values) > 1 else values[0]
+        p = couple(*_pairwise(values)) if len(values) > 1 else values[0]
         return np.asarray(self.classes_[p.argmax(axis=1)])
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -379,7 +390,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class _Trained:
     """A machine on its `rows`, with what is known about it; `last` to start from again."""
 
     rows: NDArray[np.intp]
@@ -424,7 +435,7 @@ class Machine:
 
     def single(self, kernel: Kernel, X: Any, support: Any) -> bool:
         """Return whether single precision pays and does no harm."""
-        if len(self.support) <= MANY or np.abs(self.coefficient).max() > LIGHT or kernel.name != "rbf":
+        if len(self.support) <= _MANY or np.abs(self.coefficient).max() > _LIGHT or kernel.name != "rbf":
             return False
         origin = common_origin(X, support)
         return harmless(kernel, X, origin) and harmless(kernel, support, origin)
@@ -433,20 +444,20 @@ class Machine:
         """Return f at new rows."""
         f = np.empty((X.shape[0], *self.coefficient.shape[1:]))
         dtype = np.float32 if self.single(kernel, X, support) else np.float64
-        block, coefficient = between(kernel, X, support, self.support, dtype), self.coefficient.astype(dtype)
+        block, coefficient = _between(kernel, X, support, self.support, dtype), self.coefficient.astype(dtype)
 
         def fill(rows: slice) -> None:
             f[rows] = self.b
-            for columns in blocks(len(coefficient), ROWS):
+            for columns in blocks(len(coefficient), _ROWS):
                 f[rows] += block(rows, columns) @ coefficient[columns]
 
         with threads(max(len(f), len(coefficient))) as each:
-            each(fill, blocks(len(f), ROWS))
+            each(fill, blocks(len(f), _ROWS))
         return f
 
 
 @dataclass(frozen=True, slots=True)
-class Posterior:
+class _Posterior:
     """What the posterior of a machine for all classes is computed from when bands are asked for: rows and values."""
 
     X: Any
@@ -467,22 +478,22 @@ class Posterior:
         return replace(found, pivots=take(self.X, found.pivots))
 
 
-def posterior(model: KernelLogisticRegression, rows: Rows, trained: list[Trained]) -> Posterior | None:
+def _posterior(model: KernelLogisticRegression, rows: Rows, trained: list[_Trained]) -> _Posterior | None:
     """Return what bands are computed from, if there can be any."""
     if len(trained) > 1 or model.kernel == "precomputed" or model.solver == "smo":
         return None
     last = trained[0].last
     loss = loss_of(rows.codes, model.C_ * rows.weight, len(model.classes_))
-    return Posterior(rows.X, loss, last.f + last.b, options(model, len(rows.kept)), float(model.C_))
+    return _Posterior(rows.X, loss, last.f + last.b, _options(model, len(rows.kept)), float(model.C_))
 
 
-def covariances(found: Laplace, kernel: Kernel, X: Any) -> Floats:
+def _covariances(found: Laplace, kernel: Kernel, X: Any) -> Floats:
     """Return the posterior covariances (n, k, k) of f at new rows."""
     block, own, every = cross(kernel, X, found.pivots), gram(kernel, X).diagonal, slice(None)
-    return np.concatenate([found.covariance(block(rows, every), own[rows]) for rows in blocks(X.shape[0], ROWS)])
+    return np.concatenate([found.covariance(block(rows, every), own[rows]) for rows in blocks(X.shape[0], _ROWS)])
 
 
-def logit_deviations(f: Floats, covariance: Floats) -> Floats:
+def _logit_deviations(f: Floats, covariance: Floats) -> Floats:
     """Return the standard deviations of logit p_j = f_j - log sum_{l != j} exp(f_l), to first order in f."""
     if f.ndim == 1:
         return np.sqrt(covariance[:, :1, 0])
@@ -494,7 +505,7 @@ def logit_deviations(f: Floats, covariance: Floats) -> Floats:
     return np.asarray(np.sqrt(np.einsum("nja,nab,njb->nj", slopes, covariance, slopes)))
 
 
-def between(
+def _between(
     kernel: Kernel, X: Any, support: Any, places: NDArray[np.intp], dtype: Any
 ) -> Callable[[Any, Any], NDArray[Any]]:
     """Return the kernels of new rows with some of the support rows."""
@@ -504,35 +515,35 @@ def between(
     return cross(kernel, X, take(support, places), dtype)
 
 
-def train(
+def _train(
     model: KernelLogisticRegression,
     rows: Rows,
     classes: tuple[int, ...],
     last: Iterate | None,
     known: Known | None,
-) -> Trained:
+) -> _Trained:
     """Train one machine for some of the classes."""
     mine = np.flatnonzero(np.isin(rows.codes, classes))
     loss = loss_of(np.searchsorted(classes, rows.codes[mine]), model.C_ * rows.weight[mine], len(classes))
     source = rows.source(model.kernel_)
-    part = source if len(mine) == len(rows.codes) else part_of(model.kernel_, source, mine)
-    matrix = gram(model.kernel_, part, single=len(mine) > SINGLE and is_light(model, loss.weight))
+    part = source if len(mine) == len(rows.codes) else _part_of(model.kernel_, source, mine)
+    matrix = gram(model.kernel_, part, single=len(mine) > SINGLE and _is_light(model, loss.weight))
     require_finite(matrix)
     if model.solver == "smo":
-        return by_smo(model, mine, matrix, loss)
+        return _by_smo(model, mine, matrix, loss)
     start = last if known is None else known.start
     start = start if start is not None and start.beta.shape == loss.shape else None
-    with reporter(model) as report:
-        solution = solved(matrix, loss, options(model, len(mine)), start, known, report)
-    return Trained(mine, solution.iterate, solution.steps, solution.converged, solution.interrupted)
+    with _reporter(model) as report:
+        solution = _solved(matrix, loss, _options(model, len(mine)), start, known, report)
+    return _Trained(mine, solution.iterate, solution.steps, solution.converged, solution.interrupted)
 
 
-def is_light(model: KernelLogisticRegression, weight: Floats) -> bool:
+def _is_light(model: KernelLogisticRegression, weight: Floats) -> bool:
     """Return whether the objective is right to the tolerance in single precision."""
-    return model.tol >= PRECISE and float(weight.max()) <= min(LIGHT, model.tol / DUST)
+    return model.tol >= _PRECISE and float(weight.max()) <= min(_LIGHT, model.tol / _DUST)
 
 
-def solved(
+def _solved(
     matrix: Gram,
     loss: Loss,
     options: Options,
@@ -553,11 +564,11 @@ def solved(
     return solution
 
 
-def untrained(model: KernelLogisticRegression, rows: Rows, classes: tuple[int, ...]) -> Trained:
+def _untrained(model: KernelLogisticRegression, rows: Rows, classes: tuple[int, ...]) -> _Trained:
     """Return what is known of some classes when a key was pressed before their turn: their shares."""
     mine = np.flatnonzero(np.isin(rows.codes, classes))
     loss = loss_of(np.searchsorted(classes, rows.codes[mine]), model.C_ * rows.weight[mine], len(classes))
-    return Trained(mine, bounded(constant(loss)), 0, converged=False, interrupted=True)
+    return _Trained(mine, bounded(constant(loss)), 0, converged=False, interrupted=True)
 
 
 def loss_of(codes: NDArray[np.intp], weight: Floats, classes: int) -> Loss:
@@ -567,21 +578,21 @@ def loss_of(codes: NDArray[np.intp], weight: Floats, classes: int) -> Loss:
     return Multinomial(np.eye(classes)[codes], weight)
 
 
-def by_smo(model: KernelLogisticRegression, mine: NDArray[np.intp], matrix: Gram, loss: Loss) -> Trained:
+def _by_smo(model: KernelLogisticRegression, mine: NDArray[np.intp], matrix: Gram, loss: Loss) -> _Trained:
     """Train one machine by sequential minimal optimisation."""
     if not isinstance(loss, Bernoulli):
         msg = "solver='smo' is for two classes; use multi_class='ovo' for more"
         raise ValueError(msg)
     iterate, steps = solve_smo(matrix, loss, tol=min(1e-3, 10 * model.tol), max_iter=1_000 * model.max_iter)
-    return Trained(mine, iterate, steps, iterate.gap <= model.tol * iterate.objective)
+    return _Trained(mine, iterate, steps, iterate.gap <= model.tol * iterate.objective)
 
 
-def part_of(kernel: Kernel, source: Any, rows: NDArray[np.intp]) -> Any:
+def _part_of(kernel: Kernel, source: Any, rows: NDArray[np.intp]) -> Any:
     """Return some rows, or of a kernel matrix their rows and columns."""
     return source[np.ix_(rows, rows)] if kernel.name == "precomputed" else take(source, rows)
 
 
-def options(model: KernelLogisticRegression, n: int) -> Options:
+def _options(model: KernelLogisticRegression, n: int) -> Options:
     """Return the solver's options."""
     rank = n if model.solver == "newton" else model.rank or 0
     seed = 0 if model.random_state is None else int(model.random_state)
@@ -589,14 +600,14 @@ def options(model: KernelLogisticRegression, n: int) -> Options:
 
 
 @contextmanager
-def reporter(model: KernelLogisticRegression) -> Iterator[Report | None]:
+def _reporter(model: KernelLogisticRegression) -> Iterator[Report | None]:
     """Give what shows the way of a fit: a bar in a terminal, lines elsewhere, nothing unless asked for."""
     if not model.verbose:
         yield None
         return
     with drawn("kernel logistic regression: factor", 1.0, stays=True) as step:
         if step is None:
-            yield written
+            yield _written
             return
 
         def moved(solution: Solution) -> None:
@@ -608,39 +619,39 @@ def reporter(model: KernelLogisticRegression) -> Iterator[Report | None]:
         yield moved
 
 
-def written(solution: Solution) -> None:
+def _written(solution: Solution) -> None:
     """Write a line for a step."""
     step, iterate = solution.steps, solution.iterate
     gap = iterate.gap / iterate.objective
     sys.stderr.write(f"kernel logistic regression: step {step}, objective {iterate.objective:.9g}, gap {gap:.2g}\n")
 
 
-def pairwise(values: list[Floats]) -> tuple[Floats, Floats]:
+def _pairwise(values: list[Floats]) -> tuple[Floats, Floats]:
     """Return P(first | pair) and P(second | pair), a column a pair."""
     f = np.column_stack(values)
     return expit(-f), expit(f)
 
 
-def coupled_logs(values: Floats) -> Floats:
+def _coupled_logs(values: Floats) -> Floats:
     """Return the logarithms of the class probabilities, from values of a column a pair."""
     return np.log(couple(expit(-values), expit(values)))
 
 
-def grid_of(model: KernelLogisticRegression, rows: Rows) -> tuple[float, ...]:
+def _grid_of(model: KernelLogisticRegression, rows: Rows) -> tuple[float, ...]:
     """Return the values of C to try."""
     if model.C != "loo":
         return (float(model.C),)
-    return C_GRID + STEEP if len(rows.kept) <= SMALL and model.gamma != "loo" else C_GRID
+    return _C_GRID + _STEEP if len(rows.kept) <= SMALL and model.gamma != "loo" else _C_GRID
 
 
-def gammas_of(model: KernelLogisticRegression, rows: Rows) -> tuple[float, ...]:
+def _gammas_of(model: KernelLogisticRegression, rows: Rows) -> tuple[float, ...]:
     """Return the values of gamma to try."""
     if model.gamma != "loo":
         return (model.kernel_.by.gamma,)
-    return tuple(float(resolved_gamma("scale", rows.X, rows.copies) * multiple) for multiple in GAMMA_GRID)
+    return tuple(float(resolved_gamma("scale", rows.X, rows.copies) * multiple) for multiple in _GAMMA_GRID)
 
 
-def loo_choice(
+def _loo_choice(
     model: KernelLogisticRegression, rows: Rows, grid: tuple[float, ...], gammas: tuple[float, ...]
 ) -> Choice:
     """Return the leave-one-out paths over given values."""
@@ -654,19 +665,19 @@ def loo_choice(
             require_finite(matrix)
             yield gamma, matrix
 
-    ovo = partial(pairs_path, couple=coupled_logs)
+    ovo = partial(pairs_path, couple=_coupled_logs)
     along = path_of if k == 2 else ovo if model.multi_class == "ovo" else softmax_path
-    return choose(Problem(target, rows.weight, rows.copies), grams(), grid, options(model, n), along)
+    return choose(Problem(target, rows.weight, rows.copies), grams(), grid, _options(model, n), along)
 
 
-def warn_if_poor(choice: Choice) -> None:
+def _warn_if_poor(choice: Choice) -> None:
     """Say where the approximation should not be trusted."""
-    if choice.poor > ROUGH:
+    if choice.poor > _ROUGH:
         message = f"approximate leave-one-out is poor for {choice.poor:.0%} of the rows at C={choice.best[0]:.3g}"
         warn(message)
 
 
-def resolved_kernel(model: KernelLogisticRegression, rows: Rows) -> Kernel:
+def _resolved_kernel(model: KernelLogisticRegression, rows: Rows) -> Kernel:
     """Return the kernel with its numbers."""
     if callable(model.kernel) or model.kernel in ("precomputed", "linear"):
         return Kernel(model.kernel)
@@ -683,7 +694,7 @@ def resolved_kernel(model: KernelLogisticRegression, rows: Rows) -> Kernel:
     return Kernel(model.kernel, Parameters(gamma, float(model.coef0), model.degree))
 
 
-def row_weights(
+def _row_weights(
     model: KernelLogisticRegression, X: Any, labels: NDArray[Any], codes: NDArray[np.intp], sample_weight: Any
 ) -> tuple[Floats, Floats]:
     """Return the rows' weights, and times those of their classes."""
@@ -717,7 +728,7 @@ def require_finite(matrix: Gram) -> None:
         raise ValueError(msg)
 
 
-def require_kernel(kernel: Kernel, rows: Rows) -> None:
+def _require_kernel(kernel: Kernel, rows: Rows) -> None:
     """Raise unless a kernel that may be none is symmetric and positive semidefinite: given ones, functions, odd powers.
 
     All of a precomputed matrix is looked at, and of the others some rows.
@@ -726,24 +737,24 @@ def require_kernel(kernel: Kernel, rows: Rows) -> None:
     if kernel.name == "precomputed":
         matrix = rows.kernel_matrix()
     elif callable(kernel.name) or odd:
-        some = take(rows.X, np.random.default_rng(0).permutation(len(rows.kept))[:PROBED])
+        some = take(rows.X, np.random.default_rng(0).permutation(len(rows.kept))[:_PROBED])
         with np.errstate(all="ignore"):
             matrix = kernel.between(some, some)
     else:
         return
     if matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
-        msg = f"a kernel must return a finite matrix of one row and one column a row; got {described(matrix)}"
+        msg = f"a kernel must return a finite matrix of one row and one column a row; got {_described(matrix)}"
         raise ValueError(msg)
-    require_semidefinite(matrix)
+    _require_semidefinite(matrix)
 
 
-def described(matrix: Floats) -> str:
+def _described(matrix: Floats) -> str:
     """Say what is wrong with a matrix."""
     wrong = np.argwhere(~np.isfinite(matrix))
     return f"{matrix[tuple(wrong[0])]} at {tuple(map(int, wrong[0]))}" if len(wrong) else f"the shape {matrix.shape}"
 
 
-def require_semidefinite(matrix: Floats) -> None:
+def _require_semidefinite(matrix: Floats) -> None:
     """Raise unless a matrix is symmetric and positive semidefinite, but for rounding."""
     largest = float(np.abs(matrix).max())
     if float(np.abs(matrix - matrix.T).max()) > 1e-6 * largest:
@@ -751,12 +762,12 @@ def require_semidefinite(matrix: Floats) -> None:
         msg = f"a kernel must be symmetric, a precomputed one too; got {matrix[i, j]} and {matrix[j, i]} at {i} and {j}"
         raise ValueError(msg)
     slack = 1e-6 * largest * max(1.0, np.sqrt(len(matrix)))
-    if not is_definite(matrix, slack) and (lowest := smallest_eigenvalue(matrix)) < -slack:
+    if not _is_definite(matrix, slack) and (lowest := _smallest_eigenvalue(matrix)) < -slack:
         msg = f"a kernel must be positive semidefinite, a precomputed one too; got one with the eigenvalue {lowest:.3g}"
         raise ValueError(msg)
 
 
-def is_definite(matrix: Floats, slack: float) -> bool:
+def _is_definite(matrix: Floats, slack: float) -> bool:
     """Return whether a symmetric matrix has a Cholesky factor once its diagonal is larger by `slack`."""
     from scipy.linalg import LinAlgError, cholesky
 
@@ -769,9 +780,9 @@ def is_definite(matrix: Floats, slack: float) -> bool:
     return True
 
 
-def smallest_eigenvalue(matrix: Floats) -> float:
+def _smallest_eigenvalue(matrix: Floats) -> float:
     """Return the smallest eigenvalue, for many rows as Lanczos' method sees it: quickly where it stands apart."""
-    if len(matrix) <= MANY:
+    if len(matrix) <= _MANY:
         return float(np.linalg.eigvalsh(matrix)[0])
     from scipy.sparse.linalg import eigsh
 
@@ -788,22 +799,22 @@ def bytes_of(memory: float | str) -> float:
     if not found:
         msg = f"memory must be a number of bytes or a size such as '4GB'; got {memory!r}"
         raise ValueError(msg)
-    return float(found[1]) * UNITS[(found[2].upper().removesuffix("B") + "B")]
+    return float(found[1]) * _UNITS[(found[2].upper().removesuffix("B") + "B")]
 
 
-def require_options(model: KernelLogisticRegression) -> None:
+def _require_options(model: KernelLogisticRegression) -> None:
     """Raise for options out of their range."""
     names = ("precomputed", *(name for name in KERNELS if name != "sigmoid"))
     if not callable(model.kernel):
         one_of("kernel", model.kernel, names)
-    one_of("solver", model.solver, SOLVERS)
+    one_of("solver", model.solver, _SOLVERS)
     one_of("multi_class", model.multi_class, ("softmax", "ovo"))
-    require_positive("C", model.C, ("loo",))
-    require_positive("gamma", model.gamma, (*GAMMAS, "loo"))
-    require_positive("c", model.c, ("auto",))
-    require_positive("tol", model.tol)
+    _require_positive("C", model.C, ("loo",))
+    _require_positive("gamma", model.gamma, (*GAMMAS, "loo"))
+    _require_positive("c", model.c, ("auto",))
+    _require_positive("tol", model.tol)
     whole("max_iter", model.max_iter, kind=Integral)
-    require_positive("degree", model.degree)
+    _require_positive("degree", model.degree)
     if model.rank is not None:
         whole("rank", model.rank, kind=Integral)
     if model.gamma == "loo" and model.kernel != "rbf":
@@ -812,16 +823,16 @@ def require_options(model: KernelLogisticRegression) -> None:
     bytes_of(model.memory)
 
 
-def require_some(name: str, values: tuple[float, ...]) -> None:
+def _require_some(name: str, values: tuple[float, ...]) -> None:
     """Raise unless there are values, all positive."""
     if not values:
         msg = f"{name} must hold at least one value; got none"
         raise ValueError(msg)
     for value in values:
-        require_positive(name, value)
+        _require_positive(name, value)
 
 
-def require_positive(name: str, value: Any, words: tuple[str, ...] = ()) -> None:
+def _require_positive(name: str, value: Any, words: tuple[str, ...] = ()) -> None:
     """Raise unless a value is a positive finite number, or one of some words."""
     number = isinstance(value, Real) and 0 < float(value) < np.inf
     if not number and not (isinstance(value, str) and value in words):
@@ -899,61 +910,61 @@ class KernelLogisticRegressionCV(KernelLogisticRegression):
 
     def _choose(self, rows: Rows) -> Known | None:
         """Settle the kernel and C, and return what is known of the kernel matrix then."""
-        self.kernel_ = resolved_kernel(self, rows)
-        require_kernel(self.kernel_, rows)
+        self.kernel_ = _resolved_kernel(self, rows)
+        _require_kernel(self.kernel_, rows)
         Cs: Any = np.logspace(-3, 4, self.Cs) if isinstance(self.Cs, Integral) else self.Cs
         grid = tuple(map(float, Cs))
-        gammas = gammas_of(self, rows) if self.gammas is None else tuple(map(float, self.gammas))
-        require_some("Cs", grid)
-        require_some("gammas", gammas)
+        gammas = _gammas_of(self, rows) if self.gammas is None else tuple(map(float, self.gammas))
+        _require_some("Cs", grid)
+        _require_some("gammas", gammas)
         if self.cv is None:
-            return by_loo(self, rows, grid, gammas)
-        self.C_, gamma = by_folds(self, rows, grid, gammas, self.cv)
+            return _by_loo(self, rows, grid, gammas)
+        self.C_, gamma = _by_folds(self, rows, grid, gammas, self.cv)
         self.kernel_ = Kernel(self.kernel_.name, self.kernel_.by._replace(gamma=gamma))
         return None
 
 
-def by_loo(
+def _by_loo(
     model: KernelLogisticRegression, rows: Rows, grid: tuple[float, ...], gammas: tuple[float, ...]
 ) -> Known | None:
     """Settle C and gamma by leave-one-out, or where that is too rough by folds.
 
     Return what it found of the kernel if that serves the fit, and keep no kernels that do not.
     """
-    choice = loo_choice(model, rows, grid, gammas)
-    known, choice = choice.known if serves(model, rows, choice) else None, replace(choice, known=None)
+    choice = _loo_choice(model, rows, grid, gammas)
+    known, choice = choice.known if _serves(model, rows, choice) else None, replace(choice, known=None)
     model.loo_ = choice
-    model.C_, gamma = trusted(model, rows, choice, grid)
+    model.C_, gamma = _trusted(model, rows, choice, grid)
     model.kernel_ = Kernel(model.kernel_.name, model.kernel_.by._replace(gamma=gamma))
     return known
 
 
-def serves(model: KernelLogisticRegression, rows: Rows, choice: Choice) -> bool:
+def _serves(model: KernelLogisticRegression, rows: Rows, choice: Choice) -> bool:
     """Return whether a fit can go on from a choice: with its C, all its rows, and in its precision."""
-    if choice.known is None or choice.poor > ROUGH or model.solver == "smo":
+    if choice.known is None or choice.poor > _ROUGH or model.solver == "smo":
         return False
     whole = model.multi_class == "softmax" or len(model.classes_) == 2
-    precise = choice.known.K.gram.dtype == np.float64 or is_light(model, choice.known.C * rows.weight)
+    precise = choice.known.K.gram.dtype == np.float64 or _is_light(model, choice.known.C * rows.weight)
     return whole and precise
 
 
-def trusted(
+def _trusted(
     model: KernelLogisticRegression, rows: Rows, choice: Choice, grid: tuple[float, ...]
 ) -> tuple[float, float]:
     """Return the C and gamma chosen, by real folds where leave-one-out is too rough an approximation."""
-    folds = min(FOLDS, int(np.bincount(rows.codes).min()))
-    if choice.poor <= ROUGH or folds < 2:
-        warn_if_poor(choice)
+    folds = min(_FOLDS, int(np.bincount(rows.codes).min()))
+    if choice.poor <= _ROUGH or folds < 2:
+        _warn_if_poor(choice)
         return choice.best
     message = (
         f"approximate leave-one-out is poor for {choice.poor:.0%} of the rows at C={choice.best[0]:.3g}, "
         f"so C was chosen by {folds}-fold cross-validation; its losses are in cv_losses_"
     )
     warn(message)
-    return by_folds(model, rows, grid, choice.gammas, folds)
+    return _by_folds(model, rows, grid, choice.gammas, folds)
 
 
-def by_folds(
+def _by_folds(
     model: KernelLogisticRegression, rows: Rows, grid: tuple[float, ...], gammas: tuple[float, ...], cv: Any
 ) -> tuple[float, float]:
     """Return the C and gamma of the smallest log loss over real folds, and keep the losses as `cv_losses_`."""
@@ -964,13 +975,13 @@ def by_folds(
     for i, gamma in enumerate(gammas):
         kernel = Kernel(model.kernel_.name, model.kernel_.by._replace(gamma=gamma))
         for inside, outside in places:
-            losses[i, order] += fold_losses(model, rows, kernel, np.asarray(grid)[order], (inside, outside))
+            losses[i, order] += _fold_losses(model, rows, kernel, np.asarray(grid)[order], (inside, outside))
     model.cv_losses_ = losses / rows.weight.sum()
     best = np.unravel_index(losses.argmin(), losses.shape)
     return grid[best[1]], gammas[best[0]]
 
 
-def fold_losses(
+def _fold_losses(
     model: KernelLogisticRegression, rows: Rows, kernel: Kernel, rising: Floats, fold: tuple[Any, Any]
 ) -> list[float]:
     """Return the weighted log losses of a fold by the machines of the others, each started from the one before."""
@@ -986,7 +997,7 @@ def fold_losses(
     if kernel.name == "quadratic":
         fixed = {"kernel": "quadratic", "c": 1.0 / kernel.by.gamma}
     machine = KernelLogisticRegression(**fixed, **options, warm_start=True)
-    known, new = part_of(kernel, source, inside), take(source, outside)
+    known, new = _part_of(kernel, source, inside), take(source, outside)
     if kernel.name == "precomputed":
         new = source[np.ix_(outside, inside)]
     columns, losses = np.searchsorted(np.unique(rows.codes[inside]), rows.codes[outside]), []

@@ -43,17 +43,19 @@ __all__ = [
 ]
 
 
-FARTHEST = 1e100  # a feature this many times the size of the training data, or more, is taken as this
+_FARTHEST = 1e100  # a feature this many times the size of the training data, or more, is taken as this
 
 
-def learn(model: Any, X: Any, y: Any, sample_weight: ArrayLike | None, fit: Callable[..., Any], **options: Any) -> None:
+def _learn(
+    model: Any, X: Any, y: Any, sample_weight: ArrayLike | None, fit: Callable[..., Any], **options: Any
+) -> None:
     """Check the data and set the fitted attributes of an estimator, the objects being of moderate size."""
-    data = training_objects(model, X, y, sample_weight)
+    data = _training_objects(model, X, y, sample_weight)
     model.unit_ = magnitude(data.x)
     model.model_ = fit(replace(data, x=data.x / model.unit_), **options)
 
 
-def training_objects(model: Any, X: Any, y: Any, sample_weight: ArrayLike | None) -> Objects:
+def _training_objects(model: Any, X: Any, y: Any, sample_weight: ArrayLike | None) -> Objects:
     """Return the checked objects and set the classes of an estimator."""
     refuse_masked("X", X)
     X, y = validate_data(model, X, target(y), dtype=np.float64)
@@ -61,47 +63,47 @@ def training_objects(model: Any, X: Any, y: Any, sample_weight: ArrayLike | None
     return data
 
 
-def posteriors(model: Any, X: Any) -> Floats:
+def _posteriors(model: Any, X: Any) -> Floats:
     """Return P(class | x) of a fitted estimator."""
-    x = new_objects(model, X)
+    x = _new_objects(model, X)
     return np.asarray(model.model_(x))
 
 
-def new_objects(model: Any, X: Any) -> Floats:
+def _new_objects(model: Any, X: Any) -> Floats:
     """Return checked objects in the units of the training data."""
     check_is_fitted(model)
     refuse_masked("X", X)
     X = validate_data(model, X, dtype=np.float64, reset=False)
     with np.errstate(over="ignore"):
-        return np.asarray(np.clip(X / model.unit_, -FARTHEST, FARTHEST))
+        return np.asarray(np.clip(X / model.unit_, -_FARTHEST, _FARTHEST))
 
 
-def most_probable(model: Any, X: Any) -> NDArray[Any]:
+def _most_probable(model: Any, X: Any) -> NDArray[Any]:
     """Return the first of the most probable classes of each object."""
     winner = model.predict_proba(X).argmax(axis=1)
     return np.asarray(model.classes_[winner])
 
 
-def machine_margins(model: Any, X: Any) -> Floats:
+def _machine_margins(model: Any, X: Any) -> Floats:
     """Return S of two classes, positive for the second, or the margin of each class."""
-    x = new_objects(model, X)
+    x = _new_objects(model, X)
     margin = model.model_.margins(x)
     return np.asarray(margin[:, 1] if margin.shape[1] == 2 else margin)
 
 
-class PosteriorMixin:
+class _PosteriorMixin:
     """What every estimator here does with new objects: posteriors of `model_`, and the most probable class."""
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the posterior of each class."""
-        return posteriors(self, X)
+        return _posteriors(self, X)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most probable class."""
-        return most_probable(self, X)
+        return _most_probable(self, X)
 
 
-class NearestMean(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class NearestMean(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The class of the nearest mean, with the sigmoid that leaves its decisions as they are (NM).
 
     P = expit(alpha S) for the discriminant S = (m_2 - m_1).x + (|m_1|^2 - |m_2|^2)/2, alpha the likeliest on the
@@ -116,15 +118,15 @@ class NearestMean(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: igno
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Find the means and the sigmoid."""
-        learn(self, X, y, sample_weight, fit_nearest_mean)
+        _learn(self, X, y, sample_weight, fit_nearest_mean)
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return S."""
-        return machine_margins(self, X)
+        return _machine_margins(self, X)
 
 
-class Fisher(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Fisher(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Fisher's linear discriminant by least squares, with the sigmoid that leaves its decisions as they are (Fish).
 
     Of two classes the targets are -1 and 1; of more, 1 for the class and 0 for the others, the largest value deciding.
@@ -133,15 +135,15 @@ class Fisher(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Find the discriminant and the sigmoid."""
-        learn(self, X, y, sample_weight, fit_fisher)
+        _learn(self, X, y, sample_weight, fit_fisher)
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return S."""
-        return machine_margins(self, X)
+        return _machine_margins(self, X)
 
 
-class GaussianBayes(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class GaussianBayes(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Bayes' rule with a normal density a class: features independent (BayU) or with full covariances (BayQ).
 
     Parameters
@@ -164,11 +166,11 @@ class GaussianBayes(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ig
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Find the means and covariances."""
-        learn(self, X, y, sample_weight, fit_normal, **self.get_params())
+        _learn(self, X, y, sample_weight, fit_normal, **self.get_params())
         return self
 
 
-class NearestNeighbour(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class NearestNeighbour(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The class of the nearest object, posteriors from the distances to the nearest of each class (1-NN).
 
     Parameters
@@ -191,11 +193,11 @@ class NearestNeighbour(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type:
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Keep the objects."""
-        learn(self, X, y, None, fit_neighbours, k=1, estimate="distance", power=self.power, form=self.form)
+        _learn(self, X, y, None, fit_neighbours, k=1, estimate="distance", power=self.power, form=self.form)
         return self
 
 
-class KNearest(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class KNearest(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The majority among the k nearest objects, k by leave-one-out (k-NN).
 
     Parameters
@@ -232,12 +234,12 @@ class KNearest(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Keep the objects and choose k."""
-        learn(self, X, y, None, fit_neighbours, **self.get_params())
+        _learn(self, X, y, None, fit_neighbours, **self.get_params())
         self.k_ = self.model_.k
         return self
 
 
-class Parzen(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Parzen(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Bayes' rule with Parzen densities, a normal kernel at every object (Parz).
 
     Parameters
@@ -261,7 +263,7 @@ class Parzen(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Keep the objects and choose the width."""
-        data = training_objects(self, X, y, sample_weight)
+        data = _training_objects(self, X, y, sample_weight)
         self.unit_ = magnitude(data.x)
         width = None if self.width is None else self.width / self.unit_
         scaled = replace(data, x=data.x / self.unit_)
@@ -270,7 +272,7 @@ class Parzen(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return self
 
 
-class Tree(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Tree(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A tree of splits by information gain, stopped where a split may be an accident (Tree).
 
     Parameters
@@ -291,7 +293,7 @@ class Tree(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Grow the tree and cut it."""
         number("threshold", self.threshold, inclusive=True)
-        data = training_objects(self, X, y, sample_weight)
+        data = _training_objects(self, X, y, sample_weight)
         self.unit_ = magnitude(data.x)
         x = data.x / self.unit_
         self.center_, half = (x.max(axis=0) + x.min(axis=0)) / 2, (x.max(axis=0) - x.min(axis=0)) / 2
@@ -305,7 +307,7 @@ class Tree(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the posterior of each class."""
-        x = new_objects(self, X)
+        x = _new_objects(self, X)
         return self.model_.posterior(self.tree_.apply(self._unit_cube(x)))
 
     def _unit_cube(self, x: Floats) -> Floats:
@@ -319,7 +321,7 @@ def node_counts(nodes: Any) -> Floats:
     return np.asarray(nodes.value[:, 0, :] * (nodes.weighted_n_node_samples / min(1.0, mean_weight))[:, None])
 
 
-class Network(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Network(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A net of one small layer of logistic units trained on squared errors (BPXNC and LMNC).
 
     Parameters
@@ -355,7 +357,7 @@ class Network(PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[m
         """Train the net."""
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         options = {name: value for name, value in self.get_params().items() if name != "random_state"}
-        learn(self, X, y, sample_weight, fit_network, **options, rng=np.random.default_rng(seed))
+        _learn(self, X, y, sample_weight, fit_network, **options, rng=np.random.default_rng(seed))
         return self
 
 

@@ -47,9 +47,11 @@ from calibrant.svm.support import Geometry, geometries, kernel_inputs, pairwise_
 from calibrant.warning import warn
 
 __all__ = [
+    "FIXED_SEED",
     "GROUPED",
     "MULTICLASS",
     "PROTOCOLS",
+    "Fold",
     "Job",
     "KernelMachine",
     "OneVsOne",
@@ -72,7 +74,7 @@ __all__ = [
 
 FIXED_SEED = 0  # without a random_state the folds are shuffled, but always in the same way
 MULTICLASS = ("auto", "ovo", "ovr", "matrix")
-HELD_OUT = 0.3  # share of the rows of each class that `holdout` keeps for the map
+_HELD_OUT = 0.3  # share of the rows of each class that `holdout` keeps for the map
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,14 +154,14 @@ def collect(protocol: str, job: Job) -> list[Scored]:
                     msg = (
                         f"protocol={protocol!r} cannot support the map of {first} against {second}: it needs "
                         f"calibration rows of both, scored by a machine trained on both, and there are none of {name}; "
-                        f"{REMEDIES[protocol]}"
+                        f"{_REMEDIES[protocol]}"
                     )
                     raise ValueError(msg)
     return found
 
 
 # What to do where the rows of a protocol cannot support a map.
-REMEDIES = {
+_REMEDIES = {
     "train": "give rows of every class",
     "holdout": "give more rows of each class, or use protocol='cv', which scores all of them",
     "cv": "take folds that hold every class: cv as a number, or a splitter such as StratifiedKFold(3, shuffle=True)",
@@ -169,79 +171,79 @@ REMEDIES = {
 }
 
 
-def by_train(job: Job) -> list[Scored]:
+def _by_train(job: Job) -> list[Scored]:
     """Score the training rows by the machine trained on them."""
-    return [score(job, train(job), np.arange(len(job.y)))]
+    return [_score(job, train(job), np.arange(len(job.y)))]
 
 
-def by_prefit(job: Job) -> list[Scored]:
+def _by_prefit(job: Job) -> list[Scored]:
     """Score the rows by the machine as it is."""
-    return [score(job, job.estimator, np.arange(len(job.y)))]
+    return [_score(job, job.estimator, np.arange(len(job.y)))]
 
 
-def by_holdout(job: Job) -> list[Scored]:
+def _by_holdout(job: Job) -> list[Scored]:
     """Score 30 % of the rows by a machine trained on the rest."""
     if job.groups is not None:
-        return pooled(job, [hold_out_groups(job)])
-    if single_row(job):
-        return fall_back(job, "a class has a single row, so none can be held out")
-    return pooled(job, [hold_out_rows(job)])
+        return _pooled(job, [_hold_out_groups(job)])
+    if _single_row(job):
+        return _fall_back(job, "a class has a single row, so none can be held out")
+    return _pooled(job, [_hold_out_rows(job)])
 
 
-def hold_out_rows(job: Job) -> Fold:
+def _hold_out_rows(job: Job) -> Fold:
     """Return 70 % and 30 % of the rows of each class, at least one of each on either side."""
     rng = check_random_state(seed(job))
     held: list[Index] = []
     for c in range(len(job.classes)):
         rows = np.flatnonzero(job.counting & (job.index == c))
-        held.append(rng.permutation(rows)[: int(np.clip(round(HELD_OUT * len(rows)), 1, len(rows) - 1))])
+        held.append(rng.permutation(rows)[: int(np.clip(round(_HELD_OUT * len(rows)), 1, len(rows) - 1))])
     test = np.sort(np.concatenate(held))
     return np.setdiff1d(np.flatnonzero(job.counting), test), test
 
 
-def hold_out_groups(job: Job) -> Fold:
+def _hold_out_groups(job: Job) -> Fold:
     """Return the rows of 70 % and 30 % of the groups: of a hundred draws that which divides the classes best."""
-    require_groups(job, 2, "protocol='holdout'")
+    _require_groups(job, 2, "protocol='holdout'")
     rows = np.flatnonzero(job.counting)
     names, group = np.unique(job.group_numbers[rows], return_inverse=True)
     table = np.zeros((len(names), len(job.classes)))
     np.add.at(table, (group, job.index[rows]), 1.0)
     share = table / table.sum(axis=0)
-    draws = ShuffleSplit(100, test_size=HELD_OUT, random_state=seed(job)).split(names)
-    best = min((test for _, test in draws), key=lambda test: float(np.abs(share[test].sum(axis=0) - HELD_OUT).max()))
+    draws = ShuffleSplit(100, test_size=_HELD_OUT, random_state=seed(job)).split(names)
+    best = min((test for _, test in draws), key=lambda test: float(np.abs(share[test].sum(axis=0) - _HELD_OUT).max()))
     held = np.isin(group, best)
     return rows[~held], rows[held]
 
 
-def by_cv(job: Job) -> list[Scored]:
+def _by_cv(job: Job) -> list[Scored]:
     """Score each fold by a machine trained on the others, and pool."""
-    return fall_back(job, NO_FOLDS) if too_few_to_fold(job) else pooled(job, folds(job))
+    return _fall_back(job, _NO_FOLDS) if too_few_to_fold(job) else _pooled(job, folds(job))
 
 
-def by_ensemble(job: Job) -> list[Scored]:
+def _by_ensemble(job: Job) -> list[Scored]:
     """Score each fold by a machine trained on the others, and keep the machines."""
     if too_few_to_fold(job):
-        return fall_back(job, NO_FOLDS)
+        return _fall_back(job, _NO_FOLDS)
     parts = folds(job)
-    found = run(job, parts)
+    found = _run(job, parts)
     if len(found) < len(parts):
         msg = (
-            f"protocol='ensemble' needs two classes in the training rows of every fold of cv={shown(job.cv)}; "
-            f"{len(parts) - len(found)} of {len(parts)} have one: {REMEDIES['ensemble']}"
+            f"protocol='ensemble' needs two classes in the training rows of every fold of cv={_shown(job.cv)}; "
+            f"{len(parts) - len(found)} of {len(parts)} have one: {_REMEDIES['ensemble']}"
         )
         raise ValueError(msg)
     return found
 
 
-def by_loo(job: Job) -> list[Scored]:
+def _by_loo(job: Job) -> list[Scored]:
     """Score each row by a machine trained on all others, in closed form where the machine is an SVC."""
-    if single_row(job):
-        return fall_back(job, "a class has a single row, so it cannot be left out")
+    if _single_row(job):
+        return _fall_back(job, "a class has a single row, so it cannot be left out")
     last = job.estimator[-1] if isinstance(job.estimator, Pipeline) else job.estimator
     in_closed_form = isinstance(last, SVC) and job.scheme in ("binary", "ovo") and job.kind != "probability"
     if not in_closed_form:
         rows = np.flatnonzero(job.counting)
-        return pooled(job, [(rows[others], rows[one]) for others, one in LeaveOneOut().split(rows)])
+        return _pooled(job, [(rows[others], rows[one]) for others, one in LeaveOneOut().split(rows)])
     machine = train(job)
     inputs = machine[:-1].transform(job.X) if isinstance(machine, Pipeline) and len(machine) > 1 else job.X
     svc = machine[-1] if isinstance(machine, Pipeline) else machine
@@ -252,42 +254,42 @@ def by_loo(job: Job) -> list[Scored]:
 
 
 PROTOCOLS: dict[str, Callable[[Job], list[Scored]]] = {
-    "train": by_train,
-    "holdout": by_holdout,
-    "cv": by_cv,
-    "ensemble": by_ensemble,
-    "loo": by_loo,
-    "prefit": by_prefit,
+    "train": _by_train,
+    "holdout": _by_holdout,
+    "cv": _by_cv,
+    "ensemble": _by_ensemble,
+    "loo": _by_loo,
+    "prefit": _by_prefit,
 }
 
 # Protocols that keep groups together; the others say why they cannot.
 GROUPED = ("cv", "ensemble", "holdout")
-UNGROUPED = {
+_UNGROUPED = {
     "train": "which splits no rows",
     "loo": "which leaves out single rows; use protocol='cv' with cv=LeaveOneGroupOut()",
     "prefit": "which splits no rows",
 }
 
 
-NO_FOLDS = "a class has a single row, so no folds can be made"
+_NO_FOLDS = "a class has a single row, so no folds can be made"
 
 
-def is_number(cv: Any) -> bool:
+def _is_number(cv: Any) -> bool:
     """Return whether folds are given by their number."""
     return isinstance(cv, (int, np.integer)) and not isinstance(cv, bool)
 
 
 def too_few_to_fold(job: Job) -> bool:
     """Return whether folds are given by their number and a class has too few rows for any."""
-    return is_number(job.cv) and job.groups is None and min(units_of_classes(job)) < 2
+    return _is_number(job.cv) and job.groups is None and min(_units_of_classes(job)) < 2
 
 
-def single_row(job: Job) -> bool:
+def _single_row(job: Job) -> bool:
     """Return whether there are no groups, and a class has too few rows to be split."""
-    return job.groups is None and min(units_of_classes(job)) < 2
+    return job.groups is None and min(_units_of_classes(job)) < 2
 
 
-def units_of_classes(job: Job) -> list[int]:
+def _units_of_classes(job: Job) -> list[int]:
     """Return of each class the number of rows or, where there are groups, of groups that hold any."""
     if job.groups is None:
         return [int(rows) for rows in np.bincount(job.index[job.counting], minlength=len(job.classes))]
@@ -295,10 +297,10 @@ def units_of_classes(job: Job) -> list[int]:
     return [len(np.unique(group[job.counting & (job.index == c)])) for c in range(len(job.classes))]
 
 
-def fall_back(job: Job, reason: str) -> list[Scored]:
+def _fall_back(job: Job, reason: str) -> list[Scored]:
     """Use the training scores, and say why."""
     warn(f"{reason}: the map is fitted on training scores, as by protocol='train'")
-    return by_train(job)
+    return _by_train(job)
 
 
 def seed(job: Job) -> Any:
@@ -324,9 +326,9 @@ def check_groups(groups: Any, rows: NDArray[Any]) -> NDArray[Any]:
 
 def refuse_unused_groups(protocol: str, estimator: Any, groups: Any) -> None:
     """Raise where groups are given that would not be kept together."""
-    if groups is None or protocol in GROUPED or (protocol == "train" and find_group_parameter(estimator)[0]):
+    if groups is None or protocol in GROUPED or (protocol == "train" and _find_group_parameter(estimator)[0]):
         return
-    msg = f"groups are used by the protocols {', '.join(GROUPED)}; got them for {protocol!r}, {UNGROUPED[protocol]}"
+    msg = f"groups are used by the protocols {', '.join(GROUPED)}; got them for {protocol!r}, {_UNGROUPED[protocol]}"
     raise ValueError(msg)
 
 
@@ -336,14 +338,14 @@ def folds(job: Job) -> list[Fold]:
     A number of folds makes shuffled stratified folds of the rows that count, no more than the rarest class allows.
     Else they are those of a splitter, or those given as rows.
     """
-    if is_number(job.cv):
+    if _is_number(job.cv):
         count = int(job.cv)
         if count < 2:
             msg = f"cv must be at least 2 folds; got {job.cv}"
             raise ValueError(msg)
         if job.groups is not None:
-            require_groups(job, count, f"cv={count}")
-        least = min(units_of_classes(job))
+            _require_groups(job, count, f"cv={count}")
+        least = min(_units_of_classes(job))
         if least < 2:
             msg = f"cv={count} needs at least 2 rows of each class; the rarest class has {least}"
             raise ValueError(msg)
@@ -360,36 +362,36 @@ def folds(job: Job) -> list[Fold]:
         params = {**({} if job.groups is None else {"groups": job.groups}), **job.split_params}
         try:
             parts = check_cv(job.cv, job.y, classifier=True).split(job.X, job.y, **params)
-            found = [(row_numbers(train_rows), row_numbers(test_rows)) for train_rows, test_rows in parts]
+            found = [(_row_numbers(train_rows), _row_numbers(test_rows)) for train_rows, test_rows in parts]
         except (TypeError, ValueError) as error:
-            msg = f"cv={shown(job.cv)} makes no folds of these {len(job.y)} rows: {error}"
+            msg = f"cv={_shown(job.cv)} makes no folds of these {len(job.y)} rows: {error}"
             raise ValueError(msg) from error
     found = [fold for fold in found if len(fold[1])]
     if not found:
-        msg = f"cv must make at least one fold; got none from {shown(job.cv)}"
+        msg = f"cv must make at least one fold; got none from {_shown(job.cv)}"
         raise ValueError(msg)
     unit = np.arange(len(job.y)) if job.groups is None else job.group_numbers
     for train_rows, test_rows in found:
         shared = np.isin(unit[test_rows], unit[train_rows])
         if shared.any():
             row = int(test_rows[shared.argmax()])
-            msg = f"cv={shown(job.cv)} must not test rows it trains on; row {row} is on both sides of a fold"
+            msg = f"cv={_shown(job.cv)} must not test rows it trains on; row {row} is on both sides of a fold"
             if job.groups is not None:
                 msg = (
-                    f"cv={shown(job.cv)} must keep groups together; rows of group {job.groups.tolist()[row]!r} are on "
+                    f"cv={_shown(job.cv)} must keep groups together; rows of group {job.groups.tolist()[row]!r} are on "
                     "both sides of a fold: give cv as a number, or a splitter such as StratifiedGroupKFold(3)"
                 )
             raise ValueError(msg)
     return found
 
 
-def require_groups(job: Job, count: int, who: str) -> None:
+def _require_groups(job: Job, count: int, who: str) -> None:
     """Raise where there are fewer groups than are to be told apart, or a class is in one of them only."""
     found = len(np.unique(job.group_numbers[job.counting]))
     if found < count:
         msg = f"{who} needs at least {count} groups to keep each on one side of a split; got {found}"
         raise ValueError(msg)
-    for name, units in zip(job.classes.tolist(), units_of_classes(job), strict=True):
+    for name, units in zip(job.classes.tolist(), _units_of_classes(job), strict=True):
         if units < 2:
             msg = (
                 f"{who} needs rows of each class in at least 2 groups, some to train on and some to calibrate on; "
@@ -398,20 +400,20 @@ def require_groups(job: Job, count: int, who: str) -> None:
             raise ValueError(msg)
 
 
-def shown(cv: Any) -> str:
+def _shown(cv: Any) -> str:
     """Return folds as an error shows them: a splitter or a number as it is, rows by how many folds they are."""
     return f"({len(cv)} folds given as rows)" if isinstance(cv, (list, tuple)) and cv else repr(cv)
 
 
-def row_numbers(rows: Any) -> Index:
+def _row_numbers(rows: Any) -> Index:
     """Return the rows of a fold as numbers, also where they are given as a mask."""
     numbers = np.asarray(rows)
     return np.flatnonzero(numbers) if numbers.dtype == bool else numbers.astype(np.intp)
 
 
-def pooled(job: Job, parts: Sequence[Fold]) -> list[Scored]:
+def _pooled(job: Job, parts: Sequence[Fold]) -> list[Scored]:
     """Return one score per row over all folds: the mean where a row was scored repeatedly, no row that never was."""
-    found = run(job, parts)
+    found = _run(job, parts)
     shape = (len(job.y), SCHEMES[job.scheme].columns(len(job.classes)))
     times = np.zeros(shape)
     for each in found:
@@ -427,15 +429,14 @@ def pooled(job: Job, parts: Sequence[Fold]) -> list[Scored]:
     return [Scored(None, rows, means[0], found[0].kind, *means[1:])]
 
 
-def run(job: Job, parts: Sequence[Fold]) -> list[Scored]:
+def _run(job: Job, parts: Sequence[Fold]) -> list[Scored]:
     """Train and score every fold that has two classes to train on; say once if some lack a class."""
     counting = job.counting
     known = [np.unique(job.index[rows[counting[rows]]]) for rows, _ in parts]
     able = [(*part, classes) for part, classes in zip(parts, known, strict=True) if len(classes) > 1]
     if not able:
-        msg = (
-            f"cv={shown(job.cv)} must leave two classes to train on in some fold; every fold has one: {REMEDIES['cv']}"
-        )
+        rule = "must leave two classes to train on in some fold; every fold has one"
+        msg = f"cv={_shown(job.cv)} {rule}: {_REMEDIES['cv']}"
         raise ValueError(msg)
     lacking = sum(len(classes) < len(job.classes) for classes in known)
     if lacking:
@@ -443,19 +444,19 @@ def run(job: Job, parts: Sequence[Fold]) -> list[Scored]:
             f"the training rows of {lacking} of {len(parts)} folds lack a class: the rows and scores of that class in "
             "those folds are left out of the maps"
         )
-    return list(Parallel(n_jobs=job.n_jobs)(delayed(train_and_score)(job, *part) for part in able))
+    return list(Parallel(n_jobs=job.n_jobs)(delayed(_train_and_score)(job, *part) for part in able))
 
 
-def train_and_score(job: Job, train_rows: Index, test_rows: Index, known: Index) -> Scored:
+def _train_and_score(job: Job, train_rows: Index, test_rows: Index, known: Index) -> Scored:
     """Train on some rows and score others; of classes that are not `known` to the training nothing is said."""
-    found = score(job, train(job, train_rows), test_rows, train_rows)
+    found = _score(job, train(job, train_rows), test_rows, train_rows)
     if len(known) == len(job.classes):
         return found
-    told = np.isin(job.index[test_rows], known)[:, None] & known_columns(job, known)
+    told = np.isin(job.index[test_rows], known)[:, None] & _known_columns(job, known)
     return replace(found, scores=np.where(told, found.scores, np.nan))
 
 
-def known_columns(job: Job, known: Index) -> NDArray[np.bool_]:
+def _known_columns(job: Job, known: Index) -> NDArray[np.bool_]:
     """Return which binary problems a machine that was trained on some classes has a score for."""
     scheme = SCHEMES[job.scheme]
     spread = scheme.spread(np.zeros((1, scheme.columns(len(known)))), known.tolist(), len(job.classes))
@@ -469,11 +470,11 @@ def train(job: Job, rows: Index | None = None) -> Any:
         X, y = job.X, job.y
     else:
         X, y = part(job.estimator, job.X, rows, rows), job.y[rows]
-    params = {name: part_of(value, rows, len(job.y)) for name, value in job.fit_params.items()}
+    params = {name: _part_of(value, rows, len(job.y)) for name, value in job.fit_params.items()}
     return clone(job.estimator).fit(X, y, **params)
 
 
-def part_of(value: Any, rows: Index, n: int) -> Any:
+def _part_of(value: Any, rows: Index, n: int) -> Any:
     """Return the rows of a fit parameter that has one value a row."""
     if value is None or isinstance(value, str) or not hasattr(value, "__len__") or len(value) != n:
         return value
@@ -488,19 +489,19 @@ def part(estimator: Any, X: Any, rows: Index, known: Index | None) -> Any:
     return some
 
 
-def score(job: Job, machine: Any, rows: Index, known: Index | None = None) -> Scored:
+def _score(job: Job, machine: Any, rows: Index, known: Index | None = None) -> Scored:
     """Return the scores a machine, trained on the rows it knows, gives some rows."""
     X = job.X if len(rows) == len(job.y) else part(job.estimator, job.X, rows, known)
     scores, kind = score_columns(machine, X, job.classes, job.scheme, job.kind)
     said = scores
     if len(machine.classes_) < len(job.classes):
-        said = scores[:, known_columns(job, np.searchsorted(job.classes, machine.classes_))]
+        said = scores[:, _known_columns(job, np.searchsorted(job.classes, machine.classes_))]
     if not np.isfinite(said).all():
         finite("scores", said.ravel())  # which says how many are not, and where
-    return Scored(machine, rows, scores, kind, None if job.look is None else look_columns(job, machine, X))
+    return Scored(machine, rows, scores, kind, None if job.look is None else _look_columns(job, machine, X))
 
 
-def look_columns(job: Job, machine: KernelMachine, X: Any) -> Floats:
+def _look_columns(job: Job, machine: KernelMachine, X: Any) -> Floats:
     """Return what a machine sees in rows, one column a pair of classes, zeros for pairs it does not know."""
     view, present = machine.view(X), np.searchsorted(job.classes, machine.classes_).tolist()
     every = pairs(len(job.classes))
@@ -513,9 +514,9 @@ def look_columns(job: Job, machine: KernelMachine, X: Any) -> Floats:
 def score_columns(machine: Any, X: Any, classes: NDArray[Any], scheme_name: str, kind: str) -> tuple[Floats, str]:
     """Return a machine's scores as one column a binary problem of the scheme, and their kind."""
     scheme = SCHEMES[scheme_name]
-    if len(classes) > 2 and made_of_pairs(machine):
-        machine = shaped(machine, "ovo" if scheme_name == "ovo" else "ovr")
-    values, kind = output(machine, X, kind)
+    if len(classes) > 2 and _made_of_pairs(machine):
+        machine = _shaped(machine, "ovo" if scheme_name == "ovo" else "ovr")
+    values, kind = _output(machine, X, kind)
     strange = np.setdiff1d(machine.classes_, classes).tolist()
     if strange:
         msg = f"y must hold rows of every class the estimator knows; it has none of {strange[0]!r}: give some"
@@ -537,7 +538,7 @@ def score_columns(machine: Any, X: Any, classes: NDArray[Any], scheme_name: str,
     return values, kind
 
 
-def output(machine: Any, X: Any, kind: str) -> tuple[Floats, str]:
+def _output(machine: Any, X: Any, kind: str) -> tuple[Floats, str]:
     """Return decision values where there are any, else probabilities, and which they are."""
     if isinstance(machine, (OneVsOne, KernelMachine)):
         return machine.pairwise(X)
@@ -565,7 +566,7 @@ class OneVsOne(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.rows_, self.machines_ = [], []
         for i, j in pairs(len(self.classes_)):
             rows = np.flatnonzero((y == self.classes_[i]) | (y == self.classes_[j]))
-            params = {name: part_of(value, rows, len(y)) for name, value in fit_params.items()}
+            params = {name: _part_of(value, rows, len(y)) for name, value in fit_params.items()}
             self.rows_.append(rows)
             self.machines_.append(clone(self.estimator).fit(part(self.estimator, X, rows, rows), y[rows], **params))
         return self
@@ -576,7 +577,7 @@ class OneVsOne(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         kind = self.kind
         for machine, rows in zip(self.machines_, self.rows_, strict=True):
             known = X if not get_tags(self.estimator).input_tags.pairwise else _safe_indexing(X, rows, axis=1)
-            values, kind = output(machine, known, self.kind)
+            values, kind = _output(machine, known, self.kind)
             columns.append(values[:, 0] if values.ndim == 2 else -values)
         return np.column_stack(columns), kind
 
@@ -602,7 +603,7 @@ class KernelMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train the machine and read its geometry."""
         weight = next((value for name, value in fit_params.items() if name.endswith("sample_weight")), None)
         self.trained_ = clone(self.estimator).fit(X, y, **fit_params)
-        return self._read(dismantled(self.trained_, X)[1], weight, len(y))
+        return self._read(_dismantled(self.trained_, X)[1], weight, len(y))
 
     def take(self, trained: Any) -> KernelMachine:
         """Read the geometry of a machine that was trained elsewhere."""
@@ -610,14 +611,14 @@ class KernelMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._read(None, None, 0)
 
     def _read(self, inputs: Any, weight: Any, rows: int) -> KernelMachine:
-        self.geometries_ = geometries(dismantled(self.trained_)[0], inputs, weight)
+        self.geometries_ = geometries(_dismantled(self.trained_)[0], inputs, weight)
         self.classes_ = self.trained_.classes_
         self.rows_ = rows
         return self
 
     def view(self, X: Any) -> View:
         """Return rows as the kernel takes them, and their decision values a pair of classes."""
-        svc, inputs = dismantled(self.trained_, X)
+        svc, inputs = _dismantled(self.trained_, X)
         return View(kernel_inputs(svc.kernel, inputs), pairwise_decisions(svc, inputs))
 
     def pairwise(self, X: Any) -> tuple[Floats, str]:
@@ -636,20 +637,20 @@ class KernelMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def dismantled(machine: Any, X: Any = None) -> tuple[Any, Any]:
+def _dismantled(machine: Any, X: Any = None) -> tuple[Any, Any]:
     """Return the SVC at the end of a fitted pipeline or search, and rows as they reach it."""
     if isinstance(machine, Pipeline):
         inputs = X if X is None or len(machine) == 1 else machine[:-1].transform(X)
-        return dismantled(machine[-1], inputs)
-    return dismantled(machine.best_estimator_, X) if is_search(machine) else (machine, X)
+        return _dismantled(machine[-1], inputs)
+    return _dismantled(machine.best_estimator_, X) if _is_search(machine) else (machine, X)
 
 
-def layers(estimator: Any) -> list[tuple[str, Any]]:
+def _layers(estimator: Any) -> list[tuple[str, Any]]:
     """Return an estimator and those inside it, down to the last: through the ends of pipelines, searches and pairs.
 
     With each goes the prefix under which its fit parameters are given to the outermost.
 
-    >>> [name for name, _ in layers(Pipeline([("scale", None), ("svc", SVC())]))]
+    >>> [name for name, _ in _layers(Pipeline([("scale", None), ("svc", SVC())]))]
     ['', 'svc__']
     """
     found = [("", estimator)]
@@ -658,35 +659,35 @@ def layers(estimator: Any) -> list[tuple[str, Any]]:
         if isinstance(last, Pipeline):
             name, inner = last.steps[-1]
             found.append((f"{prefix}{name}__", inner))
-        elif isinstance(last, OneVsOne) or is_search(last):
+        elif isinstance(last, OneVsOne) or _is_search(last):
             found.append((prefix, last.estimator))
         else:
             return found
 
 
-def is_search(estimator: Any) -> bool:
+def _is_search(estimator: Any) -> bool:
     """Return whether an estimator is a parameter search: scikit-learn has no public class for them."""
     return all(hasattr(estimator, name) for name in ("estimator", "refit", "error_score"))
 
 
-def made_of_pairs(estimator: Any) -> bool:
+def _made_of_pairs(estimator: Any) -> bool:
     """Return whether a machine's own decision values are those of an SVC, itself or at the end of a pipeline or search.
 
     An SVC elsewhere inside says nothing of them.
     """
-    return not isinstance(estimator, OneVsOne) and isinstance(layers(estimator)[-1][1], (SVC, NuSVC))
+    return not isinstance(estimator, OneVsOne) and isinstance(_layers(estimator)[-1][1], (SVC, NuSVC))
 
 
-def shaped(machine: Any, shape: str) -> Any:
+def _shaped(machine: Any, shape: str) -> Any:
     """Return a fitted machine whose SVC gives decision values a pair ("ovo") or a class ("ovr"); this one stays."""
     copied = copy(machine)
     if isinstance(machine, (SVC, NuSVC)):
         copied.decision_function_shape, copied.break_ties = shape, False
     elif isinstance(machine, Pipeline):
         name, last = machine.steps[-1]
-        copied.steps = [*machine.steps[:-1], (name, shaped(last, shape))]
-    elif is_search(machine):
-        copied.best_estimator_ = shaped(machine.best_estimator_, shape)
+        copied.steps = [*machine.steps[:-1], (name, _shaped(last, shape))]
+    elif _is_search(machine):
+        copied.best_estimator_ = _shaped(machine.best_estimator_, shape)
     return copied
 
 
@@ -699,7 +700,7 @@ def choose_scheme(multiclass: str, estimator: Any, k: int, needs: str = "column"
         return "binary"
     if multiclass != "auto":
         return multiclass
-    usual = "ovo" if made_of_pairs(estimator) or isinstance(estimator, OneVsOne) else "ovr"
+    usual = "ovo" if _made_of_pairs(estimator) or isinstance(estimator, OneVsOne) else "ovr"
     return next(name for name in ("matrix", usual, "ovo") if needs in SCHEMES[name].serves)
 
 
@@ -709,7 +710,7 @@ def prepare(estimator: Any, scheme: str, kind: str, *, fitted: bool, looking: st
     It remembers its geometry where a method, `looking` by name, takes what the machine sees.
     """
     if looking is not None:
-        last = layers(estimator)[-1][1]
+        last = _layers(estimator)[-1][1]
         if not isinstance(last, SVC):
             msg = (
                 f"estimator must be an SVC, or a pipeline or search that ends in one, for method {looking!r}, which "
@@ -717,7 +718,7 @@ def prepare(estimator: Any, scheme: str, kind: str, *, fitted: bool, looking: st
             )
             raise ValueError(msg)
         return KernelMachine(estimator).take(estimator) if fitted else KernelMachine(estimator)
-    if scheme != "ovo" or isinstance(estimator, OneVsOne) or (kind != "probability" and made_of_pairs(estimator)):
+    if scheme != "ovo" or isinstance(estimator, OneVsOne) or (kind != "probability" and _made_of_pairs(estimator)):
         return estimator
     if fitted:
         msg = f"multiclass='ovo' needs pairwise scores, and a prefit {type(estimator).__name__} has none; use 'ovr'"
@@ -728,30 +729,30 @@ def prepare(estimator: Any, scheme: str, kind: str, *, fitted: bool, looking: st
 def weight_parameter(estimator: Any) -> str | None:
     """Return the name under which an estimator's fit takes weights, through pipelines and searches."""
     name = "sample_weight"
-    return next((prefix + name for prefix, each in layers(estimator) if has_fit_parameter(each, name)), None)
+    return next((prefix + name for prefix, each in _layers(estimator) if has_fit_parameter(each, name)), None)
 
 
-def find_group_parameter(estimator: Any) -> tuple[str | None, Any]:
+def _find_group_parameter(estimator: Any) -> tuple[str | None, Any]:
     """Return the name under which an estimator's fit takes groups, through pipelines, or None, and who takes them."""
-    prefix, inner = next(each for each in layers(estimator) if not isinstance(each[1], (Pipeline, OneVsOne)))
-    return (f"{prefix}groups" if is_search(inner) or has_fit_parameter(inner, "groups") else None), inner
+    prefix, inner = next(each for each in _layers(estimator) if not isinstance(each[1], (Pipeline, OneVsOne)))
+    return (f"{prefix}groups" if _is_search(inner) or has_fit_parameter(inner, "groups") else None), inner
 
 
 def group_params(estimator: Any, groups: Any) -> dict[str, Any]:
     """Return groups under the name an estimator's fit takes them by, if it does: it then splits rows itself."""
-    name, inner = find_group_parameter(estimator)
+    name, inner = _find_group_parameter(estimator)
     if groups is None or name is None:
         return {}
-    if is_search(inner) and ignores_groups(inner.cv):
+    if _is_search(inner) and _ignores_groups(inner.cv):
         msg = (
             f"the cv of {type(inner).__name__} must keep groups together where groups are given, such as "
-            f"cv=StratifiedGroupKFold(3); got cv={shown(inner.cv)}"
+            f"cv=StratifiedGroupKFold(3); got cv={_shown(inner.cv)}"
         )
         raise ValueError(msg)
     return {name: groups}
 
 
-def ignores_groups(cv: Any) -> bool:
+def _ignores_groups(cv: Any) -> bool:
     """Return whether folds are made by a splitter of scikit-learn's that does not look at groups."""
     splitter = check_cv(cv, classifier=True)
     own = type(splitter).__module__.startswith("sklearn.")

@@ -49,21 +49,29 @@ from calibrant.samples import Sample, collapse, probability_cells, refuse_swappe
 __all__ = [
     "COSTS",
     "INTERVALS",
+    "PARTS",
     "REJECTIONS",
     "Assessment",
     "CalibrationTest",
     "ClassShare",
     "DecisionCounts",
+    "Drawing",
     "Measure",
+    "NamedForecasts",
     "assess",
+    "calibration_tests",
+    "calibration_words",
     "decision_counts",
+    "level_of",
+    "slope_of",
+    "thinned",
 ]
 
 
-PART = 10_000  # rows of which draws are made; more are sampled
-RARE = 50  # rows of a class that such a sample must hold
-POINTS = 500  # of an error-reject curve
-PANEL_DRAWS = 200  # for the band of each class
+_PART = 10_000  # rows of which draws are made; more are sampled
+_RARE = 50  # rows of a class that such a sample must hold
+_POINTS = 500  # of an error-reject curve
+_PANEL_DRAWS = 200  # for the band of each class
 
 # What the sliders of the report offer: costs of an error, and of a rejection. Every threshold they can lead to is
 # counted exactly, so the page needs these counts and no rows.
@@ -137,7 +145,7 @@ class Assessment:
     """What was found about one forecast; see `assess`.
 
     `curve` is the reliability curve of the positive class, or of the confidence where there are more than two classes;
-    `by_class` then holds those of each class ("class") and of the decisions for each ("top_label"). `decompositions`
+    `_by_class` then holds those of each class ("class") and of the decisions for each ("top_label"). `decompositions`
     are those of "brier" and "log_loss"; of more than two classes the second is called "classwise_log_loss", for it is
     that of the sum of the log losses of each class against the rest, which is not the log loss.
     """
@@ -259,8 +267,8 @@ def assess(
     if labels is None:
         refuse_swapped(y, p, "p", "y first and p second")
     if np.size(y) == 0 and np.shape(p)[:1] == (0,):
-        return nothing(0.0, (), drawing, "There are no rows: nothing can be shown.")
-    if unnamed := nameless_class(y, p, labels):
+        return _nothing(0.0, (), drawing, "There are no rows: nothing can be shown.")
+    if unnamed := _nameless_class(y, p, labels):
         probability = finite("p", p)
         within_unit("p", probability)
         same_length("y", vector("y", y), probability)
@@ -270,17 +278,17 @@ def assess(
             f"All rows are of one class, {unnamed!r}, and nothing says whether p is its probability: name the negative "
             "and the positive class (labels)."
         )
-        return nothing(rows, (ClassShare(unnamed, rows, 1.0),), drawing, reason)
-    return assessed(name_forecasts(y, p, sample_weight, labels), drawing)
+        return _nothing(rows, (ClassShare(unnamed, rows, 1.0),), drawing, reason)
+    return _assessed(_name_forecasts(y, p, sample_weight, labels), drawing)
 
 
-def nothing(rows: float, classes: tuple[ClassShare, ...], drawing: Drawing, reason: str) -> Assessment:
+def _nothing(rows: float, classes: tuple[ClassShare, ...], drawing: Drawing, reason: str) -> Assessment:
     """Return the assessment of rows of which nothing can be said."""
     empty: dict[str, Any] = {}
     return Assessment(rows, classes, drawing.confidence, (), empty, (), None, empty, None, None, reason, (reason,))
 
 
-def nameless_class(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None) -> str | None:
+def _nameless_class(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None) -> str | None:
     """Return the only class of rows where nothing says which of two it is, else None."""
     if labels is not None or (np.ndim(p) == 2 and np.shape(p)[1] > 1):
         return None
@@ -292,7 +300,7 @@ def nameless_class(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None) -> str 
     return None
 
 
-def name_forecasts(
+def _name_forecasts(
     y: ArrayLike, p: ArrayLike, sample_weight: ArrayLike | None, labels: ArrayLike | None
 ) -> NamedForecasts:
     """Check forecasts and return them with the names of the classes."""
@@ -301,7 +309,7 @@ def name_forecasts(
     if isinstance(data, Posteriors):
         names = list(np.unique(vector("y", y)) if labels is None else vector("labels", labels))
     else:
-        names = class_names(vector("y", y), labels)
+        names = _class_names(vector("y", y), labels)
     if isinstance(data, Posteriors) and len(names) > 2:
         data = Posteriors(floats(data.posterior), data.index, weight)
     else:
@@ -310,7 +318,7 @@ def name_forecasts(
     return NamedForecasts(data, tuple(str(name) for name in names))
 
 
-def class_names(observed: NDArray[Any], labels: ArrayLike | None) -> list[Any]:
+def _class_names(observed: NDArray[Any], labels: ArrayLike | None) -> list[Any]:
     """Return what the negative and the positive class are called."""
     if labels is not None:
         return list(vector("labels", labels))
@@ -320,45 +328,45 @@ def class_names(observed: NDArray[Any], labels: ArrayLike | None) -> list[Any]:
     return [False, True] if observed.dtype.kind == "b" else list(np.unique(observed))
 
 
-def assessed(rows: NamedForecasts, drawing: Drawing) -> Assessment:
+def _assessed(rows: NamedForecasts, drawing: Drawing) -> Assessment:
     """Run everything on checked rows."""
     shares = rows.shares()
     parts = {score: decompose(rows.data, score) for score in ("brier", "log_loss")}
-    measures = measured(rows, parts, drawing)
+    measures = _measured(rows, parts, drawing)
     tests = calibration_tests(rows, drawing)
     data = rows.binary
     found = {"confidence": drawing.confidence, "random_state": drawing.random_state}
     curve = trace_reliability(data, draws=drawing.draws, **found)
-    panels = by_class(rows, {**found, "draws": min(drawing.draws, PANEL_DRAWS)})
+    panels = _by_class(rows, {**found, "draws": min(drawing.draws, _PANEL_DRAWS)})
     rejecting = thinned(trace_errors(rows.data))
     return Assessment(
         float(rows.counts.sum()),
         shares,
         drawing.confidence,
         measures,
-        {SUMMED.get(score, score) if rows.several else score: found for score, found in parts.items()},
+        {_SUMMED.get(score, score) if rows.several else score: found for score, found in parts.items()},
         tests,
         curve,
         panels,
         rejecting,
         decision_counts(data, several=rows.several),
-        verdict(rows, parts, measures, tests, drawing),
-        remarks(rows, shares, measures, tests) + without_intervals(rows, drawing),
+        _verdict(rows, parts, measures, tests, drawing),
+        _remarks(rows, shares, measures, tests) + _without_intervals(rows, drawing),
     )
 
 
-def without_intervals(rows: NamedForecasts, drawing: Drawing) -> tuple[str, ...]:
+def _without_intervals(rows: NamedForecasts, drawing: Drawing) -> tuple[str, ...]:
     """Say why there are no intervals, if there are none."""
-    if not too_rare(*drawn_from(rows, drawing)):
+    if not _too_rare(*_drawn_from(rows, drawing)):
         return ()
-    return (f"One class is so rare that {PART:,} rows drawn hold fewer than {RARE} of it: intervals are left out.",)
+    return (f"One class is so rare that {_PART:,} rows drawn hold fewer than {_RARE} of it: intervals are left out.",)
 
 
 # Measures -------------------------------------------------------------------------------------------------------------
 
 # What a decomposition is called that does not add up to the metric of its name: of more than two classes the parts of
 # the log loss are sums over classes, each against the rest, and so is their total.
-SUMMED = {"log_loss": "classwise_log_loss"}
+_SUMMED = {"log_loss": "classwise_log_loss"}
 
 # The parts of the decompositions, which are there already.
 PARTS = {
@@ -368,41 +376,41 @@ PARTS = {
 }
 
 
-def measured(rows: NamedForecasts, parts: Mapping[str, Decomposition], drawing: Drawing) -> tuple[Measure, ...]:
+def _measured(rows: NamedForecasts, parts: Mapping[str, Decomposition], drawing: Drawing) -> tuple[Measure, ...]:
     """Return every metric that exists on the rows."""
     both = all(share.rows > 0 for share in rows.shares())
-    part, scale = drawn_from(rows, drawing)
+    part, scale = _drawn_from(rows, drawing)
     found = []
     for name, metric in METRICS.items():
         if not (both or metric.one_class):
             continue
         score, piece = PARTS.get(name, ("", ""))
         value = getattr(parts[score], piece) if piece else metric.core(rows.data)
-        low, high = interval(name, value, part, scale, drawing)
+        low, high = _interval(name, value, part, scale, drawing)
         found.append(Measure(name, float(value), low, high, metric.better, metric.formula, metric.source))
     return tuple(found)
 
 
-def drawn_from(rows: NamedForecasts, drawing: Drawing) -> tuple[NamedForecasts, float]:
+def _drawn_from(rows: NamedForecasts, drawing: Drawing) -> tuple[NamedForecasts, float]:
     """Return the rows the bootstrap draws from, and what its intervals are to be multiplied by."""
     n = len(rows.data)
-    if n <= PART or (isinstance(rows.data, Sample) and rows.whole and len(np.unique(rows.data.score)) <= PART // 2):
+    if n <= _PART or (isinstance(rows.data, Sample) and rows.whole and len(np.unique(rows.data.score)) <= _PART // 2):
         return rows, 1.0
-    chosen = np.sort(np.random.default_rng(drawing.random_state).choice(n, PART, replace=False))
+    chosen = np.sort(np.random.default_rng(drawing.random_state).choice(n, _PART, replace=False))
     part = NamedForecasts(select(rows.data, chosen), rows.classes)
     return part, float(np.sqrt(part.counts.sum() / rows.counts.sum()))
 
 
-def too_rare(part: NamedForecasts, scale: float) -> bool:
+def _too_rare(part: NamedForecasts, scale: float) -> bool:
     """Return whether a part of the rows shows too little of a class for the spread of anything."""
-    return scale < 1.0 and min(share.rows for share in part.shares()) < RARE
+    return scale < 1.0 and min(share.rows for share in part.shares()) < _RARE
 
 
-def interval(
+def _interval(
     name: str, value: float, part: NamedForecasts, scale: float, drawing: Drawing
 ) -> tuple[float | None, float | None]:
     """Return the ends of a metric's bootstrap interval, None where it has none."""
-    if name not in INTERVALS or not np.isfinite(value) or len(part.data) < 2 or too_rare(part, scale):
+    if name not in INTERVALS or not np.isfinite(value) or len(part.data) < 2 or _too_rare(part, scale):
         return None, None
     groups = None if part.whole else np.arange(len(part.data))
     plan = planned(max(drawing.draws, 2), drawing.confidence, "percentile", drawing.random_state)
@@ -427,13 +435,13 @@ def calibration_tests(rows: NamedForecasts, drawing: Drawing) -> tuple[Calibrati
     if not rows.whole:
         return ()
     data = rows.binary
-    results = [spiegelhalter_result(rows)]
+    results = [_spiegelhalter_result(rows)]
     with suppress(ValueError):  # all forecasts are 0 or 1, and right: no group has anything to test
-        results.append(hosmer_lemeshow_result(data))
-    return (*results, corp_result(data, drawing))
+        results.append(_hosmer_lemeshow_result(data))
+    return (*results, _corp_result(data, drawing))
 
 
-def spiegelhalter_result(rows: NamedForecasts) -> CalibrationTest:
+def _spiegelhalter_result(rows: NamedForecasts) -> CalibrationTest:
     """Return Spiegelhalter's test with its sentence."""
     found = judge_by_score(rows.data)
     sentence = (
@@ -443,7 +451,7 @@ def spiegelhalter_result(rows: NamedForecasts) -> CalibrationTest:
     return CalibrationTest("spiegelhalter", found.statistic, found.pvalue, sentence, 0.0)
 
 
-def hosmer_lemeshow_result(data: Sample) -> CalibrationTest:
+def _hosmer_lemeshow_result(data: Sample) -> CalibrationTest:
     """Return the Hosmer-Lemeshow test with its sentence."""
     found = judge_by_groups(data)
     sentence = (
@@ -454,7 +462,7 @@ def hosmer_lemeshow_result(data: Sample) -> CalibrationTest:
     return CalibrationTest("hosmer_lemeshow", found.statistic, found.pvalue, sentence, float(found.degrees_of_freedom))
 
 
-def corp_result(data: Sample, drawing: Drawing) -> CalibrationTest:
+def _corp_result(data: Sample, drawing: Drawing) -> CalibrationTest:
     """Return the CORP test, on pooled forecasts where there are many, with its sentence."""
     p, positive, negative = collapse(data, CELLS, probability_cells).arrays()
     hits, total = np.round(positive), np.round(positive) + np.round(negative)
@@ -469,7 +477,7 @@ def corp_result(data: Sample, drawing: Drawing) -> CalibrationTest:
 # Curves ---------------------------------------------------------------------------------------------------------------
 
 
-def by_class(rows: NamedForecasts, options: Mapping[str, Any]) -> dict[str, ReliabilityPanels]:
+def _by_class(rows: NamedForecasts, options: Mapping[str, Any]) -> dict[str, ReliabilityPanels]:
     """Return the reliability curves of each class and of the decisions for each, of more than two classes."""
     if not isinstance(rows.data, Posteriors):
         return {}
@@ -482,9 +490,9 @@ def by_class(rows: NamedForecasts, options: Mapping[str, Any]) -> dict[str, Reli
 def thinned(curve: ErrorRejectCurve) -> ErrorRejectCurve:
     """Return a curve of at most 500 points, about equally far apart in the share rejected, the ends among them."""
     n = len(curve.rejected)
-    if n <= POINTS:
+    if n <= _POINTS:
         return curve
-    place = np.searchsorted(curve.rejected, np.linspace(0.0, 1.0, POINTS - 1), side="left")
+    place = np.searchsorted(curve.rejected, np.linspace(0.0, 1.0, _POINTS - 1), side="left")
     kept = np.unique(np.concatenate([[0, n - 1], np.minimum(place, n - 1)]))
     return ErrorRejectCurve(curve.threshold[kept], curve.rejected[kept], curve.error[kept])
 
@@ -503,14 +511,14 @@ def decision_counts(data: Sample, *, several: bool = False) -> DecisionCounts:
     """
     p, positive, negative = data.arrays()
     order = np.argsort(p, kind="stable")
-    threshold = reachable(several=several)
+    threshold = _reachable(several=several)
     below, upto = (np.searchsorted(p[order], threshold, side=side) for side in ("left", "right"))
     first, second = (np.append(0.0, np.cumsum(weight[order])) for weight in (positive, negative))
     total = float(first[-1]), float(second[-1])
     return DecisionCounts(several, threshold, first[below], first[upto], second[below], second[upto], total)
 
 
-def reachable(*, several: bool) -> Floats:
+def _reachable(*, several: bool) -> Floats:
     """Return every threshold that some costs lead to, in order."""
     found = {0.0, 1.0} if several else {high / (high + low) for high in COSTS for low in COSTS}
     for cost in COSTS:
@@ -522,7 +530,7 @@ def reachable(*, several: bool) -> Floats:
 # Words ----------------------------------------------------------------------------------------------------------------
 
 
-def verdict(
+def _verdict(
     rows: NamedForecasts,
     parts: Mapping[str, Decomposition],
     measures: tuple[Measure, ...],
@@ -532,14 +540,14 @@ def verdict(
     """Say in one paragraph whether the forecast is calibrated, how it is off, and what could be gained."""
     sentences = [
         calibration_words(rows.binary, tests, drawing.confidence, several=rows.several),
-        discriminating(parts["brier"], {measure.name: measure for measure in measures}),
-        gain(parts["brier"], tests, drawing.confidence, several=rows.several),
+        _discriminating(parts["brier"], {measure.name: measure for measure in measures}),
+        _gain(parts["brier"], tests, drawing.confidence, several=rows.several),
     ]
     return " ".join(sentence for sentence in sentences if sentence)
 
 
 @dataclass(frozen=True, slots=True)
-class Deviation:
+class _Deviation:
     """An estimate, the ends of its confidence interval, and the value that a calibrated forecast has."""
 
     value: float
@@ -558,7 +566,7 @@ def calibration_words(
 ) -> str:
     """Say whether probabilities are calibrated, and in which direction they are off if they are not.
 
-    A direction is claimed only where `departure` finds one and an interval of its own leaves no doubt about it. A
+    A direction is claimed only where `_departure` finds one and an interval of its own leaves no doubt about it. A
     departure that is seen may be too small to matter, and one that is not seen may be large.
     """
     p, positive, negative = data.arrays()
@@ -567,24 +575,24 @@ def calibration_words(
     means = f"{percent(said)} was forecast on average, and {what} in {percent(happened)} of the rows"
     if not tests:
         return f"Whether the probabilities are calibrated was not tested: {means}."
-    sure, least = departure(tests, confidence), min(tests, key=lambda test: test.pvalue)
+    sure, least = _departure(tests, confidence), min(tests, key=lambda test: test.pvalue)
     proof = f"{words(least.name)} test: {shown_pvalue(least.pvalue)}"
-    if sure and negligible(data, tests):
+    if sure and _negligible(data, tests):
         return f"A departure from calibration can be seen, but it is too small to matter: {means} ({proof})."
     if sure:
-        direction = confidence_direction if several else direction_words
+        direction = _confidence_direction if several else _direction_words
         return f"These probabilities are not calibrated ({proof}). {direction(data, means, confidence)}"
     if least.pvalue < 1.0 - confidence:
         seen = sum(test.pvalue < 1.0 - confidence for test in tests)
         doubt = f"{seen} of {counted(len(tests), 'test')} saw a departure, which may be chance ({proof})"
         return f"Whether these probabilities are calibrated is in doubt: {doubt}. {means[0].upper()}{means[1:]}."
-    if corp_of(tests).statistic >= LARGE**2:
+    if _corp_of(tests).statistic >= _LARGE**2:
         few = "the rows are too few to exclude a large one"
         return f"No departure from calibration is certain, but {few}: {means} ({proof})."
     return f"No departure from calibration can be seen: {means} ({proof})."
 
 
-def departure(tests: tuple[CalibrationTest, ...], confidence: float) -> bool:
+def _departure(tests: tuple[CalibrationTest, ...], confidence: float) -> bool:
     """Return whether the tests together reject calibration at the level 1 - `confidence` (Bonferroni's correction).
 
     The tests see different things: CORP every departure that a monotone map repairs, but of rare events little, for it
@@ -594,28 +602,28 @@ def departure(tests: tuple[CalibrationTest, ...], confidence: float) -> bool:
 
 
 # The root of the CORP miscalibration is about how far forecasts are from what they would be recalibrated.
-NEGLIGIBLE = 0.01  # one point, beyond chance; and recalibrating takes less than this share off the log loss
-LARGE = 0.15  # fifteen points: what chance alone makes of about a hundred rows
+_NEGLIGIBLE = 0.01  # one point, beyond chance; and recalibrating takes less than this share off the log loss
+_LARGE = 0.15  # fifteen points: what chance alone makes of about a hundred rows
 
 
-def negligible(data: Sample, tests: tuple[CalibrationTest, ...]) -> bool:
+def _negligible(data: Sample, tests: tuple[CalibrationTest, ...]) -> bool:
     """Return whether recalibrating would change next to nothing, by the Brier score and by the log loss.
 
     The log loss sees what is much to a rare event: 0.002 where 0.001 happened.
     """
-    test = corp_of(tests)
-    if test.statistic - test.expected >= NEGLIGIBLE**2:
+    test = _corp_of(tests)
+    if test.statistic - test.expected >= _NEGLIGIBLE**2:
         return False
     parts = decompose(data, "log_loss")
-    return parts.miscalibration < NEGLIGIBLE * parts.score < np.inf
+    return parts.miscalibration < _NEGLIGIBLE * parts.score < np.inf
 
 
-def corp_of(tests: tuple[CalibrationTest, ...]) -> CalibrationTest:
+def _corp_of(tests: tuple[CalibrationTest, ...]) -> CalibrationTest:
     """Return the CORP test, which is always among tests."""
     return next(test for test in tests if test.name == "corp")
 
 
-def direction_words(data: Sample, means: str, confidence: float) -> str:
+def _direction_words(data: Sample, means: str, confidence: float) -> str:
     """Say whether forecasts of two classes are too high or too low, too extreme or not extreme enough."""
     how = {1: "too high", -1: "too low", 0: "neither too high nor too low beyond chance"}
     level = f"On the whole they are {how[level_of(data, confidence).sign]}: {means}."
@@ -627,22 +635,22 @@ def direction_words(data: Sample, means: str, confidence: float) -> str:
     return f"{level} They are {extreme}: where the forecast rises by 0.10, the share {moves}."
 
 
-def confidence_direction(data: Sample, means: str, confidence: float) -> str:
+def _confidence_direction(data: Sample, means: str, confidence: float) -> str:
     """Say whether the confidence in the most probable of several classes is too high or too low."""
     how = {1: "too high", -1: "too low", 0: "right on average, within chance"}
     return f"The confidence in the most probable class is {how[level_of(data, confidence).sign]}: {means}."
 
 
-def level_of(data: Sample, confidence: float) -> Deviation:
+def level_of(data: Sample, confidence: float) -> _Deviation:
     """Return the mean of p - y, 0 if calibrated, with the interval of a mean of independent rows."""
     p, positive, negative = data.arrays()
     total = float((positive + negative).sum())
     mean = float((positive * (p - 1.0) + negative * p).sum()) / total
     spread = float((positive * (p - 1.0 - mean) ** 2 + negative * (p - mean) ** 2).sum()) / total
-    return around(mean, np.sqrt(spread / total), confidence, 0.0)
+    return _around(mean, np.sqrt(spread / total), confidence, 0.0)
 
 
-def slope_of(data: Sample, confidence: float) -> Deviation:
+def slope_of(data: Sample, confidence: float) -> _Deviation:
     """Return the slope b = cov(y, p)/var(p) of outcomes on forecasts, 1 if calibrated, NaN for one forecast or class.
 
     Its variance is sum (c r)^2/(sum c^2)^2 with c = p - mean(p) and r the residuals y - mean(y) - b c, whatever the
@@ -654,37 +662,37 @@ def slope_of(data: Sample, confidence: float) -> Deviation:
     centred = p - float((weight * p).sum()) / total
     squares = float((weight * centred**2).sum())
     if not 0.0 < share < 1.0 or squares <= 1e-12 * total:
-        return Deviation(float("nan"), -np.inf, np.inf, 1.0)
+        return _Deviation(float("nan"), -np.inf, np.inf, 1.0)
     slope = float((positive * centred).sum()) / squares
     line = share + slope * centred
     noise = float((centred**2 * (positive * (1.0 - line) ** 2 + negative * line**2)).sum())
-    return around(slope, np.sqrt(noise) / squares, confidence, 1.0)
+    return _around(slope, np.sqrt(noise) / squares, confidence, 1.0)
 
 
-def around(value: float, error: float, confidence: float, calibrated: float) -> Deviation:
+def _around(value: float, error: float, confidence: float, calibrated: float) -> _Deviation:
     """Return an estimate with the interval of a normal distribution."""
     half = float(special.ndtri(0.5 + confidence / 2.0)) * float(error)
-    return Deviation(value, value - half, value + half, calibrated)
+    return _Deviation(value, value - half, value + half, calibrated)
 
 
-def discriminating(brier: Decomposition, measures: Mapping[str, Measure]) -> str:
+def _discriminating(brier: Decomposition, measures: Mapping[str, Measure]) -> str:
     """Say how well a forecast tells the classes apart."""
     if "auc" not in measures:
         return "Rows of one class only cannot say how well the classes are told apart."
     share = brier.discrimination / brier.uncertainty
     return (
-        f"The forecast tells the classes apart with an area under the ROC curve of {spread(measures['auc'])}; "
+        f"The forecast tells the classes apart with an area under the ROC curve of {_spread(measures['auc'])}; "
         f"recalibrated it would take {number(brier.discrimination)}, {share:.0%}, off the Brier score of "
         f"{number(brier.uncertainty)} that the bare class shares have."
     )
 
 
-def gain(brier: Decomposition, tests: tuple[CalibrationTest, ...], confidence: float, *, several: bool) -> str:
+def _gain(brier: Decomposition, tests: tuple[CalibrationTest, ...], confidence: float, *, several: bool) -> str:
     """Say what could be gained by recalibrating."""
     if brier.score <= 0:
         return "The Brier score is 0: nothing can be gained."
     share = brier.miscalibration / brier.score
-    by_chance = tests and not departure(tests, confidence)
+    by_chance = tests and not _departure(tests, confidence)
     remark = "no more than chance would give" if by_chance else "the miscalibration part"
     if several:  # the test is one of the confidence, the gain is that of every class
         remark = "the miscalibration of all classes together, a part of it by chance"
@@ -694,14 +702,14 @@ def gain(brier: Decomposition, tests: tuple[CalibrationTest, ...], confidence: f
     )
 
 
-def spread(measure: Measure) -> str:
+def _spread(measure: Measure) -> str:
     """Return a value with its interval."""
     if measure.low is None or measure.high is None:
         return number(measure.value)
     return f"{number(measure.value)} ({number(measure.low)} to {number(measure.high)})"
 
 
-def remarks(
+def _remarks(
     rows: NamedForecasts,
     shares: tuple[ClassShare, ...],
     measures: tuple[Measure, ...],

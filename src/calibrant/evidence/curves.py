@@ -27,9 +27,12 @@ from calibrant.samples import Sample, collapse, magnitude, probability_cells, sa
 
 __all__ = [
     "BANDS",
+    "BAND_POINTS",
+    "CELLS",
     "PANELS",
     "RELIABILITY",
     "Band",
+    "Draws",
     "ErrorRejectCurve",
     "Histogram",
     "MapCurve",
@@ -38,6 +41,8 @@ __all__ = [
     "ReliabilityCurve",
     "ReliabilityPanels",
     "ScoresCurve",
+    "cliques",
+    "corp_band",
     "error_reject_curve",
     "histogram",
     "map_curve",
@@ -54,7 +59,7 @@ __all__ = [
 
 CELLS = 4_096  # of forecasts among which labels are drawn anew; fewer distinct ones are not pooled
 BAND_POINTS = 256  # at which a band is evaluated; a picture shows no more
-MOST_CELLS = 10_000  # of a histogram
+_MOST_CELLS = 10_000  # of a histogram
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,25 +237,25 @@ def trace_reliability(
     return ReliabilityCurve(*found, decompose(data), shown, sum(data.totals()), method=method, name=name)
 
 
-Found = tuple[Floats, Floats, "Floats | None", "Band | None"]  # forecast, share, count, band
+_Found = tuple[Floats, Floats, "Floats | None", "Band | None"]  # forecast, share, count, band
 
 
-def corp(data: Sample, drawing: Draws) -> Found:
+def _corp(data: Sample, drawing: Draws) -> _Found:
     """Return the curve and the band of isotonic recalibration."""
     fitted = fit_isotonic(data)
     band = None if drawing.kind is None else corp_band(collapse(data, CELLS, probability_cells), drawing)
     return np.asarray(fitted.x), np.asarray(fitted.y), None, band  # type: ignore[union-attr]
 
 
-def binned(data: Sample, drawing: Draws, *, bins: int = 10, strategy: str = "width") -> Found:
+def _binned(data: Sample, drawing: Draws, *, bins: int = 10, strategy: str = "width") -> _Found:
     """Return mean forecast and share of positives of each bin that is not empty, and their intervals."""
     table = tabulate(data, bins, strategy)
     filled = table.count > 0
     mean, share, count = table.mean_probability[filled], table.share[filled], table.count[filled]
-    return mean, share, count, None if drawing.kind is None else binned_band(mean, share, count, drawing)
+    return mean, share, count, None if drawing.kind is None else _binned_band(mean, share, count, drawing)
 
 
-RELIABILITY: dict[str, Callable[..., Found]] = {"corp": corp, "binned": binned}
+RELIABILITY: dict[str, Callable[..., _Found]] = {"corp": _corp, "binned": _binned}
 
 
 def corp_band(cells: Sample, drawing: Draws) -> Band:
@@ -261,50 +266,50 @@ def corp_band(cells: Sample, drawing: Draws) -> Band:
     assert drawing.kind is not None
     chance = BANDS[drawing.kind](score, positive, weight, drawing.confidence)
     curves = np.empty((drawing.draws, len(x)))
-    for row, hits in zip(curves, redrawn(weight, chance, drawing), strict=True):
+    for row, hits in zip(curves, _redrawn(weight, chance, drawing), strict=True):
         row[:] = np.interp(x, score, pool_adjacent_violators(hits, weight)[1])
-    low, high = ends(curves, drawing.confidence)
+    low, high = _ends(curves, drawing.confidence)
     if drawing.kind == "confidence":  # a short block at the end of the curve is moved by more than the draws spread
         own = np.interp(x, score, pool_adjacent_violators(positive, weight)[1])
         low, high = np.minimum(low, own), np.maximum(high, own)
     return Band(x, low, high, drawing.kind, drawing.confidence)
 
 
-def as_forecast(score: Floats, positive: Floats, weight: Floats, confidence: float) -> Floats:  # noqa: ARG001
+def _as_forecast(score: Floats, positive: Floats, weight: Floats, confidence: float) -> Floats:  # noqa: ARG001
     """Return the probabilities by which labels are drawn for a consistency band: the forecasts."""
     return score
 
 
-def as_curve(score: Floats, positive: Floats, weight: Floats, confidence: float) -> Floats:  # noqa: ARG001
+def _as_curve(score: Floats, positive: Floats, weight: Floats, confidence: float) -> Floats:  # noqa: ARG001
     """Return the probabilities by which labels are drawn for a confidence band.
 
     They are the shares of positives of the blocks of the isotonic regression, each moved to the centre of its interval.
     """
     start = pool_adjacent_violators(positive, weight)[0]
     sizes, hits = (np.add.reduceat(sums, start[:-1]) for sums in (weight, positive))
-    low, high = wilson(np.clip(hits / sizes, 0.0, 1.0), sizes, confidence)
+    low, high = _wilson(np.clip(hits / sizes, 0.0, 1.0), sizes, confidence)
     rising = pool_adjacent_violators((low + high) / 2 * sizes, sizes)[1]
     return np.repeat(rising, np.diff(start))
 
 
 BANDS: dict[str, Callable[[Floats, Floats, Floats, float], Floats]] = {
-    "consistency": as_forecast,
-    "confidence": as_curve,
+    "consistency": _as_forecast,
+    "confidence": _as_curve,
 }
 
 
-def binned_band(mean: Floats, share: Floats, count: Floats, drawing: Draws) -> Band:
+def _binned_band(mean: Floats, share: Floats, count: Floats, drawing: Draws) -> Band:
     """Return the interval of each bin: Wilson's, or that of labels drawn by the bin's mean forecast.
 
     The forecasts within a bin differ, so that the labels spread a little less than those drawn by their mean.
     """
     if drawing.kind == "confidence":
-        return Band(mean, *wilson(share, count, drawing.confidence), drawing.kind, drawing.confidence)
-    shares = np.array([hits / count for hits in redrawn(count, mean, drawing)])
-    return Band(mean, *ends(shares, drawing.confidence), "consistency", drawing.confidence)
+        return Band(mean, *_wilson(share, count, drawing.confidence), drawing.kind, drawing.confidence)
+    shares = np.array([hits / count for hits in _redrawn(count, mean, drawing)])
+    return Band(mean, *_ends(shares, drawing.confidence), "consistency", drawing.confidence)
 
 
-def redrawn(weight: Floats, chance: Floats, drawing: Draws) -> Any:
+def _redrawn(weight: Floats, chance: Floats, drawing: Draws) -> Any:
     """Yield the weight of positives in each cell, drawn anew: `weight` rows, and part of one where it is not whole."""
     whole_rows = np.minimum(weight, 2.0**62).astype(np.int64)
     part = weight - np.floor(weight)
@@ -315,13 +320,13 @@ def redrawn(weight: Floats, chance: Floats, drawing: Draws) -> Any:
         yield hits + part * (drawing.rng.random(len(part)) < chance) if broken else hits
 
 
-def ends(values: Floats, confidence: float) -> tuple[Floats, Floats]:
+def _ends(values: Floats, confidence: float) -> tuple[Floats, Floats]:
     """Return the quantiles of each column that leave out equally much on both sides."""
     low, high = np.quantile(values, [0.5 - confidence / 2, 0.5 + confidence / 2], axis=0)
     return low, high
 
 
-def wilson(share: Floats, size: Floats, confidence: float) -> tuple[Floats, Floats]:
+def _wilson(share: Floats, size: Floats, confidence: float) -> tuple[Floats, Floats]:
     """Return the ends of all pi with |share - pi| <= z sqrt(pi (1 - pi)/size) (Wilson 1927)."""
     z = float(special.ndtri(0.5 + confidence / 2))
     middle = (share + z * z / (2 * size)) / (1 + z * z / size)
@@ -368,29 +373,29 @@ def trace_by_class(data: Posteriors, names: Sequence[str], *, of: str = "class",
     )
 
 
-Panel = tuple[str, Sample]  # a name, and its forecasts with what happened
+_Panel = tuple[str, Sample]  # a name, and its forecasts with what happened
 
 
-def class_panels(data: Posteriors, names: Sequence[str]) -> list[Panel]:
+def _class_panels(data: Posteriors, names: Sequence[str]) -> list[_Panel]:
     """Return each class against all others."""
     return [(name, against_rest(data, k)) for k, name in enumerate(names)]
 
 
-def top_label_panels(data: Posteriors, names: Sequence[str]) -> list[Panel]:
+def _top_label_panels(data: Posteriors, names: Sequence[str]) -> list[_Panel]:
     """Return the decisions for each class."""
     decided, found = data.posterior.argmax(axis=1), decide_within_unit(data)
     return [(name, select(found, decided == k)) for k, name in enumerate(names)]
 
 
-def confidence_panels(data: Posteriors, names: Sequence[str]) -> list[Panel]:  # noqa: ARG001
+def _confidence_panels(data: Posteriors, names: Sequence[str]) -> list[_Panel]:  # noqa: ARG001
     """Return all decisions at once."""
     return [("confidence", decide_within_unit(data))]
 
 
-PANELS: dict[str, Callable[[Posteriors, Sequence[str]], list[Panel]]] = {
-    "class": class_panels,
-    "top_label": top_label_panels,
-    "confidence": confidence_panels,
+PANELS: dict[str, Callable[[Posteriors, Sequence[str]], list[_Panel]]] = {
+    "class": _class_panels,
+    "top_label": _top_label_panels,
+    "confidence": _confidence_panels,
 }
 
 
@@ -416,7 +421,7 @@ def posterior(data: Sample, groups: int = 10, confidence: float = 0.95) -> Poste
     )
     share = np.clip(hits / size, 0.0, 1.0)
     mean = np.clip(total / size, score[0] / unit, score[-1] / unit) * unit
-    return Posterior(mean, share, *wilson(share, size, proportion("confidence", confidence)), confidence)
+    return Posterior(mean, share, *_wilson(share, size, proportion("confidence", confidence)), confidence)
 
 
 def posterior_by_bin(counts: Histogram, prior: float | None = None, confidence: float = 0.95) -> Posterior:
@@ -434,14 +439,14 @@ def posterior_by_bin(counts: Histogram, prior: float | None = None, confidence: 
     size, hits = size[filled], counts.positive[filled]
     share = hits / size
     middle = (counts.edges[:-1] / 2 + counts.edges[1:] / 2)[filled]
-    all_of = (share, *wilson(share, size, proportion("confidence", confidence)))
+    all_of = (share, *_wilson(share, size, proportion("confidence", confidence)))
     if prior is not None:
         total = counts.positive.sum(), counts.negative.sum()
-        all_of = tuple(reweighted(values, total, prior) for values in all_of)  # type: ignore[assignment]
+        all_of = tuple(_reweighted(values, total, prior) for values in all_of)  # type: ignore[assignment]
     return Posterior(middle, *all_of, confidence)
 
 
-def reweighted(share: Floats, total: tuple[float, float], prior: float) -> Floats:
+def _reweighted(share: Floats, total: tuple[float, float], prior: float) -> Floats:
     """Return the posterior under another prior: its odds are those of the share times those of the two priors."""
     if not 0 < prior < 1 or min(total) <= 0:
         msg = f"prior must lie strictly between 0 and 1 and both classes have rows; got {prior} and {total} rows"
@@ -464,14 +469,14 @@ def histogram(
     if width is None:
         edges = np.histogram_bin_edges(score / unit, whole("cells", cells), range=(low / unit, high / unit)) * unit
     else:
-        edges = multiples(low, high, number("width", width))
+        edges = _multiples(low, high, number("width", width))
     return Histogram(edges, *(np.histogram(score, edges, weights=weight)[0] for weight in (negative, positive)))
 
 
-def multiples(low: float, high: float, width: float) -> Floats:
+def _multiples(low: float, high: float, width: float) -> Floats:
     """Return the multiples of the width from the last not above `low` to the first above `high`."""
-    if (high / 2 - low / 2) / width > MOST_CELLS / 2 or max(-low, high) / width > 2.0**52:
-        msg = f"width must not cut the scores into more than {MOST_CELLS} cells; got {width} for {low} to {high}"
+    if (high / 2 - low / 2) / width > _MOST_CELLS / 2 or max(-low, high) / width > 2.0**52:
+        msg = f"width must not cut the scores into more than {_MOST_CELLS} cells; got {width} for {low} to {high}"
         raise ValueError(msg)
     first, last = np.floor(low / width), np.floor(high / width) + 1
     first -= first * width > low  # a quotient may round up
@@ -492,19 +497,19 @@ def map_curve(
     reach = finite("scores", scores)
     low, high = float(reach.min()), float(reach.max())
     share = np.linspace(0.0, 1.0, whole("points", points))
-    score = np.unique(np.concatenate([low * (1.0 - share) + high * share, corners(mapping, low, high)]))
-    band = band_of(mapping, score, proportion("confidence", confidence))
+    score = np.unique(np.concatenate([low * (1.0 - share) + high * share, _corners(mapping, low, high)]))
+    band = _band_of(mapping, score, proportion("confidence", confidence))
     return MapCurve(score, np.asarray(mapping(score), np.float64), band, name)
 
 
-def corners(mapping: Map, low: float, high: float) -> Floats:
+def _corners(mapping: Map, low: float, high: float) -> Floats:
     """Return the scores at which a map bends, with those just below where it jumps."""
     jumps = np.asarray(getattr(mapping, "edges", ()), np.float64)
     found = np.concatenate([np.asarray(getattr(mapping, "x", ()), np.float64), np.nextafter(jumps, -np.inf), jumps])
     return found[(found > low) & (found < high)]
 
 
-def band_of(mapping: Map, score: Floats, confidence: float) -> Band | None:
+def _band_of(mapping: Map, score: Floats, confidence: float) -> Band | None:
     """Return a map's own band, that of the inner map where it is linked, None where there is none."""
     inside, at = mapping, score
     if isinstance(mapping, Linked):

@@ -88,7 +88,7 @@ class Corp:
 
 
 # The loss of each outcome: one row a forecast, one column a class.
-LOSSES: dict[str, Callable[[Floats], Floats]] = {
+_LOSSES: dict[str, Callable[[Floats], Floats]] = {
     "brier": lambda P: (P * P).sum(axis=1, keepdims=True) + 1.0 - 2.0 * P,
     "log_loss": lambda P: -np.log(P),
 }
@@ -107,15 +107,15 @@ def spiegelhalter(
     >>> round(test.statistic, 2), round(test.pvalue, 4), test.direction
     (3.53, 0.0004, 'score above expectation: too extreme')
     """
-    return judge_by_score(keep_counted(check_forecasts(y, p, labels=labels), sample_weight), score)
+    return judge_by_score(_keep_counted(check_forecasts(y, p, labels=labels), sample_weight), score)
 
 
 def judge_by_score(data: Forecasts, score: str = "brier") -> Spiegelhalter:
     """Return the core of `spiegelhalter`."""
-    one_of("score", score, LOSSES)
-    P, happened = outcomes(data)
+    one_of("score", score, _LOSSES)
+    P, happened = _outcomes(data)
     with np.errstate(divide="ignore"):
-        loss = LOSSES[score](P)
+        loss = _LOSSES[score](P)
     likely = np.where(P > 0, loss, 0.0)  # what cannot happen adds nothing, however large its loss
     expected = (P * likely).sum(axis=1)
     variance = (P * (likely - expected[:, None]) ** 2).sum(axis=1)
@@ -123,14 +123,14 @@ def judge_by_score(data: Forecasts, score: str = "brier") -> Spiegelhalter:
     n = float(rows.sum())
     total = float((happened * np.where(happened > 0, loss, 0.0)).sum())
     foreseen = float((rows * expected).sum())
-    z = standardised(total - foreseen, float((rows * variance).sum()), n)
+    z = _standardised(total - foreseen, float((rows * variance).sum()), n)
     pvalue = min(1.0, 2.0 * float(special.ndtr(-abs(z))))
     one_column = score == "brier" and isinstance(data, Sample)  # (y - p)^2 is half of the sum over two classes
     unit = 2.0 * n if one_column else n
-    return Spiegelhalter(z, pvalue, EXTREMES[int(np.sign(z))], total / unit, foreseen / unit, int(n))
+    return Spiegelhalter(z, pvalue, _EXTREMES[int(np.sign(z))], total / unit, foreseen / unit, int(n))
 
 
-def outcomes(data: Forecasts) -> tuple[Floats, Floats]:
+def _outcomes(data: Forecasts) -> tuple[Floats, Floats]:
     """Return probabilities, one column per class, and how often each class happened in the row."""
     if isinstance(data, Sample):
         p, positive, total = sorted_rows(data)  # pooled, so that weight k is exactly k rows
@@ -140,14 +140,14 @@ def outcomes(data: Forecasts) -> tuple[Floats, Floats]:
     return np.asarray(data.posterior, np.float64), happened
 
 
-EXTREMES = {
+_EXTREMES = {
     1: "score above expectation: too extreme",
     0: "score as expected",
     -1: "score below expectation: not extreme enough",
 }
 
 
-def standardised(excess: float, variance: float, rows: float) -> float:
+def _standardised(excess: float, variance: float, rows: float) -> float:
     """Return excess/sd; without variance 0 if there is no excess but rounding, else infinite."""
     rounding = 1e-12 * rows
     if variance <= rounding**2:
@@ -170,12 +170,12 @@ def hosmer_lemeshow(
     >>> test.degrees_of_freedom, test.count.sum(), test.pvalue > 0.05
     (10, np.float64(1000.0), True)
     """
-    return judge_by_groups(keep_counted(check_probabilities(y, p), sample_weight), groups, fitted_parameters)
+    return judge_by_groups(_keep_counted(check_probabilities(y, p), sample_weight), groups, fitted_parameters)
 
 
 def judge_by_groups(data: Sample, groups: int = 10, fitted_parameters: int = 0) -> HosmerLemeshow:
     """Return the core of `hosmer_lemeshow`."""
-    count, observed, expected = grouped(*sorted_rows(data), whole("groups", groups))
+    count, observed, expected = _grouped(*sorted_rows(data), whole("groups", groups))
     variance = expected * (1.0 - expected / count)
     tested = variance > 1e-12 * count
     apart = np.abs(observed - expected)
@@ -186,22 +186,22 @@ def judge_by_groups(data: Sample, groups: int = 10, fitted_parameters: int = 0) 
         raise ValueError(msg)
     statistic = float("inf") if impossible else float((apart[tested] ** 2 / variance[tested]).sum())
     pvalue = 0.0 if impossible else float(special.chdtrc(free, statistic))
-    return HosmerLemeshow(statistic, pvalue, side(observed, expected), free, count, observed, expected)
+    return HosmerLemeshow(statistic, pvalue, _side(observed, expected), free, count, observed, expected)
 
 
-def grouped(p: Floats, positive: Floats, total: Floats, groups: int) -> tuple[Floats, Floats, Floats]:
+def _grouped(p: Floats, positive: Floats, total: Floats, groups: int) -> tuple[Floats, Floats, Floats]:
     """Return the number of rows, of positives and of expected positives in groups of about equally many rows."""
     middle = (np.cumsum(total) - total / 2.0) / total.sum()  # rows of equal p go where their middle is
     _, group = np.unique(np.floor(middle * groups), return_inverse=True)
-    return tally(group, total), tally(group, positive), tally(group, total * p)
+    return _tally(group, total), _tally(group, positive), _tally(group, total * p)
 
 
-def side(observed: Floats, expected: Floats) -> str:
+def _side(observed: Floats, expected: Floats) -> str:
     """Say whether there are more or fewer positives than expected, beyond rounding."""
-    return MEANS[int(np.sign(round(float(observed.sum() - expected.sum()), 9)))]
+    return _MEANS[int(np.sign(round(float(observed.sum() - expected.sum()), 9)))]
 
 
-MEANS = {
+_MEANS = {
     1: "more positives than expected: p too low on average",
     0: "as many positives as expected",
     -1: "fewer positives than expected: p too high on average",
@@ -229,7 +229,7 @@ def corp(
     >>> corp(y, p).pvalue > 0.05, corp(y, p**2).pvalue
     (True, 0.000999000999000999)
     """
-    totals = sorted_rows(keep_counted(check_probabilities(y, p), sample_weight))
+    totals = sorted_rows(_keep_counted(check_probabilities(y, p), sample_weight))
     return judge_by_recalibration(*totals, score=score, draws=draws, random_state=random_state)
 
 
@@ -247,16 +247,16 @@ def judge_by_recalibration(
     repeats = whole("draws", draws, low=0)
     measure = partial(part_of_totals, part="miscalibration", score=score)
     rng, found = np.random.default_rng(random_state), measure(probability, positive, total)
-    labels = drawn_positives(probability, total, repeats, rng)
+    labels = _drawn_positives(probability, total, repeats, rng)
     null = np.array([measure(probability, drawn, total) for drawn in labels])
     # Equal but for rounding counts as reached, so that a discrete null is not seen as passed.
     reached = int((null >= found * (1.0 - 1e-9) - 1e-15).sum())
-    tilt = side(positive, total * probability)
+    tilt = _side(positive, total * probability)
     expected = float(null.mean()) if repeats else float("nan")
     return Corp(found, (1 + reached) / (1 + repeats), tilt, expected, repeats, int(total.sum()))
 
 
-def drawn_positives(p: Floats, total: Floats, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
+def _drawn_positives(p: Floats, total: Floats, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
     """Yield the number of positives at each p when every row's label is drawn as the forecast says."""
     size = total.astype(np.int64)
     if total.sum() > ROWS_A_CELL * len(total):
@@ -268,12 +268,12 @@ def drawn_positives(p: Floats, total: Floats, draws: int, rng: np.random.Generat
         yield np.add.reduceat(rng.random(len(chance)) < chance, start, dtype=np.float64)
 
 
-def tally(place: NDArray[np.intp], values: Floats) -> Floats:
+def _tally(place: NDArray[np.intp], values: Floats) -> Floats:
     """Return the sum of the values at each place."""
     return np.asarray(np.bincount(place, values), np.float64)
 
 
-def keep_counted(data: Kind, sample_weight: Weights) -> Kind:
+def _keep_counted(data: Kind, sample_weight: Weights) -> Kind:
     """Return the rows that count of forecasts whose labels and weights must be numbers of rows."""
     label = data.index if isinstance(data, Posteriors) else data.label
     if isinstance(data, Sample) and (mixed := (label != 0) & (label != 1)).any():

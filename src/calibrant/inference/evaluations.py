@@ -24,7 +24,7 @@ __all__ = ["Evaluate", "Metric", "evaluate_core", "evaluation", "mean_of"]
 
 Metric = str | Callable[..., float]
 Evaluate = Callable[[Floats], float]  # from how often each cell counts to the value of a metric
-Totals = Callable[[Floats, Floats, Floats], float]  # of rising p, the positives and all rows at each
+_Totals = Callable[[Floats, Floats, Floats], float]  # of rising p, the positives and all rows at each
 
 
 def evaluation(metric: Metric, y: NDArray[Any], p: NDArray[Any], options: Mapping[str, Any]) -> Evaluate:
@@ -48,7 +48,7 @@ def evaluate_core(metric: str, data: Forecasts, options: Mapping[str, Any]) -> E
     if not options and row.loss is not None:
         return mean_of(row_losses(data, row.loss))
     if not options and row.totals is not None and isinstance(data, Sample):
-        return of_totals(row.totals, floats(data.label), floats(data.score))
+        return _of_totals(row.totals, floats(data.label), floats(data.score))
 
     def evaluate(count: Floats) -> float:
         kept = np.flatnonzero(count)
@@ -70,7 +70,7 @@ def mean_of(loss: Floats) -> Evaluate:
     return evaluate
 
 
-def of_totals(function: Totals, label: Floats, p: Floats) -> Evaluate:
+def _of_totals(function: _Totals, label: Floats, p: Floats) -> Evaluate:
     """Return a metric of the totals at each p as a function of how often each cell counts."""
     order = np.argsort(p, kind="stable")
     start = np.flatnonzero(np.append(True, np.diff(p[order]) > 0))

@@ -17,10 +17,30 @@ from scipy import special
 from calibrant.arrays import Floats
 from calibrant.checks import number, one_of, require_real, same_length, vector, weighed, whole
 
-__all__ = ["McNemar", "PairedT", "Wilcoxon", "corrected_t", "mcnemar", "mcnemar_from_counts", "paired_t", "wilcoxon"]
+__all__ = [
+    "ROUNDING",
+    "ROWS_A_CELL",
+    "TAILS",
+    "McNemar",
+    "PairedT",
+    "Wilcoxon",
+    "corrected_t",
+    "difference",
+    "mcnemar",
+    "mcnemar_from_counts",
+    "paired_t",
+    "places",
+    "refuse_nan",
+    "require_whole_weights",
+    "t_pvalues",
+    "t_statistics",
+    "whole_weights",
+    "wilcoxon",
+    "without_nan",
+]
 
 
-FEW = 25  # below this many discordant decisions, and up to this many differences, the exact null distribution is used
+_FEW = 25  # below this many discordant decisions, and up to this many differences, the exact null distribution is used
 ROWS_A_CELL = 8  # with fewer, drawing row by row is faster than drawing one number a cell
 ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of the larger value: smaller differences are none
 
@@ -93,8 +113,8 @@ def paired_t(first: ArrayLike, second: ArrayLike, *, alternative: str = "two-sid
     >>> round(test.statistic, 3), round(test.pvalue, 3), test.direction
     (1.464, 0.12, 'first is worse')
     """
-    d = differences(first, second, least=2)
-    return t_test(d, 1.0 / len(d), alternative)
+    d = _differences(first, second, least=2)
+    return _t_test(d, 1.0 / len(d), alternative)
 
 
 def corrected_t(first: ArrayLike, second: ArrayLike, *, ratio: float, alternative: str = "two-sided") -> PairedT:
@@ -107,18 +127,18 @@ def corrected_t(first: ArrayLike, second: ArrayLike, *, ratio: float, alternativ
     >>> round(corrected_t(first, second, ratio=1 / 3, alternative="greater").pvalue, 3)
     0.204
     """
-    d = differences(first, second, least=2)
-    return t_test(d, 1.0 / len(d) + number("ratio", ratio, inclusive=True), alternative)
+    d = _differences(first, second, least=2)
+    return _t_test(d, 1.0 / len(d) + number("ratio", ratio, inclusive=True), alternative)
 
 
-def t_test(d: Floats, share: float, alternative: str) -> PairedT:
+def _t_test(d: Floats, share: float, alternative: str) -> PairedT:
     """Return the t-test of differences whose mean has the variance `share` sd(d)^2."""
     one_of("alternative", alternative, TAILS)
     t = float(t_statistics(d, share))
-    unit = float(scale(d))
-    mean, spread = (unit * float(moment) for moment in mean_and_spread(d / unit))
+    unit = float(_scale(d))
+    mean, spread = (unit * float(moment) for moment in _mean_and_spread(d / unit))
     pvalue = float(t_pvalues(t, len(d) - 1, alternative))
-    return PairedT(t, pvalue, direction(t), len(d) - 1, mean, spread * share**0.5, alternative)
+    return PairedT(t, pvalue, _direction(t), len(d) - 1, mean, spread * share**0.5, alternative)
 
 
 def t_statistics(d: Floats, share: float) -> Floats:
@@ -126,20 +146,20 @@ def t_statistics(d: Floats, share: float) -> Floats:
 
     Infinite where there is no spread, or where an infinite difference stands against none of the other sign.
     """
-    mean, spread = mean_and_spread(d / scale(d)[..., None])
+    mean, spread = _mean_and_spread(d / _scale(d)[..., None])
     constant = (d == d[..., :1]).all(axis=-1)  # sd may be a rounding instead of 0
     with np.errstate(invalid="ignore", divide="ignore"):
         t = np.where(constant | np.isinf(mean), np.sign(mean) * np.inf, mean / (spread * np.sqrt(share)))
     return np.asarray(np.where(np.isnan(t), 0.0, t))
 
 
-def scale(d: Floats) -> Floats:
+def _scale(d: Floats) -> Floats:
     """Return the largest finite size over the last axis, without which squares may leave the floating-point range."""
     largest = np.where(np.isfinite(d), np.abs(d), 0.0).max(axis=-1)
     return np.asarray(np.where(largest > 0, largest, 1.0))
 
 
-def mean_and_spread(d: Floats) -> tuple[Floats, Floats]:
+def _mean_and_spread(d: Floats) -> tuple[Floats, Floats]:
     """Return mean and standard deviation over the last axis; NaN where infinite values leave them undefined."""
     with np.errstate(invalid="ignore"):
         return np.asarray(d.mean(axis=-1)), np.asarray(np.std(d, axis=-1, ddof=1))
@@ -158,7 +178,7 @@ def mcnemar(first: ArrayLike, second: ArrayLike, *, sample_weight: ArrayLike | N
     >>> mcnemar([1, 1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0, 0, 1])
     McNemar(statistic=1.0, pvalue=0.125, direction='first is worse', only_first=6, only_second=1, exact=True)
     """
-    wrong, too = (yes_or_no(name, values) for name, values in (("first", first), ("second", second)))
+    wrong, too = (_yes_or_no(name, values) for name, values in (("first", first), ("second", second)))
     same_length("second", too, wrong)
     rows = whole_weights(sample_weight, wrong)
     return mcnemar_from_counts(int(rows[wrong & ~too].sum()), int(rows[too & ~wrong].sum()))
@@ -174,10 +194,10 @@ def mcnemar_from_counts(only_first: int, only_second: int) -> McNemar:
     0.011
     """
     b, c = (whole(name, n, low=0) for name, n in (("only_first", only_first), ("only_second", only_second)))
-    exact = b + c < FEW
+    exact = b + c < _FEW
     statistic = float(min(b, c)) if exact else max(0.0, abs(b - c) - 1.0) ** 2 / (b + c)
     pvalue = min(1.0, 2.0 * special.bdtr(min(b, c), b + c, 0.5)) if exact else special.chdtrc(1, statistic)
-    return McNemar(statistic, float(pvalue), direction(b - c), b, c, exact)
+    return McNemar(statistic, float(pvalue), _direction(b - c), b, c, exact)
 
 
 def wilcoxon(
@@ -201,21 +221,21 @@ def wilcoxon(
     (16.0, 5.0, 0.3125, True)
     """
     one_of("alternative", alternative, TAILS)
-    a, b = pairs(first, second)
+    a, b = _pairs(first, second)
     d = difference(a, b)
     rows = whole_weights(sample_weight, d)
     kept = (d != 0) & (rows > 0)
-    place = places(np.abs(d[kept]), doubts(a[kept], b[kept], digits))
-    plus, minus, variance, tied = signed_ranks(d[kept] > 0, place, rows[kept])
+    place = places(np.abs(d[kept]), _doubts(a[kept], b[kept], digits))
+    plus, minus, variance, tied = _signed_ranks(d[kept] > 0, place, rows[kept])
     z = (plus - minus) / 2 / np.sqrt(variance) if variance > 0 else 0.0
-    exact = not tied and 0 < int(kept.sum()) <= FEW
-    pvalue = exact_signed_rank(d[kept], alternative) if exact else float(TAILS[alternative](z, special.ndtr))
+    exact = not tied and 0 < int(kept.sum()) <= _FEW
+    pvalue = _exact_signed_rank(d[kept], alternative) if exact else float(TAILS[alternative](z, special.ndtr))
     counted = int(rows.sum())
     zeros = counted - int(rows[kept].sum())
-    return Wilcoxon(plus, pvalue, direction(plus - minus), plus, minus, float(z), counted, zeros, exact, alternative)
+    return Wilcoxon(plus, pvalue, _direction(plus - minus), plus, minus, float(z), counted, zeros, exact, alternative)
 
 
-def doubts(a: Floats, b: Floats, digits: int | None) -> Floats:
+def _doubts(a: Floats, b: Floats, digits: int | None) -> Floats:
     """Return how far a - b may be off: by the rounding of a and b, or beyond its own significant digits."""
     if digits is None:
         return np.zeros(len(a))
@@ -246,7 +266,7 @@ def places(values: Floats, doubt: Floats) -> NDArray[np.intp]:
     return place
 
 
-def signed_ranks(worse: NDArray[np.bool_], place: NDArray[np.intp], rows: Floats) -> tuple[float, float, float, bool]:
+def _signed_ranks(worse: NDArray[np.bool_], place: NDArray[np.intp], rows: Floats) -> tuple[float, float, float, bool]:
     """Return W+, W-, the variance of W+ under the null, and whether there are ties."""
     tie = np.bincount(place, rows)
     rank = (np.cumsum(tie) - (tie - 1.0) / 2.0)[place]
@@ -256,7 +276,7 @@ def signed_ranks(worse: NDArray[np.bool_], place: NDArray[np.intp], rows: Floats
     return plus, n * (n + 1) / 2 - plus, variance, bool((tie > 1).any())
 
 
-def exact_signed_rank(d: Floats, alternative: str) -> float:
+def _exact_signed_rank(d: Floats, alternative: str) -> float:
     """Return the exact p-value of signed ranks without ties."""
     from scipy import stats  # too slow to import before it is needed
 
@@ -264,12 +284,12 @@ def exact_signed_rank(d: Floats, alternative: str) -> float:
     return float(stats.wilcoxon(ranks, method="exact", alternative=alternative).pvalue)
 
 
-def differences(first: ArrayLike, second: ArrayLike, *, least: int = 1) -> Floats:
+def _differences(first: ArrayLike, second: ArrayLike, *, least: int = 1) -> Floats:
     """Return first - second, 0 where they are both infinite or differ by rounding only."""
-    return difference(*pairs(first, second, least=least))
+    return difference(*_pairs(first, second, least=least))
 
 
-def pairs(first: ArrayLike, second: ArrayLike, *, least: int = 1) -> tuple[Floats, Floats]:
+def _pairs(first: ArrayLike, second: ArrayLike, *, least: int = 1) -> tuple[Floats, Floats]:
     """Return two vectors of equal length."""
     a, b = without_nan("first", first), without_nan("second", second)
     same_length("second", b, a)
@@ -302,7 +322,7 @@ def refuse_nan(name: str, array: NDArray[Any]) -> None:
         raise ValueError(msg)
 
 
-def yes_or_no(name: str, values: ArrayLike) -> NDArray[np.bool_]:
+def _yes_or_no(name: str, values: ArrayLike) -> NDArray[np.bool_]:
     """Return a vector of False and True, or 0 and 1."""
     array = vector(name, values)
     known = (array == 0) | (array == 1)
@@ -331,6 +351,6 @@ def require_whole_weights(weight: Floats, remedy: str = "") -> None:
         raise ValueError(msg)
 
 
-def direction(difference: float) -> str:
+def _direction(difference: float) -> str:
     """Say which of two methods is worse, by the sign of a difference of errors."""
     return {1: "first is worse", -1: "second is worse", 0: "no difference"}[int(np.sign(difference))]

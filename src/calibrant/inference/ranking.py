@@ -24,9 +24,9 @@ from calibrant.inference.paired import (
 __all__ = ["Friedman", "critical_difference", "friedman", "ranks", "rejections", "underline"]
 
 
-TIES = ("min", "average")
-SAME = 1e-9  # relative difference up to which two p-values are one, computed twice
-AXES = {2: "two dimensions", 3: "three dimensions, (data sets, methods, folds)"}
+_TIES = ("min", "average")
+_SAME = 1e-9  # relative difference up to which two p-values are one, computed twice
+_AXES = {2: "two dimensions", 3: "three dimensions, (data sets, methods, folds)"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ def ranks(values: ArrayLike, ties: str = "min") -> Floats:
     >>> ranks([[0.1, 0.2, 0.1, np.inf], [0.4, 0.3, 0.2, 0.1]])
     array([2.5, 3. , 1.5, 2.5])
     """
-    one_of("ties", ties, TIES)
-    return np.asarray(ranked(table("values", values, 2), ties).mean(axis=0))
+    one_of("ties", ties, _TIES)
+    return np.asarray(_ranked(_table("values", values, 2), ties).mean(axis=0))
 
 
-def ranked(values: Floats, ties: str) -> Floats:
+def _ranked(values: Floats, ties: str) -> Floats:
     """Return the rank of each method on each data set; values that differ by rounding only are tied."""
     from scipy import stats  # too slow to import before it is needed
 
@@ -85,10 +85,10 @@ def critical_difference(methods: int, datasets: int, alpha: float = 0.05) -> flo
         msg = f"methods must be at least 2 and datasets at least 1; got {methods} and {datasets}"
         raise ValueError(msg)
     q = stats.studentized_range.isf(proportion("alpha", alpha), methods, np.inf) / np.sqrt(2.0)
-    return float(q * rank_spread(methods, datasets))
+    return float(q * _rank_spread(methods, datasets))
 
 
-def rank_spread(methods: int, datasets: int) -> float:
+def _rank_spread(methods: int, datasets: int) -> float:
     """Return the standard deviation sqrt(k (k + 1)/(6 N)) of a difference of average ranks."""
     return float(np.sqrt(methods * (methods + 1) / (6.0 * datasets)))
 
@@ -104,14 +104,14 @@ def friedman(values: ArrayLike, *, alpha: float = 0.05) -> Friedman:
     >>> round(test.statistic, 2), round(test.pvalue, 3), test.average_ranks
     (6.5, 0.039, array([1.  , 2.25, 2.75]))
     """
-    array = table("values", values, 2)
+    array = _table("values", values, 2)
     n, k = array.shape
     if k < 3 or n < 2:
         msg = f"values must hold at least 2 data sets and 3 methods (two are for wilcoxon); got {n} and {k}"
         raise ValueError(msg)
-    rank = ranked(array, "average")
+    rank = _ranked(array, "average")
     average = rank.mean(axis=0)
-    statistic = friedman_statistic(rank)
+    statistic = _friedman_statistic(rank)
     left = n * (k - 1) - statistic
     f = (n - 1) * statistic / left if left > 1e-9 * n * k else float("inf")
     return Friedman(
@@ -122,13 +122,13 @@ def friedman(values: ArrayLike, *, alpha: float = 0.05) -> Friedman:
         float(special.fdtrc(k - 1, (k - 1) * (n - 1), f)),
         average,
         critical_difference(k, n, alpha),
-        nemenyi(average, n),
+        _nemenyi(average, n),
         n,
         float(alpha),
     )
 
 
-def friedman_statistic(rank: Floats) -> float:
+def _friedman_statistic(rank: Floats) -> float:
     """Return chi2, 0 where all methods are tied on all data sets."""
     from scipy import stats  # too slow to import before it is needed
 
@@ -136,11 +136,11 @@ def friedman_statistic(rank: Floats) -> float:
     return 0.0 if tied else float(stats.friedmanchisquare(*rank.T).statistic)
 
 
-def nemenyi(average: Floats, datasets: int) -> Floats:
+def _nemenyi(average: Floats, datasets: int) -> Floats:
     """Return the p-values of all differences of average ranks, 1 on the diagonal."""
     from scipy import stats  # too slow to import before it is needed
 
-    apart = np.abs(average[:, None] - average) / rank_spread(len(average), datasets)
+    apart = np.abs(average[:, None] - average) / _rank_spread(len(average), datasets)
     above, sizes = np.triu_indices(len(average), 1), len(average)
     pvalues = np.eye(sizes)
     pvalues[above] = np.clip(stats.studentized_range.sf(apart[above] * np.sqrt(2.0), sizes, np.inf), 0.0, 1.0)
@@ -160,7 +160,7 @@ def rejections(errors: ArrayLike, alpha: float = 0.05, alternative: str = "great
            [1, 0]])
     """
     one_of("alternative", alternative, TAILS)
-    array = table("errors", errors, 3)
+    array = _table("errors", errors, 3)
     folds = array.shape[2]
     if folds < 2:
         msg = f"errors must hold at least 2 folds; got {folds}"
@@ -183,7 +183,7 @@ def underline(values: ArrayLike, pvalues: ArrayLike, alpha: float = 0.05) -> NDA
     >>> underline([1043, 963, 1060], [[1, 0.01, 0.4], [0.01, 1, 0.02], [0.4, 0.02, 1]])
     array([False,  True, False])
     """
-    entries, p = without_nan("values", values), table("pvalues", pvalues, 2)
+    entries, p = without_nan("values", values), _table("pvalues", pvalues, 2)
     if p.shape != (len(entries), len(entries)) or p.min() < 0 or p.max() > 1:
         rule = (
             f"pvalues must be a square of numbers in [0, 1], one row and one column for each of {len(entries)} values"
@@ -191,7 +191,7 @@ def underline(values: ArrayLike, pvalues: ArrayLike, alpha: float = 0.05) -> NDA
         msg = f"{rule}; got shape {p.shape}, from {p.min():g} to {p.max():g}"
         raise ValueError(msg)
     # One-sided p-values of both directions sum to 1: two that are small and nearly the same are those of one test.
-    symmetric = np.abs(p - p.T) <= SAME * np.maximum(p, p.T)
+    symmetric = np.abs(p - p.T) <= _SAME * np.maximum(p, p.T)
     smaller = difference(*np.broadcast_arrays(entries[:, None], entries)) < 0
     better = (p < proportion("alpha", alpha)) & np.where(symmetric, smaller, p < p.T)
     # A member is better than all outside and than no member: it has as many wins as there are entries outside.
@@ -202,7 +202,7 @@ def underline(values: ArrayLike, pvalues: ArrayLike, alpha: float = 0.05) -> NDA
     return np.zeros(len(entries), bool)
 
 
-def table(name: str, values: ArrayLike, dimensions: int) -> Floats:
+def _table(name: str, values: ArrayLike, dimensions: int) -> Floats:
     """Return a table of real numbers, infinite ones allowed, NaN not."""
     refuse_masked(name, values)
     try:
@@ -211,7 +211,7 @@ def table(name: str, values: ArrayLike, dimensions: int) -> Floats:
         msg = f"{name} must be a full table of real numbers; got {type(values).__name__}"
         raise ValueError(msg) from None
     if array.ndim != dimensions or array.size == 0:
-        msg = f"{name} must have {AXES[dimensions]}; got an array of shape {array.shape}"
+        msg = f"{name} must have {_AXES[dimensions]}; got an array of shape {array.shape}"
         raise ValueError(msg)
     refuse_nan(name, array)
     return array

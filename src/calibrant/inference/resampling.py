@@ -22,11 +22,23 @@ from calibrant.metrics.forecasts import Forecasts, take
 from calibrant.samples import Sample
 from calibrant.warning import warn
 
-__all__ = ["Interval", "Plan", "bootstrap", "bootstrap_core", "bootstrap_difference", "planned"]
+__all__ = [
+    "Drawn",
+    "Interval",
+    "Plan",
+    "Population",
+    "acceleration",
+    "bca_ends",
+    "bootstrap",
+    "bootstrap_core",
+    "bootstrap_difference",
+    "percentile_ends",
+    "planned",
+]
 
 
-BLOCKS = 500  # of the jackknife, at most
-MANY = 1_000_000  # from so many units on the acceleration, of order 1/sqrt(n), is as good as 0
+_BLOCKS = 500  # of the jackknife, at most
+_MANY = 1_000_000  # from so many units on the acceleration, of order 1/sqrt(n), is as good as 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,17 +131,17 @@ def bootstrap(
     (0.166, 0.155, 0.178)
     """
     plan = planned(draws, confidence, method, random_state)
-    rows, population = cells(*check_columns(y, [p], sample_weight, groups))
+    rows, population = _cells(*_check_columns(y, [p], sample_weight, groups))
     evaluate = evaluation(metric, np.asarray(y)[rows], np.asarray(p)[rows], options)
-    return interval(evaluate, population, plan)
+    return _interval(evaluate, population, plan)
 
 
 def bootstrap_core(metric: str, data: Forecasts, groups: NDArray[Any] | None, plan: Plan) -> Interval:
     """Return the interval of a metric by its name, of checked forecasts whose weights count rows, or with groups."""
     p, happened = (data.score, data.label) if isinstance(data, Sample) else (data.posterior, data.index)
     weight = np.ones(len(data)) if data.weight is None else np.asarray(data.weight, np.float64)
-    rows, population = cells(happened, [p], weight, groups)
-    return interval(evaluate_core(metric, take(data, rows, None), {}), population, plan)
+    rows, population = _cells(happened, [p], weight, groups)
+    return _interval(evaluate_core(metric, take(data, rows, None), {}), population, plan)
 
 
 def bootstrap_difference(
@@ -158,20 +170,20 @@ def bootstrap_difference(
     True
     """
     plan = planned(draws, confidence, method, random_state)
-    rows, population = cells(*check_columns(y, [first, second], sample_weight, groups))
+    rows, population = _cells(*_check_columns(y, [first, second], sample_weight, groups))
     label = np.asarray(y)[rows]
     one, other = (evaluation(metric, label, np.asarray(p)[rows], options) for p in (first, second))
-    return interval(lambda count: one(count) - other(count), population, plan)
+    return _interval(lambda count: one(count) - other(count), population, plan)
 
 
 def planned(draws: int, confidence: float, method: str, random_state: int | np.random.Generator) -> Plan:
     """Check the choices of a bootstrap."""
-    one_of("method", method, ENDS)
+    one_of("method", method, _ENDS)
     level, repeats = proportion("confidence", confidence), whole("draws", draws, low=2)
     return Plan(repeats, level, method, np.random.default_rng(random_state))
 
 
-def check_columns(
+def _check_columns(
     y: ArrayLike, forecasts: list[ArrayLike], sample_weight: ArrayLike | None, groups: ArrayLike | None
 ) -> tuple[NDArray[Any], list[NDArray[Any]], Floats, NDArray[Any] | None]:
     """Check that labels, forecasts, weights and groups have the same rows; weights without groups must be whole."""
@@ -188,7 +200,7 @@ def check_columns(
     return label, [np.asarray(p) for p in forecasts], weight, names
 
 
-def cells(
+def _cells(
     label: NDArray[Any], forecasts: list[NDArray[Any]], weight: Floats, groups: NDArray[Any] | None
 ) -> tuple[Index, Population]:
     """Return one row of each cell, and what is to be drawn."""
@@ -204,7 +216,7 @@ def cells(
     return kept[order[new]], Population(times)
 
 
-def resamples(population: Population, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
+def _resamples(population: Population, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
     """Yield how often each cell counts in as many units as there are, drawn with replacement."""
     size, units = population.size, len(population.times)
     if size > ROWS_A_CELL * units:
@@ -219,10 +231,10 @@ def resamples(population: Population, draws: int, rng: np.random.Generator) -> I
         yield population.spread(np.bincount(unit, minlength=units).astype(np.float64))
 
 
-def interval(evaluate: Evaluate, population: Population, plan: Plan) -> Interval:
+def _interval(evaluate: Evaluate, population: Population, plan: Plan) -> Interval:
     """Return the value on all rows with an interval from draws."""
     value = evaluate(population.spread(population.times))
-    drawn = np.array([where_defined(evaluate, count) for count in resamples(population, plan.draws, plan.rng)])
+    drawn = np.array([_where_defined(evaluate, count) for count in _resamples(population, plan.draws, plan.rng)])
     known = np.sort(drawn[~np.isnan(drawn)])
     undefined = plan.draws - len(known)
     if len(known) < 2 or np.isnan(value):
@@ -233,13 +245,13 @@ def interval(evaluate: Evaluate, population: Population, plan: Plan) -> Interval
     if undefined:
         message = f"the metric does not exist on {undefined} of {plan.draws} draws, which are left out"
         warn(message)
-    low, high = ENDS[plan.method](Drawn(evaluate, population, plan, value, known))
+    low, high = _ENDS[plan.method](Drawn(evaluate, population, plan, value, known))
     with np.errstate(invalid="ignore"):
         spread, bias = float(np.std(known, ddof=1)), float(known.mean() - value)
     return Interval(value, low, high, spread, bias, plan.confidence, plan.method, plan.draws, undefined)
 
 
-def where_defined(evaluate: Evaluate, count: Floats) -> float:
+def _where_defined(evaluate: Evaluate, count: Floats) -> float:
     """Return the value of a draw, NaN where the metric refuses it, as many do of one class."""
     try:
         return evaluate(count)
@@ -273,10 +285,10 @@ class Drawn:
 
 def percentile_ends(drawn: Drawn) -> tuple[float, float]:
     """Return the quantiles of the draws."""
-    return drawn.quantiles(tails(drawn.plan.confidence))
+    return drawn.quantiles(_tails(drawn.plan.confidence))
 
 
-def basic_ends(drawn: Drawn) -> tuple[float, float]:
+def _basic_ends(drawn: Drawn) -> tuple[float, float]:
     """Return 2 value - quantile: the draws are about the value as the value about the truth."""
     drawn.finite()
     low, high = percentile_ends(drawn)
@@ -292,19 +304,19 @@ def bca_ends(drawn: Drawn) -> tuple[float, float]:
     below = float((drawn.known < drawn.value).mean() + (drawn.known <= drawn.value).mean()) / 2.0
     least = 0.5 / len(drawn.known)
     z0 = float(special.ndtri(np.clip(below, least, 1.0 - least)))
-    z = z0 + special.ndtri(tails(drawn.plan.confidence))
+    z = z0 + special.ndtri(_tails(drawn.plan.confidence))
     a = acceleration(drawn.evaluate, drawn.population, drawn.plan.rng)
     return drawn.quantiles(special.ndtr(z0 + z / (1.0 - a * z)))
 
 
-ENDS: dict[str, Callable[[Drawn], tuple[float, float]]] = {
+_ENDS: dict[str, Callable[[Drawn], tuple[float, float]]] = {
     "percentile": percentile_ends,
-    "basic": basic_ends,
+    "basic": _basic_ends,
     "bca": bca_ends,
 }
 
 
-def tails(confidence: float) -> Floats:
+def _tails(confidence: float) -> Floats:
     """Return the shares that an interval leaves below its ends."""
     return np.array([1.0 - confidence, 1.0 + confidence]) / 2.0
 
@@ -314,14 +326,14 @@ def acceleration(evaluate: Evaluate, population: Population, rng: np.random.Gene
 
     The effects of blocks are sums of those of their units, so that third and second moments are the same on average.
     """
-    if population.size >= MANY:
+    if population.size >= _MANY:
         return 0.0
     owner = rng.permutation(population.owner)
-    parts = min(BLOCKS, len(owner))
+    parts = min(_BLOCKS, len(owner))
     left = np.empty(parts)
     for part in range(parts):
         out = np.bincount(owner[part::parts], minlength=len(population.times))
-        left[part] = where_defined(evaluate, population.spread(population.times - out))
+        left[part] = _where_defined(evaluate, population.spread(population.times - out))
     u = np.nanmean(left) - left[~np.isnan(left)]
     scale = float((u**2).sum()) ** 1.5
     return float((u**3).sum()) / (6.0 * scale) if scale > 0 else 0.0

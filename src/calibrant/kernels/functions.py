@@ -15,24 +15,29 @@ from calibrant.arrays import Floats, Index
 __all__ = [
     "GAMMAS",
     "KERNELS",
+    "Each",
     "Formula",
     "Gram",
     "Kernel",
     "Parameters",
+    "blocks",
+    "center",
     "common_origin",
     "cross",
     "dense",
     "gram",
     "harmless",
+    "in_turn",
+    "mean_square",
     "resolved_gamma",
     "take",
 ]
 
-Matrix = NDArray[Any]  # float32 or float64
-Block = Callable[..., Matrix]
+_Matrix = NDArray[Any]  # float32 or float64
+_Block = Callable[..., _Matrix]
 
-DIAGONAL = 128  # rows whose kernels with each other are computed for the sake of the diagonal
-FAR = 30.0  # gamma |x - mean|^2 from which the cancellation in a squared distance needs double precision
+_DIAGONAL = 128  # rows whose kernels with each other are computed for the sake of the diagonal
+_FAR = 30.0  # gamma |x - mean|^2 from which the cancellation in a squared distance needs double precision
 
 
 class Parameters(NamedTuple):
@@ -43,7 +48,7 @@ class Parameters(NamedTuple):
     degree: float = 3.0
 
 
-DEFAULTS = Parameters()
+_DEFAULTS = Parameters()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,7 @@ class Formula:
     is the dimension of its functions of so many features.
     """
 
-    finish: Callable[[Matrix, Parameters], Matrix]
+    finish: Callable[[_Matrix, Parameters], _Matrix]
     images: Callable[[Any, Parameters, Any], tuple[Any, Any]] = lambda x, _, __: (x, x)
     rank: Callable[[int, Parameters], float] = lambda _, __: np.inf
 
@@ -75,15 +80,15 @@ def common_origin(x: Any, z: Any) -> Any:
     return 0.0 if hasattr(x, "multiply") else center(z)
 
 
-def distance_images(x: Any, by: Parameters, origin: Any) -> tuple[Any, Any]:
+def _distance_images(x: Any, by: Parameters, origin: Any) -> tuple[Any, Any]:
     """Return rows whose products are -gamma |x - z|^2: (u, -|u|^2/2, 1) and (v, 1, -|v|^2/2), u = sqrt(2 gamma) x."""
     scale = np.sqrt(2.0 * by.gamma)
     u = x * scale if hasattr(x, "multiply") else (x - origin) * scale
-    half, one = -0.5 * squared_norms(u)[:, None], np.ones((u.shape[0], 1))
-    return side_by_side(u, half, one), side_by_side(u, one, half)
+    half, one = -0.5 * _squared_norms(u)[:, None], np.ones((u.shape[0], 1))
+    return _side_by_side(u, half, one), _side_by_side(u, one, half)
 
 
-def side_by_side(x: Any, *columns: Floats) -> Any:
+def _side_by_side(x: Any, *columns: Floats) -> Any:
     """Return a matrix, sparse or not, with more columns."""
     if not hasattr(x, "multiply"):
         return np.hstack([x, *columns])
@@ -92,31 +97,31 @@ def side_by_side(x: Any, *columns: Floats) -> Any:
     return hstack([x, *columns], format="csr")
 
 
-def row_products(x: Any, z: Any) -> Floats:
+def _row_products(x: Any, z: Any) -> Floats:
     """Return x.z of every row and its counterpart."""
     if hasattr(x, "multiply"):
         return np.asarray(x.multiply(z).sum(axis=1), np.float64).ravel()
     return np.asarray(np.einsum("ij,ij->i", x, z), np.float64)
 
 
-def squared_norms(x: Any) -> Floats:
+def _squared_norms(x: Any) -> Floats:
     """Return |x|^2 of every row."""
-    return row_products(x, x)
+    return _row_products(x, x)
 
 
-def exponential(products: Matrix, _: Parameters) -> Matrix:
+def _exponential(products: _Matrix, _: Parameters) -> _Matrix:
     """Return exp of what is at most 0 but for rounding."""
     return np.asarray(np.exp(products, out=products))
 
 
-def power(products: Matrix, by: Parameters) -> Matrix:
+def _power(products: _Matrix, by: Parameters) -> _Matrix:
     """Return (gamma x.z + coef0)^degree; whole degrees by multiplication, which is faster and keeps the sign."""
     products *= by.gamma
     products += by.coef0
     return np.asarray(np.square(products, out=products) if by.degree == 2 else products**by.degree)
 
 
-def monomials(features: int, by: Parameters) -> float:
+def _monomials(features: int, by: Parameters) -> float:
     """Return how many products of up to so many features there are, with a power that is none infinitely many."""
     whole = by.degree == int(by.degree)
     return float(comb(features + int(by.degree), int(by.degree))) if whole else np.inf
@@ -125,9 +130,9 @@ def monomials(features: int, by: Parameters) -> float:
 # K(x, z) as LIBSVM defines it; "quadratic" is Platt's ((x.z)/c + 1)^2 with gamma = 1/c, coef0 = 1 and degree = 2.
 KERNELS: dict[str, Formula] = {
     "linear": Formula(lambda products, _: products, rank=lambda features, _: features),
-    "poly": Formula(power, rank=monomials),
-    "quadratic": Formula(power, rank=monomials),
-    "rbf": Formula(exponential, distance_images),
+    "poly": Formula(_power, rank=_monomials),
+    "quadratic": Formula(_power, rank=_monomials),
+    "rbf": Formula(_exponential, _distance_images),
     "sigmoid": Formula(lambda products, by: np.tanh(by.gamma * products + by.coef0)),
 }
 
@@ -140,25 +145,25 @@ def resolved_gamma(gamma: Any, rows: Any, weight: Floats | None = None) -> float
     return float(GAMMAS[gamma](rows, weight) if isinstance(gamma, str) else gamma)
 
 
-def scaled_gamma(rows: Any, weight: Floats | None = None) -> float:
+def _scaled_gamma(rows: Any, weight: Floats | None = None) -> float:
     """Return 1/(p var(X)), and 1 for rows without variance."""
     sparse = hasattr(rows, "multiply")
     if weight is not None or sparse:
         share = np.full(rows.shape[0], 1.0 / rows.shape[0]) if weight is None else weight / weight.sum()
         mean = float(share @ np.asarray(rows.sum(axis=1)).ravel()) / rows.shape[1]
         centred = rows if sparse else rows - mean
-        variance = float(share @ squared_norms(centred)) / rows.shape[1] - (mean**2 if sparse else 0.0)
+        variance = float(share @ _squared_norms(centred)) / rows.shape[1] - (mean**2 if sparse else 0.0)
     else:
         variance = float(rows.var())
     return 1.0 / (rows.shape[1] * variance) if variance > 0 else 1.0
 
 
-GAMMAS: dict[str, Callable[[Any, Any], float]] = {"scale": scaled_gamma, "auto": lambda rows, _: 1.0 / rows.shape[1]}
+GAMMAS: dict[str, Callable[[Any, Any], float]] = {"scale": _scaled_gamma, "auto": lambda rows, _: 1.0 / rows.shape[1]}
 
 
 def mean_square(rows: Any, weight: Floats) -> float:
     """Return the mean of x.x, Platt's c (14 for Adult and 12 for Web in his paper), and 1 where every row is zero."""
-    return float(weight @ squared_norms(rows) / weight.sum()) or 1.0
+    return float(weight @ _squared_norms(rows) / weight.sum()) or 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +175,7 @@ class Kernel:
     """
 
     name: str | Callable[[Any, Any], Any]
-    by: Parameters = DEFAULTS
+    by: Parameters = _DEFAULTS
 
     def between(self, x: Any, z: Any) -> Floats:
         """Return K for every row of x and of z."""
@@ -206,8 +211,8 @@ class Gram:
 
     n: int
     diagonal: Floats
-    block: Block
-    arranged: Callable[[Index], Block]
+    block: _Block
+    arranged: Callable[[Index], _Block]
     dtype: Any
     rank: float = np.inf
     each: Each = in_turn
@@ -219,15 +224,15 @@ def gram(kernel: Kernel, X: Any, *, single: bool = False) -> Gram:
     with np.errstate(over="ignore", invalid="ignore"):  # whoever asks for the matrix looks whether it is finite
         if kernel.name not in KERNELS:
             block = cross(kernel, X, X)
-            parts = [np.diag(block(rows, rows)) for rows in blocks(n, DIAGONAL)]
+            parts = [np.diag(block(rows, rows)) for rows in blocks(n, _DIAGONAL)]
             diagonal = np.concatenate(parts).astype(np.float64)
             return Gram(n, diagonal, block, lambda order: lambda i, j, _=None: block(order[i], order[j]), np.float64)
         formula, dtype = KERNELS[kernel.name], np.float32 if single and harmless(kernel, X) else np.float64
         left, right = formula.images(X, kernel.by, center(X))
-        diagonal = formula.finish(row_products(left, right), kernel.by)
+        diagonal = formula.finish(_row_products(left, right), kernel.by)
 
-        def arranged(rows: Any) -> Block:
-            return finished(formula, kernel.by, left[rows].astype(dtype), left_of(right[rows], dtype))
+        def arranged(rows: Any) -> _Block:
+            return _finished(formula, kernel.by, left[rows].astype(dtype), _left_of(right[rows], dtype))
 
         return Gram(n, diagonal, arranged(slice(None)), arranged, dtype, formula.rank(X.shape[1], kernel.by))
 
@@ -237,10 +242,10 @@ def harmless(kernel: Kernel, X: Any, origin: Any = None) -> bool:
     if kernel.name != "rbf":
         return False
     moved = X if hasattr(X, "multiply") else X - (center(X) if origin is None else origin)
-    return float(kernel.by.gamma * squared_norms(moved).max(initial=0.0)) < FAR
+    return float(kernel.by.gamma * _squared_norms(moved).max(initial=0.0)) < _FAR
 
 
-def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> Block:
+def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> _Block:
     """Return K(x_i, z_j) as a function of slices or numbers of rows i and j; for "precomputed" x is the matrix."""
     if callable(kernel.name):
         function = kernel.name
@@ -250,17 +255,17 @@ def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> Block:
         return lambda i, j, _=None: matrix[i, j] if slice in (type(i), type(j)) else matrix[np.ix_(i, j)]
     formula, origin = KERNELS[kernel.name], common_origin(x, z)
     left, right = formula.images(x, kernel.by, origin)[0], formula.images(z, kernel.by, origin)[1]
-    return finished(formula, kernel.by, left.astype(dtype), left_of(right, dtype))
+    return _finished(formula, kernel.by, left.astype(dtype), _left_of(right, dtype))
 
 
-def finished(formula: Formula, by: Parameters, left: Any, right: Callable[[Any], Matrix]) -> Block:
+def _finished(formula: Formula, by: Parameters, left: Any, right: Callable[[Any], _Matrix]) -> _Block:
     """Return the kernels of rows i and j as a function of these."""
     if hasattr(left, "multiply"):
         return lambda i, j, _=None: formula.finish(left[i] @ right(j), by)
     return lambda i, j, out=None: formula.finish(np.matmul(left[i], right(j), out=out), by)
 
 
-def left_of(right: Any, dtype: Any) -> Callable[[Any], Matrix]:
+def _left_of(right: Any, dtype: Any) -> Callable[[Any], _Matrix]:
     """Return the transposed rows j, written out where they are sparse: sparse times dense is a dense matrix."""
     if not hasattr(right, "multiply"):
         rows = right.astype(dtype)

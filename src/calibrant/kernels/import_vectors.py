@@ -27,18 +27,18 @@ from calibrant.kernels.losses import Loss, duality_gap
 from calibrant.kernels.matrices import Factor, Tiles, threads
 from calibrant.kernels.solvers import Iterate, factored_newton
 
-__all__ = ["Grown", "Growth", "Selected", "certified", "select"]
+__all__ = ["BATCH", "Grown", "Growth", "Selected", "best_addition", "certified", "select"]
 
-Draw = Callable[[Factor], Index]
+_Draw = Callable[[Factor], Index]
 
-WINDOW = 5  # additions over which the relative change is averaged
+_WINDOW = 5  # additions over which the relative change is averaged
 BATCH = 128  # candidates whose steps are computed at a time
-SETTLED = 1e-5  # Newton decrement, relative to the objective, at which the next row may be chosen
-POLISHED = 1e-14  # the same for the solution
-STUCK = 1.0 - 1e-13  # share of the objective that a step leaves where only rounding is left
-DEPENDENT = 1e-10  # share of the largest K(x, x) below which a row lies in the span of S
-COLUMNS = 2_048  # of the factor, worked on at a time
-PART = 16  # candidates whose values at all rows are held at a time
+_SETTLED = 1e-5  # Newton decrement, relative to the objective, at which the next row may be chosen
+_POLISHED = 1e-14  # the same for the solution
+_STUCK = 1.0 - 1e-13  # share of the objective that a step leaves where only rounding is left
+_DEPENDENT = 1e-10  # share of the largest K(x, x) below which a row lies in the span of S
+_COLUMNS = 2_048  # of the factor, worked on at a time
+_PART = 16  # candidates whose values at all rows are held at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Grown:
 
 
 @dataclass(frozen=True, slots=True)
-class Addition:
+class _Addition:
     """A row to add, its row `new` of the factor, and the machine after one Newton step with it."""
 
     row: int
@@ -92,63 +92,63 @@ def select(gram: Gram, loss: Loss, growth: Growth, copies: Floats) -> Selected:
     Cost for |S| = m in the end: n m^3/3 operations and n kernels for each candidate of each addition.
     """
     with threads(gram.n) as each:
-        return selected(replace(gram, each=each), loss, growth, copies)
+        return _selected(replace(gram, each=each), loss, growth, copies)
 
 
-def selected(gram: Gram, loss: Loss, growth: Growth, copies: Floats) -> Selected:
+def _selected(gram: Gram, loss: Loss, growth: Growth, copies: Floats) -> Selected:
     """Select with the threads there are."""
-    now, draw, ended = empty(gram, loss), drawing(gram, growth, copies), False
-    path, following = [now.objective], additions(gram, loss, growth, now, draw)
+    now, draw, ended = _empty(gram, loss), _drawing(gram, growth, copies), False
+    path, following = [now.objective], _additions(gram, loss, growth, now, draw)
     for now in islice(following, growth.max_size):
         path.append(now.objective)
-        if ended := slow(path, growth.tol):
+        if ended := _slow(path, growth.tol):
             break
     converged = ended or not len(draw(now.factor))
-    return Selected(settled(loss, now, POLISHED, growth.max_iter, gram.each), tuple(path[1:]), converged)
+    return Selected(_settled(loss, now, _POLISHED, growth.max_iter, gram.each), tuple(path[1:]), converged)
 
 
-def slow(path: Sequence[float], tol: float) -> bool:
+def _slow(path: Sequence[float], tol: float) -> bool:
     """Return whether the mean of the last relative changes is below tol: one poor draw must not end the growth.
 
-    >>> slow([9.0, 8.0, 7.0, 6.0, 5.0, 5.0], 0.01), slow([5.0, 5.0, 5.0, 5.0, 5.0, 4.99], 0.01)
+    >>> _slow([9.0, 8.0, 7.0, 6.0, 5.0, 5.0], 0.01), _slow([5.0, 5.0, 5.0, 5.0, 5.0, 4.99], 0.01)
     (False, True)
     """
-    last = np.array(path[-WINDOW - 1 :])
-    return len(last) > WINDOW and float(np.mean(-np.diff(last) / last[1:])) < tol
+    last = np.array(path[-_WINDOW - 1 :])
+    return len(last) > _WINDOW and float(np.mean(-np.diff(last) / last[1:])) < tol
 
 
-def additions(gram: Gram, loss: Loss, growth: Growth, now: Grown, draw: Draw) -> Iterator[Grown]:
+def _additions(gram: Gram, loss: Loss, growth: Growth, now: Grown, draw: _Draw) -> Iterator[Grown]:
     """Yield machines with one more row each, as long as there are rows outside the span of S."""
     while len(rows := draw(now.factor)):
         best = best_addition(gram, loss, now, rows)
-        z = best.z if best.objective <= now.objective else with_row(now.z, np.zeros_like(now.z[-1]))
-        now = replace(now, factor=extended(now.factor, best), z=z, steps=now.steps + 1)
-        now = settled(loss, now, SETTLED, growth.max_iter, gram.each)
+        z = best.z if best.objective <= now.objective else _with_row(now.z, np.zeros_like(now.z[-1]))
+        now = replace(now, factor=_extended(now.factor, best), z=z, steps=now.steps + 1)
+        now = _settled(loss, now, _SETTLED, growth.max_iter, gram.each)
         yield now
 
 
-def empty(gram: Gram, loss: Loss) -> Grown:
+def _empty(gram: Gram, loss: Loss) -> Grown:
     """Return the machine without import vectors, which has an intercept only."""
     factor = Factor(np.ones((1, gram.n)), np.empty(0, np.intp), gram.diagonal.copy())
-    return settled(loss, Grown(factor, np.zeros((1, *loss.shape[1:])), np.zeros(loss.shape), np.inf, 0), SETTLED)
+    return _settled(loss, Grown(factor, np.zeros((1, *loss.shape[1:])), np.zeros(loss.shape), np.inf, 0), _SETTLED)
 
 
-def settled(loss: Loss, now: Grown, tol: float, most: int = 100, each: Each = in_turn) -> Grown:
+def _settled(loss: Loss, now: Grown, tol: float, most: int = 100, each: Each = in_turn) -> Grown:
     """Return the machine at the minimum for its S, to a Newton decrement of tol times the objective or `most` steps."""
     newton, last = factored_newton(loss, now.factor.F, each, now.z.copy()), np.inf
     for count, point in enumerate(newton):
-        if point.decrement <= tol * point.objective or point.objective >= STUCK * last or count >= most:
+        if point.decrement <= tol * point.objective or point.objective >= _STUCK * last or count >= most:
             break
         last = point.objective
     return Grown(now.factor, point.z, point.f, point.objective, now.steps + count)
 
 
-def drawing(gram: Gram, growth: Growth, copies: Floats) -> Draw:
+def _drawing(gram: Gram, growth: Growth, copies: Floats) -> _Draw:
     """Return what draws candidates outside the span of S: all, or some with replacement, a row as often as it counts.
 
     A row of weight k is met by the same random numbers as k rows beside each other.
     """
-    rng, floor = np.random.default_rng(growth.seed), DEPENDENT * float(gram.diagonal.max())
+    rng, floor = np.random.default_rng(growth.seed), _DEPENDENT * float(gram.diagonal.max())
 
     def draw(factor: Factor) -> Index:
         free = np.flatnonzero(factor.rest > floor)
@@ -161,24 +161,24 @@ def drawing(gram: Gram, growth: Growth, copies: Floats) -> Draw:
     return draw
 
 
-def best_addition(gram: Gram, loss: Loss, now: Grown, rows: Index) -> Addition:
+def best_addition(gram: Gram, loss: Loss, now: Grown, rows: Index) -> _Addition:
     """Return the candidate whose Newton step, with all of S, leaves the smallest objective."""
     parts = (rows[part] for part in blocks(len(rows), BATCH))
-    return min((best_of(gram, loss, now, part) for part in parts), key=attrgetter("objective"))
+    return min((_best_of(gram, loss, now, part) for part in parts), key=attrgetter("objective"))
 
 
-def best_of(gram: Gram, loss: Loss, now: Grown, rows: Index) -> Addition:
+def _best_of(gram: Gram, loss: Loss, now: Grown, rows: Index) -> _Addition:
     """Return the best of so many candidates that their rows of the factor fit in memory."""
-    m, new = len(now.z), new_rows(gram, now.factor, rows)
-    steps = newton_steps(*derivatives(loss, now, new, gram.each), len(rows))
-    parts = blocks(len(rows), PART)
-    objectives = np.concatenate(gram.each(lambda part: stepped(loss, now, new[part], steps[part]), parts))
+    m, new = len(now.z), _new_rows(gram, now.factor, rows)
+    steps = _newton_steps(*_derivatives(loss, now, new, gram.each), len(rows))
+    parts = blocks(len(rows), _PART)
+    objectives = np.concatenate(gram.each(lambda part: _stepped(loss, now, new[part], steps[part]), parts))
     best = int(np.argmin(objectives))
-    z = with_row(now.z.reshape(m, -1) + steps[best, :m], steps[best, m])
-    return Addition(int(rows[best]), new[best], z.reshape(m + 1, *loss.shape[1:]), float(objectives[best]))
+    z = _with_row(now.z.reshape(m, -1) + steps[best, :m], steps[best, m])
+    return _Addition(int(rows[best]), new[best], z.reshape(m + 1, *loss.shape[1:]), float(objectives[best]))
 
 
-def stepped(loss: Loss, now: Grown, new: Floats, steps: Floats) -> Floats:
+def _stepped(loss: Loss, now: Grown, new: Floats, steps: Floats) -> Floats:
     """Return the objective after each candidate's step."""
     n, (count, _, k), m = len(now.f), steps.shape, len(now.z)
     penalised = now.z[:-1].reshape(m - 1, k) + steps[:, : m - 1]
@@ -188,7 +188,7 @@ def stepped(loss: Loss, now: Grown, new: Floats, steps: Floats) -> Floats:
     return np.asarray(penalty + np.array([loss.value(f.reshape(loss.shape)) for f in values]))
 
 
-def new_rows(gram: Gram, factor: Factor, rows: Index) -> Floats:
+def _new_rows(gram: Gram, factor: Factor, rows: Index) -> Floats:
     """Return what would be the next row of the factor for each candidate."""
     known, root = np.ascontiguousarray(factor.F[:-1, rows].T), np.sqrt(factor.rest[rows])[:, None]
     new = np.empty((len(rows), gram.n))
@@ -196,11 +196,11 @@ def new_rows(gram: Gram, factor: Factor, rows: Index) -> Floats:
     def write(part: slice) -> None:
         new[:, part] = (gram.block(part, rows).T - known @ factor.F[:-1, part]) / root
 
-    gram.each(write, blocks(gram.n, COLUMNS))
+    gram.each(write, blocks(gram.n, _COLUMNS))
     return new
 
 
-def derivatives(loss: Loss, now: Grown, new: Floats, each: Each) -> tuple[Floats, Floats]:
+def _derivatives(loss: Loss, now: Grown, new: Floats, each: Each) -> tuple[Floats, Floats]:
     """Return the Hessian, of shape (k, m, k, m), and the gradient, (m, k), in the coordinates of S and all candidates.
 
     The candidates' curvature with each other is computed in vain, for the sake of one matrix product.
@@ -218,7 +218,7 @@ def derivatives(loss: Loss, now: Grown, new: Floats, each: Each) -> tuple[Floats
     return hessian, gradient
 
 
-def newton_steps(hessian: Floats, gradient: Floats, candidates: int) -> Floats:
+def _newton_steps(hessian: Floats, gradient: Floats, candidates: int) -> Floats:
     """Return the Newton step of S with each candidate alone, of shape (candidates, m + 1, k), the candidate's last."""
     from scipy.linalg import solve_triangular
 
@@ -234,16 +234,16 @@ def newton_steps(hessian: Floats, gradient: Floats, candidates: int) -> Floats:
     return np.concatenate([dz.reshape(k, m, candidates).transpose(2, 1, 0), v.transpose(0, 2, 1)], axis=1)
 
 
-def with_row(values: NDArray[Any], new: Any) -> NDArray[Any]:
+def _with_row(values: NDArray[Any], new: Any) -> NDArray[Any]:
     """Return the values with one more before the last, which belongs to the intercept."""
     return np.concatenate([values[:-1], np.asarray(new)[None], values[-1:]])
 
 
-def extended(factor: Factor, best: Addition) -> Factor:
+def _extended(factor: Factor, best: _Addition) -> Factor:
     """Return the factor with one more pivot."""
     rest = np.maximum(factor.rest - np.square(best.new), 0.0)
     rest[best.row] = 0.0
-    return Factor(with_row(factor.F, best.new), np.append(factor.pivots, best.row), rest)
+    return Factor(_with_row(factor.F, best.new), np.append(factor.pivots, best.row), rest)
 
 
 def certified(gram: Gram, loss: Loss, now: Grown) -> Iterate:

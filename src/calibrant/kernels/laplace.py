@@ -43,13 +43,13 @@ class Laplace:
         unseen = np.maximum(diagonal - np.square(phi).sum(axis=0), 0.0)
         one, k = np.vstack([phi, np.ones(len(kernel))]), len(self.lower) // (len(phi) + 1)
         sides = np.stack(
-            [solve_triangular(self.lower, embedded(one, a, k), lower=True, check_finite=False) for a in range(k)]
+            [solve_triangular(self.lower, _embedded(one, a, k), lower=True, check_finite=False) for a in range(k)]
         )
         explained = np.einsum("ain,bin->nab", sides, sides, dtype=np.float64)
         return np.asarray(self.scale * (unseen[:, None, None] * np.eye(k) + explained))
 
 
-def embedded(columns: Floats, place: int, count: int) -> Floats:
+def _embedded(columns: Floats, place: int, count: int) -> Floats:
     """Return the columns at one of several places, zeros at the others."""
     whole = np.zeros((count, *columns.shape))
     whole[place] = columns

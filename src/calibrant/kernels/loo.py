@@ -51,27 +51,57 @@ from calibrant.kernels.solvers import (
     solve_by,
 )
 
-__all__ = ["Choice", "Look", "Path", "Problem", "by_factor", "by_groups", "choose", "groups_of", "searched", "together"]
+__all__ = [
+    "ABSENT",
+    "FOLLOWED",
+    "GROUPS",
+    "MATTERS",
+    "NEAR",
+    "POOR",
+    "ROUGH",
+    "SETTLED",
+    "SHARE",
+    "STEPS",
+    "Choice",
+    "Look",
+    "Looks",
+    "Path",
+    "Problem",
+    "by_factor",
+    "by_groups",
+    "choose",
+    "groups_of",
+    "in_order",
+    "looks_of",
+    "newton_columns",
+    "outcome",
+    "path",
+    "path_of",
+    "quotient",
+    "searched",
+    "stratified",
+    "together",
+]
 
 
 FOLLOWED = 70_000  # numbers in a factor up to which the absence of a row is followed beyond one step
 ABSENT = 4  # steps of that
 MATTERS = 0.05  # from which it is: leverage, times the change of f, times that of the loss with it
 SETTLED = 0.1  # change of f by the last step up to which it has come to an end
-LIGHT = 1e8  # weight C_i of a row up to which single precision will do for that
+_LIGHT = 1e8  # weight C_i of a row up to which single precision will do for that
 NEAR = 0.01  # share of the objective that the last step but one may have brought, where Newton's steps are cheap
 POOR = 0.9  # a leverage W_i v_i from which one Newton step is no longer the row's absence
 SHARE = 0.7  # of the rank of a factor to rely on that is enough to start from
 GROUPS = 9  # of rows, to be left out
-SAMPLE = 1_750  # rows that are, at least, where there are more
-LEAST = 3  # groups that are, at least
-ENOUGH = 2e-3  # share of its squared residual that conjugate gradients may leave of a group's system
+_SAMPLE = 1_750  # rows that are, at least, where there are more
+_LEAST = 3  # groups that are, at least
+_ENOUGH = 2e-3  # share of its squared residual that conjugate gradients may leave of a group's system
 ROUGH = 0.05  # share of it above which the solution is poor
 STEPS = 12  # of conjugate gradients, at most
-TASKS = 4  # looks that share the products with K
-FIRST = 10.0  # the C near which the search begins
-FEW = 8  # values of C that are not searched: all of them are looked at
-STRIDES = 10  # of the search along all values
+_TASKS = 4  # looks that share the products with K
+_FIRST = 10.0  # the C near which the search begins
+_FEW = 8  # values of C that are not searched: all of them are looked at
+_STRIDES = 10  # of the search along all values
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,18 +137,18 @@ class Look:
     values: Floats | None = None
 
 
-At = Callable[[float, Any], Look]
+_At = Callable[[float, Any], Look]
 Looks = Callable[[Sequence[float], Any], list[Look]]  # at increasing C, from a start
-Asking = Generator[NDArray[Any], NDArray[Any], Look]  # yields what to multiply with K and is sent the product
+_Asking = Generator[NDArray[Any], NDArray[Any], Look]  # yields what to multiply with K and is sent the product
 
 
-def left_out(loss: Bernoulli, f: Floats, w: Floats, v: Floats, share: Floats) -> tuple[Floats, Floats]:
+def _left_out(loss: Bernoulli, f: Floats, w: Floats, v: Floats, share: Floats) -> tuple[Floats, Floats]:
     """Return f_i - a_i v_i/(1 - W_i v_i) and W_i v_i, of a share of each row."""
     leverage = np.minimum(share * w * v, 1.0 - 1e-6)
     return f - share * loss.residual(f) * v / (1.0 - leverage), leverage
 
 
-def variances(lower: NDArray[Any], F: NDArray[Any], each: Each) -> Floats:
+def _variances(lower: NDArray[Any], F: NDArray[Any], each: Each) -> Floats:
     """Return the diagonal of F' (L L')^-1 F."""
     inverse = inverse_of(lower)
     parts = each(
@@ -127,7 +157,7 @@ def variances(lower: NDArray[Any], F: NDArray[Any], each: Each) -> Floats:
     return np.concatenate(parts)
 
 
-def one_step(loss: Bernoulli, F: NDArray[Any], point: LowRank, lower: NDArray[Any]) -> tuple[Floats, Floats]:
+def _one_step(loss: Bernoulli, F: NDArray[Any], point: LowRank, lower: NDArray[Any]) -> tuple[Floats, Floats]:
     """Return z and f a Newton step on, by a Hessian that is there for other reasons."""
     gradient = -product(F, loss.residual(point.f))
     gradient[:-1] += point.z[:-1]
@@ -135,7 +165,7 @@ def one_step(loss: Bernoulli, F: NDArray[Any], point: LowRank, lower: NDArray[An
     return point.z + step, point.f + product(F.T, step)
 
 
-def by_factor(loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn) -> At:
+def by_factor(loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn) -> _At:
     """Return the look at any C with the kernel F'F, all rows left out, of each one copy; the loss is that for C = 1."""
     F, total, share = factor.F, float(loss.weight.sum()), 1.0 / np.maximum(copies, 1.0)
 
@@ -144,11 +174,11 @@ def by_factor(loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_t
         point, _ = settled(factored_newton(at, F, each, start), NEAR, 30)
         curvature = at.curvature(point.f)
         lower = factored_hessian(curvature, F, each)
-        z, f = one_step(at, F, point, lower)
+        z, f = _one_step(at, F, point, lower)
         if F.size <= FOLLOWED:
-            values, poor = Absence(at, f, curvature.w, inverse_of(lower) @ F, share).values()
+            values, poor = _Absence(at, f, curvature.w, inverse_of(lower) @ F, share).values()
         else:
-            values, leverage = left_out(at, f, curvature.w, variances(lower, F, each), share)
+            values, leverage = _left_out(at, f, curvature.w, _variances(lower, F, each), share)
             poor = leverage > POOR
         whole = Iterate(at.residual(f), f - z[-1], z[-1], np.inf, np.inf)
         return Look(loss.value(values) / total, float(loss.weight @ poor / total), z, whole, values)
@@ -157,7 +187,7 @@ def by_factor(loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_t
 
 
 @dataclass(frozen=True, slots=True)
-class Absence:
+class _Absence:
     """What is known at the solution with all rows: the loss, f, W, L^-1 F of the Hessian LL', the shares left out."""
 
     loss: Bernoulli
@@ -172,7 +202,7 @@ class Absence:
         One Newton step, and where the absence matters more of them. Of values that then have not settled the farther
         counts: one step is too far where other rows gain curvature by it.
         """
-        first, leverage = left_out(self.loss, self.f, self.w, by_column(self.P, self.P), self.share)
+        first, leverage = _left_out(self.loss, self.f, self.w, by_column(self.P, self.P), self.share)
         far = np.abs(first - self.f)
         rows = np.flatnonzero(leverage * far * np.abs(self.loss.target - expit(first)) > MATTERS)
         values, poor = first.copy(), np.zeros(len(first), bool)
@@ -187,7 +217,7 @@ class Absence:
         By conjugate gradients on the problem of the other rows, preconditioned by its Hessian at f, one row a column.
         A step ends where its slope would be zero if that were linear, at most where the quadratic model is lowest.
         """
-        dtype: Any = np.float32 if self.loss.weight.max() <= LIGHT else np.float64
+        dtype: Any = np.float32 if self.loss.weight.max() <= _LIGHT else np.float64
         own, keeps, P = (rows, np.arange(len(rows))), 1.0 - self.share[rows], self.P.astype(dtype)
         side, half = (each[:, None].astype(dtype) for each in (2.0 * self.loss.target - 1.0, 0.5 * self.loss.weight))
         f, w = (np.repeat(each[:, None].astype(dtype), len(rows), axis=1) for each in (self.f, self.w))
@@ -220,19 +250,19 @@ class Absence:
 
 def by_groups(
     loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn, group: Index | None = None
-) -> Callable[[float, Floats | None], tuple[Floats, Asking]]:
+) -> Callable[[float, Floats | None], tuple[Floats, _Asking]]:
     """Return what begins a look with the kernel itself, rows left out in groups, of each row one copy."""
     group = Problem(loss.target, loss.weight, copies).groups(0) if group is None else group
     rows, mine, kept = groups_of(group, copies)
     some, columns, kept = loss.rows(rows), (rows, mine), np.column_stack([kept, np.ones(len(copies))])
     total = float(some.weight.sum())
 
-    def begin(C: float, start: Floats | None) -> tuple[Floats, Asking]:
+    def begin(C: float, start: Floats | None) -> tuple[Floats, _Asking]:
         at = loss.rows(slice(None), C)
-        f, z = near(at, factor, each, start)
+        f, z = _near(at, factor, each, start)
         return z, look(at, f, z)
 
-    def look(at: Bernoulli, f: Floats, z: Floats) -> Asking:
+    def look(at: Bernoulli, f: Floats, z: Floats) -> _Asking:
         values, residual, whole = yield from newton_columns(at, factor, f, kept, each)
         there, left = values[rows, -1], values[columns]
         moved = (there - left) * (expit(there) - 1.0 + some.target)  # leverage/(1 - leverage), were it the row's alone
@@ -250,7 +280,7 @@ def groups_of(group: Index, copies: Floats) -> tuple[Index, Index, Floats]:
     Of many rows a sample of groups is left out: the losses at two C differ by about the same at any row.
     """
     n = len(copies)
-    count = int(np.clip(-(-GROUPS * SAMPLE // n), LEAST, GROUPS))
+    count = int(np.clip(-(-GROUPS * _SAMPLE // n), _LEAST, GROUPS))
     rows = np.flatnonzero(group < count)
     kept = np.ones((n, count))
     kept[rows, group[rows]] = 1.0 - 1.0 / np.maximum(copies[rows], 1.0)
@@ -262,7 +292,7 @@ def together(K: Products, tasks: Sequence[Generator[NDArray[Any], NDArray[Any], 
     asked, results = {i: next(task) for i, task in enumerate(tasks)}, {}
     while asked:
         ends = np.cumsum([columns.shape[1] for columns in asked.values()])
-        parts = np.split(K(in_eights(list(asked.values()))), ends, axis=1)
+        parts = np.split(K(_in_eights(list(asked.values()))), ends, axis=1)
         for i, part in zip(list(asked), parts, strict=False):
             try:
                 asked[i] = tasks[i].send(part.astype(asked[i].dtype))
@@ -272,7 +302,7 @@ def together(K: Products, tasks: Sequence[Generator[NDArray[Any], NDArray[Any], 
     return [results[i] for i in range(len(tasks))]
 
 
-def in_eights(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def _in_eights(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Return columns side by side, with zeros up to a multiple of eight: BLAS is twice as fast with 16 as with 15."""
     missing = -sum(part.shape[1] for part in parts) % 8
     return np.hstack([*parts, np.zeros((len(parts[0]), missing), parts[0].dtype)])
@@ -286,7 +316,7 @@ def stratified(target: Floats, rng: np.random.Generator) -> Index:
     return group
 
 
-def near(loss: Bernoulli, factor: Factor, each: Each, start: Floats | None) -> tuple[Floats, Floats]:
+def _near(loss: Bernoulli, factor: Factor, each: Each, start: Floats | None) -> tuple[Floats, Floats]:
     """Return f and the coordinates z of nearly the solution with the kernel F'F + D, D the diagonal of the rest."""
     inner = loss.enveloped(factor.rest)
     point, _ = settled(factored_newton(inner, factor.F, each, start), NEARLY, 30)
@@ -302,17 +332,17 @@ def newton_columns(
     """
     a, w, dtype = loss.residual(f)[:, None] * kept, loss.curvature(f).w[:, None] * kept, factor.F.dtype
     root = np.sqrt(w).astype(dtype)
-    precondition = columns_preconditioner(loss, factor, f, root, each)
+    precondition = _columns_preconditioner(loss, factor, f, root, each)
     feasible = a - w * (a.sum(axis=0) / w.sum(axis=0))  # sum beta = 0, and stays so
-    beta, Kbeta, left = yield from gradients(root, precondition, feasible.astype(dtype), f[:, None].astype(dtype))
+    beta, Kbeta, left = yield from _gradients(root, precondition, feasible.astype(dtype), f[:, None].astype(dtype))
     b = (a + w * (f[:, None] - Kbeta)).sum(axis=0) / w.sum(axis=0)
     return Kbeta + b, left, Iterate(beta, Kbeta[:, -1], b[-1], np.inf, np.inf)
 
 
-Solve = Callable[[NDArray[Any]], NDArray[Any]]
+_Solve = Callable[[NDArray[Any]], NDArray[Any]]
 
 
-def columns_preconditioner(loss: Bernoulli, factor: Factor, f: Floats, root: NDArray[Any], each: Each) -> Solve:
+def _columns_preconditioner(loss: Bernoulli, factor: Factor, f: Floats, root: NDArray[Any], each: Each) -> _Solve:
     """Return the preconditioner of `solvers`, one m by m system for all columns: that of all rows."""
     from scipy.linalg import get_lapack_funcs
 
@@ -324,8 +354,8 @@ def columns_preconditioner(loss: Bernoulli, factor: Factor, f: Floats, root: NDA
     return lambda r: share * r - scaled * (F.T @ potrs(lower, F @ (scaled * r), lower=1)[0])
 
 
-def gradients(
-    root: NDArray[Any], precondition: Solve, a: NDArray[Any], f: NDArray[Any]
+def _gradients(
+    root: NDArray[Any], precondition: _Solve, a: NDArray[Any], f: NDArray[Any]
 ) -> Generator[NDArray[Any], NDArray[Any], tuple[Floats, NDArray[Any], NDArray[Any]]]:
     """Return K beta by column, beta = a + R u, (I + RKR) u = -R (K a - f) up to intercepts.
 
@@ -348,7 +378,7 @@ def gradients(
         beta, Kbeta = beta + size[-1] * s[:, -1], Kbeta + size * Ks
         previous, r = r, project(r + size * image)
         left = by_column(r, r)
-        if (left <= ENOUGH * begun).all():
+        if (left <= _ENOUGH * begun).all():
             break
         g = project(precondition(r))
         following = by_column(r, g)
@@ -367,51 +397,51 @@ def searched(at: Looks, grid: Sequence[float]) -> dict[float, Look]:
 
     At most three C at a time, which cost little more than one: where a parabola in log C has its bottom.
     """
-    if len(grid) <= FEW:
+    if len(grid) <= _FEW:
         return dict(zip(grid, at(grid, None), strict=True))
     looks: dict[int, Look] = {}
-    x, stride = np.log(grid), max(2, len(grid) // STRIDES)
-    middle = int(np.abs(x - np.log(FIRST)).argmin())
+    x, stride = np.log(grid), max(2, len(grid) // _STRIDES)
+    middle = int(np.abs(x - np.log(_FIRST)).argmin())
     places: Iterable[int] = (middle - stride, middle, middle + stride)
     while new := sorted(set(places) & set(range(len(grid))) - set(looks)):
         start = looks[min(looks, key=lambda j: abs(j - new[0]))].start if looks else None
         looks.update(zip(new, at([grid[i] for i in new], start), strict=True))
-        places = promising({i: found.loss for i, found in looks.items()}, x, stride)
+        places = _promising({i: found.loss for i, found in looks.items()}, x, stride)
     return {grid[i]: found for i, found in looks.items()}
 
 
-def promising(losses: dict[int, float], x: Floats, stride: int) -> tuple[int, ...]:
+def _promising(losses: dict[int, float], x: Floats, stride: int) -> tuple[int, ...]:
     """Return where the bottom of a parabola is, by the smallest loss and the nearest on both sides, if it has both.
 
     Else by the last three, and further on: at most two strides ahead, half of the way there, and a stride behind it.
 
-    >>> promising({0: 9.0, 3: 1.0, 6: 6.0}, np.arange(9.0), 2)
+    >>> _promising({0: 9.0, 3: 1.0, 6: 6.0}, np.arange(9.0), 2)
     (3,)
-    >>> promising({0: 4.0, 3: 1.0, 6: 16.0}, np.arange(9.0), 2)
+    >>> _promising({0: 4.0, 3: 1.0, 6: 16.0}, np.arange(9.0), 2)
     (2,)
-    >>> promising({2: 9.0, 4: 2.0, 6: 1.0}, np.arange(9.0), 2)
+    >>> _promising({2: 9.0, 4: 2.0, 6: 1.0}, np.arange(9.0), 2)
     (5,)
-    >>> promising({0: 9.0, 2: 4.0, 4: 1.0}, np.arange(9.0), 2)
+    >>> _promising({0: 9.0, 2: 4.0, 4: 1.0}, np.arange(9.0), 2)
     (5, 6, 8)
     """
     known = sorted(losses)
     here = min(losses, key=lambda i: losses[i])
     place = known.index(here)
     if 0 < place < len(known) - 1:
-        return (bottom(losses, known[place - 1 : place + 2], x, here),)
+        return (_bottom(losses, known[place - 1 : place + 2], x, here),)
     if here in (0, len(x) - 1):  # an end of the grid
         beside = known[1 if place == 0 else -2] if len(known) > 1 else here
         return ((here + beside) // 2,) if abs(here - beside) > 1 else ()
     ahead = -1 if place == 0 else 1
     last = known[:3] if place == 0 else known[-3:]
-    reach = ahead * (bottom(losses, last, x, here + 2 * ahead * stride) - here)
+    reach = ahead * (_bottom(losses, last, x, here + 2 * ahead * stride) - here)
     if reach <= 0 and here + ahead * reach not in losses:
         return (here + ahead * reach,)
     reach = min(max(reach, 1), 2 * stride)
     return tuple(int(np.clip(here + ahead * far, 0, len(x) - 1)) for far in (max(1, reach // 2), reach, reach + stride))
 
 
-def bottom(losses: dict[int, float], three: Sequence[int], x: Floats, other: int) -> int:
+def _bottom(losses: dict[int, float], three: Sequence[int], x: Floats, other: int) -> int:
     """Return the place nearest to the bottom of a parabola through three losses, or another if it has none."""
     if len(three) < 3:
         return other
@@ -429,7 +459,7 @@ def path(looks: dict[float, Look]) -> Path:
     return Path(tuple(rising), tuple(looks[C].loss for C in rising), tuple(looks[C].poor for C in rising))
 
 
-def in_order(at: At, Cs: Sequence[float], start: Any) -> list[Look]:
+def in_order(at: _At, Cs: Sequence[float], start: Any) -> list[Look]:
     """Return the looks at increasing C, each started from the last."""
     looks: list[Look] = []
     for C in Cs:
@@ -480,7 +510,7 @@ class Problem:
         return stratified(codes, np.random.default_rng(seed)) if self.group is None else self.group
 
 
-Along = Callable[[Problem, Gram, Sequence[float], Options], tuple[Path, Known | None]]
+_Along = Callable[[Problem, Gram, Sequence[float], Options], tuple[Path, Known | None]]
 
 
 def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Options) -> tuple[Path, Known | None]:
@@ -505,11 +535,11 @@ def looks_of(problem: Problem, gram: Gram, options: Options) -> tuple[Looks, Pro
     begin = by_groups(loss, factor, problem.copies, gram.each, problem.groups(options.seed))
 
     def looks(Cs: Sequence[float], start: Floats | None) -> list[Look]:
-        tasks: list[Asking] = []
+        tasks: list[_Asking] = []
         for C in Cs:
             start, task = begin(C, start)
             tasks.append(task)
-        return [look for some in blocks(len(tasks), TASKS) for look in together(K, tasks[some])]
+        return [look for some in blocks(len(tasks), _TASKS) for look in together(K, tasks[some])]
 
     return looks, K, factor
 
@@ -525,7 +555,7 @@ def choose(
     grams: Iterable[tuple[float, Gram]],
     grid: Sequence[float],
     options: Options,
-    along: Along = path_of,
+    along: _Along = path_of,
 ) -> Choice:
     """Return the paths over C for each gamma with its kernel matrix, along which a kind of machine is looked at."""
     gammas, paths, known = [], [], None

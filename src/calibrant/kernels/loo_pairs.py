@@ -22,11 +22,11 @@ from calibrant.kernels.solvers import Options, complete
 
 __all__ = ["pairs_path"]
 
-Coupling = Callable[[Floats], Floats]  # from values, a column a pair, to the logarithms of class probabilities
+_Coupling = Callable[[Floats], Floats]  # from values, a column a pair, to the logarithms of class probabilities
 
 
 def pairs_path(
-    problem: Problem, gram: Gram, grid: Sequence[float], options: Options, couple: Coupling
+    problem: Problem, gram: Gram, grid: Sequence[float], options: Options, couple: _Coupling
 ) -> tuple[Path, None]:
     """Return the path of coupled pairs; rows are left out one by one or in groups as each pair has few or many."""
     codes = problem.target.argmax(axis=1)
@@ -34,7 +34,7 @@ def pairs_path(
     room = replace(options, memory=options.memory / (1 + len(places)))
     group = stratified(codes, np.random.default_rng(options.seed))  # the same in all pairs
     pairs = [
-        pair_of(problem, gram, np.flatnonzero((codes == a) | (codes == b)), (codes == b, group), room)
+        _pair_of(problem, gram, np.flatnonzero((codes == a) | (codes == b)), (codes == b, group), room)
         for a, b in places
     ]
     K = products(gram, room.memory)
@@ -56,7 +56,7 @@ def pairs_path(
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
+class _Pair:
     """The rows of two classes, the looks at their machine, and its coefficients and intercept from such a look."""
 
     rows: Index
@@ -64,9 +64,9 @@ class Pair:
     machine: Callable[[Look], tuple[Floats, Any]]
 
 
-def pair_of(
+def _pair_of(
     problem: Problem, gram: Gram, rows: Index, of_all: tuple[NDArray[np.bool_], Index], options: Options
-) -> Pair:
+) -> _Pair:
     """Return a pair by its rows; of all rows it takes which are of its second class, and their groups."""
     second, group = of_all[0][rows], of_all[1][rows]
     few = replace(
@@ -86,4 +86,4 @@ def pair_of(
         assert seen.whole is not None  # by groups there always is one
         return seen.whole.beta, seen.whole.b
 
-    return Pair(rows, looks, in_factor if complete(few, factor) or not options.exact else on_kernel)
+    return _Pair(rows, looks, in_factor if complete(few, factor) or not options.exact else on_kernel)

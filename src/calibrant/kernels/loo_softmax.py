@@ -63,12 +63,12 @@ from calibrant.kernels.solvers import (
     solutions,
 )
 
-__all__ = ["softmax_path"]
+__all__ = ["softmax_path", "spread"]
 
 
-BESIDE = 64  # rows whose absence is followed side by side
-ENOUGH = 2e-4  # as in `loo`, but less: the preconditioner does not see the diagonal of the kernel's rest
-TRAINED = 1e-3  # relative gap of the machine with all rows, from which Newton steps leave rows out
+_BESIDE = 64  # rows whose absence is followed side by side
+_ENOUGH = 2e-4  # as in `loo`, but less: the preconditioner does not see the diagonal of the kernel's rest
+_TRAINED = 1e-3  # relative gap of the machine with all rows, from which Newton steps leave rows out
 
 
 def softmax_path(problem: Problem, gram: Gram, grid: Sequence[float], options: Options) -> tuple[Path, Known | None]:
@@ -80,14 +80,14 @@ def softmax_path(problem: Problem, gram: Gram, grid: Sequence[float], options: O
     factor = pivoted_cholesky(gram, lower_rank(gram, options, most, SHARE * most), rng)
     K, loss = products(gram, options.memory), Multinomial(problem.target, problem.weight)
     if complete(gram, factor) or not options.exact:
-        train, leave_out = train_in_factor(gram, factor), by_rows(factor.F, problem.copies, gram.each)
+        train, leave_out = _train_in_factor(gram, factor), _by_rows(factor.F, problem.copies, gram.each)
     elif gram.n <= SMALL:
         every = pivoted_cholesky(gram, gram.n, rng)
-        train, leave_out = train_on_kernel(K, factor, options), by_rows(every.F, problem.copies, gram.each)
+        train, leave_out = _train_on_kernel(K, factor, options), _by_rows(every.F, problem.copies, gram.each)
     else:
         train, leave_out = (
-            train_on_kernel(K, factor, options),
-            by_groups(K, factor, problem.groups(options.seed), problem.copies),
+            _train_on_kernel(K, factor, options),
+            _by_groups(K, factor, problem.groups(options.seed), problem.copies),
         )
 
     def looks(Cs: Sequence[float], start: Any) -> list[Look]:
@@ -104,10 +104,10 @@ def softmax_path(problem: Problem, gram: Gram, grid: Sequence[float], options: O
     return outcome(searched(looks, grid), K, factor)
 
 
-Train = Callable[[Multinomial, Any], tuple[Iterate, Any]]  # from a start to a machine, and what to start the next from
+_Train = Callable[[Multinomial, Any], tuple[Iterate, Any]]  # from a start to a machine, and what to start the next from
 
 
-def train_in_factor(gram: Gram, factor: Factor) -> Train:
+def _train_in_factor(gram: Gram, factor: Factor) -> _Train:
     """Return what trains nearly to the solution with the kernel F'F."""
 
     def train(loss: Multinomial, start: Floats | None) -> tuple[Iterate, Floats]:
@@ -120,23 +120,23 @@ def train_in_factor(gram: Gram, factor: Factor) -> Train:
     return train
 
 
-def train_on_kernel(K: Products, factor: Factor, options: Options) -> Train:
-    """Return what trains to a gap of `TRAINED` with the kernel itself."""
+def _train_on_kernel(K: Products, factor: Factor, options: Options) -> _Train:
+    """Return what trains to a gap of `_TRAINED` with the kernel itself."""
 
     def train(loss: Multinomial, start: Iterate | None) -> tuple[Iterate, Iterate]:
         known = Known(K, factor, np.nan, None)
         for solution in solutions(K.gram, loss, options, start, known):
-            if solution.iterate.gap <= TRAINED * solution.iterate.objective:
+            if solution.iterate.gap <= _TRAINED * solution.iterate.objective:
                 break
         return solution.iterate, solution.iterate
 
     return train
 
 
-LeaveOut = Callable[[Multinomial, Floats], tuple[Floats, NDArray[np.bool_], Any]]  # values, which are poor, which rows
+_LeaveOut = Callable[[Multinomial, Floats], tuple[Floats, NDArray[np.bool_], Any]]  # values, which are poor, which rows
 
 
-def by_rows(F: NDArray[Any], copies: Floats, each: Each = in_turn) -> LeaveOut:
+def _by_rows(F: NDArray[Any], copies: Floats, each: Each = in_turn) -> _LeaveOut:
     """Return what leaves out one copy of every row, by the kernel F'F."""
     share = 1.0 / np.maximum(copies, 1.0)
 
@@ -145,16 +145,16 @@ def by_rows(F: NDArray[Any], copies: Floats, each: Each = in_turn) -> LeaveOut:
         if len(f) <= SMALL:
             V = spread(curvature, F, each)
             f = V.product(loss.residual(f) + curvature.root(curvature.root_transposed(f)))  # a Newton step on
-            return *Absence(loss, f, curvature, V, share).values(), slice(None)
-        own = row_spreads(curvature, F, each)
-        gain, leverage = gains(curvature, own, share)
-        return one_step(f, share[:, None] * loss.residual(f), own, gain), leverage > POOR, slice(None)
+            return *_Absence(loss, f, curvature, V, share).values(), slice(None)
+        own = _row_spreads(curvature, F, each)
+        gain, leverage = _gains(curvature, own, share)
+        return _one_step(f, share[:, None] * loss.residual(f), own, gain), leverage > POOR, slice(None)
 
     return leave_out
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class _Spread:
     """V = (K^-1 + W)^-1 as V_ab = [a = b] own_a' own_a + joint_a' joint_b for classes a and b.
 
     It is right but for numbers that are the same for all classes, which change no probability.
@@ -182,7 +182,7 @@ class Spread:
         return self.own.transpose(0, 2, 1) @ coordinates[0] + self.joint.transpose(0, 2, 1) @ coordinates[1]
 
 
-def spread(curvature: Simplex, F: NDArray[Any], each: Each = in_turn) -> Spread:
+def spread(curvature: Simplex, F: NDArray[Any], each: Each = in_turn) -> _Spread:
     """Return V for the kernel F'F, the last row of F the intercept.
 
     H = A - GG' in the coordinates of F: A has a block A_a = F diag(C p_a) F' + penalty for each class, and G_a is
@@ -191,7 +191,7 @@ def spread(curvature: Simplex, F: NDArray[Any], each: Each = in_turn) -> Spread:
     """
     k, (m, n) = curvature.p.shape[1], F.shape
     if k * m <= 2 * n:  # H itself is smaller than all of that
-        return Spread(np.empty((k, 0, n)), joint_rows(curvature, F, each)(slice(None)))
+        return _Spread(np.empty((k, 0, n)), _joint_rows(curvature, F, each)(slice(None)))
     root = np.sqrt(curvature.weight)
     own, joint, M = np.empty((k, m, n)), np.empty((k, n, n)), np.eye(n) + np.outer(root, root) / (root @ root)
     for a, p in enumerate(curvature.p.T):
@@ -199,24 +199,24 @@ def spread(curvature: Simplex, F: NDArray[Any], each: Each = in_turn) -> Spread:
         scaled = own[a] * (root * p)
         M -= scaled.T @ scaled
         joint[a] = scaled.T @ own[a]
-    return Spread(own, inverse_of(cholesky(M)) @ joint)
+    return _Spread(own, inverse_of(cholesky(M)) @ joint)
 
 
-def joint_rows(curvature: Simplex, F: NDArray[Any], each: Each) -> Callable[[slice], Floats]:
+def _joint_rows(curvature: Simplex, F: NDArray[Any], each: Each) -> Callable[[slice], Floats]:
     """Return L^-1 F of the Hessian LL' at some rows, one matrix for each class."""
     inverse = inverse_of(factored_hessian(curvature, F, each))
     parts = np.split(inverse, curvature.p.shape[1], axis=1)
     return lambda rows: np.stack([part @ F[:, rows] for part in parts]).astype(np.float64)
 
 
-def row_spreads(curvature: Simplex, F: NDArray[Any], each: Each) -> Floats:
+def _row_spreads(curvature: Simplex, F: NDArray[Any], each: Each) -> Floats:
     """Return the blocks V_i of many rows, some of them at a time."""
     k, n = curvature.p.shape[1], F.shape[1]
-    joint, none = joint_rows(curvature, F, each), np.empty((k, 0, n))
-    return np.concatenate(each(lambda rows: Spread(none[:, :, rows], joint(rows)).rows(), blocks(n, COLUMNS // k)))
+    joint, none = _joint_rows(curvature, F, each), np.empty((k, 0, n))
+    return np.concatenate(each(lambda rows: _Spread(none[:, :, rows], joint(rows)).rows(), blocks(n, COLUMNS // k)))
 
 
-def gains(curvature: Simplex, V: Floats, share: Floats) -> tuple[Floats, Floats]:
+def _gains(curvature: Simplex, V: Floats, share: Floats) -> tuple[Floats, Floats]:
     """Return (I - W_i V_i)^-1 W_i and the largest eigenvalue of W_i V_i, W_i of a share of each row."""
     q = np.sqrt(curvature.p)
     R = (
@@ -230,40 +230,40 @@ def gains(curvature: Simplex, V: Floats, share: Floats) -> tuple[Floats, Floats]
     return (RU / (1.0 - leverage)[:, None]) @ RU.transpose(0, 2, 1), leverage[:, -1]
 
 
-def one_step(f: Floats, a: Floats, V: Floats, gain: Floats) -> Floats:
+def _one_step(f: Floats, a: Floats, V: Floats, gain: Floats) -> Floats:
     """Return f_i - V_i (I - W_i V_i)^-1 a_i = f_i - V_i (a_i + (I - W_i V_i)^-1 W_i V_i a_i)."""
     once = np.einsum("iab,ib->ia", V, a)
     return np.asarray(f - once - np.einsum("iab,ibc,ic->ia", V, gain, once, optimize=True))
 
 
-def centred(f: Floats) -> Floats:
+def _centred(f: Floats) -> Floats:
     """Return values less their mean over the classes, which no probability depends on."""
     return np.asarray(f - f.mean(axis=1, keepdims=True))
 
 
 @dataclass(frozen=True, slots=True)
-class Absence:
+class _Absence:
     """What is known at the solution with all rows: the loss, f, W, V, and the shares left out of the rows."""
 
     loss: Multinomial
     f: Floats
     curvature: Simplex
-    V: Spread
+    V: _Spread
     share: Floats
 
     def values(self) -> tuple[Floats, NDArray[np.bool_]]:
         """Return the values of all rows without themselves, and which are poor: as `loo.Absence` has it."""
         V = self.V.rows()
-        gain, leverage = gains(self.curvature, V, self.share)
-        first = one_step(self.f, self.share[:, None] * self.loss.residual(self.f), V, gain)
-        far = np.abs(centred(first - self.f)).max(axis=1)
+        gain, leverage = _gains(self.curvature, V, self.share)
+        first = _one_step(self.f, self.share[:, None] * self.loss.residual(self.f), V, gain)
+        far = np.abs(_centred(first - self.f)).max(axis=1)
         missed = 0.5 * np.abs(self.loss.target - softmax(first)).sum(axis=1)
         rows = np.flatnonzero(leverage * far * missed > MATTERS)
         values, poor = first.copy(), np.zeros(len(first), bool)
-        for part in (rows[some] for some in blocks(len(rows), BESIDE)):
+        for part in (rows[some] for some in blocks(len(rows), _BESIDE)):
             values[part], last = self.followed(part, gain[part])
             poor[part] = last > SETTLED
-        nearer = poor & (far > np.abs(centred(values - self.f)).max(axis=1))
+        nearer = poor & (far > np.abs(_centred(values - self.f)).max(axis=1))
         return np.where(nearer[:, None], first, values), poor
 
     def followed(self, rows: Index, gain: Floats) -> tuple[Floats, Floats]:
@@ -295,32 +295,32 @@ class Absence:
             r = beta - a
             step = -without(r)
             pulled = p * step
-            change, slope = -r - kept * (pulled - p * pulled.sum(axis=0)), dots(r, step)
+            change, slope = -r - kept * (pulled - p * pulled.sum(axis=0)), _dots(r, step)
             if past:
                 before, steepness, way, along = past
-                again = np.maximum(0.0, quotient(dots(before - r, step), -steepness))
+                again = np.maximum(0.0, quotient(_dots(before - r, step), -steepness))
                 step, change = step + again * way, change + again * along
             past = r, slope, step, change
-            here, there = dots(r, step), dots(beta + change - residual(f + step), step)
+            here, there = _dots(r, step), _dots(beta + change - residual(f + step), step)
             size = np.where(there > 0.0, quotient(-here, there - here), 1.0)
             f, beta = f + size * step, beta + size * change
             a = residual(f)
-        return f[own].T, np.abs(centred(step[own].T)).max(axis=1)
+        return f[own].T, np.abs(_centred(step[own].T)).max(axis=1)
 
 
-def dots(u: Floats, v: Floats) -> Floats:
+def _dots(u: Floats, v: Floats) -> Floats:
     """Return the products of the rows' problems."""
     return np.asarray(np.einsum("air,air->r", u, v))
 
 
-def by_groups(K: Products, factor: Factor, group: Index, copies: Floats) -> LeaveOut:
+def _by_groups(K: Products, factor: Factor, group: Index, copies: Floats) -> _LeaveOut:
     """Return what leaves out groups of rows, of each row one copy, by one Newton step with the exact kernel each."""
     rows, mine, kept = groups_of(group, copies)
     norms = by_column(factor.F, factor.F)
 
     def leave_out(loss: Multinomial, f: Floats) -> tuple[Floats, NDArray[np.bool_], Index]:
         system = newton_system(loss.curvature(f), factor.F, norms, K.gram.each)
-        found = together(K, [newton_without(loss, factor, system, f, share) for share in kept.T])
+        found = together(K, [_newton_without(loss, factor, system, f, share) for share in kept.T])
         values = np.stack([there for there, _ in found])[mine, rows]
         left = np.array([share for _, share in found])[mine]
         t, p = loss.target[rows], softmax(f[rows])
@@ -331,7 +331,7 @@ def by_groups(K: Products, factor: Factor, group: Index, copies: Floats) -> Leav
     return leave_out
 
 
-def newton_without(
+def _newton_without(
     loss: Multinomial, factor: Factor, system: Solve, f: Floats, kept: Floats
 ) -> Generator[Floats, Floats, tuple[Floats, float]]:
     """Return the values after a Newton step from f with a share of each row, and the share of |r|^2 that is left.
@@ -361,7 +361,7 @@ def newton_without(
         size = rg / float(np.vdot(d, image)) if rg > 0.0 else 0.0
         Kbeta, previous, r = Kbeta + size * Ks, r, project(r + size * image)
         left = float(np.vdot(r, r))
-        if left <= ENOUGH * begun:
+        if left <= _ENOUGH * begun:
             break
         g = project(precondition(r))
         following = float(np.vdot(r, g))

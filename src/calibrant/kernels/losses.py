@@ -20,20 +20,34 @@ from scipy.special import entr, log_expit, logsumexp
 from calibrant.arrays import Floats
 from calibrant.kernels.functions import Each, blocks
 
-__all__ = ["Bernoulli", "Curvature", "Enveloped", "Expansion", "Loss", "Multinomial", "duality_gap"]
+__all__ = [
+    "ALL",
+    "FLAT",
+    "Bernoulli",
+    "Curvature",
+    "Diagonal",
+    "Enveloped",
+    "Expansion",
+    "Loss",
+    "Multinomial",
+    "Simplex",
+    "duality_gap",
+    "logits",
+    "softmax",
+]
 
 
-DENSITY = 8.0  # rows sampled for each unit of curvature
-ENVELOPE = 50  # Newton steps or halvings for the f of a row
-BROUGHT = 1e-13  # share of the loss that the last step of the intercepts brings, which leaves its square
-PATIENT = 8  # steps after which a bracket keeps them from cycling
-SETTLED = 1e-4  # the last step: the error is at most half of its square, because |p''| <= p'
-BALANCED = 1e-4  # the last step of an intercept, of which the same holds
-ROUNDING = 1e-13  # of f
-LEAST = 100.0  # rows sampled however little they matter: the intercept needs some
-SHARED = 2  # blocks of columns that threads do not share
+_DENSITY = 8.0  # rows sampled for each unit of curvature
+_ENVELOPE = 50  # Newton steps or halvings for the f of a row
+_BROUGHT = 1e-13  # share of the loss that the last step of the intercepts brings, which leaves its square
+_PATIENT = 8  # steps after which a bracket keeps them from cycling
+_SETTLED = 1e-4  # the last step: the error is at most half of its square, because |p''| <= p'
+_BALANCED = 1e-4  # the last step of an intercept, of which the same holds
+_ROUNDING = 1e-13  # of f
+_LEAST = 100.0  # rows sampled however little they matter: the intercept needs some
+_SHARED = 2  # blocks of columns that threads do not share
 ALL = slice(None)  # rows
-TINY = 1e-300  # rest of a row without any
+_TINY = 1e-300  # rest of a row without any
 FLAT = 1e-10  # least p(1 - p): a row that is certain keeps a trace of curvature, so that systems stay definite
 
 
@@ -173,7 +187,7 @@ class Diagonal:
             return total
 
         columns = blocks(len(root), 1024)
-        return np.asarray(sum(each(share, each.shares(columns))) if len(columns) > SHARED else share(columns))
+        return np.asarray(sum(each(share, each.shares(columns))) if len(columns) > _SHARED else share(columns))
 
     def amount(self) -> Floats:
         """Return W."""
@@ -185,7 +199,7 @@ class Diagonal:
 
     def sketch(self, diagonal: Floats) -> tuple[Any, Diagonal]:
         """Return the rows that matter."""
-        kept, share = important(self.amount() * diagonal)
+        kept, share = _important(self.amount() * diagonal)
         return kept, Diagonal(self.w[kept] / share)
 
     def damped(self, rest: Floats) -> tuple[Diagonal, Floats]:
@@ -212,24 +226,24 @@ class Bernoulli:
 
     def residual(self, f: Floats) -> Floats:
         """Return C (t - p) = C (t expit(-f) - (1 - t) expit(f)), which does not cancel."""
-        above, below, _ = shares(f)
+        above, below, _ = _shares(f)
         return np.asarray(self.weight * (self.target * below - (1.0 - self.target) * above))
 
     def curvature(self, f: Floats) -> Diagonal:
         """Return W."""
-        above, below, _ = shares(f)
+        above, below, _ = _shares(f)
         return Diagonal(self.weight * np.maximum(above * below, FLAT))
 
     def expanded(self, f: Floats) -> Expansion:
         """Return value, residual and curvature, of which the exponentials are all that costs."""
-        above, below, e = shares(f)
+        above, below, e = _shares(f)
         value = float(self.weight @ (np.maximum(f, 0.0) - self.target * f + np.log1p(e)))
         residual = self.weight * (self.target * below - (1.0 - self.target) * above)
         return Expansion(f, value, residual, Diagonal(self.weight * np.maximum(above * below, FLAT)))
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum C (t - p) = 0."""
-        return balancing(self.enveloped(np.zeros(len(f))), f, start)
+        return _balancing(self.enveloped(np.zeros(len(f))), f, start)
 
     def prior(self) -> Floats:
         """Return the logit of the share of the second class."""
@@ -294,17 +308,17 @@ class Enveloped:
         reach = self.rest * self.weight
         high, half = u + reach * self.target, 0.5 * reach
         low, centre = high - reach, high - half
-        f, fine = clipped(self.about(u, reach) if guess is None else guess, low, high), SETTLED
-        for turn in range(ENVELOPE):
+        f, fine = _clipped(self.about(u, reach) if guess is None else guess, low, high), _SETTLED
+        for turn in range(_ENVELOPE):
             bend = np.tanh(0.5 * f)
             pull = half * bend
             excess = f - centre + pull
-            following = clipped(f - excess / (1.0 + 0.5 * (half - pull * bend)), low, high)
-            if turn >= PATIENT:
-                fine = SETTLED + ROUNDING * float(np.abs(f).max(initial=0.0))
+            following = _clipped(f - excess / (1.0 + 0.5 * (half - pull * bend)), low, high)
+            if turn >= _PATIENT:
+                fine = _SETTLED + _ROUNDING * float(np.abs(f).max(initial=0.0))
                 low, high = np.where(excess > 0, low, f), np.where(excess > 0, f, high)
                 ends = (following <= low) | (following >= high)  # steps from end to end would go on for ever
-                following = np.where(ends & (np.abs(following - f) > SETTLED), 0.5 * (low + high), following)
+                following = np.where(ends & (np.abs(following - f) > _SETTLED), 0.5 * (low + high), following)
             moved, f = float(np.abs(following - f).max(initial=0.0)), following
             if moved <= fine:
                 break
@@ -326,7 +340,7 @@ class Enveloped:
 
     def distance(self, f: Floats, u: Floats) -> float:
         """Return the last of it."""
-        return 0.5 * float((np.square(f - u) / np.maximum(self.rest, TINY)).sum())
+        return 0.5 * float((np.square(f - u) / np.maximum(self.rest, _TINY)).sum())
 
     def residual(self, f: Floats) -> Floats:
         """Return C (t - p) at the row's own f."""
@@ -344,7 +358,7 @@ class Enveloped:
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum C (t - p) = 0."""
-        return balancing(self, f, start)
+        return _balancing(self, f, start)
 
     def prior(self) -> Floats:
         """Return that of the loss itself."""
@@ -397,7 +411,7 @@ class Simplex:
 
     def sketch(self, diagonal: Floats) -> tuple[Any, Simplex]:
         """Return the rows that matter."""
-        kept, share = important(self.amount() * diagonal)
+        kept, share = _important(self.amount() * diagonal)
         return kept, Simplex(self.p[kept], self.weight[kept] / share)
 
     def damped(self, rest: Floats) -> tuple[Simplex, Floats]:
@@ -434,7 +448,7 @@ class Multinomial:
 
     def value(self, f: Floats) -> float:
         """Return sum C_i loss(f_i)."""
-        return self.above(f, normalised(f)[1])
+        return self.above(f, _normalised(f)[1])
 
     def above(self, f: Floats, total: Floats) -> float:
         """Return sum C_i (log sum exp f_i - sum_k t_ik f_ik) from the first of these."""
@@ -450,23 +464,23 @@ class Multinomial:
 
     def curvature(self, f: Floats) -> Simplex:
         """Return W."""
-        return Simplex(inside(softmax(f)), self.weight)
+        return Simplex(_inside(softmax(f)), self.weight)
 
     def expanded(self, f: Floats) -> Expansion:
         """Return value, residual and curvature, of which the exponentials are all that costs."""
-        p, total = normalised(f)
-        return Expansion(f, self.above(f, total), self.missed(p), Simplex(inside(p), self.weight))
+        p, total = _normalised(f)
+        return Expansion(f, self.above(f, total), self.missed(p), Simplex(_inside(p), self.weight))
 
     def intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum_i C_i (t_i - p_i) = 0, by Newton's method with backtracking, to rounding."""
         b = np.array(start, np.float64)
         for _ in range(100):
-            p, total = normalised(f + b)
+            p, total = _normalised(f + b)
             value, slope = self.above(f + b, total), self.missed(p).sum(axis=0)
             curve = np.diag(self.weight @ p) - (p * self.weight[:, None]).T @ p
             step = np.linalg.lstsq(curve + np.trace(curve) / len(b) ** 2, slope, rcond=None)[0]
             step *= min(1.0, 3.0 / max(float(np.abs(step).max()), 1e-300))
-            if slope @ step <= BROUGHT * value:
+            if slope @ step <= _BROUGHT * value:
                 b = b + step
                 break
             while self.value(f + b + step) > value and np.abs(step).max() > 1e-12:
@@ -489,7 +503,7 @@ class Multinomial:
         if np.ptp(shift) > 1.0:
             return np.inf, np.zeros_like(beta)
         p += p * (shift - (p @ shift)[:, None])
-        divergence = -entr(p).sum(axis=1) - (p * log_softmax(f)).sum(axis=1)
+        divergence = -entr(p).sum(axis=1) - (p * _log_softmax(f)).sum(axis=1)
         return float(self.weight @ divergence), c * (self.target - p) - beta
 
     def rows(self, kept: Any, weight: float = 1.0) -> Multinomial:
@@ -505,7 +519,7 @@ class Multinomial:
         return f
 
 
-def shares(f: Floats) -> tuple[Floats, Floats, Floats]:
+def _shares(f: Floats) -> tuple[Floats, Floats, Floats]:
     """Return p = expit(f), 1 - p and exp(-|f|), none of which cancels."""
     above, below = np.exp(np.minimum(f, 0.0)), np.exp(-np.maximum(f, 0.0))
     e = above * below
@@ -513,12 +527,12 @@ def shares(f: Floats) -> tuple[Floats, Floats, Floats]:
     return above * likely, below * likely, e
 
 
-def clipped(f: Floats, low: Floats, high: Floats) -> Floats:
+def _clipped(f: Floats, low: Floats, high: Floats) -> Floats:
     """Return f, moved to the ends where it is not between them; `np.clip` takes three times as long."""
     return np.asarray(np.minimum(np.maximum(f, low), high))
 
 
-def balancing(loss: Enveloped, f: Floats, start: Floats) -> Floats:
+def _balancing(loss: Enveloped, f: Floats, start: Floats) -> Floats:
     """Return b with sum residual(f + b) = 0, by Newton's steps of at most 1, 2, 4, ... in a bracket against cycling."""
     b, low, high, near, reach = float(start), -np.inf, np.inf, None, 1.0
     for _ in range(200):
@@ -531,17 +545,17 @@ def balancing(loss: Enveloped, f: Floats, start: Floats) -> Floats:
         if not low < following < high and np.isfinite(low + high):
             following = 0.5 * (low + high)
         moved, b = abs(following - b), following
-        if moved <= BALANCED:
+        if moved <= _BALANCED:
             break
     return np.float64(b)  # type: ignore[return-value]
 
 
-def important(importance: Floats) -> tuple[Any, Floats]:
+def _important(importance: Floats) -> tuple[Any, Floats]:
     """Return a systematic sample of rows, each with probability min(1, DENSITY importance) or more, and these.
 
     Nearly separable classes leave few rows that matter. All rows are kept where the sample would hold half of them.
     """
-    share = np.minimum(1.0, np.maximum(DENSITY * importance, LEAST / len(importance)))
+    share = np.minimum(1.0, np.maximum(_DENSITY * importance, _LEAST / len(importance)))
     total = np.cumsum(share)
     if 2.0 * total[-1] > len(share):
         return ALL, np.ones(len(share))
@@ -549,7 +563,7 @@ def important(importance: Floats) -> tuple[Any, Floats]:
     return kept, np.maximum(share[kept], 1e-12)
 
 
-def normalised(f: Floats) -> tuple[Floats, Floats]:
+def _normalised(f: Floats) -> tuple[Floats, Floats]:
     """Return exp(f_k)/sum exp(f) and log sum exp(f)."""
     top = f.max(axis=1, keepdims=True)
     p = np.exp(f - top)
@@ -559,18 +573,18 @@ def normalised(f: Floats) -> tuple[Floats, Floats]:
 
 def softmax(f: Floats) -> Floats:
     """Return exp(f_k)/sum exp(f)."""
-    return normalised(f)[0]
+    return _normalised(f)[0]
 
 
-def inside(p: Floats) -> Floats:
+def _inside(p: Floats) -> Floats:
     """Return distributions without zeros."""
     p = np.maximum(p, FLAT)
     return np.asarray(p / p.sum(axis=1, keepdims=True))
 
 
-def log_softmax(f: Floats) -> Floats:
+def _log_softmax(f: Floats) -> Floats:
     """Return f_k - log sum exp(f), for sums; `log_expit(logits(f))` keeps its digits near 0."""
-    return np.asarray(f - normalised(f)[1][:, None])
+    return np.asarray(f - _normalised(f)[1][:, None])
 
 
 def logits(f: Floats) -> Floats:

@@ -17,6 +17,8 @@ from calibrant.arrays import Floats, Index
 from calibrant.kernels.functions import Each, Gram, blocks, in_turn
 
 __all__ = [
+    "COLUMNS",
+    "DENSE",
     "Factor",
     "Products",
     "Tiles",
@@ -32,15 +34,15 @@ __all__ = [
 ]
 
 
-TILE = 512  # rows: a tile of single precision stays in the second-level cache while it is used twice
+_TILE = 512  # rows: a tile of single precision stays in the second-level cache while it is used twice
 DENSE = 2_200  # rows up to which the matrix is one array if they are in their own order
 COLUMNS = 2_048  # of a factor, worked on at a time
-STEP = 1.0 / 65_535.0  # in which kernels between 0 and 1 can be kept
-MANY = 30_000  # rows from which that pays: with fewer it takes as much time as it saves in fetching memory
-PACK = 24  # tiles in one array: the store of the process hands out up to 32 MB again without asking the system
-SHARED = 3_000  # rows from which work is shared among threads
-TRIES = 4  # empty rounds after which the residual is rounding only
-FINE = {np.dtype(np.float32): (3e-6, 1e-5), np.dtype(np.float64): (1e-13, 1e-12)}  # share of the trace, of a pivot
+_STEP = 1.0 / 65_535.0  # in which kernels between 0 and 1 can be kept
+_MANY = 30_000  # rows from which that pays: with fewer it takes as much time as it saves in fetching memory
+_PACK = 24  # tiles in one array: the store of the process hands out up to 32 MB again without asking the system
+_SHARED = 3_000  # rows from which work is shared among threads
+_TRIES = 4  # empty rounds after which the residual is rounding only
+_FINE = {np.dtype(np.float32): (3e-6, 1e-5), np.dtype(np.float64): (1e-13, 1e-12)}  # share of the trace, of a pivot
 
 
 class Tiles:
@@ -66,17 +68,17 @@ class Tiles:
         self.gram = gram
         self.order = np.arange(gram.n) if order is None else order
         self.block = gram.block if order is None else gram.arranged(order)
-        self.tiles = blocks(gram.n, TILE)
-        self.places = list(pairs(len(self.tiles)))
-        self.steps = coarse and gram.dtype == np.float32 and gram.n >= MANY
+        self.tiles = blocks(gram.n, _TILE)
+        self.places = list(_pairs(len(self.tiles)))
+        self.steps = coarse and gram.dtype == np.float32 and gram.n >= _MANY
         dtype = np.dtype(np.uint16 if self.steps else gram.dtype)
-        room = int(memory // (dtype.itemsize * TILE * TILE))
-        among = sum(j * TILE < (gram.n if busy is None else busy) for _, j in self.places)
+        room = int(memory // (dtype.itemsize * _TILE * _TILE))
+        among = sum(j * _TILE < (gram.n if busy is None else busy) for _, j in self.places)
         worth = among if 2 * among < len(self.places) else len(self.places)
         self.known = np.zeros(min(room, worth), bool)
         # Many tiles in one array: the system hands out large arrays in large pages, which saves a third of the time.
-        packs = blocks(len(self.known), PACK)
-        self.kept = [np.empty((pack.stop - pack.start, TILE, TILE), dtype) for pack in packs]
+        packs = blocks(len(self.known), _PACK)
+        self.kept = [np.empty((pack.stop - pack.start, _TILE, _TILE), dtype) for pack in packs]
 
     def __call__(self, v: Floats, first: int = 0, last: int | None = None) -> Floats:
         """Return K v, v of shape (n,) or (n, k), at the rows of some tiles and 0 elsewhere; zeros of v cost nothing."""
@@ -92,7 +94,7 @@ class Tiles:
     def share(self, task: tuple[list[int], NDArray[Any], list[bool]]) -> Floats:
         """Return what some tiles contribute to K v, in the order of the tiles."""
         numbers, v, asked = task
-        out, room, units = np.zeros(v.shape), np.empty((TILE, TILE), self.gram.dtype), (v, v * v.dtype.type(STEP))
+        out, room, units = np.zeros(v.shape), np.empty((_TILE, _TILE), self.gram.dtype), (v, v * v.dtype.type(_STEP))
         for number in numbers:
             i, j = self.places[number]
             (tile, steps), above, beside = self.tile(number, room), self.tiles[i], self.tiles[j]
@@ -109,7 +111,7 @@ class Tiles:
         shape = np.s_[: i.stop - i.start, : j.stop - j.start]
         if number >= len(self.known):
             return self.block(i, j, room[shape]), False
-        kept = self.kept[number // PACK][number % PACK][shape]
+        kept = self.kept[number // _PACK][number % _PACK][shape]
         known = bool(self.known[number])
         if not self.steps:
             computed = kept if known else self.block(i, j, kept)
@@ -122,7 +124,7 @@ class Tiles:
             np.copyto(tile, kept)
         else:
             tile = self.block(i, j, tile)
-            tile *= 1.0 / STEP
+            tile *= 1.0 / _STEP
             np.add(tile, 0.5, out=kept, casting="unsafe")
             self.known[number] = True
         return tile, True
@@ -168,14 +170,14 @@ class Whole:
                 place[...] = part
 
         if not self.known[0]:
-            self.gram.each(fill, blocks(self.gram.n, TILE))
+            self.gram.each(fill, blocks(self.gram.n, _TILE))
             self.known[0] = True
         return self.matrix
 
     def both(self) -> NDArray[Any]:
         """Return the matrix, right below its diagonal as well."""
         if not self.known[1]:
-            for rows in blocks(self.gram.n, TILE):
+            for rows in blocks(self.gram.n, _TILE):
                 self.matrix[rows.stop :, rows] = self.matrix[rows, rows.stop :].T
             self.known[1] = True
         return self.matrix
@@ -206,7 +208,7 @@ def shared(K: Products, each: Each) -> Products:
 
 
 @cache
-def controller() -> Any:
+def _controller() -> Any:
     """Return what tells and sets how many threads BLAS uses, or None; looking for it takes some milliseconds."""
     import scipy.linalg  # noqa: F401  # brings its own BLAS, if that is another
 
@@ -223,20 +225,20 @@ def threads(rows: int) -> Iterator[Each]:
 
     Work on few rows is done in turn: handing it over would take longer.
     """
-    found = controller()
+    found = _controller()
     count = max([library["num_threads"] for library in found.info()], default=1) if found else 1
     if count == 1:
         yield in_turn
         return
     with found.limit(limits=1):
-        if rows < SHARED:
+        if rows < _SHARED:
             yield in_turn
             return
         with ThreadPoolExecutor(count) as pool:
             yield Each(count, pool.map)
 
 
-def pairs(count: int) -> Iterator[tuple[int, int]]:
+def _pairs(count: int) -> Iterator[tuple[int, int]]:
     """Yield the places of the upper triangle, column by column: those among the first rows come first."""
     return ((i, j) for j in range(count) for i in range(j + 1))
 
@@ -270,32 +272,32 @@ def pivoted_cholesky(
     """
     n, done = gram.n, 0 if start is None else start.rank
     if rank >= n and not done:
-        return full_cholesky(gram)
+        return _full_cholesky(gram)
     F = np.empty((rank + 1, n), gram.dtype)
     pivots = np.empty(rank, np.intp)
     rest = gram.diagonal.copy() if start is None else start.rest.copy()
     if start is not None:
         F[:done], pivots[:done] = start.F[:done], start.pivots
-    share, fine = FINE[np.dtype(gram.dtype)]
+    share, fine = _FINE[np.dtype(gram.dtype)]
     size, tries = int(np.clip(rank // 3, 16, 128)), 0
-    while done < rank and tries < TRIES and rest.sum() > share * gram.diagonal.sum():
-        drawn = proposals(rest * importance, size, rng)
-        chosen, lower = thinned(gram, F[:done, drawn], drawn, rng, fine * gram.diagonal.max())
+    while done < rank and tries < _TRIES and rest.sum() > share * gram.diagonal.sum():
+        drawn = _proposals(rest * importance, size, rng)
+        chosen, lower = _thinned(gram, F[:done, drawn], drawn, rng, fine * gram.diagonal.max())
         chosen, lower = chosen[: rank - done], lower[: rank - done, : rank - done]
         tries = 0 if len(chosen) else tries + 1
         if len(chosen):
             new = slice(done, done + len(chosen))
-            append_rows(gram, F, new, drawn[chosen], lower, rest)
+            _append_rows(gram, F, new, drawn[chosen], lower, rest)
             pivots[new], done = drawn[chosen], new.stop
     F[done] = 1.0
     return Factor(F[: done + 1], pivots[:done], rest)
 
 
-def full_cholesky(gram: Gram) -> Factor:
+def _full_cholesky(gram: Gram) -> Factor:
     """Return the factor of all of the kernel, by the largest pivots until the rest is rounding."""
     from scipy.linalg import lapack
 
-    every, (_, fine) = slice(0, gram.n), FINE[np.dtype(gram.dtype)]
+    every, (_, fine) = slice(0, gram.n), _FINE[np.dtype(gram.dtype)]
     factorise = lapack.spstrf if gram.dtype == np.float32 else lapack.dpstrf
     upper, order, rank, _ = factorise(gram.block(every, every), tol=fine * gram.diagonal.max())
     F, pivots = np.ones((rank + 1, gram.n), gram.dtype), np.asarray(order - 1, np.intp)
@@ -303,13 +305,13 @@ def full_cholesky(gram: Gram) -> Factor:
     return Factor(F, pivots[:rank], np.maximum(gram.diagonal - by_column(F[:rank], F[:rank]), 0.0))
 
 
-def proposals(share: Floats, size: int, rng: np.random.Generator) -> Index:
+def _proposals(share: Floats, size: int, rng: np.random.Generator) -> Index:
     """Draw rows in proportion to their shares."""
     total = np.cumsum(share)
     return np.asarray(np.minimum(np.searchsorted(total, rng.random(size) * total[-1]), len(share) - 1), np.intp)
 
 
-def thinned(
+def _thinned(
     gram: Gram, known: NDArray[Any], drawn: Index, rng: np.random.Generator, floor: float
 ) -> tuple[Index, Floats]:
     """Return which proposals are accepted, each with probability (rest now)/(rest when drawn), and their factor."""
@@ -327,7 +329,7 @@ def thinned(
     return chosen, np.tril(upper[: len(chosen), chosen].T)
 
 
-def append_rows(gram: Gram, F: NDArray[Any], new: slice, pivots: Index, lower: Floats, rest: Floats) -> None:
+def _append_rows(gram: Gram, F: NDArray[Any], new: slice, pivots: Index, lower: Floats, rest: Floats) -> None:
     """Write the new rows of the factor, L^-1 (K_pivots - F_pivots' F), and take them off the rest."""
     old, inverse = F[: new.start], inverse_of(lower).astype(F.dtype)
     at_pivots = np.ascontiguousarray(old[:, pivots].T)

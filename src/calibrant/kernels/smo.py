@@ -12,7 +12,7 @@ from calibrant.kernels.solvers import Iterate
 __all__ = ["solve_smo"]
 
 
-INSIDE = 1e-10  # alpha stays this share of C away from 0 and from C
+_INSIDE = 1e-10  # alpha stays this share of C away from 0 and from C
 
 
 def solve_smo(gram: Gram, loss: Bernoulli, *, tol: float = 1e-3, max_iter: int = 100_000) -> tuple[Iterate, int]:
@@ -32,25 +32,25 @@ def solve_smo(gram: Gram, loss: Bernoulli, *, tol: float = 1e-3, max_iter: int =
     while steps < max_iter:
         H = f + y * np.log(alpha / (C - alpha))
         # A row at the end of its range counts only where the step would lead it back inside.
-        rises = np.where(y > 0, alpha < C * (1.0 - 2.0 * INSIDE), alpha > 2.0 * INSIDE * C)
-        falls = np.where(y > 0, alpha > 2.0 * INSIDE * C, alpha < C * (1.0 - 2.0 * INSIDE))
+        rises = np.where(y > 0, alpha < C * (1.0 - 2.0 * _INSIDE), alpha > 2.0 * _INSIDE * C)
+        falls = np.where(y > 0, alpha > 2.0 * _INSIDE * C, alpha < C * (1.0 - 2.0 * _INSIDE))
         low, high = int(np.argmin(np.where(rises, H, np.inf))), int(np.argmax(np.where(falls, H, -np.inf)))
         if H[high] - H[low] <= 2.0 * tol:
             break
-        t = pair_step(K, y, C, (alpha, f), (low, high), 0.1 * tol)
+        t = _pair_step(K, y, C, (alpha, f), (low, high), 0.1 * tol)
         if t == 0.0:
             break
         alpha[low] += t * y[low]
         alpha[high] -= t * y[high]
         f += t * (K[low] - K[high])
         steps += 1
-    return certified(K, loss, alpha * y), steps
+    return _certified(K, loss, alpha * y), steps
 
 
-def pair_step(K: Floats, y: Floats, C: Floats, at: tuple[Floats, Floats], pair: tuple[int, int], tol: float) -> float:
+def _pair_step(K: Floats, y: Floats, C: Floats, at: tuple[Floats, Floats], pair: tuple[int, int], tol: float) -> float:
     """Return t with H_i = H_j within tol at alpha_i + t y_i and alpha_j - t y_j, by Newton steps inside a bracket."""
     (alpha, f), (i, j) = at, pair
-    inside = INSIDE * np.minimum(C[i], C[j])
+    inside = _INSIDE * np.minimum(C[i], C[j])
     sides = np.array([[inside, C[i] - inside] - alpha[i], [inside, C[j] - inside] - alpha[j]]) * [[y[i]], [-y[j]]]
     low, high = float(sides.min(axis=1).max()), float(sides.max(axis=1).min())
     t, curve = 0.0, K[i, i] - 2.0 * K[i, j] + K[j, j]
@@ -68,7 +68,7 @@ def pair_step(K: Floats, y: Floats, C: Floats, at: tuple[Floats, Floats], pair: 
     return t
 
 
-def certified(K: Floats, loss: Bernoulli, beta: Floats) -> Iterate:
+def _certified(K: Floats, loss: Bernoulli, beta: Floats) -> Iterate:
     """Return the solution with the best intercept and the duality gap."""
     f = K @ beta
     b = loss.intercept(f, np.zeros(()))

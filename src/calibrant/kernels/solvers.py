@@ -38,38 +38,81 @@ from calibrant.kernels.matrices import (
     threads,
 )
 
-__all__ = ["Iterate", "Known", "Options", "Solution", "factored_newton", "refined", "solve"]
+__all__ = [
+    "CAREFUL",
+    "NEARLY",
+    "SMALL",
+    "WHOLE",
+    "Iterate",
+    "Known",
+    "LowRank",
+    "Options",
+    "Report",
+    "Solution",
+    "Solve",
+    "Start",
+    "System",
+    "bounded",
+    "cholesky",
+    "chosen_rank",
+    "complete",
+    "conjugate_gradients",
+    "constant",
+    "enough_of",
+    "factored_hessian",
+    "factored_newton",
+    "intercepts",
+    "line_search",
+    "lower_rank",
+    "newton_step",
+    "newton_system",
+    "place",
+    "preconditioner",
+    "product",
+    "projection",
+    "refined",
+    "settled",
+    "sketched",
+    "solutions",
+    "solve",
+    "solve_by",
+    "with_intercept",
+    "written_out",
+]
 
 Solve = Callable[[Floats], Floats]
 
 SMALL = 250  # rows up to which the factor is of full rank
-SEVERAL = 600  # values f of several classes up to which it is
+_SEVERAL = 600  # values f of several classes up to which it is
 CAREFUL = 500  # rows up to which a fit goes on nearly to rounding
-FEW = 2_200  # rows up to which a coarse solution, to see where pivots are needed, costs more than it saves
-SYSTEM = 1_000  # unknowns up to which writing out the Newton system of several classes saves more than it costs
+_FEW = 2_200  # rows up to which a coarse solution, to see where pivots are needed, costs more than it saves
+_SYSTEM = 1_000  # unknowns up to which writing out the Newton system of several classes saves more than it costs
 WHOLE = 4_000  # unknowns up to which it can be done
-SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
-ROUNDING = 1e-12  # of the objective
-IN_STEPS = 1e-5, 30.0  # relative gap from which, and weight C_i up to which, a certificate may rest on kernels in steps
-TIGHT = 1e-12  # the relative gap that small problems reach at little cost
-STEPS = 300  # of conjugate gradients for one Newton step, at most
-SEARCH = 14  # places looked at for the lowest one on the way of a Newton step that goes too far
-OVERSHOT = 0.5  # share of its slope with which a step may end going up
-COARSE = 3  # times as many pivots, to twice that, has the factor as the one that shows where they are needed
-LEAST = 48  # pivots from which that is worth while
-UNSEEN = 0.05  # share of the mean importance that every row has
-QUIET = 0.003  # share of the dual point that rows hold whose kernels with each other are not worth keeping
+_SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
+_ROUNDING = 1e-12  # of the objective
+_IN_STEPS = (
+    1e-5,
+    30.0,
+)  # relative gap from which, and weight C_i up to which, a certificate may rest on kernels in steps
+_TIGHT = 1e-12  # the relative gap that small problems reach at little cost
+_STEPS = 300  # of conjugate gradients for one Newton step, at most
+_SEARCH = 14  # places looked at for the lowest one on the way of a Newton step that goes too far
+_OVERSHOT = 0.5  # share of its slope with which a step may end going up
+_COARSE = 3  # times as many pivots, to twice that, has the factor as the one that shows where they are needed
+_LEAST = 48  # pivots from which that is worth while
+_UNSEEN = 0.05  # share of the mean importance that every row has
+_QUIET = 0.003  # share of the dual point that rows hold whose kernels with each other are not worth keeping
 NEARLY = 0.1  # share of the objective that the last step in the factor may have brought: it brought the most of that
-CLOSE = 0.9  # share of `tol` to be left after the last Newton step
-CUBIC = 0.3  # of the squared relative gap: about what the quadratic model is off by
-LAST = 0.1  # share of `tol` left for the model, from which on a Newton step can be the last
-FORCING = 0.03  # of the relative gap to the power of 1.5: what may be left in the model before that
-NEGLIGIBLE = 0.2  # share of what these may leave that rows may leave which take no part
-LATER = 0.1  # share of the gap that such rows may leave of the first step
-STALE = 1e-4  # relative gap above which every Newton step has a preconditioner of its own
-SLOW = 8  # steps of conjugate gradients after which the preconditioner is computed anew
-POOR = 25  # steps after which its rank is doubled
-FASTER = 10.0  # times as fast as a product with K, for as many operations, are those of the factor with itself
+_CLOSE = 0.9  # share of `tol` to be left after the last Newton step
+_CUBIC = 0.3  # of the squared relative gap: about what the quadratic model is off by
+_LAST = 0.1  # share of `tol` left for the model, from which on a Newton step can be the last
+_FORCING = 0.03  # of the relative gap to the power of 1.5: what may be left in the model before that
+_NEGLIGIBLE = 0.2  # share of what these may leave that rows may leave which take no part
+_LATER = 0.1  # share of the gap that such rows may leave of the first step
+_STALE = 1e-4  # relative gap above which every Newton step has a preconditioner of its own
+_SLOW = 8  # steps of conjugate gradients after which the preconditioner is computed anew
+_POOR = 25  # steps after which its rank is doubled
+_FASTER = 10.0  # times as fast as a product with K, for as many operations, are those of the factor with itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +153,9 @@ class Solution:
     interrupted: bool = False
 
 
-def small(shape: tuple[int, ...]) -> bool:
+def _small(shape: tuple[int, ...]) -> bool:
     """Return whether the factor is of full rank for so many values f."""
-    return shape[0] <= SMALL if len(shape) == 1 else shape[0] * shape[1] <= SEVERAL
+    return shape[0] <= SMALL if len(shape) == 1 else shape[0] * shape[1] <= _SEVERAL
 
 
 def chosen_rank(shape: tuple[int, ...], options: Options) -> int:
@@ -120,7 +163,7 @@ def chosen_rank(shape: tuple[int, ...], options: Options) -> int:
     if options.rank:
         return written_out(shape, options.rank, WHOLE)
     n = shape[0]
-    return written_out(shape, n if small(shape) else int(np.clip(1.6 * n**0.6, 64, 1200)), SYSTEM)
+    return written_out(shape, n if _small(shape) else int(np.clip(1.6 * n**0.6, 64, 1200)), _SYSTEM)
 
 
 def written_out(shape: tuple[int, ...], rank: int, unknowns: int) -> int:
@@ -152,7 +195,7 @@ class LowRank:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class _Place:
     """Coordinates, the values F'z, the loss expanded there, and the objective."""
 
     z: Floats
@@ -161,10 +204,10 @@ class Place:
     objective: float
 
 
-def place(loss: Loss, z: Floats, f: Floats) -> Place:
+def place(loss: Loss, z: Floats, f: Floats) -> _Place:
     """Return what there is to know of coordinates z with the values f."""
     at = loss.expanded(f)
-    return Place(z, f, at, 0.5 * squared(z[:-1]) + at.value)
+    return _Place(z, f, at, 0.5 * _squared(z[:-1]) + at.value)
 
 
 def factored_newton(
@@ -183,21 +226,21 @@ def factored_newton(
         gradient[:-1] += now.z[:-1]
         step = -system(gradient)
         decrement = -float(np.vdot(gradient, step))
-        before, now = now.at.f, descended(loss, now, (step, product(F.T, step)), decrement, noise(F))
-        yield LowRank(now.z, now.f, now.objective, max(decrement, 0.0), before, 0.5 * squared(gradient), system)
+        before, now = now.at.f, _descended(loss, now, (step, product(F.T, step)), decrement, _noise(F))
+        yield LowRank(now.z, now.f, now.objective, max(decrement, 0.0), before, 0.5 * _squared(gradient), system)
 
 
-def descended(loss: Loss, now: Place, step: tuple[Floats, Floats], decrement: float, rounding: float) -> Place:
+def _descended(loss: Loss, now: _Place, step: tuple[Floats, Floats], decrement: float, rounding: float) -> _Place:
     """Return the first place at 1, 1/2, 1/4, ... of a step that is lower by a share of what the step was to bring.
 
     Where that was more than is left, twice the step may be better: the tails of the loss are flatter than its model.
     """
 
-    def at(size: float) -> Place:
+    def at(size: float) -> _Place:
         return place(loss, now.z + size * step[0], now.f + size * step[1])
 
     size, there = 1.0, at(1.0)
-    while not there.objective <= now.objective - SUFFICIENT * size * decrement + rounding * abs(now.objective):
+    while not there.objective <= now.objective - _SUFFICIENT * size * decrement + rounding * abs(now.objective):
         if size < 1e-8:
             return there
         size *= 0.5
@@ -207,7 +250,7 @@ def descended(loss: Loss, now: Place, step: tuple[Floats, Floats], decrement: fl
     return min(there, at(2.0), key=lambda place: place.objective)
 
 
-def noise(F: NDArray[Any]) -> float:
+def _noise(F: NDArray[Any]) -> float:
     """Return the relative rounding of an objective computed with F."""
     return 1e-7 if F.dtype == np.float32 else 1e-14
 
@@ -217,7 +260,7 @@ def product(matrix: NDArray[Any], v: Floats) -> Floats:
     return np.asarray(matrix @ v.astype(matrix.dtype), np.float64)
 
 
-def squared(v: Floats) -> float:
+def _squared(v: Floats) -> float:
     """Return |v|^2."""
     return float(np.vdot(v, v))
 
@@ -282,15 +325,15 @@ def settled(newton: Iterator[LowRank], tol: float, most: int, gap: float = np.in
     return point, steps
 
 
-def polished(newton: Iterator[LowRank], point: LowRank) -> LowRank:
+def _polished(newton: Iterator[LowRank], point: LowRank) -> LowRank:
     """Return the point two steps on: where Newton's method converges they take the residual down to rounding."""
     for following in islice(newton, 2):
-        point = following if following.objective <= point.objective * (1.0 + ROUNDING) else point
+        point = following if following.objective <= point.objective * (1.0 + _ROUNDING) else point
     return point
 
 
 @dataclass(frozen=True, slots=True)
-class Near:
+class _Near:
     """The solution with the kernel F'F + D: its values f, its dual point, and the preconditioner of its system."""
 
     f: Floats
@@ -298,21 +341,21 @@ class Near:
     precondition: Solve
 
 
-def near_solution(loss: Loss, gram: Gram, sketch: Sketch, most: int) -> tuple[Near, LowRank, int]:
+def _near_solution(loss: Loss, gram: Gram, sketch: _Sketch, most: int) -> tuple[_Near, LowRank, int]:
     """Return where the exact problem's solution nearly is, the point in the factor, and the Newton steps to it."""
     factor = sketch.factor
     inner = loss.enveloped(factor.rest)
     point, steps = settled(factored_newton(inner, factor.F, gram.each, sketch.start), NEARLY, most)
     f = inner.nearest(point.f + inner.intercept(point.f, np.zeros(loss.shape[1:])))
-    return Near(f, loss.residual(f), preconditioner(loss.curvature(point.before), factor, point.solve)), point, steps
+    return _Near(f, loss.residual(f), preconditioner(loss.curvature(point.before), factor, point.solve)), point, steps
 
 
-def entered(loss: Loss, K: Products, near: Near, tol: float) -> Iterate:
+def _entered(loss: Loss, K: Products, near: _Near, tol: float) -> Iterate:
     """Return the exact problem's Newton iterate from a loss expanded at values that need not be those of any w."""
     q, curvature = K(near.dual), loss.curvature(near.f)
     now = with_intercept(loss, near.dual, q, np.average(near.f - q, axis=0, weights=curvature.amount()))
     start = Start(near.dual, q, q - near.f, np.zeros_like(q))
-    return newton_step(loss, K, System(curvature, near.precondition, start), now, tol, LATER)[0]
+    return newton_step(loss, K, System(curvature, near.precondition, start), now, tol, _LATER)[0]
 
 
 def refined(loss: Loss, K: Products, factor: Factor, now: Iterate, options: Options) -> Iterator[Iterate]:
@@ -323,12 +366,12 @@ def refined(loss: Loss, K: Products, factor: Factor, now: Iterate, options: Opti
     precondition: Solve | None = None
     while True:
         a = loss.residual(now.f + now.b)
-        now, start = certified(loss, K, now, a, options.tol) if dual else certified_by_residual(loss, K, now, a)
+        now, start = _certified(loss, K, now, a, options.tol) if dual else _certified_by_residual(loss, K, now, a)
         yield now
         curvature = loss.curvature(now.f + now.b)
-        if count >= POOR and options.rank == 0 and worth_extending(K.gram, factor, count, a.size // len(a)):
+        if count >= _POOR and options.rank == 0 and _worth_extending(K.gram, factor, count, a.size // len(a)):
             factor = pivoted_cholesky(K.gram, min(K.gram.n, 2 * factor.rank), rng, factor)
-        if precondition is None or count >= SLOW or now.gap > STALE * now.objective:
+        if precondition is None or count >= _SLOW or now.gap > _STALE * now.objective:
             damped, norms = curvature.damped(factor.rest)[0], by_column(factor.F, factor.F)
             system = newton_system(damped, factor.F, norms, K.gram.each)
             precondition = preconditioner(curvature, factor, system)
@@ -336,13 +379,13 @@ def refined(loss: Loss, K: Products, factor: Factor, now: Iterate, options: Opti
         dual = dual or reached
 
 
-def worth_extending(gram: Gram, factor: Factor, count: int, k: int) -> bool:
+def _worth_extending(gram: Gram, factor: Factor, count: int, k: int) -> bool:
     """Return whether a factor of twice the rank would see more of the kernel, and cost less than so many products.
 
     Its Newton system costs n (k m)^2 operations, a product with all columns n^2 k.
     """
     rank = min(2 * factor.rank, gram.n)
-    return factor.rank < rank and k * rank**2 <= FASTER * count * gram.n and not complete(gram, factor)
+    return factor.rank < rank and k * rank**2 <= _FASTER * count * gram.n and not complete(gram, factor)
 
 
 def complete(gram: Gram, factor: Factor) -> bool:
@@ -364,15 +407,15 @@ class Start:
         return curvature.root_transposed(self.before) + curvature.root_inverse(self.after)
 
 
-def certified_by_residual(loss: Loss, K: Products, now: Iterate, a: Floats) -> tuple[Iterate, Start]:
+def _certified_by_residual(loss: Loss, K: Products, now: Iterate, a: Floats) -> tuple[Iterate, Start]:
     """Return the iterate with the gap to the dual point a, its residual, which costs a product."""
     q = K(a)
     gap = duality_gap(now.beta, now.f, a, q)
     known = Iterate(now.beta, now.f, now.b, now.objective, gap)
-    return dual_or(loss, known, a, q), Start(a, q, q - now.f, np.zeros_like(a))
+    return _dual_or(loss, known, a, q), Start(a, q, q - now.f, np.zeros_like(a))
 
 
-def certified(loss: Loss, K: Products, now: Iterate, a: Floats, tol: float) -> tuple[Iterate, Start]:
+def _certified(loss: Loss, K: Products, now: Iterate, a: Floats, tol: float) -> tuple[Iterate, Start]:
     """Return the iterate with the gap to itself as dual point, which costs a product only where it is not feasible."""
     gap, change = loss.divergence(now.beta, now.f + now.b)
     root = np.sqrt(K.gram.diagonal).reshape((-1,) + (1,) * (change.ndim - 1))
@@ -381,12 +424,12 @@ def certified(loss: Loss, K: Products, now: Iterate, a: Floats, tol: float) -> t
         bound = 0.5 * max(0.0, float(np.vdot(change, K(change))))
     known = Iterate(now.beta, now.f, now.b, now.objective, max(gap, 0.0) + bound)
     if K.gram.n <= CAREFUL:
-        by_residual, _ = certified_by_residual(loss, K, known, a)
+        by_residual, _ = _certified_by_residual(loss, K, known, a)
         known = by_residual if by_residual.gap <= known.gap else known
     return known, Start(known.beta, known.f, np.zeros_like(a), known.beta - loss.residual(known.f + known.b))
 
 
-def lifted(loss: Loss, gram: Gram, factor: Factor, point: LowRank) -> Iterate:
+def _lifted(loss: Loss, gram: Gram, factor: Factor, point: LowRank) -> Iterate:
     """Return a point in the factor's coordinates as coefficients of kernels, f computed with the exact ones."""
     beta = coefficients(gram, factor, point.z[:-1])
     f = np.zeros(loss.shape)
@@ -403,7 +446,7 @@ def with_intercept(loss: Loss, beta: Floats, f: Floats, start: Floats) -> Iterat
     return Iterate(beta, f, b, 0.5 * float(np.vdot(beta, f)) + loss.value(f + b), np.inf)
 
 
-def dual_or(loss: Loss, now: Iterate, a: Floats, q: Floats) -> Iterate:
+def _dual_or(loss: Loss, now: Iterate, a: Floats, q: Floats) -> Iterate:
     """Return the dual point as an iterate where it is as good: it has alpha_i = C_i (1 - p_i) built in.
 
     Its objective exceeds the dual one by the gap and by what it exceeds the objective of `now`.
@@ -446,44 +489,44 @@ def newton_step(
     which may leave a share `later` of the gap to the next step.
     """
     residual, whole = system.start.residual(system.curvature), len(K.tiles)
-    gap = 0.5 * squared(residual)
+    gap = 0.5 * _squared(residual)
     enough = now.objective * enough_of(min(gap, now.gap) / now.objective, tol)
     near = gap <= (1.0 if later else NEARLY) * now.objective
-    tiles = moving(system.curvature, K, residual, max(NEGLIGIBLE * enough, later * gap)) if near else whole
+    tiles = _moving(system.curvature, K, residual, max(_NEGLIGIBLE * enough, later * gap)) if near else whole
     tightened = False
     for count, (x, Kx, gap) in enumerate(conjugate_gradients(system, K, residual, tiles)):
-        if count and (gap <= enough or count >= STEPS):
-            f = completed(system, K, x, Kx, tiles)
+        if count and (gap <= enough or count >= _STEPS):
+            f = _completed(system, K, x, Kx, tiles)
             there = with_intercept(loss, x, f, now.b)
-            if not_worse(there, now):
+            if _not_worse(there, now):
                 along = f - now.f
-                too_far = slope_at(loss, there, along) > -OVERSHOT * slope_at(loss, now, along)
+                too_far = _slope_at(loss, there, along) > -_OVERSHOT * _slope_at(loss, now, along)
                 return (line_search(loss, now, x, f), False, count) if too_far else (there, True, count)
-            if tightened or count >= STEPS:
+            if tightened or count >= _STEPS:
                 return line_search(loss, now, x, f), False, count
             enough, tightened = 0.1 * min(enough, gap), True
-    return line_search(loss, now, x, completed(system, K, x, Kx, tiles)), False, count
+    return line_search(loss, now, x, _completed(system, K, x, Kx, tiles)), False, count
 
 
 def enough_of(relative: float, tol: float) -> float:
     """Return what conjugate gradients may leave in the quadratic model of a relative gap."""
-    last = CLOSE * tol - CUBIC * relative**2
-    if last > LAST * tol:
+    last = _CLOSE * tol - _CUBIC * relative**2
+    if last > _LAST * tol:
         return last
-    return max(LAST * tol, FORCING * min(NEARLY, float(relative**1.5)))
+    return max(_LAST * tol, _FORCING * min(NEARLY, float(relative**1.5)))
 
 
-def completed(system: System, K: Products, x: Floats, Kx: Floats, tiles: int) -> Floats:
+def _completed(system: System, K: Products, x: Floats, Kx: Floats, tiles: int) -> Floats:
     """Return K x at all rows, where conjugate gradients know it at those of some tiles."""
     return Kx if tiles == len(K.tiles) else Kx + K(x - system.start.beta, first=tiles)
 
 
-def not_worse(there: Iterate, now: Iterate) -> bool:
+def _not_worse(there: Iterate, now: Iterate) -> bool:
     """Return whether an objective is at most another, but for rounding."""
-    return there.objective <= now.objective * (1.0 + ROUNDING)
+    return there.objective <= now.objective * (1.0 + _ROUNDING)
 
 
-def moving(curvature: Curvature, K: Products, residual: Floats, negligible: float) -> int:
+def _moving(curvature: Curvature, K: Products, residual: Floats, negligible: float) -> int:
     """Return among how many of the first tiles' rows a Newton system must be solved.
 
     With W_i (df_i)^2/2 a row adds to the gap if its beta stays while f moves; df is taken as large as on average.
@@ -512,8 +555,8 @@ def conjugate_gradients(
     d, rg = -g, float(np.vdot(r, g))
     point = x, Kx, r
     while True:
-        point = smoothed(point, (x, Kx, r))
-        yield point[0], point[1], 0.5 * squared(point[2])
+        point = _smoothed(point, (x, Kx, r))
+        yield point[0], point[1], 0.5 * _squared(point[2])
         s = curvature.root(d)
         Ks = K(s, last=tiles)
         image = d + curvature.root_transposed(Ks)
@@ -529,13 +572,13 @@ def conjugate_gradients(
         rg = following
 
 
-Point = tuple[Floats, Floats, Floats]  # beta, K beta and the residual
+_Point = tuple[Floats, Floats, Floats]  # beta, K beta and the residual
 
 
-def smoothed(past: Point, now: Point) -> Point:
+def _smoothed(past: _Point, now: _Point) -> _Point:
     """Return the point of the least |r| on the line through two points."""
     change = tuple(after - before for before, after in zip(past, now, strict=True))
-    length = squared(change[2])
+    length = _squared(change[2])
     share = -float(np.vdot(past[2], change[2])) / length if length > 0.0 else 1.0
     beta, product, r = (before + share * way for before, way in zip(past, change, strict=True))
     return beta, product, r
@@ -564,7 +607,7 @@ def projection(rows: NDArray[np.bool_], basis: Floats) -> Solve:
     return project
 
 
-def slope_at(loss: Loss, there: Iterate, along: Floats) -> float:
+def _slope_at(loss: Loss, there: Iterate, along: Floats) -> float:
     """Return the derivative of the objective at an iterate in the direction of values."""
     return float(np.vdot(there.beta - loss.residual(there.f + there.b), along))
 
@@ -577,9 +620,9 @@ def line_search(loss: Loss, now: Iterate, x: Floats, Kx: Floats) -> Iterate:
     step, along = x - now.beta, Kx - now.f
     best, (low, high), slopes = now, (0.0, 1.0), [-np.inf, np.inf]
     size = 0.5
-    for turn in range(SEARCH):
+    for turn in range(_SEARCH):
         there = with_intercept(loss, now.beta + size * step, now.f + size * along, best.b)
-        slope = slope_at(loss, there, along)
+        slope = _slope_at(loss, there, along)
         best = min(best, there, key=lambda iterate: iterate.objective)
         low, high = (low, size) if slope > 0 else (size, high)
         slopes[slope > 0] = slope
@@ -591,7 +634,7 @@ def line_search(loss: Loss, now: Iterate, x: Floats, Kx: Floats) -> Iterate:
 
 
 @dataclass(frozen=True, slots=True)
-class Sketch:
+class _Sketch:
     """A factor, where to start Newton's method in it, the rows in the order of what they matter, and how many do."""
 
     factor: Factor
@@ -600,21 +643,21 @@ class Sketch:
     busy: int | None = None
 
 
-def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Generator) -> Sketch:
+def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Generator) -> _Sketch:
     """Return a factor whose later pivots are where the loss is, by a solution in its first ones, and that solution.
 
     That is found on every fourth row if there are many. What a kernel of the factor lacks of w is what the rest of the
     kernel adds to sum a_i K(x_i, .), so rows are important in proportion to |a_i|. The rank is between two, the larger
     the more of the curvature meets the rest: so many steps of conjugate gradients would be needed.
     """
-    if most < gram.n <= FEW:
-        return Sketch(pivoted_cholesky(gram, (2 * least + most) // 3, rng), None)
-    first = max(1, least // COARSE, most // (2 * COARSE))
+    if most < gram.n <= _FEW:
+        return _Sketch(pivoted_cholesky(gram, (2 * least + most) // 3, rng), None)
+    first = max(1, least // _COARSE, most // (2 * _COARSE))
     stride = int(np.clip(gram.n // (8 * first), 1, 4))
     rows = slice(None, None, stride)
     missing = np.ptp(loss.target[rows], axis=0).min() == 0.0
-    if most == gram.n or least < LEAST or missing:  # all there is, too coarse, or a class is not among these rows
-        return Sketch(pivoted_cholesky(gram, most, rng), None)
+    if most == gram.n or least < _LEAST or missing:  # all there is, too coarse, or a class is not among these rows
+        return _Sketch(pivoted_cholesky(gram, most, rng), None)
     few = pivoted_cholesky(gram, first, rng)
     inner = loss.enveloped(few.rest)
     some = np.ascontiguousarray(few.F[:, rows])
@@ -622,11 +665,11 @@ def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Gener
     at = inner.expanded(product(few.F.T, point.z))
     a, unseen = np.abs(at.residual).reshape(gram.n, -1).sum(axis=1), loss.curvature(at.f).amount() * few.rest
     rank = least + int((most - least) * min(1.0, 2.4 * float(np.mean(unseen / (1.0 + unseen)))))
-    factor = pivoted_cholesky(gram, rank, rng, few, a + UNSEEN * a.mean())
+    factor = pivoted_cholesky(gram, rank, rng, few, a + _UNSEEN * a.mean())
     start = np.zeros((len(factor.F), *loss.shape[1:]))
     start[: few.rank], start[-1] = point.z[:-1], point.z[-1]
     order = np.argsort(-a, kind="stable")
-    return Sketch(factor, start, order, int(np.searchsorted(np.cumsum(a[order]), (1.0 - QUIET) * a.sum())) + 1)
+    return _Sketch(factor, start, order, int(np.searchsorted(np.cumsum(a[order]), (1.0 - _QUIET) * a.sum())) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -688,21 +731,21 @@ def solutions(
         most = chosen_rank(loss.shape, options)
         least = lower_rank(gram, options, most, gram.n**0.9 / 20.0)
         sketch = sketched(loss, gram, least, most, np.random.default_rng(options.seed))
-        coarse = options.tol >= IN_STEPS[0] and float(loss.weight.max(initial=0.0)) <= IN_STEPS[1]
+        coarse = options.tol >= _IN_STEPS[0] and float(loss.weight.max(initial=0.0)) <= _IN_STEPS[1]
         K = products(gram, options.memory, sketch.order, sketch.busy, coarse=coarse)
     else:
-        sketch, K = Sketch(known.factor, None), shared(known.K, gram.each)
-    for found in improved(loss, K, sketch, start, options):
+        sketch, K = _Sketch(known.factor, None), shared(known.K, gram.each)
+    for found in _improved(loss, K, sketch, start, options):
         yield found
     if start is not None and options.exact and not found.converged and found.steps < options.max_iter:
-        cold = improved(loss, K, sketch, None, options)
+        cold = _improved(loss, K, sketch, None, options)
         yield from (better for better in cold if better.iterate.gap < found.iterate.gap)
 
 
-def improved(loss: Loss, K: Products, sketch: Sketch, start: Iterate | None, options: Options) -> Iterator[Solution]:
+def _improved(loss: Loss, K: Products, sketch: _Sketch, start: Iterate | None, options: Options) -> Iterator[Solution]:
     """Yield better and better solutions from a start, or from the factor."""
-    tol = min(options.tol, TIGHT) if K.gram.n <= CAREFUL else options.tol
-    best, steps, stopped = first_iterate(loss, K, sketch, start, replace(options, tol=tol))
+    tol = min(options.tol, _TIGHT) if K.gram.n <= CAREFUL else options.tol
+    best, steps, stopped = _first_iterate(loss, K, sketch, start, replace(options, tol=tol))
     yield Solution(best, steps, False, sketch.factor)
     if stopped:
         raise KeyboardInterrupt
@@ -715,23 +758,23 @@ def improved(loss: Loss, K: Products, sketch: Sketch, start: Iterate | None, opt
         steps += 1
 
 
-def first_iterate(
-    loss: Loss, K: Products, sketch: Sketch, start: Iterate | None, options: Options
+def _first_iterate(
+    loss: Loss, K: Products, sketch: _Sketch, start: Iterate | None, options: Options
 ) -> tuple[Iterate, int, bool]:
     """Return where the exact problem's iterates start from, the Newton steps to it, and whether a key ended them."""
     factor = sketch.factor
     if options.exact and not complete(K.gram, factor):
         if start is not None:
             return with_intercept(loss, start.beta, K(start.beta), start.b), 0, False
-        near, point, steps = near_solution(loss, K.gram, sketch, options.max_iter)
+        near, point, steps = _near_solution(loss, K.gram, sketch, options.max_iter)
         try:
-            found = entered(loss, K, near, options.tol)
+            found = _entered(loss, K, near, options.tol)
             flat = constant(loss)
-            best = found if not_worse(found, flat) else line_search(loss, flat, found.beta, found.f)
+            best = found if _not_worse(found, flat) else line_search(loss, flat, found.beta, found.f)
             return best, steps, False
         except KeyboardInterrupt:
-            return lifted(loss, K.gram, factor, point), steps, True
-    few = small(loss.shape)
+            return _lifted(loss, K.gram, factor, point), steps, True
+    few = _small(loss.shape)
     begin = sketch.start
     if start is not None:
         begin = product(factor.F, start.beta)
@@ -739,4 +782,4 @@ def first_iterate(
     newton = factored_newton(loss, factor.F, K.gram.each, begin)
     gap = np.inf if few else options.tol  # few rows are polished
     point, steps = settled(newton, max(0.1 * options.tol, 1e-14), options.max_iter, gap)
-    return lifted(loss, K.gram, factor, polished(newton, point) if few else point), steps, False
+    return _lifted(loss, K.gram, factor, _polished(newton, point) if few else point), steps, False

@@ -25,11 +25,11 @@ from calibrant.warning import warn
 __all__ = ["fit_beta", "fit_beta2", "fit_beta_classes", "fit_beta_matrix"]
 
 
-FLAT = 1e-4  # klaR's eps: memberships of smaller variance are shifted
-LEAST, MOST = 1e-2, 1e4  # the sizes Beta-2 searches, and the least a sample can have
-MANY, CELLS = 2_000, 1_024  # the search for a size pools more distinct memberships than MANY into CELLS
-FEW_CELLS = 256
-LARGEST_SIZE = 1e9  # a beta distribution of this size has a standard deviation below 2e-5
+_FLAT = 1e-4  # klaR's eps: memberships of smaller variance are shifted
+_LEAST, _MOST = 1e-2, 1e4  # the sizes Beta-2 searches, and the least a sample can have
+_MANY, _CELLS = 2_000, 1_024  # the search for a size pools more distinct memberships than MANY into CELLS
+_FEW_CELLS = 256
+_LARGEST_SIZE = 1e9  # a beta distribution of this size has a standard deviation below 2e-5
 
 
 def fit_beta(data: Sample, *, criterion: str = "mse", dis: bool = True, as_printed: bool = False) -> BetaClasses:
@@ -60,7 +60,7 @@ def fit_beta(data: Sample, *, criterion: str = "mse", dis: bool = True, as_print
     score, positive, negative = data.arrays()
     memberships = np.column_stack([1.0 - score, score])
     counts = np.column_stack([negative, positive])
-    return BetaClasses(fit_pieces(memberships, counts, criterion, dis=dis), as_printed)
+    return BetaClasses(_fit_pieces(memberships, counts, criterion, dis=dis), as_printed)
 
 
 def fit_beta_matrix(
@@ -81,12 +81,12 @@ def fit_beta_matrix(
     >>> fit_beta_matrix(rows, [0, 1, 1, 1, 2, 2]).matrix([[0.6, 0.1, 0.3]]).round(3)
     array([[0.238, 0.191, 0.572]])
     """
-    given = checked_memberships(memberships)
-    truth = class_numbers(labels, given)
+    given = _checked_memberships(memberships)
+    truth = _class_numbers(labels, given)
     weights = np.ones(len(given)) if weight is None else weighed("weight", weight, given)
     counts = np.zeros_like(given)
     counts[np.arange(len(given)), truth] = weights
-    return BetaClasses(fit_pieces(given, counts, criterion, dis=dis))
+    return BetaClasses(_fit_pieces(given, counts, criterion, dis=dis))
 
 
 def fit_beta_classes(data: ClassSample, *, criterion: str = "mse", dis: bool = True) -> BetaClasses:
@@ -94,7 +94,7 @@ def fit_beta_classes(data: ClassSample, *, criterion: str = "mse", dis: bool = T
     return fit_beta_matrix(data.scores, data.index, data.weight, criterion=criterion, dis=dis)
 
 
-def checked_memberships(memberships: ArrayLike) -> Floats:
+def _checked_memberships(memberships: ArrayLike) -> Floats:
     """Return memberships as an array whose rows lie in [0, 1] and sum to 1."""
     given = np.asarray(memberships, np.float64)
     if given.ndim != 2 or given.shape[1] < 2 or not len(given):
@@ -107,7 +107,7 @@ def checked_memberships(memberships: ArrayLike) -> Floats:
     return given
 
 
-def class_numbers(labels: ArrayLike, memberships: Floats) -> NDArray[np.intp]:
+def _class_numbers(labels: ArrayLike, memberships: Floats) -> NDArray[np.intp]:
     """Return labels as class numbers, the columns of the memberships."""
     given = np.asarray(labels)
     same_length("labels", given, memberships)
@@ -118,15 +118,15 @@ def class_numbers(labels: ArrayLike, memberships: Floats) -> NDArray[np.intp]:
     return given.astype(np.intp)
 
 
-def fit_pieces(memberships: Floats, counts: Floats, criterion: str, *, dis: bool) -> tuple[BetaPiece, ...]:
+def _fit_pieces(memberships: Floats, counts: Floats, criterion: str, *, dis: bool) -> tuple[BetaPiece, ...]:
     """Fit the piece of each class; `counts` holds the weight of each true class in each row."""
-    one_of("criterion", criterion, CRITERIA)
+    one_of("criterion", criterion, _CRITERIA)
     assigned = assigned_class(memberships)
     pieces, unseen = [], []
     for k in range(memberships.shape[1]):
         rows = (assigned == k) & counts.any(axis=1)
         if rows.any():
-            pieces.append(fit_piece(memberships[rows], counts[rows], k, CRITERIA[criterion] if dis else None))
+            pieces.append(_fit_piece(memberships[rows], counts[rows], k, _CRITERIA[criterion] if dis else None))
         else:
             pieces.append(BetaPiece(None, 0.0))
             unseen.append(str(k))
@@ -136,19 +136,19 @@ def fit_pieces(memberships: Floats, counts: Floats, criterion: str, *, dis: bool
     return tuple(pieces)
 
 
-def fit_piece(memberships: Floats, counts: Floats, k: int, criterion: Criterion | None) -> BetaPiece:
+def _fit_piece(memberships: Floats, counts: Floats, k: int, criterion: _Criterion | None) -> BetaPiece:
     """Fit the piece of class k to the rows assigned to it, N the smallest allowed where there is no criterion."""
     weight = counts.sum(axis=1)
-    total, pm, variance = moments(memberships[:, k], weight)
+    total, pm, variance = _moments(memberships[:, k], weight)
     hits, misses = float(counts[:, k].sum()), float(np.delete(counts, k, axis=1).sum())
     rate = hits / (hits + misses)  # exactly 1 without a miss, whatever the rounding of the weights
-    if variance < FLAT or not 0.0 < rate < 1.0:
+    if variance < _FLAT or not 0.0 < rate < 1.0:
         return BetaPiece(None, rate - pm)
-    size = moment_size(pm, variance)
-    low, high = whole(min(total, size)), whole(max(total, size))
+    size = _moment_size(pm, variance)
+    low, high = _whole(min(total, size)), _whole(max(total, size))
     source = pm * size, (1.0 - pm) * size
     if criterion is not None and low < high:
-        errors = pooled_errors(memberships, counts, k)
+        errors = _pooled_errors(memberships, counts, k)
         tails = beta_tails(*source, errors.logit)
 
         def loss(sizes: Floats) -> Floats:
@@ -156,11 +156,11 @@ def fit_piece(memberships: Floats, counts: Floats, k: int, criterion: Criterion 
             column = sizes[:, None]
             return criterion(errors, NUMPY.expit(-beta_quantile(rate * column, (1.0 - rate) * column, *tails)))
 
-        low = best_whole(loss, low, high)
+        low = _best_whole(loss, low, high)
     return BetaPiece(BetaCdf(*source, rate * low, (1.0 - rate) * low))
 
 
-def moments(m: Floats, weight: Floats) -> tuple[float, float, float]:
+def _moments(m: Floats, weight: Floats) -> tuple[float, float, float]:
     """Return the total weight, the mean and the variance of memberships kept off 0 and 1.
 
     The variance is divided by the total less 1, or less the mean weight of a distinct membership where that is below
@@ -174,20 +174,20 @@ def moments(m: Floats, weight: Floats) -> tuple[float, float, float]:
     return total, mean, square / divisor if divisor > 0.0 else 0.0
 
 
-def moment_size(mean: float, variance: float) -> float:
+def _moment_size(mean: float, variance: float) -> float:
     """Return mean (1 - mean)/variance - 1, the size of a beta distribution by the method of moments.
 
     Memberships that are all close to 0 or 1 vary more than any beta distribution: they get the least size.
     """
-    return max(mean * (1.0 - mean) / variance - 1.0, LEAST)
+    return max(mean * (1.0 - mean) / variance - 1.0, _LEAST)
 
 
-def whole(size: float) -> int:
+def _whole(size: float) -> int:
     """Return a size rounded down, from 1 to 1e9; what falls short of a whole number by rounding only counts as it."""
-    return max(int(np.floor(min(size, LARGEST_SIZE) * (1.0 + 1e-12))), 1)
+    return max(int(np.floor(min(size, _LARGEST_SIZE) * (1.0 + 1e-12))), 1)
 
 
-def best_whole(loss: Callable[[Floats], Floats], low: int, high: int) -> int:
+def _best_whole(loss: Callable[[Floats], Floats], low: int, high: int) -> int:
     """Return the whole number in [low, high] of least loss, in a long range by geometric grids that are refined.
 
     A number so large that it has neighbours within 1e-5 of itself is known to that only.
@@ -204,7 +204,7 @@ def best_whole(loss: Callable[[Floats], Floats], low: int, high: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Errors:
+class _Errors:
     """What the distance of the true class's unit vector to a scaled row depends on, for pooled rows of one class.
 
     The other classes share 1 - m' in fixed shares. With q the sum of their squares and r the share of the true class,
@@ -226,7 +226,7 @@ class Errors:
         return (1.0 + self.q) * rest**2 + self.miss * (2.0 - 2.0 * (1.0 + self.r) * rest)
 
 
-def pooled_errors(memberships: Floats, counts: Floats, k: int) -> Errors:
+def _pooled_errors(memberships: Floats, counts: Floats, k: int) -> _Errors:
     """Return the hits and the misses among rows assigned to class k, those of one membership pooled."""
     shares, _ = shares_of_rest(memberships, k)
     row, truth = np.nonzero(counts)
@@ -234,7 +234,7 @@ def pooled_errors(memberships: Floats, counts: Floats, k: int) -> Errors:
     miss = truth != k
     second = miss & (r == top)
     outcome = miss.astype(np.intp) + second
-    group = 3 * cell_numbers(memberships[:, k])[row] + outcome
+    group = 3 * _cell_numbers(memberships[:, k])[row] + outcome
     total = np.asarray(np.bincount(group, weight), np.float64)
     seen = np.flatnonzero(total)
 
@@ -243,27 +243,27 @@ def pooled_errors(memberships: Floats, counts: Floats, k: int) -> Errors:
         return np.asarray(np.bincount(group, weight * values)[seen] / total[seen])
 
     logit, q = mean(NUMPY.logit(memberships[row, k])), mean((shares**2).sum(axis=1)[row])
-    return Errors(logit, total[seen], seen % 3 > 0, seen % 3 > 1, q, mean(r), mean(top), memberships.shape[1])
+    return _Errors(logit, total[seen], seen % 3 > 0, seen % 3 > 1, q, mean(r), mean(top), memberships.shape[1])
 
 
-def cell_numbers(m: Floats) -> NDArray[np.intp]:
+def _cell_numbers(m: Floats) -> NDArray[np.intp]:
     """Return numbers for the distinct memberships, or for 1,024 cells of their logits if they are more than 2,000."""
     distinct, cell = np.unique(m, return_inverse=True)
-    if len(distinct) <= MANY:
+    if len(distinct) <= _MANY:
         return np.asarray(cell)
-    _, coarse = np.unique(squashed_cells(NUMPY.logit(distinct), CELLS), return_inverse=True)
+    _, coarse = np.unique(squashed_cells(NUMPY.logit(distinct), _CELLS), return_inverse=True)
     return np.asarray(coarse[cell])
 
 
-Criterion = Callable[[Errors, Floats], Floats]
+_Criterion = Callable[[_Errors, Floats], Floats]
 
 
-def mean_squared_error(errors: Errors, rest: Floats) -> Floats:
+def _mean_squared_error(errors: _Errors, rest: Floats) -> Floats:
     """Return the sum of squared distances (Rüping 2004)."""
     return np.asarray(errors.squared(rest) @ errors.weight)
 
 
-def klar_loss(errors: Errors, rest: Floats) -> Floats:
+def _klar_loss(errors: _Errors, rest: Floats) -> Floats:
     """Return minus (the weight of correct rows + accuracy), accuracy = 1 - sqrt(G/(G - 1)) mean distance (klaR)."""
     kept = 1.0 - rest >= rest * errors.top
     correct = np.where(errors.miss, errors.second & ~kept, kept) @ errors.weight
@@ -271,7 +271,7 @@ def klar_loss(errors: Errors, rest: Floats) -> Floats:
     return np.asarray(np.sqrt(errors.classes / (errors.classes - 1.0)) * distance - 1.0 - correct)
 
 
-CRITERIA: dict[str, Criterion] = {"mse": mean_squared_error, "klar": klar_loss}
+_CRITERIA: dict[str, _Criterion] = {"mse": _mean_squared_error, "klar": _klar_loss}
 
 
 def fit_beta2(data: Sample, *, exact_mean: bool = False) -> BetaCdf | Steps:
@@ -291,32 +291,32 @@ def fit_beta2(data: Sample, *, exact_mean: bool = False) -> BetaCdf | Steps:
     """
     score, positive, negative = collapse(data).arrays()
     weight = positive + negative
-    total, pm, variance = moments(score, weight)
+    total, pm, variance = _moments(score, weight)
     hits, misses = float(positive.sum()), float(negative.sum())
     if min(hits, misses) <= 0.0 or variance <= 1e-12 * pm * (1.0 - pm):
         return Steps((), ((hits + 1.0) / (total + 2.0),))
-    size = moment_size(pm, variance)
+    size = _moment_size(pm, variance)
     source = pm * size, (1.0 - pm) * size
     rows = Sample(NUMPY.logit(score), positive / weight, weight)
-    cells = collapse(rows, CELLS) if len(rows) > MANY else rows
-    coarse, fine = (placed(some, *source) for some in (collapse(cells, FEW_CELLS), cells))
+    cells = collapse(rows, _CELLS) if len(rows) > _MANY else rows
+    coarse, fine = (_placed(some, *source) for some in (collapse(cells, _FEW_CELLS), cells))
     center = float(np.clip(np.log(hits) - np.log(misses), -FAR, FAR))
-    n = best_size(coarse, fine, center)
+    n = _best_size(coarse, fine, center)
     if exact_mean:
         share = hits / total
-        center = center_of_mean(fine, n, share, center)
-        mean = float(BetaCdf(*source, *target(center, n))(score) @ weight) / total
-        center = center_of_mean(fine, n, share * (fine.mean(center, n) / mean), center)  # the cells are a little off
-    return BetaCdf(*source, *target(center, n))
+        center = _center_of_mean(fine, n, share, center)
+        mean = float(BetaCdf(*source, *_target(center, n))(score) @ weight) / total
+        center = _center_of_mean(fine, n, share * (fine.mean(center, n) / mean), center)  # the cells are a little off
+    return BetaCdf(*source, *_target(center, n))
 
 
-def target(center: float, n: Any) -> tuple[Any, Any]:
+def _target(center: float, n: Any) -> tuple[Any, Any]:
     """Return the parameters of the beta distribution of size n whose mean has the logit `center`."""
     return n * float(NUMPY.expit(np.float64(center))), n * float(NUMPY.expit(np.float64(-center)))
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class _Placed:
     """Rows by the tails that their scores cut off the source distribution."""
 
     tails: Tails
@@ -325,7 +325,7 @@ class Placed:
 
     def probabilities(self, center: float, sizes: ArrayLike) -> Floats:
         """Return p, one row a size."""
-        return np.asarray(NUMPY.expit(beta_quantile(*target(center, np.reshape(sizes, (-1, 1))), *self.tails)))
+        return np.asarray(NUMPY.expit(beta_quantile(*_target(center, np.reshape(sizes, (-1, 1))), *self.tails)))
 
     def error(self, center: float, sizes: ArrayLike) -> Floats:
         """Return the mean squared error at each size, but for what the pooling of labels adds to all."""
@@ -336,17 +336,17 @@ class Placed:
         return float(self.probabilities(center, size)[0] @ self.weight / self.weight.sum())
 
 
-def placed(data: Sample, a: float, b: float) -> Placed:
+def _placed(data: Sample, a: float, b: float) -> _Placed:
     """Return rows of logits by the tails they cut off Beta(a, b)."""
     assert data.weight is not None
-    return Placed(beta_tails(a, b, data.score), data.label, data.weight)
+    return _Placed(beta_tails(a, b, data.score), data.label, data.weight)
 
 
-def best_size(coarse: Placed, fine: Placed, center: float) -> float:
+def _best_size(coarse: _Placed, fine: _Placed, center: float) -> float:
     """Return the size of least mean squared error: the best of a grid, refined."""
     from scipy import optimize
 
-    grid = np.linspace(np.log(LEAST), np.log(MOST), 241)
+    grid = np.linspace(np.log(_LEAST), np.log(_MOST), 241)
     best = int(np.argmin(coarse.error(center, np.exp(grid))))
 
     def error(*logs: float) -> Floats:
@@ -355,13 +355,13 @@ def best_size(coarse: Placed, fine: Placed, center: float) -> float:
 
     bounds = grid[max(best - 2, 0)], grid[min(best + 2, len(grid) - 1)]
     found = optimize.minimize_scalar(lambda x: error(x)[0], bounds=bounds, method="bounded", options={"xatol": 1e-6})
-    x = polished(error, float(found.x))
+    x = _polished(error, float(found.x))
     ends = [grid[0], grid[-1]]
     least = int(np.argmin(error(x, *ends)))
     return float(np.exp([x, *ends][least]))
 
 
-def polished(error: Callable[..., Floats], x: float, h: float = 1e-4) -> float:
+def _polished(error: Callable[..., Floats], x: float, h: float = 1e-4) -> float:
     """Return the vertex of the parabola through three points about a minimum, which is less hostage to rounding."""
     before, here, after = (float(value) for value in error(x - h, x, x + h))
     bend = before - 2.0 * here + after
@@ -369,7 +369,7 @@ def polished(error: Callable[..., Floats], x: float, h: float = 1e-4) -> float:
     return x + h * move if abs(move) <= 1.0 else x
 
 
-def center_of_mean(rows: Placed, n: float, mean: float, center: float) -> float:
+def _center_of_mean(rows: _Placed, n: float, mean: float, center: float) -> float:
     """Return the center at which the mean of p is `mean`, searched around a first guess."""
     from scipy import optimize
 

@@ -11,7 +11,7 @@ from calibrant.checks import number, one_of, whole
 from calibrant.maps.records import Steps
 from calibrant.samples import Sample, collapse
 
-__all__ = ["fit_bins"]
+__all__ = ["MOST_BINS", "fit_bins", "frequency_edges"]
 
 
 MOST_BINS = 100_000
@@ -31,16 +31,16 @@ def fit_bins(
     Steps(edges=(2.5,), values=(0.0, 0.5))
     """
     k = whole("k", k, high=MOST_BINS)
-    one_of("strategy", strategy, EDGES)
-    one_of("smoothing", smoothing, SHARES)
+    one_of("strategy", strategy, _EDGES)
+    one_of("smoothing", smoothing, _SHARES)
     strength = number("strength", strength, inclusive=smoothing != "prior")
     score, positive, negative = collapse(data).arrays()
-    inner = np.unique(EDGES[strategy](score, positive + negative, int(k)))
+    inner = np.unique(_EDGES[strategy](score, positive + negative, int(k)))
     inner = inner[inner > score[0]]  # a score on an edge belongs to the right bin
     bin_of = np.searchsorted(inner, score, side="right")
     hits, total = (np.bincount(bin_of, w, len(inner) + 1).astype(np.float64) for w in (positive, positive + negative))
     centers = (np.concatenate([score[:1], inner]) / 2) + np.concatenate([inner, score[-1:]]) / 2
-    shares = SHARES[smoothing](hits, total, centers, strength)
+    shares = _SHARES[smoothing](hits, total, centers, strength)
     return Steps(tuple(inner.tolist()), tuple(shares.tolist()))
 
 
@@ -62,26 +62,30 @@ def frequency_edges(score: Floats, weight: Floats, k: int) -> Floats:
     return np.asarray(edges[first])
 
 
-def width_edges(score: Floats, weight: Floats, k: int) -> Floats:
+def _width_edges(score: Floats, weight: Floats, k: int) -> Floats:
     """Return the inner edges of k equal intervals."""
     return np.asarray(np.linspace(score[0] / 2, score[-1] / 2, k + 1)[1:-1] * 2)
 
 
-def raw(hits: Floats, total: Floats, centers: Floats, strength: float) -> Floats:
+def _raw(hits: Floats, total: Floats, centers: Floats, strength: float) -> Floats:
     """Return n+/n, interpolated where a bin is empty."""
     filled = total > 0
     return np.interp(centers, centers[filled], hits[filled] / total[filled])
 
 
-def laplace(hits: Floats, total: Floats, centers: Floats, strength: float) -> Floats:
+def _laplace(hits: Floats, total: Floats, centers: Floats, strength: float) -> Floats:
     """Return (n+ + 1)/(n + 2)."""
     return (hits + 1.0) / (total + 2.0)
 
 
-def prior(hits: Floats, total: Floats, centers: Floats, strength: float) -> Floats:
+def _prior(hits: Floats, total: Floats, centers: Floats, strength: float) -> Floats:
     """Return (n+ + m N+/N)/(n + m)."""
     return np.asarray((hits + strength * hits.sum() / total.sum()) / (total + strength))
 
 
-EDGES: dict[str, Callable[[Floats, Floats, int], Floats]] = {"frequency": frequency_edges, "width": width_edges}
-SHARES: dict[str, Callable[[Floats, Floats, Floats, float], Floats]] = {"raw": raw, "laplace": laplace, "prior": prior}
+_EDGES: dict[str, Callable[[Floats, Floats, int], Floats]] = {"frequency": frequency_edges, "width": _width_edges}
+_SHARES: dict[str, Callable[[Floats, Floats, Floats, float], Floats]] = {
+    "raw": _raw,
+    "laplace": _laplace,
+    "prior": _prior,
+}

@@ -45,7 +45,7 @@ __all__ = [
     "tempered",
 ]
 
-Task = tuple[NDArray[np.bool_], NDArray[np.bool_]]
+_Task = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Scheme:
     (`calibrant.maps.methods.NEEDS`) that its columns can meet. How their probabilities are combined is in `coupling`.
     """
 
-    tasks: Callable[[Index, int], list[Task]]
+    tasks: Callable[[Index, int], list[_Task]]
     sides: Callable[[list[str]], list[tuple[str, str]]]
     columns: Callable[[int], int]
     spread: Callable[[Floats, list[int], int], Floats]
@@ -67,19 +67,19 @@ class Scheme:
     serves: tuple[str, ...]
 
 
-def all_rows(index: Index) -> NDArray[np.bool_]:
+def _all_rows(index: Index) -> NDArray[np.bool_]:
     """Return a mask of all rows."""
     return np.ones(len(index), bool)
 
 
-def spread_classes(output: Floats, present: list[int], k: int) -> Floats:
+def _spread_classes(output: Floats, present: list[int], k: int) -> Floats:
     """Return one column a class, NaN for those that are not present."""
     full = np.full((len(output), k), np.nan)
     full[:, present] = output
     return full
 
 
-def spread_pairs(output: Floats, present: list[int], k: int) -> Floats:
+def _spread_pairs(output: Floats, present: list[int], k: int) -> Floats:
     """Return one column a pair, NaN for those of which a class is not present."""
     every = pairs(k)
     full = np.full((len(output), len(every)), np.nan)
@@ -87,31 +87,31 @@ def spread_pairs(output: Floats, present: list[int], k: int) -> Floats:
     return full
 
 
-ONE_VERSUS_REST = Scheme(
-    tasks=lambda index, k: [(all_rows(index), index == c) for c in range(k)],
+_ONE_VERSUS_REST = Scheme(
+    tasks=lambda index, k: [(_all_rows(index), index == c) for c in range(k)],
     sides=lambda names: [(name, "all other classes") for name in names],
     columns=lambda k: k,
-    spread=spread_classes,
+    spread=_spread_classes,
     decide=lambda scores, k, middle: scores.argmax(axis=1),
     serves=("column", "matrix"),
 )
 
 SCHEMES: dict[str, Scheme] = {
     "binary": Scheme(
-        tasks=lambda index, k: [(all_rows(index), index == 1)],
+        tasks=lambda index, k: [(_all_rows(index), index == 1)],
         sides=lambda names: [(names[1], names[0])],
         columns=lambda k: 1,
         spread=lambda output, present, k: output,
         decide=lambda scores, k, middle: (scores[:, 0] > middle).astype(np.intp),
         serves=("column", "matrix", "machine"),
     ),
-    "ovr": ONE_VERSUS_REST,
-    "matrix": replace(ONE_VERSUS_REST, serves=("matrix",)),  # the same scores, but one map of all of them
+    "ovr": _ONE_VERSUS_REST,
+    "matrix": replace(_ONE_VERSUS_REST, serves=("matrix",)),  # the same scores, but one map of all of them
     "ovo": Scheme(
         tasks=lambda index, k: [((index == i) | (index == j), index == i) for i, j in pairs(k)],
         sides=lambda names: list(combinations(names, 2)),
         columns=lambda k: k * (k - 1) // 2,
-        spread=spread_pairs,
+        spread=_spread_pairs,
         decide=lambda scores, k, middle: votes(scores - middle, k),
         serves=("column", "machine"),
     ),
@@ -212,11 +212,11 @@ class MatrixMap:
 
     def __call__(self, scores: Any, ops: Ops = NUMPY) -> Any:
         """Return class probabilities, one column per class, from one column of scores per class."""
-        shares = ops.run_columns(partial(member_columns, kind=self.kind, ops=ops), scores, None, "one per class")
+        shares = ops.run_columns(partial(_member_columns, kind=self.kind, ops=ops), scores, None, "one per class")
         return self.inner.matrix(shares, ops)
 
 
-def member_columns(columns: Columns, kind: str, ops: Ops = NUMPY) -> Columns:
+def _member_columns(columns: Columns, kind: str, ops: Ops = NUMPY) -> Columns:
     """Return shares that sum to 1: probabilities divided by their sum, else the softmax of the scores.
 
     One column is the score of the second of two classes: its probability, its logit, or a margin f, which stands for
@@ -232,12 +232,12 @@ def member_columns(columns: Columns, kind: str, ops: Ops = NUMPY) -> Columns:
 
 
 def memberships(scores: Floats, kind: str) -> Floats:
-    """Return scores as rows that sum to 1, by `member_columns`.
+    """Return scores as rows that sum to 1, by `_member_columns`.
 
     >>> memberships(np.array([[0.2, 0.6]]), "probability"), memberships(np.array([[0.75]]), "probability")
     (array([[0.25, 0.75]]), array([[0.25, 0.75]]))
     """
-    return np.asarray(NUMPY.run_columns(partial(member_columns, kind=kind), scores, None, "one per class"))
+    return np.asarray(NUMPY.run_columns(partial(_member_columns, kind=kind), scores, None, "one per class"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from calibrant.samples import Sample, collapse
 __all__ = ["fit_cosine"]
 
 
-CHOICE_CELLS = 4_096
+_CHOICE_CELLS = 4_096
 
 
 def fit_cosine(data: Sample, *, terms: int = 6, gamma: float | None = None, clip: bool = True) -> Cosines:
@@ -39,12 +39,12 @@ def fit_cosine(data: Sample, *, terms: int = 6, gamma: float | None = None, clip
     if low == high or share in (0.0, 1.0):
         return Cosines((share,), low, high, clip)
     if gamma is None:
-        gamma = chosen(collapse(rows, CHOICE_CELLS), (low, high), int(terms), clip=clip)
-    matrix, right = equations(coordinate(score, low, high), positive, negative, int(terms))
-    return Cosines(tuple(solve(matrix, right, float(gamma)).tolist()), low, high, clip)
+        gamma = _chosen(collapse(rows, _CHOICE_CELLS), (low, high), int(terms), clip=clip)
+    matrix, right = _equations(coordinate(score, low, high), positive, negative, int(terms))
+    return Cosines(tuple(_solve(matrix, right, float(gamma)).tolist()), low, high, clip)
 
 
-def equations(t: Floats, positive: Floats, negative: Floats, terms: int) -> tuple[Floats, Floats]:
+def _equations(t: Floats, positive: Floats, negative: Floats, terms: int) -> tuple[Floats, Floats]:
     """Return Phi' V Phi/n^2 and Phi' V y/n^2 in one pass over rising t.
 
     V_ij = 1 - max(t_i, t_j)/pi is the share of [0, pi] above both t_i and t_j, so x' V y is the integral over t of the
@@ -62,7 +62,7 @@ def equations(t: Floats, positive: Floats, negative: Floats, terms: int) -> tupl
     return products[:-1, :-1], products[:-1, -1]
 
 
-def solve(matrix: Floats, right: Floats, gamma: float) -> Floats:
+def _solve(matrix: Floats, right: Floats, gamma: float) -> Floats:
     """Return the coefficients a of (matrix + gamma diag(0, 1, 4, 9, ...)) a = right."""
     system = matrix + gamma * np.diag(np.arange(len(right)) ** 2.0)
     try:
@@ -71,7 +71,7 @@ def solve(matrix: Floats, right: Floats, gamma: float) -> Floats:
         return np.asarray(np.linalg.lstsq(system, right, rcond=None)[0])
 
 
-def chosen(data: Sample, ends: tuple[float, float], terms: int, *, clip: bool) -> float:
+def _chosen(data: Sample, ends: tuple[float, float], terms: int, *, clip: bool) -> float:
     """Return the gamma under which the rows left out of the fit are predicted best, the smoothest of equals."""
     score, positive, negative = data.arrays()
     splits = folds(positive, negative)
@@ -79,13 +79,13 @@ def chosen(data: Sample, ends: tuple[float, float], terms: int, *, clip: bool) -
         return USUAL
     t = coordinate(score, *ends)
     design = cosines(t, terms)
-    fits = [equations(t, positive - held_1, negative - held_0, terms) for held_1, held_0 in splits]
+    fits = [_equations(t, positive - held_1, negative - held_0, terms) for held_1, held_0 in splits]
 
     def loss(gamma: float) -> float:
         """Return the squared error summed over the folds."""
         total = 0.0
         for (held_1, held_0), (matrix, right) in zip(splits, fits, strict=True):
-            p = solve(matrix, right, gamma) @ design
+            p = _solve(matrix, right, gamma) @ design
             p = np.clip(p, 0.0, 1.0) if clip else p
             total += float(held_1 @ (1.0 - p) ** 2 + held_0 @ p**2)
         return total

@@ -28,14 +28,15 @@ __all__ = [
     "hastie_tibshirani",
     "pairs",
     "price",
+    "solve_wu_lin_weng",
     "temper",
     "votes",
     "wu_lin_weng",
 ]
 
-Pairwise = dict[tuple[int, int], Any]  # r[i, j] = P(i | i or j), as columns
+_Pairwise = dict[tuple[int, int], Any]  # r[i, j] = P(i | i or j), as columns
 
-MOST_WRITTEN = 4  # classes of wu_lin_weng as a formula: 20 sets of pairs; 5 would have 205
+_MOST_WRITTEN = 4  # classes of wu_lin_weng as a formula: 20 sets of pairs; 5 would have 205
 
 NEWTON_STEPS = 2_000  # of a coupling; 30 classes in strict order, with pairwise probabilities of 1e-7, need 108
 
@@ -60,7 +61,7 @@ def votes(decision: Floats, k: int) -> NDArray[np.intp]:
 
 def combine(scheme: str, first: Columns, second: Columns, rule: str, ops: Ops = NUMPY) -> Columns:
     """Return a column per class from the binary problems of a scheme: p in `first`, 1 - p in `second`."""
-    return COMBINATIONS[scheme](first, second, rule, ops)
+    return _COMBINATIONS[scheme](first, second, rule, ops)
 
 
 def temper(q: Columns, power: float, ops: Ops = NUMPY) -> Columns:
@@ -80,29 +81,29 @@ def couple(first: Floats, second: Floats, rule: str = "wu_lin_weng") -> Floats:
     count = first.shape[1]
 
     def coupled(columns: Columns) -> Columns:
-        return couple_columns(columns[:count], columns[count:], rule, NUMPY)
+        return _couple_columns(columns[:count], columns[count:], rule, NUMPY)
 
     return np.asarray(NUMPY.run_columns(coupled, np.hstack([first, second]), 2 * count, "two per pair"))
 
 
-def couple_columns(first: Columns, second: Columns, rule: str, ops: Ops) -> Columns:
+def _couple_columns(first: Columns, second: Columns, rule: str, ops: Ops) -> Columns:
     """Return class probabilities from r_ij = P(i | i or j), kept off 0 and 1."""
     k = round((1 + np.sqrt(1 + 8 * len(first))) / 2)
-    r: Pairwise = {}
+    r: _Pairwise = {}
     for (i, j), one, two in zip(pairs(k), first, second, strict=True):
         r[i, j], r[j, i] = (ops.share(ops.clip(each, LEAST, 1 - LEAST)) for each in (one, two))
     return COUPLINGS[rule](r, k, ops)
 
 
-def square(values: Floats, k: int) -> Floats:
-    """Return r[:, i, j] = P(i | i or j), zeros for i = j, from the columns of r in the order of `couple_columns`."""
+def _square(values: Floats, k: int) -> Floats:
+    """Return r[:, i, j] = P(i | i or j), zeros for i = j, from the columns of r in the order of `_couple_columns`."""
     r = np.zeros((len(values), k, k))
     i, j = np.triu_indices(k, 1)
     r[:, i, j], r[:, j, i] = values[:, ::2], values[:, 1::2]
     return r
 
 
-def wu_lin_weng(r: Pairwise, k: int, ops: Ops) -> Columns:
+def wu_lin_weng(r: _Pairwise, k: int, ops: Ops) -> Columns:
     """Minimise sum_i<j (r_ji p_i - r_ij p_j)^2 over distributions (Wu, Lin & Weng 2004, method 2).
 
     The minimum solves Q p = b 1, sum p = 1, with Q_ii = sum_j r_ji^2 and Q_ij = -r_ij r_ji. Q is the sum of v v' over
@@ -113,21 +114,22 @@ def wu_lin_weng(r: Pairwise, k: int, ops: Ops) -> Columns:
     over the sets S of k - 1 pairs. Where S is a tree, w_i(S) is the product of r_parent,child over its pairs with i as
     root. With up to four classes this is short, and no digits cancel.
     """
-    if k > MOST_WRITTEN:
+    if k > _MOST_WRITTEN:
         refusal = (
-            f"coupling 'wu_lin_weng' has a written formula for at most {MOST_WRITTEN} classes; got {k}: "
+            f"coupling 'wu_lin_weng' has a written formula for at most {_MOST_WRITTEN} classes; got {k}: "
             "use coupling='price', or multiclass='ovr'"
         )
-        return ops.compute(lambda values: solve_wu_lin_weng(square(values, k)), list(r.values()), refusal)
-    weights = [root_weights(chosen, r, k) for chosen in combinations(pairs(k), k - 1)]
-    sums = [ops.share(add(list(each.values()))) for each in weights]
-    total = ops.share(add([each * each for each in sums]))
+        return ops.compute(lambda values: solve_wu_lin_weng(_square(values, k)), list(r.values()), refusal)
+    weights = [_root_weights(chosen, r, k) for chosen in combinations(pairs(k), k - 1)]
+    sums = [ops.share(_add(list(each.values()))) for each in weights]
+    total = ops.share(_add([each * each for each in sums]))
     return [
-        add([each[i] * whole for each, whole in zip(weights, sums, strict=True) if i in each]) / total for i in range(k)
+        _add([each[i] * whole for each, whole in zip(weights, sums, strict=True) if i in each]) / total
+        for i in range(k)
     ]
 
 
-def root_weights(chosen: tuple[tuple[int, int], ...], r: Pairwise, k: int) -> dict[int, Any]:
+def _root_weights(chosen: tuple[tuple[int, int], ...], r: _Pairwise, k: int) -> dict[int, Any]:
     """Return w_i of k - 1 pairs, for up to four classes, where it is not 0."""
     beside = {i: [j for j in range(k) if (i, j) in chosen or (j, i) in chosen] for i in range(k)}
     alone = [i for i in range(k) if not beside[i]]
@@ -142,7 +144,7 @@ def root_weights(chosen: tuple[tuple[int, int], ...], r: Pairwise, k: int) -> di
     return {root: reduce(lambda one, two: one * two, product(root, None)) for root in range(k)}
 
 
-def add(columns: Columns) -> Any:
+def _add(columns: Columns) -> Any:
     """Return the sum of columns."""
     return reduce(lambda one, two: one + two, columns)
 
@@ -165,13 +167,13 @@ def solve_wu_lin_weng(r: Floats) -> Floats:
     return normalise(np.maximum(np.linalg.solve(system, right)[:, :k, 0] * size, 0.0))
 
 
-def hastie_tibshirani(r: Pairwise, k: int, ops: Ops) -> Columns:
+def hastie_tibshirani(r: _Pairwise, k: int, ops: Ops) -> Columns:
     """Minimise the Kullback-Leibler distance of r_ij to p_i/(p_i + p_j) (Hastie & Tibshirani 1998), by iteration."""
     refusal = "coupling 'hastie_tibshirani' iterates and has no formula; use coupling='wu_lin_weng' or 'price'"
-    return ops.compute(lambda values: solve_hastie_tibshirani(square(values, k)), list(r.values()), refusal)
+    return ops.compute(lambda values: _solve_hastie_tibshirani(_square(values, k)), list(r.values()), refusal)
 
 
-def solve_hastie_tibshirani(r: Floats) -> Floats:
+def _solve_hastie_tibshirani(r: Floats) -> Floats:
     """Minimise the Kullback-Leibler distance of r_ij to p_i/(p_i + p_j) (Hastie & Tibshirani 1998).
 
     The distance is convex in u = log p, so Newton's method finds the minimum, where sum_j r_ij = sum_j p_i/(p_i + p_j);
@@ -210,23 +212,23 @@ def coupling_step(r: Floats, u: Floats) -> Floats:
     return np.asarray(np.linalg.solve(system, (gradient * size)[:, :, None])[:, :, 0] * size)
 
 
-def price(r: Pairwise, k: int, ops: Ops) -> Columns:
+def price(r: _Pairwise, k: int, ops: Ops) -> Columns:
     """Return p_i = 1/(sum_j 1/r_ij - (k - 2)), normalised (Price, Knerr, Personnaz & Dreyfus 1995)."""
-    odds = [add([1.0 / r[i, j] for j in range(k) if j != i]) - (k - 2.0) for i in range(k)]
+    odds = [_add([1.0 / r[i, j] for j in range(k) if j != i]) - (k - 2.0) for i in range(k)]
     shares = [ops.share(1.0 / each) for each in odds]
-    total = ops.share(add(shares))
+    total = ops.share(_add(shares))
     return [each / total for each in shares]
 
 
-COUPLINGS: dict[str, Callable[[Pairwise, int, Ops], Columns]] = {
+COUPLINGS: dict[str, Callable[[_Pairwise, int, Ops], Columns]] = {
     "wu_lin_weng": wu_lin_weng,
     "hastie_tibshirani": hastie_tibshirani,
     "price": price,
 }
 
-COMBINATIONS: dict[str, Callable[[Columns, Columns, str, Ops], Columns]] = {
+_COMBINATIONS: dict[str, Callable[[Columns, Columns, str, Ops], Columns]] = {
     "binary": lambda first, second, rule, ops: [*second, *first],
     "ovr": lambda first, second, rule, ops: ops.normalise(first),
     "matrix": lambda first, second, rule, ops: ops.normalise(first),
-    "ovo": couple_columns,
+    "ovo": _couple_columns,
 }

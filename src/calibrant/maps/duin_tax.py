@@ -16,9 +16,9 @@ from calibrant.samples import Sample, magnitude
 __all__ = ["fit_duin_tax"]
 
 
-STEEPEST = 1e16  # the largest slope under a penalty
-SPLITS = 10_000  # of intervals; far more than any sample has been seen to need
-CLOSE = 1e-12  # of the criterion: how far from the global maximum a slope may be
+_STEEPEST = 1e16  # the largest slope under a penalty
+_SPLITS = 10_000  # of intervals; far more than any sample has been seen to need
+_CLOSE = 1e-12  # of the criterion: how far from the global maximum a slope may be
 
 
 def fit_duin_tax(data: Sample, *, penalty: float | None = 1e-7) -> Sigmoid:
@@ -41,15 +41,15 @@ def fit_duin_tax(data: Sample, *, penalty: float | None = 1e-7) -> Sigmoid:
         return Sigmoid(a=0.0, b=0.0)
     if penalty is None and margin.min() >= 0:
         return Sigmoid(a=-np.inf, b=0.0)
-    rows = Margins(margin, weight / weight.sum(), penalty or 0.0)
-    cap = LARGEST if penalty is None else STEEPEST
-    spread = standard_deviation(rows, float(weight.sum()), one_row(data))
+    rows = _Margins(margin, weight / weight.sum(), penalty or 0.0)
+    cap = LARGEST if penalty is None else _STEEPEST
+    spread = _standard_deviation(rows, float(weight.sum()), one_row(data))
     with np.errstate(over="ignore"):
         floor = 0.1 / spread if spread > 0 else 0.0
-    return Sigmoid(a=-min(max(steepness(rows, cap), floor), cap), b=0.0)
+    return Sigmoid(a=-min(max(_steepness(rows, cap), floor), cap), b=0.0)
 
 
-def standard_deviation(rows: Margins, total: float, one: float) -> float:
+def _standard_deviation(rows: _Margins, total: float, one: float) -> float:
     """Return the standard deviation of the margins, `one` being the weight that a row counts."""
     unit = magnitude(rows.margin)
     m = rows.margin / unit
@@ -58,7 +58,7 @@ def standard_deviation(rows: Margins, total: float, one: float) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Margins:
+class _Margins:
     """The criterion of rows with margins m and shares of the weight: L(alpha) - penalty log(1 + alpha).
 
     L(alpha) = mean log expit(alpha m) is concave, its second derivative rising.
@@ -76,12 +76,12 @@ class Margins:
 
     def slope(self, alpha: float) -> float:
         """Return dL/dalpha = mean m expit(-alpha m)."""
-        return float(self.share @ (self.margin * expit(-alpha, self.margin)))
+        return float(self.share @ (self.margin * _expit(-alpha, self.margin)))
 
     def bend(self, alpha: float) -> float:
         """Return -d2L/dalpha2 = mean m^2 expit(alpha m) expit(-alpha m)."""
         with np.errstate(over="ignore"):  # then the bend is as good as infinite
-            sides = (self.margin * expit(sign * alpha, self.margin) for sign in (1.0, -1.0))
+            sides = (self.margin * _expit(sign * alpha, self.margin) for sign in (1.0, -1.0))
             return float(self.share @ np.multiply(*sides))
 
     def value(self, alpha: float) -> float:
@@ -93,13 +93,13 @@ class Margins:
         return self.slope(alpha) - self.penalty / (1.0 + alpha)
 
 
-def expit(alpha: float, margin: Floats) -> Floats:
+def _expit(alpha: float, margin: Floats) -> Floats:
     """Return 1/(1 + exp(-alpha m))."""
     with np.errstate(over="ignore"):
         return np.asarray(1.0 / (1.0 + np.exp(-alpha * margin)))
 
 
-def steepness(rows: Margins, cap: float) -> float:
+def _steepness(rows: _Margins, cap: float) -> float:
     """Return the alpha in [0, cap] at which the criterion is largest, to 1e-12 of it.
 
     The criterion falls where L falls. Up to there it is searched by intervals. Where L bends more than the penalty, the
@@ -114,7 +114,7 @@ def steepness(rows: Margins, cap: float) -> float:
         top = min(2.0 * top, cap)
     known = {alpha: rows.value(alpha) for alpha in (0.0, top)}
     intervals = [(0.0, top)]
-    for _ in range(SPLITS):
+    for _ in range(_SPLITS):
         best = max(known, key=lambda alpha: known[alpha])
         if not intervals:
             return best
@@ -124,15 +124,15 @@ def steepness(rows: Margins, cap: float) -> float:
             known[middle] = rows.value(middle)
             continue
         convex = rows.bend(a) <= rows.penalty / (1.0 + b) ** 2
-        if not convex and upper_bound(rows, a, b) > known[best] + CLOSE * abs(known[best]):
+        if not convex and _upper_bound(rows, a, b) > known[best] + _CLOSE * abs(known[best]):
             middle = float(np.sqrt(a) * np.sqrt(b)) if a > 0.0 else min(first, b) / 2.0
             known[middle] = rows.value(middle)
             intervals += [(a, middle), (middle, b)]
-    msg = f"the search for the slope did not end within {SPLITS} intervals; change penalty, or set it to None"
+    msg = f"the search for the slope did not end within {_SPLITS} intervals; change penalty, or set it to None"
     raise RuntimeError(msg)
 
 
-def upper_bound(rows: Margins, a: float, b: float) -> float:
+def _upper_bound(rows: _Margins, a: float, b: float) -> float:
     """Return what the criterion cannot exceed inside [a, b]: L lies below its tangents, the penalty above its chord."""
     fall = rows.slope(a) - rows.slope(b)
     if fall <= 0.0:

@@ -29,7 +29,7 @@ __all__ = ["check_method", "choose_row", "fit_classes", "fit_map", "fit_power", 
 
 
 # (kind of score, domain of the method) -> link; a pair that is not here needs none.
-NEEDED_LINK = {("probability", REAL): "logit", ("logit", UNIT): "expit"}
+_NEEDED_LINK = {("probability", REAL): "logit", ("logit", UNIT): "expit"}
 
 
 def check_method(
@@ -51,11 +51,11 @@ def check_method(
         one_of("method", method, known, beside=", or a function of a Sample")
     assert row is not None
     if options:
-        check_options(method, row, options)
+        _check_options(method, row, options)
     return row
 
 
-def check_options(method: str, row: Method, options: Mapping[str, Any]) -> None:
+def _check_options(method: str, row: Method, options: Mapping[str, Any]) -> None:
     """Raise unless a method has the options."""
     known = row.options()
     unknown = sorted(set(options) - set(known))
@@ -89,7 +89,7 @@ def fit_row(row: Method, data: Any, kind: str, options: Mapping[str, Any]) -> An
         from calibrant.maps.classes import MatrixMap, memberships  # which fitting one column does not need
 
         return MatrixMap(kind, row.fit(replace(data, scores=memberships(data.scores, kind)), **options))
-    link = row.squash if (kind, row.domain) == ("margin", UNIT) else NEEDED_LINK.get((kind, row.domain))
+    link = row.squash if (kind, row.domain) == ("margin", UNIT) else _NEEDED_LINK.get((kind, row.domain))
     if (kind, row.domain) == ("margin", UNIT) and link is None:
         msg = f"kind must be 'probability' or 'logit' for a method of {row.record.__name__} maps; got 'margin'"
         raise ValueError(msg)
@@ -113,7 +113,7 @@ def choose_row(method: Any, options: Any, scheme: str, needs: Container[str] = N
     row, serves = check_method(method, options, needs), SCHEMES[scheme].serves
     if row.needs not in serves and row.joint is not None:
         row = row.joint
-        check_options(f"{method} on all classes at once", row, options)
+        _check_options(f"{method} on all classes at once", row, options)
     if row.needs in serves:
         return row
     if row.needs == "column":

@@ -18,7 +18,7 @@ from calibrant.numerics.pava import (
 )
 from calibrant.samples import Sample
 
-__all__ = ["fit_isotonic"]
+__all__ = ["fit_isotonic", "steps"]
 
 
 def fit_isotonic(data: Sample, *, between: str = "lines") -> Lines | Steps:
@@ -35,13 +35,13 @@ def fit_isotonic(data: Sample, *, between: str = "lines") -> Lines | Steps:
     >>> fit_isotonic(sample([1, 2, 3, 4], [0, 1, 0, 1]), between="steps")
     Steps(edges=(1.5, 3.5), values=(0.0, 0.5, 1.0))
     """
-    one_of("between", between, BETWEEN)
+    one_of("between", between, _BETWEEN)
     data = moderate(data)
     rows = sorted_rows(data) if len(data) <= FEW else sifted_rows(data)
-    return BETWEEN[between](*blocks(*rows))
+    return _BETWEEN[between](*blocks(*rows))
 
 
-def lines(first: Floats, last: Floats, value: Floats) -> Lines:
+def _lines(first: Floats, last: Floats, value: Floats) -> Lines:
     """Return the map through both ends of every block."""
     x, y = np.column_stack([first, last]).ravel(), np.repeat(value, 2)
     corner = np.append(True, x[1:] > x[:-1])  # a block of one score has one corner
@@ -56,4 +56,4 @@ def steps(first: Floats, last: Floats, value: Floats) -> Steps:
     return Steps(tuple(edges.tolist()), tuple(value.tolist()))
 
 
-BETWEEN: dict[str, Callable[[Floats, Floats, Floats], Lines | Steps]] = {"lines": lines, "steps": steps}
+_BETWEEN: dict[str, Callable[[Floats, Floats, Floats], Lines | Steps]] = {"lines": _lines, "steps": steps}

@@ -10,10 +10,10 @@ from calibrant.maps.records import Clip, Ends, QuadraticLogit, Sigmoid
 from calibrant.samples import Sample, magnitude
 from calibrant.warning import warn
 
-__all__ = ["fit_clip01", "fit_gauss", "fit_gauss_tied", "fit_pp", "fit_printed01"]
+__all__ = ["fit_clip01", "fit_gauss", "fit_gauss_tied", "fit_pp", "fit_printed01", "one_class", "one_row"]
 
 
-NARROW = 1e-3  # a ratio of variances below which the coefficients of a quadratic in f itself would cancel
+_NARROW = 1e-3  # a ratio of variances below which the coefficients of a quadratic in f itself would cancel
 
 
 def fit_clip01(data: Sample) -> Clip:
@@ -30,7 +30,7 @@ def fit_pp(data: Sample, *, smoothing: str = "raw") -> Clip:
     >>> fit_pp(sample([-2, -2, 0, 2, 2], [0, 1, 0, 1, 1]))
     Clip(low=0.5, high=1.0)
     """
-    low, high = outside_margin(data, smoothing)
+    low, high = _outside_margin(data, smoothing)
     if low > high:
         message = f"more positives below the margin ({low:.3g}) than above it ({high:.3g}): the clip limits are swapped"
         warn(message)
@@ -39,12 +39,12 @@ def fit_pp(data: Sample, *, smoothing: str = "raw") -> Clip:
 
 def fit_printed01(data: Sample, *, smoothing: str = "raw") -> Ends:
     """Return (1 + f)/2 inside the margin and the shares of positives outside (Rüping 2004, sigma_01 as printed)."""
-    return Ends(*outside_margin(data, smoothing))
+    return Ends(*_outside_margin(data, smoothing))
 
 
-def outside_margin(data: Sample, smoothing: str) -> tuple[float, float]:
+def _outside_margin(data: Sample, smoothing: str) -> tuple[float, float]:
     """Return the share of positives below -1 and above +1, 0 and 1 where there are no rows."""
-    added = added_counts(smoothing)
+    added = _added_counts(smoothing)
     score, positive, negative = data.arrays()
     shares = []
     for members, empty in ((score < -1.0, 0.0), (score > 1.0, 1.0)):
@@ -53,7 +53,7 @@ def outside_margin(data: Sample, smoothing: str) -> tuple[float, float]:
     return shares[0], shares[1]
 
 
-def added_counts(smoothing: str) -> float:
+def _added_counts(smoothing: str) -> float:
     """Return how many positives and negatives a smoothing adds."""
     counts = {"raw": 0.0, "laplace": 1.0}
     one_of("smoothing", smoothing, counts)
@@ -69,10 +69,10 @@ def fit_gauss_tied(data: Sample, *, center: str = "half") -> Sigmoid:
     if center not in ("half", "bayes"):
         msg = f"center must be half or bayes; got {center!r}"
         raise ValueError(msg)
-    unit, (n1, mean1, square1), (n0, mean0, square0) = class_moments(data)
+    unit, (n1, mean1, square1), (n0, mean0, square0) = _class_moments(data)
     if min(n1, n0) == 0:
         return one_class(n1, n0)
-    variance = floored(unbiased(square1 + square0, n1 + n0, 2.0 * one_row(data)), data, unit)
+    variance = _floored(_unbiased(square1 + square0, n1 + n0, 2.0 * one_row(data)), data, unit)
     slope = (mean1 - mean0) / variance
     if center == "half":
         return Sigmoid(a=-slope / unit, b=0.0)
@@ -90,14 +90,14 @@ def fit_gauss(data: Sample) -> QuadraticLogit:
     a = (1/v+ - 1/v-)/2, b = mu-/v- - mu+/v+, c = mu+^2/(2 v+) - mu-^2/(2 v-) + log(v+/v-)/2 + log(N-/N+).
     Not monotone: it turns at f = -b/(2 a).
     """
-    unit, (n1, mean1, square1), (n0, mean0, square0) = class_moments(data)
+    unit, (n1, mean1, square1), (n0, mean0, square0) = _class_moments(data)
     if min(n1, n0) == 0:
         return QuadraticLogit(0.0, 0.0, one_class(n1, n0).b)
     one = one_row(data)
-    v1, v0 = (floored(unbiased(square, n, one), data, unit) for n, square in ((n1, square1), (n0, square0)))
+    v1, v0 = (_floored(_unbiased(square, n, one), data, unit) for n, square in ((n1, square1), (n0, square0)))
     center, scale = 0.0, 1.0
     middle, spread = (mean1 + mean0) / 2, float(np.sqrt(max(v1, v0)))
-    if unit != 1.0 or abs(middle) > 8 * spread or min(v1, v0) < NARROW * max(v1, v0):
+    if unit != 1.0 or abs(middle) > 8 * spread or min(v1, v0) < _NARROW * max(v1, v0):
         # About the narrower class nothing cancels where it matters: at its own scores.
         center, scale = mean1 if v1 < v0 else mean0, spread
         mean1, mean0, v1, v0 = (mean1 - center) / scale, (mean0 - center) / scale, v1 / scale**2, v0 / scale**2
@@ -107,18 +107,18 @@ def fit_gauss(data: Sample) -> QuadraticLogit:
     return QuadraticLogit(a, b, c, center * unit, scale * unit)
 
 
-Moments = tuple[float, float, float]
+_Moments = tuple[float, float, float]
 
 
-def class_moments(data: Sample) -> tuple[float, Moments, Moments]:
+def _class_moments(data: Sample) -> tuple[float, _Moments, _Moments]:
     """Return the unit of the scores and weight, mean and centred sum of squares of positives and negatives in it."""
     score, positive, negative = data.arrays()
     unit = magnitude(score)
     score = score / unit
-    return unit, moments(score, positive), moments(score, negative)
+    return unit, _moments(score, positive), _moments(score, negative)
 
 
-def moments(score: Floats, weight: Floats) -> Moments:
+def _moments(score: Floats, weight: Floats) -> _Moments:
     """Return total weight, weighted mean and weighted sum of squares about it."""
     total = float(weight.sum())
     if total == 0:
@@ -128,15 +128,15 @@ def moments(score: Floats, weight: Floats) -> Moments:
     return total, mean, float(weight @ (score - mean) ** 2)
 
 
-def unbiased(square: float, total: float, lost: float) -> float:
+def _unbiased(square: float, total: float, lost: float) -> float:
     """Return a sum of squares over the weight less what the mean takes of it; 0 where that leaves only rounding."""
     return square / (total - lost) if total - lost > 1e-9 * total else 0.0
 
 
-def floored(variance: float, data: Sample, unit: float) -> float:
+def _floored(variance: float, data: Sample, unit: float) -> float:
     """Return a variance no smaller than 1e-12 of that of all scores, with a warning where that bites."""
     score, positive, negative = data.arrays()
-    total, _, square = moments(score / unit, positive + negative)
+    total, _, square = _moments(score / unit, positive + negative)
     floor = 1e-12 * (square / total) or 1.0  # with all scores equal both means are too, and any variance will do
     if variance >= floor:
         return variance

@@ -11,17 +11,17 @@ from calibrant.checks import number
 from calibrant.maps.records import Parzen
 from calibrant.samples import Sample, collapse, magnitude
 
-__all__ = ["fit_parzen"]
+__all__ = ["Rows", "fit_parzen", "leave_one_out"]
 
 
-CELLS = 500
-BLOCK = 64  # rows of the matrix of distances at a time
-OCTAVES = 60  # gaps further below the range of the scores than this are no guide to a width
-STEPS_AN_OCTAVE = 8
-AS_GOOD = 1e-6  # nats a row
-SQUARES = 8  # of kernels in a row, before rounding shows
-TINY = float(np.finfo(np.float64).tiny)
-LEAST = float(np.exp(-700.0))  # of a kernel
+_CELLS = 500
+_BLOCK = 64  # rows of the matrix of distances at a time
+_OCTAVES = 60  # gaps further below the range of the scores than this are no guide to a width
+_STEPS_AN_OCTAVE = 8
+_AS_GOOD = 1e-6  # nats a row
+_SQUARES = 8  # of kernels in a row, before rounding shows
+_TINY = float(np.finfo(np.float64).tiny)
+_LEAST = float(np.exp(-700.0))  # of a kernel
 
 
 def fit_parzen(data: Sample, *, width: float | None = None) -> Parzen:
@@ -39,7 +39,7 @@ def fit_parzen(data: Sample, *, width: float | None = None) -> Parzen:
     """
     if width is not None:
         width = number("width", width)
-    score, positive, negative = collapse(collapse(data), CELLS).arrays()
+    score, positive, negative = collapse(collapse(data), _CELLS).arrays()
     n_positive, n_negative = float(positive.sum()), float(negative.sum())
     if min(n_positive, n_negative) <= 0.0:
         return Parzen((float(score[0]),), (n_positive + 1.0,), (n_negative + 1.0,), 1.0)
@@ -48,9 +48,9 @@ def fit_parzen(data: Sample, *, width: float | None = None) -> Parzen:
     if width is None:
         total = n_positive + n_negative
         rows = Rows(x, np.column_stack([positive, negative]) / total, 1.0 / total)
-        width = likeliest_width(rows) * unit if len(x) > 1 else 1.0
+        width = _likeliest_width(rows) * unit if len(x) > 1 else 1.0
     # A width too small for a number of its kind is that of the nearest neighbour's rule anyhow.
-    width = max(float(width), 1e-100 * float(x[-1] - x[0]) * unit, TINY)
+    width = max(float(width), 1e-100 * float(x[-1] - x[0]) * unit, _TINY)
     return Parzen(tuple(score.tolist()), tuple(positive.tolist()), tuple(negative.tolist()), width)
 
 
@@ -63,19 +63,19 @@ class Rows:
     one: float
 
 
-def likeliest_width(rows: Rows) -> float:
+def _likeliest_width(rows: Rows) -> float:
     """Return the largest of widths an eighth of an octave apart that are as likely as the likeliest."""
     widest = float(rows.score[-1] - rows.score[0]) / 2
-    gap = max(float(np.median(np.diff(rows.score))), widest / 2.0**OCTAVES)
+    gap = max(float(np.median(np.diff(rows.score))), widest / 2.0**_OCTAVES)
     octaves = max(int(np.log2(widest / gap)), 0) + 4  # down to an eighth of the gaps, where neighbours are far apart
-    widths = widest / 2.0 ** (np.arange(STEPS_AN_OCTAVE * octaves + 1) / STEPS_AN_OCTAVE)
+    widths = widest / 2.0 ** (np.arange(_STEPS_AN_OCTAVE * octaves + 1) / _STEPS_AN_OCTAVE)
     found = np.empty(len(widths))
-    half = STEPS_AN_OCTAVE // 2
-    for first in range(0, len(widths), half * SQUARES):
+    half = _STEPS_AN_OCTAVE // 2
+    for first in range(0, len(widths), half * _SQUARES):
         for start in range(first, min(first + half, len(widths))):
-            chain = slice(start, first + half * SQUARES, half)
+            chain = slice(start, first + half * _SQUARES, half)
             found[chain] = leave_one_out(float(widths[start]), rows, len(widths[chain]))
-    return float(widths[np.argmax(found >= found.max() - AS_GOOD)])
+    return float(widths[np.argmax(found >= found.max() - _AS_GOOD)])
 
 
 def leave_one_out(width: float, rows: Rows, count: int = 1) -> Floats:
@@ -85,8 +85,8 @@ def leave_one_out(width: float, rows: Rows, count: int = 1) -> Floats:
     so that a lonely row is judged by its nearest neighbour. The only row of a class does not count.
     """
     found = np.zeros(count)
-    for start in range(0, len(rows.score), BLOCK):
-        block = slice(start, start + BLOCK)
+    for start in range(0, len(rows.score), _BLOCK):
+        block = slice(start, start + _BLOCK)
         u = np.abs(rows.score[block, None] - rows.score)
         u /= width * np.sqrt(2.0)
         u[np.arange(len(u)), np.arange(start, start + len(u))] = np.inf
@@ -94,20 +94,20 @@ def leave_one_out(width: float, rows: Rows, count: int = 1) -> Floats:
         kernels = np.exp(np.maximum((near[:, None] - u) * (near[:, None] + u), -700.0))
         for half in range(count):
             if half:
-                kernels = np.maximum(kernels * kernels, LEAST)  # of a width sqrt(2) below: much cheaper than exp
+                kernels = np.maximum(kernels * kernels, _LEAST)  # of a width sqrt(2) below: much cheaper than exp
             own = np.exp(np.minimum(near * near * 2.0**half, 600.0))
             others = kernels @ rows.sides
-            found[half] += sum(left_out(rows, block, others, own, side) for side in (0, 1))
+            found[half] += sum(_left_out(rows, block, others, own, side) for side in (0, 1))
     return found
 
 
-def left_out(rows: Rows, block: slice, others: Floats, own: Floats, side: int) -> float:
+def _left_out(rows: Rows, block: slice, others: Floats, own: Floats, side: int) -> float:
     """Return the sum of log p(y_i) over the rows of one class in a block."""
     here = rows.sides[block]
     unit = np.minimum(here[:, side], rows.one)
     rest = here.copy()
     rest[:, side] -= unit
     sums = others + rest * own[:, None]
-    share = np.log(np.maximum(sums[:, side], TINY)) - np.log(np.maximum(sums.sum(axis=1), TINY))
+    share = np.log(np.maximum(sums[:, side], _TINY)) - np.log(np.maximum(sums.sum(axis=1), _TINY))
     counts = unit < rows.sides[:, side].sum() * (1.0 - 1e-12)
     return float(here[counts, side] @ share[counts])

@@ -15,13 +15,13 @@ from calibrant.ops import NUMPY
 from calibrant.samples import Sample, collapse, moderate_weights
 from calibrant.warning import warn
 
-__all__ = ["fit_platt", "fit_softmax", "line", "smoothed_targets"]
+__all__ = ["FALLING", "fit_platt", "fit_softmax", "is_falling", "line", "smoothed_targets"]
 
 
 FALLING = "scores are anti-correlated with the labels: the fitted sigmoid falls"
-NEGLIGIBLE = 1e-9  # a slope per standard deviation that is no direction
-PLAUSIBLE = 1e4  # where half of the logits of cells are beyond this, rounding has spoilt their moments
-UNSATURATED = 16.0  # a start may differ by this many logits from the mean target, so that curvature is left everywhere
+_NEGLIGIBLE = 1e-9  # a slope per standard deviation that is no direction
+_PLAUSIBLE = 1e4  # where half of the logits of cells are beyond this, rounding has spoilt their moments
+_UNSATURATED = 16.0  # a start may differ by this many logits from the mean target, so that curvature is left everywhere
 
 
 def smoothed_targets(positive: float, negative: float) -> tuple[float, float]:
@@ -34,7 +34,7 @@ def smoothed_targets(positive: float, negative: float) -> tuple[float, float]:
     return high, 1.0 / (negative + 2.0)
 
 
-TARGETS: dict[str, Callable[[float, float], tuple[float, float]]] = {
+_TARGETS: dict[str, Callable[[float, float], tuple[float, float]]] = {
     "smoothed": smoothed_targets,
     "hard": lambda positive, negative: (1.0, 0.0),
 }
@@ -52,30 +52,30 @@ def fit_platt(data: Sample, *, targets: str = "smoothed", force_increasing: bool
     >>> fit_platt(sample([-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5], [0, 0, 0, 1, 0, 1, 1, 1]))
     Sigmoid(a=-0.92840760102..., b=-0.00922262682...)
     """
-    one_of("targets", targets, TARGETS)
+    one_of("targets", targets, _TARGETS)
     if targets == "hard" and data.score.min() < data.score.max():
-        require_overlap(data)
+        _require_overlap(data)
     data, weight_unit = moderate_weights(data)
     summary = summarise(data)
     n_positive, n_negative = (float(sums[1]) * weight_unit for sums in (summary.positive, summary.negative))
-    aims = Aims(TARGETS[targets](n_positive, n_negative), TARGETS[targets](n_negative, n_positive))
+    aims = _Aims(_TARGETS[targets](n_positive, n_negative), _TARGETS[targets](n_negative, n_positive))
     if summary.frame.scale == 0.0 or min(n_positive, n_negative) <= 0.0:
-        return constant(summary, aims, weight_unit)
-    solution = solve_platt(data, summary, aims)
+        return _constant(summary, aims, weight_unit)
+    solution = _solve_platt(data, summary, aims)
     if is_falling(solution):
         if force_increasing:
-            return constant(summary, aims, weight_unit)
+            return _constant(summary, aims, weight_unit)
         warn(FALLING)
     return line(solution.frame, solution.theta, solution.hessian * weight_unit)
 
 
 def is_falling(solution: Solution) -> bool:
     """Return whether the fitted slope is negative by more than rounding."""
-    return bool(solution.theta[0] < -NEGLIGIBLE)
+    return bool(solution.theta[0] < -_NEGLIGIBLE)
 
 
 @dataclass(frozen=True, slots=True)
-class Aims:
+class _Aims:
     """The targets t of positives and negatives, and 1 - t of negatives and positives, each to full accuracy."""
 
     ones: tuple[float, float]
@@ -105,9 +105,9 @@ class Aims:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # cells may lead astray; what is not finite is not certified
-def solve_platt(data: Sample, summary: Summary, aims: Aims) -> Solution:
+def _solve_platt(data: Sample, summary: Summary, aims: _Aims) -> Solution:
     """Return the certified optimum: by cells and then the rows, or by the distinct scores where that finds none."""
-    start = discriminant(summary, aims)
+    start = _discriminant(summary, aims)
     if summary.exact:
         return solve(aims.line(data, summary.frame.unit), summary.frame, start)
     moment = aims.moments(summary)[0]
@@ -117,11 +117,11 @@ def solve_platt(data: Sample, summary: Summary, aims: Aims) -> Solution:
     if found is not None:
         return found
     line = aims.line(collapse(data), summary.frame.unit)
-    near = np.median(np.abs(theta @ cells.design)) <= PLAUSIBLE and cells.value(theta) < cells.value(start)
+    near = np.median(np.abs(theta @ cells.design)) <= _PLAUSIBLE and cells.value(theta) < cells.value(start)
     return solve(line, summary.frame, theta if near else start)
 
 
-def discriminant(summary: Summary, aims: Aims) -> Floats:
+def _discriminant(summary: Summary, aims: _Aims) -> Floats:
     """Return a start that saturates no logit: two Gaussians of one variance around the mean scores of the targets.
 
     Where that moves a logit by more than 16 from the mean target's, it is slope 0 and the mean target.
@@ -135,11 +135,11 @@ def discriminant(summary: Summary, aims: Aims) -> Floats:
         within = max(variance - ones[1] * zeros[1] / total**2 * (mean1 - mean0) ** 2, 0.1 * variance)
         slope = (mean1 - mean0) / within
         start = np.array([slope, np.log(ones[1] / zeros[1]) - slope * (mean1 + mean0) / 2])
-        unsaturated = np.abs(start - flat) @ np.abs(summary.design()).max(axis=1) <= UNSATURATED
+        unsaturated = np.abs(start - flat) @ np.abs(summary.design()).max(axis=1) <= _UNSATURATED
     return start if unsaturated else flat
 
 
-def require_overlap(data: Sample) -> None:
+def _require_overlap(data: Sample) -> None:
     """Raise unless some positive scores below some negative and the other way round."""
     lowest, highest = np.full(2, np.inf), np.full(2, -np.inf)
     for score, label, _ in data.blocks():
@@ -167,11 +167,11 @@ def line(frame: Frame, theta: Floats, hessian: Floats | None = None) -> Sigmoid:
         msg = f"the scores are too close together for a slope in double precision: it is {slope:.3g}/{frame.scale:.3g}"
         raise RuntimeError(msg)
     if abs(away) <= 8.0 or not a:
-        return Sigmoid(a, b, errors=standard_errors(frame, hessian, away))
-    return Sigmoid(a, b, frame.center * frame.unit, -intercept, standard_errors(frame, hessian, 0.0))
+        return Sigmoid(a, b, errors=_standard_errors(frame, hessian, away))
+    return Sigmoid(a, b, frame.center * frame.unit, -intercept, _standard_errors(frame, hessian, 0.0))
 
 
-def standard_errors(frame: Frame, hessian: Floats | None, away: float) -> tuple[float, float, float] | None:
+def _standard_errors(frame: Frame, hessian: Floats | None, away: float) -> tuple[float, float, float] | None:
     """Return the standard errors of a and of the level `away` deviations below the center, and their correlation.
 
     None without a Hessian, with a singular one, and where they leave the range of doubles.
@@ -190,7 +190,7 @@ def standard_errors(frame: Frame, hessian: Floats | None, away: float) -> tuple[
     return found if np.isfinite(found).all() else None
 
 
-def constant(summary: Summary, aims: Aims, weight_unit: float) -> Sigmoid:
+def _constant(summary: Summary, aims: _Aims, weight_unit: float) -> Sigmoid:
     """Return the mean target as a sigmoid of slope 0, with the standard error of its level."""
     level = float(-aims.flat(summary)[1])
     p, q = NUMPY.expit(np.array([level, -level])).tolist()

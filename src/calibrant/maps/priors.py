@@ -22,21 +22,30 @@ from calibrant.numerics.logistic import Frame, Line, descend, solve, summarise_r
 from calibrant.samples import Sample, collapse, magnitude, moderate_weights
 from calibrant.warning import warn
 
-__all__ = ["fit_platt_gauss", "fit_platt_laplace", "fit_platt_parzen"]
+__all__ = [
+    "HARDLY_ANY",
+    "HERMITE_NODES",
+    "NOISE_CELLS",
+    "STRENGTHS",
+    "WIDTHS",
+    "fit_platt_gauss",
+    "fit_platt_laplace",
+    "fit_platt_parzen",
+]
 
 
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 WIDTHS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)
-USUAL = 1.0  # where a class has too few rows to choose by cross-validation
-LIMIT = 1e100  # a parameter beyond is as good as infinite, and its square still a number
+_USUAL = 1.0  # where a class has too few rows to choose by cross-validation
+_LIMIT = 1e100  # a parameter beyond is as good as infinite, and its square still a number
 HARDLY_ANY = 1e12  # standard deviation of a prior that only shows where there is no finite optimum without it
-CHOICE_CELLS = 128
+_CHOICE_CELLS = 128
 NOISE_CELLS = 1_024
 HERMITE_NODES = 80
 
 
 @dataclass(frozen=True, slots=True)
-class Remedy:
+class _Remedy:
     """A way to keep the slope finite: an objective with a parameter in units of score**power, tried over `choices`.
 
     `objective(line, parameter, weight_unit)` adds the remedy to a likelihood whose weights were divided by
@@ -63,7 +72,7 @@ def fit_platt_gauss(data: Sample, *, sd: float | None = None) -> Sigmoid:
     >>> round(fit_platt_gauss(sample([-3, -2, -1, 1, 2, 3], [0, 0, 0, 1, 1, 1]), sd=5.0).a, 6)
     -2.908348
     """
-    return regularised(data, Remedy("sd", -1, STRENGTHS, gauss), sd)
+    return _regularised(data, _Remedy("sd", -1, STRENGTHS, _gauss), sd)
 
 
 def fit_platt_laplace(data: Sample, *, scale: float | None = None) -> Sigmoid:
@@ -78,7 +87,7 @@ def fit_platt_laplace(data: Sample, *, scale: float | None = None) -> Sigmoid:
     >>> fit_platt_laplace(data, scale=0.5).a, round(fit_platt_laplace(data, scale=5.0).a, 6)
     (0.0, -0.329755)
     """
-    return regularised(data, Remedy("scale", -1, STRENGTHS, laplace), scale)
+    return _regularised(data, _Remedy("scale", -1, STRENGTHS, _laplace), scale)
 
 
 def fit_platt_parzen(data: Sample, *, width: float | None = None) -> Sigmoid:
@@ -94,10 +103,10 @@ def fit_platt_parzen(data: Sample, *, width: float | None = None) -> Sigmoid:
     >>> round(fit_platt_parzen(sample([-3, -2, -1, 1, 2, 3], [0, 0, 0, 1, 1, 1]), width=0.5).a, 6)
     -8.044471
     """
-    return regularised(data, Remedy("width", 1, WIDTHS, add_noise, NOISE_CELLS), width)
+    return _regularised(data, _Remedy("width", 1, WIDTHS, _add_noise, NOISE_CELLS), width)
 
 
-def regularised(data: Sample, remedy: Remedy, value: float | None) -> Sigmoid:
+def _regularised(data: Sample, remedy: _Remedy, value: float | None) -> Sigmoid:
     """Fit with the parameter given, or chosen on few cells of scores."""
     if value is not None:
         value = number(remedy.parameter, value)
@@ -110,60 +119,60 @@ def regularised(data: Sample, remedy: Remedy, value: float | None) -> Sigmoid:
     constant = np.array([0.0, np.log(n_positive / n_negative)])
     if frame.scale == 0.0:
         return line(frame, constant)
-    few = likelihood(collapse(rows, CHOICE_CELLS), frame)
+    few = _likelihood(collapse(rows, _CHOICE_CELLS), frame)
     if value is None:
-        parameter = choose(few, frame, remedy, weight_unit)
+        parameter = _choose(few, frame, remedy, weight_unit)
     else:
-        parameter = min(max(value * frame.unit**-remedy.power * frame.scale**-remedy.power, 1.0 / LIMIT), LIMIT)
-    objective = remedy.objective(likelihood(collapse(rows, remedy.cells), frame), parameter, weight_unit)
+        parameter = min(max(value * frame.unit**-remedy.power * frame.scale**-remedy.power, 1.0 / _LIMIT), _LIMIT)
+    objective = remedy.objective(_likelihood(collapse(rows, remedy.cells), frame), parameter, weight_unit)
     if objective is None:
         return line(frame, constant)
-    solution = solve(objective, frame, descend_line(remedy.objective(few, parameter, weight_unit), few, frame))
+    solution = solve(objective, frame, _descend_line(remedy.objective(few, parameter, weight_unit), few, frame))
     if is_falling(solution):
         warn(FALLING)
     return line(solution.frame, solution.theta)
 
 
-def likelihood(data: Sample, frame: Frame) -> Line:
+def _likelihood(data: Sample, frame: Frame) -> Line:
     """Return -sum w (y log p + (1 - y) log(1 - p)); the slopes of priors are per standard deviation."""
     score, positive, negative = data.arrays()
     return Line(score / frame.unit, positive, negative, per=frame.scale)
 
 
-def flat(given: Line) -> Floats:
+def _flat(given: Line) -> Floats:
     """Return slope 0 and the logit of the share of positives."""
     return np.array([0.0, np.log(given.ones.sum() / given.zeros.sum())])
 
 
-def descend_line(objective: Line | None, given: Line, frame: Frame) -> Floats:
+def _descend_line(objective: Line | None, given: Line, frame: Frame) -> Floats:
     """Return about the best slope and intercept of an objective made of a likelihood."""
-    return flat(given) if objective is None else descend(objective.nodes(frame), flat(given))
+    return _flat(given) if objective is None else descend(objective.nodes(frame), _flat(given))
 
 
-def choose(given: Line, frame: Frame, remedy: Remedy, weight_unit: float) -> float:
+def _choose(given: Line, frame: Frame, remedy: _Remedy, weight_unit: float) -> float:
     """Return the parameter under which the rows left out of the fit are likeliest, the smoothest of equals."""
     splits = folds(given.ones, given.zeros)
     if not splits:
-        return USUAL
+        return _USUAL
 
     def held_out_loss(parameter: float) -> float:
         """Return the sum over the folds of -log likelihood of a fold under the fit to the others."""
         total = 0.0
         for ones, zeros in splits:
             rest = replace(given, ones=given.ones - ones, zeros=given.zeros - zeros)
-            theta = descend_line(remedy.objective(rest, parameter, weight_unit), rest, frame)
+            theta = _descend_line(remedy.objective(rest, parameter, weight_unit), rest, frame)
             total += replace(given, ones=ones, zeros=zeros).nodes(frame).value(theta)
         return total
 
     return best(remedy.choices, held_out_loss, float((given.ones + given.zeros).sum()))
 
 
-def gauss(given: Line, sd: float, weight_unit: float) -> Line:
+def _gauss(given: Line, sd: float, weight_unit: float) -> Line:
     """Add a Gaussian prior on the slope."""
     return replace(given, ridge=sd**-2 / weight_unit)
 
 
-def laplace(given: Line, scale: float, weight_unit: float) -> Line | None:
+def _laplace(given: Line, scale: float, weight_unit: float) -> Line | None:
     """Add a Laplace prior on the slope; None if its subgradient at slope 0 contains 0."""
     share = given.ones.sum() / (given.ones.sum() + given.zeros.sum())
     middle = float((given.ones + given.zeros) @ given.score / (given.ones + given.zeros).sum())
@@ -172,19 +181,19 @@ def laplace(given: Line, scale: float, weight_unit: float) -> Line | None:
     return None if abs(pull) <= price else replace(given, tilt=float(np.copysign(price, pull)))
 
 
-def add_noise(given: Line, width: float, weight_unit: float) -> Line:
+def _add_noise(given: Line, width: float, weight_unit: float) -> Line:
     """Average over noise of the scores.
 
     A prior is added for classes further apart than the noise reaches, where the slope would be infinite.
     """
-    node, share = standard_normal_nodes()
+    node, share = _standard_normal_nodes()
     score = (given.score[:, None] + given.per * width * node).ravel()
     ones, zeros = ((weight[:, None] * share).ravel() for weight in (given.ones, given.zeros))
-    return gauss(Line(score, ones, zeros, given.per), HARDLY_ANY, weight_unit)
+    return _gauss(Line(score, ones, zeros, given.per), HARDLY_ANY, weight_unit)
 
 
 @cache
-def standard_normal_nodes() -> tuple[Floats, Floats]:
+def _standard_normal_nodes() -> tuple[Floats, Floats]:
     """Return the nodes and weights of Gauss-Hermite quadrature for an expectation over a standard normal."""
     node, weight = np.polynomial.hermite.hermgauss(HERMITE_NODES)
     return np.sqrt(2.0) * node, weight / weight.sum()

@@ -37,16 +37,18 @@ __all__ = [
     "QuadraticLogit",
     "Sigmoid",
     "Steps",
+    "assigned_class",
     "both_probabilities",
     "log_probabilities",
     "one_column",
     "probabilities",
+    "shares_of_rest",
 ]
 
 
-FARTHEST = 1000.0  # widths from a Parzen kernel's center; beyond 38 a normal density is 0 in doubles
-LEAST_REST = 1e-6  # of memberships; how the other classes share less than this says nothing
-MOST_WIDTHS = 1e150  # between the centers of Parzen kernels; squares of more would not be doubles
+_FARTHEST = 1000.0  # widths from a Parzen kernel's center; beyond 38 a normal density is 0 in doubles
+_LEAST_REST = 1e-6  # of memberships; how the other classes share less than this says nothing
+_MOST_WIDTHS = 1e150  # between the centers of Parzen kernels; squares of more would not be doubles
 
 
 @runtime_checkable
@@ -166,7 +168,7 @@ class QuadraticLogit:
 
     def __post_init__(self) -> None:
         """Check that no score makes an indefinite number of these."""
-        finite_only("a, b, c and center", (self.a, self.b, self.c, self.center))
+        _finite_only("a, b, c and center", (self.a, self.b, self.c, self.center))
         if not 0 < self.scale < np.inf:
             msg = f"scale must be positive and finite; got {self.scale}"
             raise ValueError(msg)
@@ -198,7 +200,7 @@ class Clip:
 
     def __post_init__(self) -> None:
         """Check that the limits are probabilities in order."""
-        probabilities_only("low and high", (self.low, self.high))
+        _probabilities_only("low and high", (self.low, self.high))
         if self.low > self.high:
             msg = f"low must not exceed high; got {self.low} and {self.high}"
             raise ValueError(msg)
@@ -218,7 +220,7 @@ class Ends:
 
     def __post_init__(self) -> None:
         """Check that both are probabilities."""
-        probabilities_only("low and high", (self.low, self.high))
+        _probabilities_only("low and high", (self.low, self.high))
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
@@ -236,8 +238,8 @@ class Steps:
 
     def __post_init__(self) -> None:
         """Check that there is one value a step."""
-        rising("edges", self.edges)  # of which the outer ones may be infinite
-        probabilities_only("values", self.values)
+        _rising("edges", self.edges)  # of which the outer ones may be infinite
+        _probabilities_only("values", self.values)
         if len(self.values) != len(self.edges) + 1:
             msg = f"Steps needs one value more than edges; got {len(self.values)} values for {len(self.edges)} edges"
             raise ValueError(msg)
@@ -257,9 +259,9 @@ class Lines:
 
     def __post_init__(self) -> None:
         """Check that the corners are a function."""
-        finite_only("x", self.x)
-        rising("x", self.x)
-        probabilities_only("y", self.y)
+        _finite_only("x", self.x)
+        _rising("x", self.x)
+        _probabilities_only("y", self.y)
         if len(self.x) != len(self.y) or not self.x:
             msg = f"Lines needs as many y as x, at least one; got {len(self.x)} x and {len(self.y)} y"
             raise ValueError(msg)
@@ -395,7 +397,7 @@ class BetaClasses:
         branches = [partial(self._scaled, k=k, ops=ops) for k in range(len(self.pieces))]
 
         def scaled(columns: Columns) -> Columns:
-            return ops.split([ops.share(each) for each in columns], is_assigned, branches)
+            return ops.split([ops.share(each) for each in columns], _is_assigned, branches)
 
         return ops.run_columns(scaled, memberships, len(self.pieces), "one per class")
 
@@ -406,11 +408,11 @@ class BetaClasses:
         left = ops.share(self.pieces[k].mirrored.scaled(rest, ops.logit(rest), ops))
         equal = 1.0 / len(others)
         # Next to nothing is shared equally.
-        shared = [ops.where(rest < LEAST_REST, equal, m / rest) * left for m in others]
+        shared = [ops.where(rest < _LEAST_REST, equal, m / rest) * left for m in others]
         return [*shared[:k], 1.0 - left, *shared[k:]]
 
 
-def is_assigned(memberships: Columns, k: int) -> Any:
+def _is_assigned(memberships: Columns, k: int) -> Any:
     """Return where class k has the largest membership, and is the last of equals."""
     own = memberships[k]
     conditions = [own >= m for m in memberships[:k]] + [own > m for m in memberships[k + 1 :]]
@@ -429,7 +431,7 @@ def shares_of_rest(memberships: Floats, k: int) -> tuple[Floats, Floats]:
     rest = others.sum(axis=1)
     shares = np.full_like(others, 1.0 / (others.shape[1] - 1))
     shares[:, k] = 0.0
-    np.divide(others, rest[:, None], out=shares, where=~(rest < LEAST_REST)[:, None])
+    np.divide(others, rest[:, None], out=shares, where=~(rest < _LEAST_REST)[:, None])
     return shares, rest
 
 
@@ -450,13 +452,13 @@ class Cosines:
 
     def __post_init__(self) -> None:
         """Check that the scores have a range, which a constant does not need, and that no sum overflows."""
-        finite_only("low and high", (self.low, self.high))
+        _finite_only("low and high", (self.low, self.high))
         if not self.coefficients or not (
             self.low < self.high or (len(self.coefficients) == 1 and self.low <= self.high)
         ):
             msg = f"Cosines needs coefficients, and low < high for more than one; got {shortened(self)}"
             raise ValueError(msg)
-        finite_only("the sum of the absolute coefficients", (sum(map(abs, self.coefficients)),))
+        _finite_only("the sum of the absolute coefficients", (sum(map(abs, self.coefficients)),))
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
@@ -490,22 +492,24 @@ class Parzen:
 
     def __post_init__(self) -> None:
         """Check that there are kernels of both classes, and that their distances can be told in widths."""
-        finite_only("centers", self.centers)
-        rising("centers", self.centers)
+        _finite_only("centers", self.centers)
+        _rising("centers", self.centers)
         sizes = len(self.centers), len(self.positive), len(self.negative)
         if len(set(sizes)) > 1 or not (sum(self.positive) > 0 and sum(self.negative) > 0):
             msg = f"Parzen needs a positive and a negative weight a center, neither all zero; got {sizes} values"
             raise ValueError(msg)
-        finite_only("the sum of the weights", (sum(self.positive) + sum(self.negative),))
+        _finite_only("the sum of the weights", (sum(self.positive) + sum(self.negative),))
         least = min(*self.positive, *self.negative)
         if least < 0:
             msg = f"the weights of positive and negative rows must not be negative; got {least}"
             raise ValueError(msg)
-        if not (0 < self.width < np.inf and 0 < self.reach <= FARTHEST):
-            msg = f"width and reach must be positive, the reach at most {FARTHEST:g}; got {self.width} and {self.reach}"
+        if not (0 < self.width < np.inf and 0 < self.reach <= _FARTHEST):
+            msg = (
+                f"width and reach must be positive, the reach at most {_FARTHEST:g}; got {self.width} and {self.reach}"
+            )
             raise ValueError(msg)
-        if not self.in_widths(self.centers[-1], self.centers[0]) < MOST_WIDTHS:
-            msg = f"centers must lie within {MOST_WIDTHS:g} widths; got {self.centers[0]} to {self.centers[-1]}"
+        if not self.in_widths(self.centers[-1], self.centers[0]) < _MOST_WIDTHS:
+            msg = f"centers must lie within {_MOST_WIDTHS:g} widths; got {self.centers[0]} to {self.centers[-1]}"
             raise ValueError(msg)
 
     def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
@@ -594,7 +598,7 @@ LINKS: dict[str, Callable[[Any, Ops], Any]] = {
     "expit": lambda score, ops: ops.expit(score),
     "softmax": lambda score, ops: ops.expit(score * 2.0),
 }
-LOGITS = {"expit": 1.0, "softmax": 2.0}  # links to probabilities, by the factor that makes a score their logit
+_LOGITS = {"expit": 1.0, "softmax": 2.0}  # links to probabilities, by the factor that makes a score their logit
 
 
 @dataclass(frozen=True, slots=True)
@@ -612,12 +616,12 @@ class Linked:
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score); by way of the logit where the map can, for a probability near 1 has lost digits."""
-        if self.link in LOGITS and hasattr(self.inner, "of_logit"):
-            return self.inner.of_logit(score * LOGITS[self.link], ops)
+        if self.link in _LOGITS and hasattr(self.inner, "of_logit"):
+            return self.inner.of_logit(score * _LOGITS[self.link], ops)
         return self.inner(LINKS[self.link](score, ops), ops)
 
 
-def probabilities_only(name: str, values: tuple[float, ...]) -> None:
+def _probabilities_only(name: str, values: tuple[float, ...]) -> None:
     """Raise unless the values lie in [0, 1]."""
     given = np.asarray(values, np.float64)
     outside = ~((given >= 0.0) & (given <= 1.0))
@@ -626,7 +630,7 @@ def probabilities_only(name: str, values: tuple[float, ...]) -> None:
         raise ValueError(msg)
 
 
-def rising(name: str, values: tuple[float, ...]) -> None:
+def _rising(name: str, values: tuple[float, ...]) -> None:
     """Raise unless the values strictly increase."""
     given = np.asarray(values, np.float64)
     if np.isnan(given).any() or not (given[1:] > given[:-1]).all():
@@ -634,7 +638,7 @@ def rising(name: str, values: tuple[float, ...]) -> None:
         raise ValueError(msg)
 
 
-def finite_only(name: str, values: tuple[float, ...]) -> None:
+def _finite_only(name: str, values: tuple[float, ...]) -> None:
     """Raise unless the values are finite."""
     given = np.asarray(values, np.float64)
     if not np.isfinite(given).all():
@@ -652,16 +656,16 @@ def one_column(name: str, mapping: Any) -> None:
         raise ValueError(msg)
 
 
-def logits(mapping: Map, score: Any, ops: Ops = NUMPY) -> Any:
+def _logits(mapping: Map, score: Any, ops: Ops = NUMPY) -> Any:
     """Return a map's logits where its formula has them, else None."""
     if isinstance(mapping, Linked):
-        return logits(mapping.inner, LINKS[mapping.link](score, ops), ops)
+        return _logits(mapping.inner, LINKS[mapping.link](score, ops), ops)
     return mapping.logit(score, ops) if hasattr(mapping, "logit") else None
 
 
 def both_probabilities(mapping: Map, score: Any, ops: Ops = NUMPY) -> tuple[Any, Any]:
     """Return 1 - p and p, the first not by subtraction where the formula allows."""
-    u = logits(mapping, score, ops)
+    u = _logits(mapping, score, ops)
     if u is None:
         p = mapping(score, ops)
         return 1.0 - p, p
@@ -682,7 +686,7 @@ def log_probabilities(mapping: Map, score: Any) -> Floats:
     """
     score = np.asarray(score, np.float64)
     with np.errstate(all="ignore"):
-        u = logits(mapping, score)
+        u = _logits(mapping, score)
         if u is None:
             p = np.asarray(mapping(score), np.float64)
             return np.column_stack([np.log1p(-p), np.log(p)])

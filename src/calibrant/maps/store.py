@@ -17,10 +17,10 @@ from calibrant.files import read_limited, whole, write_whole
 from calibrant.maps import records
 from calibrant.maps.records import Map
 
-__all__ = ["from_dict", "load", "save", "to_dict", "whole", "write_whole"]
+__all__ = ["DEEPEST", "LARGEST", "from_dict", "kinds", "load", "save", "to_dict", "whole", "write_whole"]
 
-FORMAT = 1
-TAGS = ("format", "kind")  # keys of a file that are no fields of a record
+_FORMAT = 1
+_TAGS = ("format", "kind")  # keys of a file that are no fields of a record
 LARGEST = 2**28  # bytes of a file; a map of a million steps has about a fifth of them
 DEEPEST = 32  # records and lists inside each other
 
@@ -69,7 +69,7 @@ def load(path: str | os.PathLike[str]) -> Map:
     """Read a map that `save` wrote."""
     text = read_limited(path, LARGEST)
     try:
-        document = json.loads(text, object_pairs_hook=once_each)
+        document = json.loads(text, object_pairs_hook=_once_each)
     except RecursionError:
         msg = f"{path} is not a calibrant map: its objects and lists are nested too deep"
         raise ValueError(msg) from None
@@ -83,7 +83,7 @@ def load(path: str | os.PathLike[str]) -> Map:
         raise ValueError(msg) from None
 
 
-def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the names and values of an object as a dictionary; a name must not stand there twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
@@ -95,18 +95,18 @@ def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def to_dict(mapping: Map) -> dict[str, Any]:
     """Return a map as a dictionary of JSON values."""
-    return {"format": FORMAT, **encode(mapping)}
+    return {"format": _FORMAT, **_encode(mapping)}
 
 
-def encode(value: Any, depth: int = 0) -> Any:
+def _encode(value: Any, depth: int = 0) -> Any:
     """Return a record, tuple or number as JSON values; infinities as the strings "inf" and "-inf"."""
     if is_dataclass(value) and type(value).__name__ in kinds():
-        within_depth(depth)
-        given = {key_of(f.name): encode(getattr(value, f.name), depth + 1) for f in fields(value)}
+        _within_depth(depth)
+        given = {_key_of(f.name): _encode(getattr(value, f.name), depth + 1) for f in fields(value)}
         return {"kind": type(value).__name__} | given
     if isinstance(value, tuple):
-        within_depth(depth)
-        return [encode(item, depth + 1) for item in value]
+        _within_depth(depth)
+        return [_encode(item, depth + 1) for item in value]
     if value is None or isinstance(value, (str, bool, int)):
         return value
     if isinstance(value, float) and not math.isnan(value):
@@ -115,16 +115,16 @@ def encode(value: Any, depth: int = 0) -> Any:
     raise ValueError(msg)
 
 
-def key_of(field: str) -> str:
+def _key_of(field: str) -> str:
     """Return the key of a record's field in a file: its name, and one underscore more where that is one of the tags.
 
-    >>> key_of("inner"), key_of("kind"), key_of("kind_")
+    >>> _key_of("inner"), _key_of("kind"), _key_of("kind_")
     ('inner', 'kind_', 'kind__')
     """
-    return f"{field}_" if field.rstrip("_") in TAGS else field
+    return f"{field}_" if field.rstrip("_") in _TAGS else field
 
 
-def within_depth(depth: int) -> None:
+def _within_depth(depth: int) -> None:
     """Raise where records and lists are nested too deep."""
     if depth > DEEPEST:
         msg = f"records and lists must be nested at most {DEEPEST} deep; got more"
@@ -137,24 +137,24 @@ def from_dict(document: Any) -> Map:
         msg = "it must be an object with a 'kind'"
         raise ValueError(msg)
     version = document.get("format")
-    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= FORMAT:
-        msg = f"format must be a number from 1 to {FORMAT}; got {shortened(version)}"
+    if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= _FORMAT:
+        msg = f"format must be a number from 1 to {_FORMAT}; got {shortened(version)}"
         raise ValueError(msg)
-    decoded = decode({name: value for name, value in document.items() if name != "format"})
+    decoded = _decode({name: value for name, value in document.items() if name != "format"})
     if not isinstance(decoded, Map):
         msg = f"kind {document['kind']!r} is a part of a map, not a map"
         raise ValueError(msg)
     return decoded
 
 
-def decode(value: Any, depth: int = 0) -> Any:
-    """Return the record, tuple or number that `encode` made a JSON value of."""
+def _decode(value: Any, depth: int = 0) -> Any:
+    """Return the record, tuple or number that `_encode` made a JSON value of."""
     if isinstance(value, dict):
-        within_depth(depth)
-        return decode_record(value, depth)
+        _within_depth(depth)
+        return _decode_record(value, depth)
     if isinstance(value, list):
-        within_depth(depth)
-        return tuple(decode(item, depth + 1) for item in value)
+        _within_depth(depth)
+        return tuple(_decode(item, depth + 1) for item in value)
     if value in ("inf", "-inf"):
         return float(value)
     if isinstance(value, float) and not math.isfinite(value):
@@ -163,7 +163,7 @@ def decode(value: Any, depth: int = 0) -> Any:
     return value
 
 
-def decode_record(value: dict[str, Any], depth: int) -> Any:
+def _decode_record(value: dict[str, Any], depth: int) -> Any:
     """Build a record after checking its kind, its fields and their types."""
     if value.keys() == {"kind", "inner", "scheme"} and value["kind"] in KINDS:
         # Early files have the field `kind` of a MatrixMap in the place of the record's own name.
@@ -171,30 +171,30 @@ def decode_record(value: dict[str, Any], depth: int) -> Any:
     named = value.get("kind")
     one_of("kind", named, kinds())
     kind = kinds()[str(named)]
-    given = {name: decode(item, depth + 1) for name, item in value.items() if name != "kind"}
-    expected = {key_of(f.name): f for f in fields(kind)}
+    given = {name: _decode(item, depth + 1) for name, item in value.items() if name != "kind"}
+    expected = {_key_of(f.name): f for f in fields(kind)}
     needed = {key for key, f in expected.items() if f.default is MISSING and f.default_factory is MISSING}
     if not needed <= given.keys() <= expected.keys():
         got = shortened(list(given)) if given else "none"
         msg = f"{kind.__name__} has the fields {', '.join(expected)}; got {got}"
         raise ValueError(msg)
     checked = {
-        expected[key].name: conform(f"{kind.__name__}.{key}", item, str(expected[key].type))
+        expected[key].name: _conform(f"{kind.__name__}.{key}", item, str(expected[key].type))
         for key, item in given.items()
     }
     return kind(**checked)
 
 
-def conform(name: str, value: Any, annotation: str) -> Any:
+def _conform(name: str, value: Any, annotation: str) -> Any:
     """Return a decoded value if it is what the record's annotation asks for."""
     options = [option.strip() for option in annotation.split("|")]
     if value is None and "None" in options:
         return None
     wanted = options[0]
     if wanted == "float" and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return as_float(name, value)
+        return _as_float(name, value)
     if wanted.startswith("tuple") and isinstance(value, tuple):
-        return conform_tuple(name, value, wanted)
+        return _conform_tuple(name, value, wanted)
     if (wanted == "bool" and isinstance(value, bool)) or (wanted == "str" and isinstance(value, str)):
         return value
     if is_dataclass(value) and wanted in ("Any", type(value).__name__):
@@ -203,7 +203,7 @@ def conform(name: str, value: Any, annotation: str) -> Any:
     raise ValueError(msg)
 
 
-def as_float(name: str, value: float) -> float:
+def _as_float(name: str, value: float) -> float:
     """Return a number as a double, if it is not too large for one."""
     try:
         return float(value)
@@ -212,7 +212,7 @@ def as_float(name: str, value: float) -> float:
         raise ValueError(msg) from None
 
 
-def conform_tuple(name: str, value: tuple[Any, ...], wanted: str) -> tuple[Any, ...]:
+def _conform_tuple(name: str, value: tuple[Any, ...], wanted: str) -> tuple[Any, ...]:
     """Check the items of a tuple, and their number where the annotation fixes it."""
     items = [item.strip() for item in wanted.removeprefix("tuple[").removesuffix("]").split(",")]
     if items[-1] == "...":
@@ -220,4 +220,4 @@ def conform_tuple(name: str, value: tuple[Any, ...], wanted: str) -> tuple[Any, 
     if len(items) != len(value):
         msg = f"{name} must hold {len(items)} values; got {len(value)}"
         raise ValueError(msg)
-    return tuple(conform(f"{name}[{i}]", item, kind) for i, (item, kind) in enumerate(zip(value, items, strict=True)))
+    return tuple(_conform(f"{name}[{i}]", item, kind) for i, (item, kind) in enumerate(zip(value, items, strict=True)))

@@ -130,8 +130,8 @@ __all__ = [
     "uncertainty",
 ]
 
-INFINITY = float("inf")
-Totals = Callable[[Floats, Floats, Floats], float]  # of rising p, the positives and all rows at each
+_INFINITY = float("inf")
+_Totals = Callable[[Floats, Floats, Floats], float]  # of rising p, the positives and all rows at each
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,47 +149,47 @@ class Metric:
     better: Literal["smaller", "larger"]
     formula: str
     source: str
-    bounds: tuple[float, float] = (0.0, INFINITY)
+    bounds: tuple[float, float] = (0.0, _INFINITY)
     one_class: bool = True
     loss: Loss | None = None
-    totals: Totals | None = None
+    totals: _Totals | None = None
 
 
-def mean_metric(function: Callable[..., float], loss: Loss, *rest: Any) -> Metric:
+def _mean_metric(function: Callable[..., float], loss: Loss, *rest: Any) -> Metric:
     """Return the row of a metric that is the mean of a loss and has no options."""
     return replace(Metric(function, partial(mean_loss, loss=loss), *rest), loss=loss)
 
 
-PARTS = {
+_PARTS = {
     "miscalibration": "MCB = S(p) - S(isotonic)",
     "discrimination": "DSC = S(share) - S(isotonic)",
     "uncertainty": "UNC = S(share)",
 }
-SUMMED = {"brier": "Brier", "log_loss": "S the log loss, summed over more than two classes"}
+_SUMMED = {"brier": "Brier", "log_loss": "S the log loss, summed over more than two classes"}
 
 
-def part_metric(function: Callable[..., float], part: str, score: str, most: float = INFINITY) -> Metric:
+def _part_metric(function: Callable[..., float], part: str, score: str, most: float = _INFINITY) -> Metric:
     """Return the row of a part of a decomposition."""
     core, totals = (partial(form, part=part, score=score) for form in (part_of, part_of_totals))
-    formula, source = f"{PARTS[part]}, {SUMMED[score]}", "Dimitriadis, Gneiting & Jordan 2021"
+    formula, source = f"{_PARTS[part]}, {_SUMMED[score]}", "Dimitriadis, Gneiting & Jordan 2021"
     if part == "discrimination":
         return Metric(function, core, "larger", formula, source, (0.0, most), one_class=False, totals=totals)
     return Metric(function, core, "smaller", formula, source, (0.0, most), totals=totals)
 
 
-UNIT = (0.0, 1.0)
+_UNIT = (0.0, 1.0)
 
 METRICS: dict[str, Metric] = {
-    "brier": mean_metric(brier, BRIER, "smaller", "mean((y - p)^2)", "Brier 1950", (0.0, 2.0)),
+    "brier": _mean_metric(brier, BRIER, "smaller", "mean((y - p)^2)", "Brier 1950", (0.0, 2.0)),
     "log_loss": Metric(log_loss, mean_log_loss, "smaller", "-mean(log p(y))", "Good 1952", loss=LOG_LOSS),
     "total_log_loss": Metric(total_log_loss, sum_log_loss, "smaller", "-sum(log p(y))", "Platt 1999, Table 2"),
     "mcre": Metric(mcre, mean_cross_entropy, "smaller", "-mean(log p(y))", "Rüping 2004, sec. 4", loss=LOG_LOSS),
-    "spherical": mean_metric(
-        spherical, SPHERICAL, "larger", "mean(p(y)/|p|)", "Roby 1965; Gneiting & Raftery 2007, example 2", UNIT
+    "spherical": _mean_metric(
+        spherical, SPHERICAL, "larger", "mean(p(y)/|p|)", "Roby 1965; Gneiting & Raftery 2007, example 2", _UNIT
     ),
-    "accuracy": mean_metric(accuracy, RIGHT, "larger", "mean(argmax p = y)", "Duin & Tax 1998, sec. 3", UNIT),
-    "error_rate": mean_metric(
-        error_rate, ERROR, "smaller", "epsilon = mean(argmax p != y)", "Duin & Tax 1998, sec. 3", UNIT
+    "accuracy": _mean_metric(accuracy, RIGHT, "larger", "mean(argmax p = y)", "Duin & Tax 1998, sec. 3", _UNIT),
+    "error_rate": _mean_metric(
+        error_rate, ERROR, "smaller", "epsilon = mean(argmax p != y)", "Duin & Tax 1998, sec. 3", _UNIT
     ),
     "errors": Metric(errors, count_errors, "smaller", "sum(argmax p != y)", "Platt 1999, Table 2"),
     "auc": Metric(
@@ -198,7 +198,7 @@ METRICS: dict[str, Metric] = {
         "larger",
         "P(p+ > p-) + P(p+ = p-)/2",
         "Hanley & McNeil 1982; Hand & Till 2001",
-        UNIT,
+        _UNIT,
         one_class=False,
         totals=area,
     ),
@@ -208,7 +208,7 @@ METRICS: dict[str, Metric] = {
         "smaller",
         "sum n_b/n |mean p - share|, equal width; several classes: as top_label_ece",
         "Naeini et al. 2015; Guo et al. 2017",
-        UNIT,
+        _UNIT,
     ),
     "ece_mass": Metric(
         ece_mass,
@@ -216,7 +216,7 @@ METRICS: dict[str, Metric] = {
         "smaller",
         "sum n_b/n |mean p - share|, equal mass",
         "Nguyen & O'Connor 2015",
-        UNIT,
+        _UNIT,
     ),
     "ece_debiased": Metric(
         ece_debiased,
@@ -224,16 +224,16 @@ METRICS: dict[str, Metric] = {
         "smaller",
         "sum n_b/n (2 |d_b| - E|d_b + s_b Z|), equal mass",
         "Kumar, Liang & Ma 2019",
-        (-INFINITY, 1.0),
+        (-_INFINITY, 1.0),
     ),
-    "squared_ece": Metric(squared_ece, squared_gap, "smaller", "sum n_b/n d_b^2, equal mass", "Murphy 1973", UNIT),
+    "squared_ece": Metric(squared_ece, squared_gap, "smaller", "sum n_b/n d_b^2, equal mass", "Murphy 1973", _UNIT),
     "squared_ece_debiased": Metric(
         squared_ece_debiased,
         squared_gap_debiased,
         "smaller",
         "sum n_b/n (d_b^2 - s_b (1 - s_b)/(n_b - 1)), equal mass",
         "Bröcker 2012; Kumar, Liang & Ma 2019",
-        (-INFINITY, 1.0),
+        (-_INFINITY, 1.0),
     ),
     "classwise_ece": Metric(
         classwise_ece,
@@ -241,7 +241,7 @@ METRICS: dict[str, Metric] = {
         "smaller",
         "mean over classes of the ece of each against the rest",
         "Kull et al. 2019",
-        UNIT,
+        _UNIT,
     ),
     "top_label_ece": Metric(
         top_label_ece,
@@ -249,19 +249,19 @@ METRICS: dict[str, Metric] = {
         "smaller",
         "sum n_b/n |mean max p - accuracy|, equal width",
         "Guo et al. 2017",
-        UNIT,
+        _UNIT,
     ),
     "smooth_ece": Metric(
-        smooth_ece, smooth_gap, "smaller", "s = int |mean((p - y) K_s(t, p))| dt", "Błasiok & Nakkiran 2023", UNIT
+        smooth_ece, smooth_gap, "smaller", "s = int |mean((p - y) K_s(t, p))| dt", "Błasiok & Nakkiran 2023", _UNIT
     ),
-    "miscalibration": part_metric(miscalibration, "miscalibration", "brier", 2.0),
-    "discrimination": part_metric(discrimination, "discrimination", "brier", 1.0),
-    "uncertainty": part_metric(uncertainty, "uncertainty", "brier", 1.0),
-    "log_miscalibration": part_metric(log_miscalibration, "miscalibration", "log_loss"),
-    "log_discrimination": part_metric(log_discrimination, "discrimination", "log_loss"),
-    "log_uncertainty": part_metric(log_uncertainty, "uncertainty", "log_loss"),
-    "confidence_error": mean_metric(
-        confidence_error, CONFIDENCE_ERROR, "smaller", "q = mean((C - p)^2)", "Duin & Tax 1998, eq. 6", UNIT
+    "miscalibration": _part_metric(miscalibration, "miscalibration", "brier", 2.0),
+    "discrimination": _part_metric(discrimination, "discrimination", "brier", 1.0),
+    "uncertainty": _part_metric(uncertainty, "uncertainty", "brier", 1.0),
+    "log_miscalibration": _part_metric(log_miscalibration, "miscalibration", "log_loss"),
+    "log_discrimination": _part_metric(log_discrimination, "discrimination", "log_loss"),
+    "log_uncertainty": _part_metric(log_uncertainty, "uncertainty", "log_loss"),
+    "confidence_error": _mean_metric(
+        confidence_error, CONFIDENCE_ERROR, "smaller", "q = mean((C - p)^2)", "Duin & Tax 1998, eq. 6", _UNIT
     ),
     "normalized_confidence_error": Metric(
         normalized_confidence_error,
@@ -269,7 +269,7 @@ METRICS: dict[str, Metric] = {
         "smaller",
         "rho = q/epsilon - 1/2",
         "Duin & Tax 1998, eq. 7",
-        (-0.25, INFINITY),
+        (-0.25, _INFINITY),
     ),
 }
 

@@ -106,22 +106,22 @@ def squared_gap_debiased(data: Forecasts, bins: int = 15, strategy: str = "mass"
 def tabulate(data: Sample, bins: int, strategy: str) -> ReliabilityTable:
     """Return the table of forecasts of one class."""
     bins = whole("bins", bins, high=MOST_BINS)
-    one_of("strategy", strategy, STRATEGIES)
-    return STRATEGIES[strategy](data, bins)
+    one_of("strategy", strategy, _STRATEGIES)
+    return _STRATEGIES[strategy](data, bins)
 
 
-def equally_wide(data: Sample, bins: int) -> ReliabilityTable:
+def _equally_wide(data: Sample, bins: int) -> ReliabilityTable:
     """Return the table for bins of equal width."""
     edges = np.linspace(0.0, 1.0, bins + 1)
     sums = np.zeros((3, bins))
     for p, label, weight in data.blocks():
-        bin_of = bins_of(p, edges)
+        bin_of = _bins_of(p, edges)
         for total, values in zip(sums, (None, p, label), strict=True):
-            total += np.bincount(bin_of, product(values, weight), bins)
-    return tabulated(edges, *sums)
+            total += np.bincount(bin_of, _product(values, weight), bins)
+    return _tabulated(edges, *sums)
 
 
-def bins_of(p: Floats, edges: Floats) -> NDArray[np.intp]:
+def _bins_of(p: Floats, edges: Floats) -> NDArray[np.intp]:
     """Return b with edges[b] < p <= edges[b + 1] for equally spaced edges, by a product and its correction.
 
     It is `searchsorted(edges[1:-1], p)`, several times faster.
@@ -133,7 +133,7 @@ def bins_of(p: Floats, edges: Floats) -> NDArray[np.intp]:
     return np.maximum(b, 0)
 
 
-def equally_heavy(data: Sample, bins: int) -> ReliabilityTable:
+def _equally_heavy(data: Sample, bins: int) -> ReliabilityTable:
     """Return the table for bins of equal mass."""
     p, positive, weight = sorted_rows(data)
     first = np.unique(np.searchsorted(p, frequency_edges(p, weight, bins), side="right"))  # of each bin but one
@@ -142,20 +142,20 @@ def equally_heavy(data: Sample, bins: int) -> ReliabilityTable:
     below, above = p[first[1:] - 1], p[first[1:]]
     middle = below / 2 + above / 2
     inner = np.where(middle < above, middle, below)  # no number lies between neighbouring floats
-    return tabulated(np.concatenate([[0.0], inner, [1.0]]), *sums)
+    return _tabulated(np.concatenate([[0.0], inner, [1.0]]), *sums)
 
 
-STRATEGIES: dict[str, Callable[[Sample, int], ReliabilityTable]] = {"width": equally_wide, "mass": equally_heavy}
+_STRATEGIES: dict[str, Callable[[Sample, int], ReliabilityTable]] = {"width": _equally_wide, "mass": _equally_heavy}
 
 
-def product(values: Floats | None, weight: Floats | None) -> Floats | None:
+def _product(values: Floats | None, weight: Floats | None) -> Floats | None:
     """Return values times weights, where None is 1."""
     if values is None or weight is None:
         return weight if values is None else values
     return values * weight
 
 
-def tabulated(edges: Floats, count: Floats, forecast: Floats, positive: Floats) -> ReliabilityTable:
+def _tabulated(edges: Floats, count: Floats, forecast: Floats, positive: Floats) -> ReliabilityTable:
     """Return the table of means from sums."""
     empty = np.full(len(count), np.nan)
     means = (np.divide(sums, count, out=empty.copy(), where=count > 0) for sums in (forecast, positive))

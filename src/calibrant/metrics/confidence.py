@@ -56,34 +56,34 @@ __all__ = [
 # Cores ----------------------------------------------------------------------------------------------------------------
 
 
-def decide_binary(p: Floats, label: Floats) -> tuple[Floats, Floats]:
+def _decide_binary(p: Floats, label: Floats) -> tuple[Floats, Floats]:
     """Return C and the confidence of decisions at p = 1/2; of a label between 0 and 1 C is the share that is right."""
     second = p > 0.5
     return np.where(second, label, 1.0 - label), np.where(second, p, 1.0 - p)
 
 
-def decide_classes(P: Floats, index: Index) -> tuple[Floats, Floats]:
+def _decide_classes(P: Floats, index: Index) -> tuple[Floats, Floats]:
     """Return C and the confidence of decisions for the most probable class."""
     decided = P.argmax(axis=1)
     return floats(decided == index), P[np.arange(len(decided)), decided]
 
 
-def of_decisions(loss: Callable[[Floats, Floats], Floats]) -> Loss:
+def _of_decisions(loss: Callable[[Floats, Floats], Floats]) -> Loss:
     """Return a loss of C and the confidence as one of forecasts."""
-    return Loss(lambda p, label: loss(*decide_binary(p, label)), lambda P, index: loss(*decide_classes(P, index)))
+    return Loss(lambda p, label: loss(*_decide_binary(p, label)), lambda P, index: loss(*_decide_classes(P, index)))
 
 
-RIGHT = of_decisions(lambda right, _: right)
-ERROR = of_decisions(lambda right, _: 1.0 - right)
-CONFIDENCE_ERROR = of_decisions(lambda right, confidence: squared_error(confidence, right))
+RIGHT = _of_decisions(lambda right, _: right)
+ERROR = _of_decisions(lambda right, _: 1.0 - right)
+CONFIDENCE_ERROR = _of_decisions(lambda right, confidence: squared_error(confidence, right))
 
 
 def decide(data: Forecasts) -> Sample:
     """Return the decisions as forecasts of being right: the confidence, C, and the weight."""
     if isinstance(data, Sample):
-        right, confidence = decide_binary(floats(data.score), floats(data.label))
+        right, confidence = _decide_binary(floats(data.score), floats(data.label))
     else:
-        right, confidence = decide_classes(data.posterior, data.index)
+        right, confidence = _decide_classes(data.posterior, data.index)
     return Sample(floats(confidence), right, data.weight)
 
 
@@ -107,10 +107,10 @@ def count_errors(data: Forecasts) -> float:
 
 def normalize_confidence_error(data: Forecasts) -> float:
     """Return the core of `normalized_confidence_error`."""
-    return over_error_rate(mean_loss(data, CONFIDENCE_ERROR), mean_loss(data, ERROR))
+    return _over_error_rate(mean_loss(data, CONFIDENCE_ERROR), mean_loss(data, ERROR))
 
 
-def over_error_rate(q: float, epsilon: float) -> float:
+def _over_error_rate(q: float, epsilon: float) -> float:
     """Return rho = q/epsilon - 1/2, NaN without errors."""
     return q / epsilon - 0.5 if epsilon else float("nan")
 
@@ -195,7 +195,7 @@ def normalized_confidence_error_of_runs(confidence_errors: ArrayLike, error_rate
     """
     q, epsilon = finite("confidence_errors", confidence_errors), finite("error_rates", error_rates)
     same_length("error_rates", epsilon, q)
-    return over_error_rate(float(q.mean()), float(epsilon.mean()))
+    return _over_error_rate(float(q.mean()), float(epsilon.mean()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Decomposition:
 
 
 @dataclass(frozen=True, slots=True)
-class Score:
+class _Score:
     """A proper score, the entropy of `positive` and `negative` rows under it, and its value for columns.
 
     `columns` is the score of two columns over that of the second alone.
@@ -63,18 +63,18 @@ class Score:
     columns: float
 
 
-def gini(positive: Floats, negative: Floats) -> Floats:
+def _gini(positive: Floats, negative: Floats) -> Floats:
     """Return n s (1 - s), s the share of positives among n."""
     return positive * (negative / (positive + negative))
 
 
-def shannon(positive: Floats, negative: Floats) -> Floats:
+def _shannon(positive: Floats, negative: Floats) -> Floats:
     """Return -n (s log s + (1 - s) log(1 - s)), s the share of positives among n."""
     total = positive + negative
     return np.asarray(-special.xlogy(positive, positive / total) - special.xlogy(negative, negative / total))
 
 
-SCORES = {"brier": Score(BRIER, gini, 2.0), "log_loss": Score(LOG_LOSS, shannon, 1.0)}
+SCORES = {"brier": _Score(BRIER, _gini, 2.0), "log_loss": _Score(LOG_LOSS, _shannon, 1.0)}
 
 
 # Cores ----------------------------------------------------------------------------------------------------------------
@@ -89,31 +89,31 @@ def decompose(data: Forecasts, score: str = "brier") -> Decomposition:
     else:
         whole = mean_loss(data, rule.loss)
     times = rule.columns if isinstance(data, Posteriors) and len(classes) == 1 else 1.0
-    recalibrated, constant = times * np.sum([entropies(*pooled(each), rule) for each in classes], axis=0)
-    return decomposed(whole, float(recalibrated), float(constant))
+    recalibrated, constant = times * np.sum([_entropies(*_pooled(each), rule) for each in classes], axis=0)
+    return _decomposed(whole, float(recalibrated), float(constant))
 
 
 def decompose_totals(p: Floats, positive: Floats, total: Floats, score: str = "brier") -> Decomposition:
     """Return the decomposition from rising p with the positives and all rows at each: `decompose` without the sort."""
     rule = SCORES[score]
     whole = mean_loss(Sample(p, positive / total, total), rule.loss)
-    return decomposed(whole, *entropies(positive, total, rule))
+    return _decomposed(whole, *_entropies(positive, total, rule))
 
 
-def decomposed(whole: float, recalibrated: float, constant: float) -> Decomposition:
+def _decomposed(whole: float, recalibrated: float, constant: float) -> Decomposition:
     """Return the parts of a score from the scores of the recalibrated forecasts and of the share of positives."""
     least = min(recalibrated, constant, whole)  # by rounding only is it another than the first
     return Decomposition(whole, whole - least, constant - least, constant)
 
 
-def pooled(data: Sample) -> tuple[Floats, Floats]:
+def _pooled(data: Sample) -> tuple[Floats, Floats]:
     """Return the positives and all rows at points whose isotonic regression is that of all rows."""
     data = moderate(data)
     _, positive, weight = sorted_rows(data) if len(data) <= FEW else sifted_rows(data)
     return positive, weight
 
 
-def entropies(positive: Floats, total: Floats, rule: Score) -> tuple[float, float]:
+def _entropies(positive: Floats, total: Floats, rule: _Score) -> tuple[float, float]:
     """Return the mean entropy within the blocks of the isotonic regression, and of all rows as one block."""
     start = pool_adjacent_violators(positive, total)[0][:-1]
     hits, rows = np.add.reduceat(positive, start), np.add.reduceat(total, start)
@@ -125,15 +125,15 @@ def entropies(positive: Floats, total: Floats, rule: Score) -> tuple[float, floa
 
 def part_of(data: Forecasts, *, part: str, score: str = "brier") -> float:
     """Return one part of the decomposition by its name."""
-    return defined_part(decompose(data, score), part)
+    return _defined_part(decompose(data, score), part)
 
 
 def part_of_totals(p: Floats, positive: Floats, total: Floats, *, part: str, score: str = "brier") -> float:
     """Return one part of the decomposition by its name, from totals at rising p."""
-    return defined_part(decompose_totals(p, positive, total, score), part)
+    return _defined_part(decompose_totals(p, positive, total, score), part)
 
 
-def defined_part(found: Decomposition, part: str) -> float:
+def _defined_part(found: Decomposition, part: str) -> float:
     """Return a part by its name; without both classes there is no discrimination."""
     if part == "discrimination" and found.uncertainty == 0:
         msg = "y must hold both classes for a discrimination; got rows of one class only"

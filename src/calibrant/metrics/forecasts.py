@@ -130,7 +130,7 @@ def check_forecasts_or_logs(
         raise ValueError(msg)
     if p is not None:
         return check_forecasts(y, p, sample_weight, labels)
-    logs = log_distributions("log_p", log_p)  # type: ignore[arg-type]
+    logs = _log_distributions("log_p", log_p)  # type: ignore[arg-type]
     return keep_weighted(Posteriors(logs, class_columns(y, logs, labels), logs=True), sample_weight)
 
 
@@ -151,7 +151,7 @@ def binary_labels(y: ArrayLike, labels: Classes) -> NDArray[Any]:
             shown = ", ".join(str(value) for value in classes[:5])
             msg = f"labels must hold the negative and the positive class; got {len(classes)} value(s): {shown}"
             raise ValueError(msg)
-        return places(known_labels("y", y), classes)
+        return _places(known_labels("y", y), classes)
     try:
         return binary("y", y)
     except ValueError as error:
@@ -166,10 +166,10 @@ def class_columns(y: ArrayLike, p: NDArray[Any], labels: Classes) -> Index:
     if len(classes) != p.shape[1]:
         msg = f"p must have one column a class; got {p.shape[1]} columns for {len(classes)} classes: give labels"
         raise ValueError(msg)
-    return places(observed, classes)
+    return _places(observed, classes)
 
 
-def places(observed: NDArray[Any], classes: NDArray[Any]) -> Index:
+def _places(observed: NDArray[Any], classes: NDArray[Any]) -> Index:
     """Return the place of each label among the classes."""
     order = np.argsort(classes, kind="stable")
     if (classes[order[1:]] == classes[order[:-1]]).any():
@@ -189,7 +189,7 @@ def places(observed: NDArray[Any], classes: NDArray[Any]) -> Index:
     return np.asarray(found, np.intp)
 
 
-def log_distributions(name: str, values: ArrayLike) -> Floats:
+def _log_distributions(name: str, values: ArrayLike) -> Floats:
     """Return logarithms of posteriors, one column a class, after checking that each row sums to 1 up to rounding."""
     refuse_masked(name, values)
     array = np.asarray(values)

@@ -33,8 +33,8 @@ def auc(
 
 def mean_area(data: Forecasts, multiclass: str = "ovr") -> float:
     """Return the core of `auc`."""
-    one_of("multiclass", multiclass, MULTICLASS)
-    return float(np.mean([area(*sorted_rows(each)) for each in MULTICLASS[multiclass](one_vs_rest(data))]))
+    one_of("multiclass", multiclass, _MULTICLASS)
+    return float(np.mean([area(*sorted_rows(each)) for each in _MULTICLASS[multiclass](one_vs_rest(data))]))
 
 
 def area(p: Floats, positive: Floats, total: Floats) -> float:  # noqa: ARG001, functions of totals share arguments
@@ -50,12 +50,12 @@ def area(p: Floats, positive: Floats, total: Floats) -> float:  # noqa: ARG001, 
     return float(((positive / hits) * (below / misses)).sum())
 
 
-def each_against_the_rest(classes: list[Sample]) -> Iterator[Sample]:
+def _each_against_the_rest(classes: list[Sample]) -> Iterator[Sample]:
     """Yield the forecasts of each class."""
     yield from classes
 
 
-def each_pair(classes: list[Sample]) -> Iterator[Sample]:
+def _each_pair(classes: list[Sample]) -> Iterator[Sample]:
     """Yield the forecasts of a class on its rows and those of another, for every ordered pair."""
     if len(classes) == 1:
         yield classes[0]
@@ -65,4 +65,4 @@ def each_pair(classes: list[Sample]) -> Iterator[Sample]:
         yield select(other, both)
 
 
-MULTICLASS: dict[str, Callable[[list[Sample]], Iterator[Sample]]] = {"ovr": each_against_the_rest, "ovo": each_pair}
+_MULTICLASS: dict[str, Callable[[list[Sample]], Iterator[Sample]]] = {"ovr": _each_against_the_rest, "ovo": _each_pair}

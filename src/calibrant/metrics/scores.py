@@ -92,22 +92,22 @@ def squared_error(p: Floats, label: Floats) -> Floats:
     return label * (1.0 - 2.0 * p) + p * p
 
 
-def squared_distance(P: Floats, index: Index) -> Floats:
+def _squared_distance(P: Floats, index: Index) -> Floats:
     """Return sum_k (1[k happened] - p_k)^2."""
     return np.asarray((P * P).sum(axis=1) + 1.0 - 2.0 * P[np.arange(len(P)), index])
 
 
-def binary_cosine(p: Floats, label: Floats) -> Floats:
+def _binary_cosine(p: Floats, label: Floats) -> Floats:
     """Return (label p + (1 - label)(1 - p))/sqrt(p^2 + (1 - p)^2)."""
     return np.asarray((label * p + (1.0 - label) * (1.0 - p)) / np.hypot(p, 1.0 - p))
 
 
-def cosine(P: Floats, index: Index) -> Floats:
+def _cosine(P: Floats, index: Index) -> Floats:
     """Return p(what happened)/sqrt(sum_k p_k^2)."""
     return np.asarray(P[np.arange(len(P)), index] / np.sqrt((P * P).sum(axis=1)))
 
 
-def cross_entropy(p: Floats, label: Floats, eps: float) -> Floats:
+def _cross_entropy(p: Floats, label: Floats, eps: float) -> Floats:
     """Return -label log p - (1 - label) log(1 - p), with 0 log 0 = 0."""
     p = np.clip(p, eps, 1.0 - eps) if eps else p
     hard = (label == 0.0) | (label == 1.0)
@@ -119,39 +119,39 @@ def cross_entropy(p: Floats, label: Floats, eps: float) -> Floats:
     return entropy
 
 
-def surprise(P: Floats, index: Index, eps: float) -> Floats:
+def _surprise(P: Floats, index: Index, eps: float) -> Floats:
     """Return -log of the probability of the class that happened."""
     happened = P[np.arange(len(P)), index]
     return np.asarray(-np.log(np.clip(happened, eps, 1.0 - eps) if eps else happened))
 
 
-def log_surprise(logs: Floats, index: Index, eps: float) -> Floats:
+def _log_surprise(logs: Floats, index: Index, eps: float) -> Floats:
     """Return -log of the probability of the class that happened, from logarithms."""
     low, high = (np.log(eps), np.log1p(-eps)) if eps else (-np.inf, 0.0)
     return np.asarray(0.0 - np.clip(logs[np.arange(len(logs)), index], low, high))
 
 
-def log_loss_above(eps: float) -> Loss:
+def _log_loss_above(eps: float) -> Loss:
     """Return the log loss of probabilities cut to [eps, 1 - eps]."""
     if not 0.0 <= eps < 0.5:
         msg = f"eps must lie in [0, 0.5); got {eps}"
         raise ValueError(msg)
-    return Loss(*(partial(form, eps=eps) for form in (cross_entropy, surprise, log_surprise)))
+    return Loss(*(partial(form, eps=eps) for form in (_cross_entropy, _surprise, _log_surprise)))
 
 
-BRIER = Loss(squared_error, squared_distance)
-SPHERICAL = Loss(binary_cosine, cosine)
-LOG_LOSS = log_loss_above(0.0)
+BRIER = Loss(squared_error, _squared_distance)
+SPHERICAL = Loss(_binary_cosine, _cosine)
+LOG_LOSS = _log_loss_above(0.0)
 
 
 def mean_log_loss(data: Forecasts, eps: float = 0.0) -> float:
     """Return the core of `log_loss`."""
-    return mean_loss(data, log_loss_above(eps))
+    return mean_loss(data, _log_loss_above(eps))
 
 
 def sum_log_loss(data: Forecasts, eps: float = 0.0) -> float:
     """Return the core of `total_log_loss`."""
-    return sum_losses(data, log_loss_above(eps))[0]
+    return sum_losses(data, _log_loss_above(eps))[0]
 
 
 def mean_cross_entropy(data: Forecasts, paper_scale_folds: float = 1, eps: float = 0.0) -> float:

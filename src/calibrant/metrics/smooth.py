@@ -14,10 +14,10 @@ from calibrant.samples import Sample
 __all__ = ["smooth_ece", "smooth_gap"]
 
 
-GRIDS = (2**14, 2**18)  # intervals into which rows are sorted; the second where the width asks for it
-COARSE = 2**10  # intervals for wide kernels: high frequencies do not pass them
-FINEST = 8  # intervals a width, at least
-BLOCK = 2**16
+_GRIDS = (2**14, 2**18)  # intervals into which rows are sorted; the second where the width asks for it
+_COARSE = 2**10  # intervals for wide kernels: high frequencies do not pass them
+_FINEST = 8  # intervals a width, at least
+_BLOCK = 2**16
 
 
 def smooth_ece(
@@ -40,42 +40,42 @@ def smooth_ece(
 def smooth_gap(data: Forecasts, width: float | None = None) -> float:
     """Return the core of `smooth_ece`."""
     data = positive_or_decided(data)
-    return own_width(data) if width is None else at_width(data, number("width", width))
+    return _own_width(data) if width is None else _at_width(data, number("width", width))
 
 
-def at_width(data: Sample, width: float) -> float:
+def _at_width(data: Sample, width: float) -> float:
     """Return the integral of |r_s| for a given width s."""
-    fine = [grid for grid in GRIDS if width >= FINEST / grid]
+    fine = [grid for grid in _GRIDS if width >= _FINEST / grid]
     if not fine:
-        msg = f"width must be at least {FINEST / GRIDS[-1]:g}; got {width}"
+        msg = f"width must be at least {_FINEST / _GRIDS[-1]:g}; got {width}"
         raise ValueError(msg)
-    return integral(width, spectrum(data, fine[0]))
+    return _integral(width, _spectrum(data, fine[0]))
 
 
-def own_width(data: Sample) -> float:
+def _own_width(data: Sample) -> float:
     """Return the width that equals the integral of |r_s|."""
     from scipy.optimize import brentq  # too slow to import before it is needed
 
-    for grid in GRIDS:
-        cosines = spectrum(data, grid)
-        for intervals in (COARSE, grid):
-            passing, low = cosines[: intervals + 1], FINEST / intervals
-            if integral(low, passing) >= low:
-                return float(brentq(excess, low, 2.0, (passing,), xtol=1e-10, rtol=1e-10))
-    return integral(low, passing)
+    for grid in _GRIDS:
+        cosines = _spectrum(data, grid)
+        for intervals in (_COARSE, grid):
+            passing, low = cosines[: intervals + 1], _FINEST / intervals
+            if _integral(low, passing) >= low:
+                return float(brentq(_excess, low, 2.0, (passing,), xtol=1e-10, rtol=1e-10))
+    return _integral(low, passing)
 
 
-def excess(width: float, cosines: Floats) -> float:
+def _excess(width: float, cosines: Floats) -> float:
     """Return the integral of |r_s| less the width s."""
-    return integral(width, cosines) - width
+    return _integral(width, cosines) - width
 
 
-def spectrum(data: Sample, grid: int) -> Floats:
+def _spectrum(data: Sample, grid: int) -> Floats:
     """Return a_k = mean((p - y) cos(pi k p)) with each p shared between the two grid points around it."""
     from scipy.fft import dct  # too slow to import before it is needed
 
     residual, total = np.zeros(grid + 1), 0.0
-    for p, label, weight in data.blocks(BLOCK):
+    for p, label, weight in data.blocks(_BLOCK):
         place = p * grid
         left = np.minimum(place.astype(np.intp), grid - 1)
         place -= left
@@ -88,7 +88,7 @@ def spectrum(data: Sample, grid: int) -> Floats:
     return np.asarray(dct(residual, type=1) / (2.0 * total))
 
 
-def integral(width: float, cosines: Floats) -> float:
+def _integral(width: float, cosines: Floats) -> float:
     """Return int |r_s(t)| dt, r_s(t) = a_0 + 2 sum_k a_k exp(-(pi k s)^2/2) cos(pi k t).
 
     The reflected Gaussian kernel is the heat kernel of [0, 1], diagonal in cosines.
@@ -96,10 +96,10 @@ def integral(width: float, cosines: Floats) -> float:
     from scipy.fft import dct
 
     k = np.arange(len(cosines))
-    return area(dct(cosines * np.exp(-((np.pi * k * width) ** 2) / 2), type=1)) / (len(cosines) - 1)
+    return _area(dct(cosines * np.exp(-((np.pi * k * width) ** 2) / 2), type=1)) / (len(cosines) - 1)
 
 
-def area(heights: Floats) -> float:
+def _area(heights: Floats) -> float:
     """Return the area between straight lines through the heights, one apart, and zero."""
     high = np.abs(heights)
     crossing = np.flatnonzero(heights[1:] * heights[:-1] < 0)

@@ -18,7 +18,7 @@ FAR = 700.0  # exp(-FAR) is still a normal double
 Tails = tuple[Floats, NDArray[np.bool_]]
 
 
-def beta_below(a: Any, b: Any, u: Floats) -> Floats:
+def _beta_below(a: Any, b: Any, u: Floats) -> Floats:
     """Return P(logit X <= u) for X of the distribution Beta(a, b), from whichever of x and 1 - x is small."""
     small, left = special.expit(-np.abs(u)), np.asarray(u <= 0)
     below = np.asarray(special.betainc(np.where(left, a, b), np.where(left, b, a), small))
@@ -30,7 +30,7 @@ def beta_below(a: Any, b: Any, u: Floats) -> Floats:
 
 def beta_tails(a: float, b: float, u: Floats) -> Tails:
     """Return the smaller tail of Beta(a, b) cut off at each logit, and whether it is the left one."""
-    below, above = beta_below(a, b, u), beta_below(b, a, -u)
+    below, above = _beta_below(a, b, u), _beta_below(b, a, -u)
     return np.clip(np.minimum(below, above), TAIL, 0.5), below <= above
 
 
@@ -53,7 +53,7 @@ def beta_quantile(a: Any, b: Any, share: Floats, left: NDArray[np.bool_]) -> Flo
     u[bell] = np.maximum(u[bell], near)
     rows = np.arange(len(u))
     for _ in range(100):
-        step, rate = halley_step(one[rows], other[rows], scale[rows], wanted[rows], u[rows])
+        step, rate = _halley_step(one[rows], other[rows], scale[rows], wanted[rows], u[rows])
         moved = np.clip(u[rows] + step, -FAR, FAR) - u[rows]
         u[rows] += moved
         rows = rows[np.abs(moved) * (1.0 + rate) > 1e-5]
@@ -62,9 +62,9 @@ def beta_quantile(a: Any, b: Any, share: Floats, left: NDArray[np.bool_]) -> Flo
     return np.asarray(np.where(left, 1.0, -1.0) * u.reshape(np.broadcast_shapes(np.shape(a), np.shape(share))))
 
 
-def halley_step(a: Floats, b: Floats, scale: Floats, wanted: Floats, u: Floats) -> tuple[Floats, Floats]:
+def _halley_step(a: Floats, b: Floats, scale: Floats, wanted: Floats, u: Floats) -> tuple[Floats, Floats]:
     """Return Halley's step towards log P(logit X <= u) = wanted, and d log P/du; `scale` is log B(a, b)."""
-    below, e = beta_below(a, b, u), np.exp(-np.abs(u))
+    below, e = _beta_below(a, b, u), np.exp(-np.abs(u))
     log_density = a * np.minimum(u, 0.0) - b * np.maximum(u, 0.0) - (a + b) * np.log1p(e) - scale
     slope = (a * np.where(u > 0, e, 1.0) - b * np.where(u < 0, e, 1.0)) / (1.0 + e)  # of the log density
     # Far out P underflows, but there it is the density over this slope.

@@ -41,16 +41,16 @@ __all__ = [
 ]
 
 
-FEW = 5_000  # up to this many rows Newton on the rows themselves is faster than a histogram
-CELLS = 2_800
-SAFE_REACH = 0.5  # exp(1/2) < 2: a Newton step moving no logit by more than this always descends
-PRECISION = 1e-13  # the gradient left at the end, in units of sqrt(H_jj sum w p (1 - p))
-CERTIFIED = 1e-11  # the largest F - min F of a solution, in units of F
-SINGULAR = 1e-13  # eigenvalues of a Hessian of unit diagonal below this are rounding errors
-MOST_STEPS = 200
-MOST_FRAMES = 20
-EPS = float(np.finfo(np.float64).eps)
-TINY = float(np.finfo(np.float64).tiny)
+_FEW = 5_000  # up to this many rows Newton on the rows themselves is faster than a histogram
+_CELLS = 2_800
+_SAFE_REACH = 0.5  # exp(1/2) < 2: a Newton step moving no logit by more than this always descends
+_PRECISION = 1e-13  # the gradient left at the end, in units of sqrt(H_jj sum w p (1 - p))
+_CERTIFIED = 1e-11  # the largest F - min F of a solution, in units of F
+_SINGULAR = 1e-13  # eigenvalues of a Hessian of unit diagonal below this are rounding errors
+_MOST_STEPS = 200
+_MOST_FRAMES = 20
+_EPS = float(np.finfo(np.float64).eps)
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Nodes:
         p, q = self._shares(theta)
         size = np.abs(self.design)
         terms = self.zeros * p + self.ones * q + (self.ones + self.zeros) * (p * q) * (np.abs(theta) @ size)
-        return np.asarray(2.0 * EPS * (size @ terms + np.abs(self.tilt) + np.abs(self._ridge(theta))))
+        return np.asarray(2.0 * _EPS * (size @ terms + np.abs(self.tilt) + np.abs(self._ridge(theta))))
 
     def curvature(self, theta: Floats) -> Floats:
         """Return w p (1 - p) at each point."""
@@ -175,16 +175,16 @@ def solve(line: Line, frame: Frame, theta: Floats) -> Solution:
     Where nearly all curvature sits on one score far from the center, rounding drowns what the others say. Then the
     frame is moved to that very score, which leaves the slope to the others alone, and the search goes on.
     """
-    for _ in range(MOST_FRAMES):
+    for _ in range(_MOST_FRAMES):
         nodes = line.nodes(frame)
         theta = descend(nodes, theta)
-        hessian = certify(nodes, theta)
+        hessian = _certify(nodes, theta)
         if hessian is not None:
             return Solution(frame, theta, hessian)
         curvature = nodes.curvature(theta)
         pivot = int(np.argmax(curvature))
         away = (line.score - line.score[pivot]) / frame.scale
-        spread = float(np.sqrt(curvature @ away**2 / max(float(curvature.sum()), TINY))) or float(np.abs(away).max())
+        spread = float(np.sqrt(curvature @ away**2 / max(float(curvature.sum()), _TINY))) or float(np.abs(away).max())
         theta = np.array([theta[0] * spread, theta @ nodes.design[:, pivot]])
         frame = Frame(frame.unit, float(line.score[pivot]), frame.scale * spread)
     msg = "the scores or weights are beyond double precision: no optimum of the likelihood could be told from others"
@@ -198,46 +198,46 @@ def descend(nodes: Nodes, theta: Floats) -> Floats:
     A step that moves no logit by more than 1/2 needs no line search. A longer one is shortened, or goes on while F
     still falls steeply, as it does where logits are saturated.
     """
-    for _ in range(MOST_STEPS):
+    for _ in range(_MOST_STEPS):
         gradient, hessian, mass = nodes.derivatives(theta)
         if not np.isfinite(hessian).all():
             break
-        step = newton_step(hessian, gradient)
+        step = _newton_step(hessian, gradient)
         if not np.isfinite(step).all():  # a direction without any curvature
             step = -gradient / float(np.abs(gradient).max())
             step *= 64.0 / nodes.reach(step)
         reach = nodes.reach(step)
-        if not reach <= SAFE_REACH:
-            before, theta = theta, search_line(nodes, theta, step, float(gradient @ step), reach)
+        if not reach <= _SAFE_REACH:
+            before, theta = theta, _search_line(nodes, theta, step, float(gradient @ step), reach)
             if (theta == before).all():
                 break
             continue
         theta = theta + step
-        if bound_remainder(hessian, gradient, step, reach) <= PRECISION * np.sqrt(mass):
+        if _bound_remainder(hessian, gradient, step, reach) <= _PRECISION * np.sqrt(mass):
             break
     return theta
 
 
-def newton_step(hessian: Floats, gradient: Floats) -> Floats:
+def _newton_step(hessian: Floats, gradient: Floats) -> Floats:
     """Return the Newton step; where the Hessian is singular to working precision, a long step downhill."""
-    size = np.sqrt(np.maximum(np.diag(hessian), TINY))
+    size = np.sqrt(np.maximum(np.diag(hessian), _TINY))
     values, vectors = np.linalg.eigh(hessian / np.outer(size, size))
-    return np.asarray(-(vectors @ ((gradient / size @ vectors) / np.maximum(values, SINGULAR))) / size)
+    return np.asarray(-(vectors @ ((gradient / size @ vectors) / np.maximum(values, _SINGULAR))) / size)
 
 
-def bound_remainder(hessian: Floats, gradient: Floats, step: Floats, reach: float) -> float:
+def _bound_remainder(hessian: Floats, gradient: Floats, step: Floats, reach: float) -> float:
     """Return a bound of the gradient after a Newton step that moves no logit by more than r = `reach`.
 
     It is the largest component in units of sqrt(H_jj): what the linear equations have left over, and what the change of
     the Hessian along the step adds, (exp(r) - 1 - r)/r of the step's length in the norm of the Hessian.
     """
-    size = np.sqrt(np.maximum(np.diag(hessian), TINY))
+    size = np.sqrt(np.maximum(np.diag(hessian), _TINY))
     left = 0.5 * reach if reach < 1e-4 else (np.expm1(reach) - reach) / reach
     length = float(np.sqrt(max(float(step @ hessian @ step), 0.0)))
     return float(np.abs((gradient + hessian @ step) / size).max()) + left * length
 
 
-def search_line(nodes: Nodes, theta: Floats, step: Floats, slope: float, reach: float) -> Floats:
+def _search_line(nodes: Nodes, theta: Floats, step: Floats, slope: float, reach: float) -> Floats:
     """Return a point along a step up to which F falls, and where it falls at less than half of the first slope.
 
     F is convex, so its derivative along the step rises, and F has fallen wherever that is not yet positive; unlike F
@@ -260,13 +260,13 @@ def search_line(nodes: Nodes, theta: Floats, step: Floats, slope: float, reach: 
             length = 2.0 * low if np.isinf(high) else float(np.sqrt(low) * np.sqrt(high))
         else:
             length = (low + high) / 2.0
-        if high - low <= EPS * high < np.inf or length * reach < EPS:
+        if high - low <= _EPS * high < np.inf or length * reach < _EPS:
             break
     return theta + low * step
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
-def certify(nodes: Nodes, theta: Floats) -> Floats | None:
+def _certify(nodes: Nodes, theta: Floats) -> Floats | None:
     """Return the Hessian where F(theta) - min F is certainly below 1e-11 F, else None.
 
     With lambda^2 = g' H^-1 g, rounding errors added to g, and no logit moving by more than 1/2 within 2 lambda of theta
@@ -275,7 +275,7 @@ def certify(nodes: Nodes, theta: Floats) -> Floats | None:
     tangent, so it may count in g and not in H; or not below 0, so it may be left out and its own loss added.
     """
     losses = nodes.losses(theta)
-    allowed = CERTIFIED * (float(losses.sum()) + nodes.penalty(theta))
+    allowed = _CERTIFIED * (float(losses.sum()) + nodes.penalty(theta))
     counted, curved = np.ones(len(losses), bool), np.ones(len(losses), bool)
     while curved.any():
         part = nodes.only(counted)
@@ -284,15 +284,15 @@ def certify(nodes: Nodes, theta: Floats) -> Floats | None:
             hessian = nodes.only(curved).derivatives(theta)[1]
         if not np.isfinite(hessian).all():
             return None
-        size = np.sqrt(np.maximum(np.diag(hessian), TINY))
+        size = np.sqrt(np.maximum(np.diag(hessian), _TINY))
         values, vectors = np.linalg.eigh(hessian / np.outer(size, size))
-        known = values > SINGULAR
+        known = values > _SINGULAR
         whiten = vectors[:, known].T / size / np.sqrt(values[known])[:, None]
         decrement = float(np.linalg.norm(np.abs(whiten @ gradient) + np.abs(whiten) @ part.noise(theta)))
         spare = allowed - decrement**2 - float(losses[~counted].sum())
         if not spare >= 0.0:
             return None
-        loose = curved & (2.0 * decrement * np.linalg.norm(whiten @ nodes.design, axis=0) > SAFE_REACH)
+        loose = curved & (2.0 * decrement * np.linalg.norm(whiten @ nodes.design, axis=0) > _SAFE_REACH)
         # Steps without curvature may be of any length, so they must not move a point that counts at all.
         moved = counted & (vectors[:, ~known].T @ (nodes.design / size[:, None]) != 0.0).any(axis=0)
         if not (loose | moved).any():
@@ -369,19 +369,19 @@ def polish(rows: Rows, theta: Floats, loss: float) -> Solution | None:
         size = np.sqrt(np.diag(hessian))
         if not (np.isfinite(size) & (size > 0)).all():
             return None
-        step = newton_step(hessian, gradient)
+        step = _newton_step(hessian, gradient)
         reach = rows.reach(step)
-        if not reach <= SAFE_REACH:
+        if not reach <= _SAFE_REACH:
             return None
         theta = theta + step
-        left = bound_remainder(hessian, gradient, step, reach)
-        if left <= PRECISION * size[1]:
+        left = _bound_remainder(hessian, gradient, step, reach)
+        if left <= _PRECISION * size[1]:
             apart = 1.0 - abs(hessian[0, 1] / size[0] / size[1])  # the smaller eigenvalue of the scaled Hessian
-            if apart <= SINGULAR:
+            if apart <= _SINGULAR:
                 return None
             decrement = 2.0 * (left + rows.noise / size.min()) / np.sqrt(apart)
             leverage = (rows.largest / size[0] + 1.0 / size[1]) / np.sqrt(apart)
-            certain = decrement**2 <= CERTIFIED * loss and 2.0 * decrement * leverage <= SAFE_REACH
+            certain = decrement**2 <= _CERTIFIED * loss and 2.0 * decrement * leverage <= _SAFE_REACH
             return Solution(rows.frame, theta, hessian) if certain else None
     return None
 
@@ -419,13 +419,13 @@ class Summary:
 
 def summarise(data: Sample) -> Summary:
     """Return the nodes and moments of a sample: its rows, or the cells of a histogram where there are many."""
-    if len(data) <= FEW:
+    if len(data) <= _FEW:
         return summarise_rows(data, magnitude(data.score))
-    some = np.asarray(data.score[:: len(data) // FEW], np.float64)
+    some = np.asarray(data.score[:: len(data) // _FEW], np.float64)
     for seen in (some, data.score):  # a few rows may all be equal, or miss a far outlier
         lowest, highest = float(seen.min()), float(seen.max())
         if lowest < highest:
-            summary = summarise_cells(data, *grid(some, lowest, highest))
+            summary = _summarise_cells(data, *_grid(some, lowest, highest))
             if np.isfinite(summary.noise):
                 return summary
     if lowest < highest:
@@ -456,16 +456,16 @@ def summarise_rows(data: Sample, unit: float) -> Summary:
     return Summary(frame, x, weight, sums[0], sums[1])
 
 
-def summarise_cells(data: Sample, unit: float, low: float, width: float) -> Summary:
+def _summarise_cells(data: Sample, unit: float, low: float, width: float) -> Summary:
     """Pool the rows into cells, each standing for two points mean +- deviation; rows off the grid stay rows.
 
     The deviation is that of all rows from the means of their cells, which leaves the variance of the scores exact. The
     frame is that of the grid, which follows the bulk of the scores wherever the others are: x = 0 is its middle.
     """
-    center = low + (CELLS / 2 + 1.0) * width
-    middle, scale = (center - low) / width, CELLS / 10  # in cells, of the center as rounded
+    center = low + (_CELLS / 2 + 1.0) * width
+    middle, scale = (center - low) / width, _CELLS / 10  # in cells, of the center as rounded
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a row too far away: no finite noise
-        mass, first, square, positive, negative, outside, outside_weight = histogram(data, low, width, unit)
+        mass, first, square, positive, negative, outside, outside_weight = _histogram(data, low, width, unit)
         filled = np.flatnonzero(mass[1:-1]) + 1
         mass, mean = mass[filled], first[filled] / mass[filled]
         deviation = np.sqrt(max((square - mass @ mean**2) / mass.sum(), 0.0)) if len(mass) else 0.0
@@ -477,11 +477,11 @@ def summarise_cells(data: Sample, unit: float, low: float, width: float) -> Summ
             weight=weight,
             positive=np.array([(positive[1] - middle * positive[0]) / scale, positive[0]]),
             negative=np.array([(negative[1] - middle * negative[0]) / scale, negative[0]]),
-            noise=float(8 * EPS * (weight @ np.abs(x) + weight.sum() * middle / scale)),  # of sums of |u|, u in cells
+            noise=float(8 * _EPS * (weight @ np.abs(x) + weight.sum() * middle / scale)),  # of sums of |u|, u in cells
         )
 
 
-def grid(some: Floats, lowest: float, highest: float) -> tuple[float, float, float]:
+def _grid(some: Floats, lowest: float, highest: float) -> tuple[float, float, float]:
     """Return the unit of the scores, and in it the start and width of the cells.
 
     The first and the last cell take the rows off the grid. It is twice as wide as the inner 99 % of some rows, and so
@@ -491,38 +491,38 @@ def grid(some: Floats, lowest: float, highest: float) -> tuple[float, float, flo
     low, high = np.sort(some / unit)[[len(some) // 200, -1 - len(some) // 200]]
     if low == high:
         low, high = lowest / unit, highest / unit
-    width = max(2 * (high - low) / CELLS, (highest / unit - lowest / unit) * 1e-140)
+    width = max(2 * (high - low) / _CELLS, (highest / unit - lowest / unit) * 1e-140)
     return unit, float(low - (high - low) / 2 - width), float(width)
 
 
-Histogram = tuple[Floats, Floats, float, Floats, Floats, Floats, Floats]
+_Histogram = tuple[Floats, Floats, float, Floats, Floats, Floats, Floats]
 
 
-def histogram(data: Sample, low: float, width: float, unit: float) -> Histogram:
+def _histogram(data: Sample, low: float, width: float, unit: float) -> _Histogram:
     """Return sums over cells and rows, and the rows off the grid, for their positions u in cells from `low`.
 
     sum w and sum w u in each cell, sum w u^2 on the grid, sum w y (1, u) and sum w (1 - y) (1, u) over all rows;
     u and w off the grid.
     """
     in_cells = Frame(unit, low, width)
-    mass, first = np.zeros(CELLS + 2), np.zeros(CELLS + 2)
+    mass, first = np.zeros(_CELLS + 2), np.zeros(_CELLS + 2)
     square, positive, light = 0.0, np.zeros(2), 0.0
     off = [(np.empty(0), np.empty(0))]
     for score, label, weight in data.blocks():
         u = in_cells.place(score)
-        inside = np.clip(u, 0.0, CELLS + 1.0)
+        inside = np.clip(u, 0.0, _CELLS + 1.0)
         cell = inside.astype(np.intp)
-        count = np.bincount(cell, weight, CELLS + 2)
+        count = np.bincount(cell, weight, _CELLS + 2)
         if weight is not None:
             light += float((weight - label * weight).sum())
             label = label * weight
         positive += (label.sum(), np.einsum("i,i", label, u))
         if count[0] or count[-1]:
-            rows = (cell == 0) | (cell == CELLS + 1)
+            rows = (cell == 0) | (cell == _CELLS + 1)
             off.append((u[rows], np.ones(rows.sum()) if weight is None else weight[rows]))
             inside[rows] = 0.0
         mass += count
-        first += np.bincount(cell, u if weight is None else u * weight, CELLS + 2)
+        first += np.bincount(cell, u if weight is None else u * weight, _CELLS + 2)
         square += float(np.einsum("i,i", inside, inside if weight is None else inside * weight))
     outside, outside_weight = (np.concatenate(parts) for parts in zip(*off, strict=True))
     negative = np.array([mass.sum() - positive[0] if data.weight is None else light, first.sum() - positive[1]])

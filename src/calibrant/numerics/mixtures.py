@@ -12,7 +12,7 @@ from calibrant.arrays import Floats
 __all__ = ["Mixture", "fit_mixture", "newton_step"]
 
 
-EASY = 20  # pairs of EM steps that settle most mixtures; the others are helped by Newton's method
+_EASY = 20  # pairs of EM steps that settle most mixtures; the others are helped by Newton's method
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +47,18 @@ def fit_mixture(
     if not known.any():
         return Mixture(tuple(start.tolist()), 0.0, 0, converged=True)
     ratio, share = likelihood[known] / largest[known, None], weight[known] / weight[known].sum()
-    m, gain = start, level_and_gain(ratio, share, start)[1]
+    m, gain = start, _level_and_gain(ratio, share, start)[1]
     iterations = 0
     while gain.max() - 1.0 > tolerance and iterations < max_iter:
         iterations += 1
-        m, gain = two_steps(ratio, share, m, gain)
-        if iterations > EASY:
-            m, gain = min((m, gain), newton(ratio, share, m, gain), key=lambda found: float(found[1].max()))
+        m, gain = _two_steps(ratio, share, m, gain)
+        if iterations > _EASY:
+            m, gain = min((m, gain), _newton(ratio, share, m, gain), key=lambda found: float(found[1].max()))
     gap = max(float(gain.max()) - 1.0, 0.0)
     return Mixture(tuple((m / m.sum()).tolist()), gap, iterations, converged=gap <= tolerance)
 
 
-def level_and_gain(ratio: Floats, share: Floats, m: Floats) -> tuple[float, Floats]:
+def _level_and_gain(ratio: Floats, share: Floats, m: Floats) -> tuple[float, Floats]:
     """Return L up to a constant and g_k = dL/dm_k = sum_i share_i l_ik / sum_j m_j l_ij; -inf if a row is lost."""
     mixed = ratio @ m
     if not mixed.min() > 0:
@@ -66,11 +66,11 @@ def level_and_gain(ratio: Floats, share: Floats, m: Floats) -> tuple[float, Floa
     return float(share @ np.log(mixed)), np.asarray((share / mixed) @ ratio)
 
 
-def two_steps(ratio: Floats, share: Floats, m: Floats, gain: Floats) -> tuple[Floats, Floats]:
+def _two_steps(ratio: Floats, share: Floats, m: Floats, gain: Floats) -> tuple[Floats, Floats]:
     """Return weights after two EM steps or, where better, after their extrapolation, and the derivatives of L there."""
     first = m * gain
-    second = first * level_and_gain(ratio, share, first)[1]
-    value, gain = level_and_gain(ratio, share, second)
+    second = first * _level_and_gain(ratio, share, first)[1]
+    value, gain = _level_and_gain(ratio, share, second)
     r, v = first - m, second - 2 * first + m
     bend = float(np.linalg.norm(v))
     if bend > 0:
@@ -78,18 +78,18 @@ def two_steps(ratio: Floats, share: Floats, m: Floats, gain: Floats) -> tuple[Fl
         far = m + 2 * length * r + length**2 * v
         if (far >= 0).all() and (far[m > 0] > 0).all():
             far /= far.sum()
-            far_value, far_gain = level_and_gain(ratio, share, far)
+            far_value, far_gain = _level_and_gain(ratio, share, far)
             if far_value >= value:
                 return far, far_gain
     return second, gain
 
 
-def newton(ratio: Floats, share: Floats, m: Floats, gain: Floats) -> tuple[Floats, Floats]:
+def _newton(ratio: Floats, share: Floats, m: Floats, gain: Floats) -> tuple[Floats, Floats]:
     """Return weights after a step of Newton's method, halved until L does not fall, and the derivatives of L there.
 
     The maximum of L(m) - sum_k m_k over m >= 0 is that of L over distributions.
     """
-    value = level_and_gain(ratio, share, m)[0]
+    value = _level_and_gain(ratio, share, m)[0]
     scaled = ratio * (np.sqrt(share) / (ratio @ m))[:, None]
     size = np.maximum(np.linalg.norm(scaled, axis=0), np.abs(1.0 - gain))  # units in which slopes and bends are below 1
     scaled /= size
@@ -99,7 +99,7 @@ def newton(ratio: Floats, share: Floats, m: Floats, gain: Floats) -> tuple[Float
     for halvings in range(40):
         far = np.maximum(m + step / 2.0**halvings, 0.0)
         far /= far.sum()
-        far_value, far_gain = level_and_gain(ratio, share, far)
+        far_value, far_gain = _level_and_gain(ratio, share, far)
         if far_value >= value:
             return far, far_gain
     return m, gain

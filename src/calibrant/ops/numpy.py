@@ -16,7 +16,7 @@ from calibrant.ops import EDGE, Columns, Ops
 __all__ = ["NUMPY", "formula"]
 
 
-def as_real(values: Any) -> NDArray[Any]:
+def _as_real(values: Any) -> NDArray[Any]:
     """Return scores as an array of real numbers."""
     scores = np.asarray(values)
     if scores.dtype.kind == "c":
@@ -25,9 +25,9 @@ def as_real(values: Any) -> NDArray[Any]:
     return scores if scores.dtype.kind in "fiub" else scores.astype(np.float64)
 
 
-def run(function: Callable[[Floats], Any], score: Any) -> Any:
+def _run(function: Callable[[Floats], Any], score: Any) -> Any:
     """Evaluate a formula of any array of real scores."""
-    scores = as_real(np.ma.filled(score, np.nan) if np.ma.is_masked(score) else score)
+    scores = _as_real(np.ma.filled(score, np.nan) if np.ma.is_masked(score) else score)
     with np.errstate(all="ignore"):  # infinite scores and steep slopes overflow to the right limit
         if scores.size <= BLOCK:
             return function(np.asarray(scores, np.float64))[()]
@@ -39,10 +39,10 @@ def run(function: Callable[[Floats], Any], score: Any) -> Any:
         return out.reshape(scores.shape)
 
 
-def run_columns(function: Callable[[Columns], Columns], scores: Any, count: int | None, meaning: str) -> Floats:
+def _run_columns(function: Callable[[Columns], Columns], scores: Any, count: int | None, meaning: str) -> Floats:
     """Evaluate a formula of an array with a column of scores each, to an array with a column per class."""
     refuse_masked("scores", scores)
-    given = as_real(scores)
+    given = _as_real(scores)
     if given.ndim != 2 or given.shape[1] != (count or given.shape[1]):
         msg = f"scores must have {count or 'several'} columns, {meaning}; got an array of shape {given.shape}"
         raise ValueError(msg)
@@ -55,7 +55,7 @@ def run_columns(function: Callable[[Columns], Columns], scores: Any, count: int 
     return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
 
 
-def expit(u: Floats) -> Floats:
+def _expit(u: Floats) -> Floats:
     """Return exp(u)/(1 + exp(u)) = 1/(1 + exp(-u)) to full relative accuracy, also far below 0."""
     e = np.asarray(np.minimum(u, 700.0))  # beyond, exp would overflow and p is 1
     np.exp(e, out=e)
@@ -63,19 +63,19 @@ def expit(u: Floats) -> Floats:
     return e
 
 
-def logit(p: Floats) -> Floats:
+def _logit(p: Floats) -> Floats:
     """Return log(p/(1 - p)), at most that of 1e-15 away from 0 and 1."""
     inside = np.clip(p, EDGE, 1.0 - EDGE)
     return np.asarray(np.log(inside / (1.0 - inside)))
 
 
-def steps(x: Floats, edges: Sequence[float], values: Sequence[float]) -> Floats:
+def _steps(x: Floats, edges: Sequence[float], values: Sequence[float]) -> Floats:
     """Return the value of the step each x stands on."""
     found = np.asarray(values, np.float64)[np.searchsorted(np.asarray(edges, np.float64), x, side="right")]
     return np.where(np.isnan(x), x, found)
 
 
-def lines(x: Floats, corners: Sequence[float], values: Sequence[float]) -> Floats:
+def _lines(x: Floats, corners: Sequence[float], values: Sequence[float]) -> Floats:
     """Return the piecewise linear function through the corners, constant outside."""
     ends, heights = np.asarray(corners, np.float64), np.asarray(values, np.float64)
     found, gaps, rises = np.interp(x, ends, heights), np.diff(ends), np.diff(heights)
@@ -87,12 +87,12 @@ def lines(x: Floats, corners: Sequence[float], values: Sequence[float]) -> Float
     return np.where(np.isnan(x), x, found)
 
 
-def smooth(function: Callable[[Floats], Floats], x: Floats, low: float, high: float) -> Floats:
+def _smooth(function: Callable[[Floats], Floats], x: Floats, low: float, high: float) -> Floats:
     """Return function(clip(x, low, high))."""
     return np.where(np.isnan(x), x, function(np.clip(np.nan_to_num(x), low, high)))
 
 
-def softmax(columns: Columns) -> Columns:
+def _softmax(columns: Columns) -> Columns:
     """Return exp(x_c)/sum_j exp(x_j)."""
     top = reduce(np.maximum, columns)
     tilted = [np.exp(x - top) for x in columns]
@@ -100,7 +100,7 @@ def softmax(columns: Columns) -> Columns:
     return [x / total for x in tilted]
 
 
-def split(
+def _split(
     columns: Columns, condition: Callable[[Columns, int], Any], branches: Sequence[Callable[[Columns], Columns]]
 ) -> Columns:
     """Return the columns of branch c in the rows where condition c holds, and NaN where none does."""
@@ -115,12 +115,12 @@ def split(
     return list(out)
 
 
-def compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str) -> Columns:  # noqa: ARG001
+def _compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str) -> Columns:  # noqa: ARG001
     """Return the columns of function(array), the array's columns given."""
     return list(function(np.column_stack(columns)).T)
 
 
-def in_unit(score: Floats) -> Floats:
+def _in_unit(score: Floats) -> Floats:
     """Return scores, all of which are probabilities."""
     outside = (score < 0) | (score > 1)
     if outside.any():
@@ -130,25 +130,25 @@ def in_unit(score: Floats) -> Floats:
 
 
 NUMPY = Ops(
-    run=run,
-    run_columns=run_columns,
+    run=_run,
+    run_columns=_run_columns,
     exp=np.exp,
     log=np.log,
-    logit=logit,
+    logit=_logit,
     cos=np.cos,
     sign=np.sign,
-    expit=expit,
+    expit=_expit,
     where=np.where,
     clip=np.clip,
-    steps=steps,
-    lines=lines,
-    softmax=softmax,
-    split=split,
+    steps=_steps,
+    lines=_lines,
+    softmax=_softmax,
+    split=_split,
     share=lambda x: x,
-    smooth=smooth,
+    smooth=_smooth,
     smooth_parts=lambda function, x, parts: function(x),  # noqa: ARG005
-    compute=compute,
-    in_unit=in_unit,
+    compute=_compute,
+    in_unit=_in_unit,
 )
 
 

@@ -13,8 +13,8 @@ from calibrant.arrays import Floats
 __all__ = ["Part", "Piece", "horner", "interpolate"]
 
 
-DEGREE = 9
-ACCURACY = 1e-13  # of a logit, or of its share where that is larger than 1
+_DEGREE = 9
+_ACCURACY = 1e-13  # of a logit, or of its share where that is larger than 1
 
 
 class Part(NamedTuple):
@@ -41,13 +41,13 @@ def interpolate(function: Callable[[Floats], Floats], low: float, high: float, b
     >>> round(horner(2.5, *piece), 12)
     6.25
     """
-    fitted = Chebyshev.interpolate(function, DEGREE, domain=[low, high])
-    check = np.linspace(low, high, 4 * DEGREE + 3)
+    fitted = Chebyshev.interpolate(function, _DEGREE, domain=[low, high])
+    check = np.linspace(low, high, 4 * _DEGREE + 3)
     values = function(check)
     error = float((np.abs(fitted(check) - values) / np.maximum(np.abs(values), 1.0)).max())
     middle = low + (high - low) / 2
-    noise = error <= 1e3 * ACCURACY and error > before / 2  # halving no longer helps: what is left is rounding
-    if error <= ACCURACY or noise or not low < middle < high:
+    noise = error <= 1e3 * _ACCURACY and error > before / 2  # halving no longer helps: what is left is rounding
+    if error <= _ACCURACY or noise or not low < middle < high:
         local = Chebyshev(fitted.coef, domain=[0.0, high - low])
         return [Piece(low, np.asarray(local.convert(kind=Polynomial).coef, np.float64))]
     return interpolate(function, low, middle, error) + interpolate(function, middle, high, error)

@@ -22,20 +22,20 @@ from calibrant.ops.pieces import Part, horner, interpolate
 with needing("calibrant.sql", "sql"):
     from sqlglot import exp
 
-__all__ = ["sql"]
+__all__ = ["Shared", "quotient_text", "sql"]
 
-Node = Any  # an expression of sqlglot
+_Node = Any  # an expression of sqlglot
 
 # How each dialect asks whether a double is NaN; SQLite keeps a NaN as NULL.
-NAN: dict[str, Callable[[Node], Node] | None] = {
+_NAN: dict[str, Callable[[_Node], _Node] | None] = {
     "duckdb": lambda x: exp.IsNan(this=x),
     "spark": lambda x: exp.IsNan(this=x),
     "postgres": lambda x: exp.EQ(this=x, expression=exp.cast(exp.Literal.string("NaN"), "DOUBLE")),
     "sqlite": None,
 }
 
-FAR = 708.0  # exp(-708) is still a normal double; Postgres raises an error beyond
-LONGEST = 4_000_000  # characters of one expression of a map of several classes
+_FAR = 708.0  # exp(-708) is still a normal double; Postgres raises an error beyond
+_LONGEST = 4_000_000  # characters of one expression of a map of several classes
 
 
 @overload
@@ -60,7 +60,7 @@ def sql(mapping: Callable[..., Any], column: str | Sequence[str], dialect: str =
     >>> print(calibrant.sql(calibrant.maps.Sigmoid(-1.5, 0.25), "f", dialect="sqlite"))
     CASE WHEN "f" IS NULL THEN NULL ELSE CAST(1e+00 AS REAL) / (EXP(-MAX(MIN((CAST("f" AS REAL) * 1.5e+00) ...) END
     """
-    one_of("dialect", dialect, NAN)
+    one_of("dialect", dialect, _NAN)
     several = hasattr(mapping, "scheme")
     names = [column] if isinstance(column, str) else list(column)
     if isinstance(column, str) is several or not (names and all(isinstance(name, str) and name for name in names)):
@@ -71,13 +71,13 @@ def sql(mapping: Callable[..., Any], column: str | Sequence[str], dialect: str =
     scores = [exp.cast(each, "DOUBLE") for each in raw]
     missing = exp.or_(*(exp.Is(this=each.copy(), expression=exp.Null()) for each in raw))
     cases = [exp.If(this=missing, true=exp.Null())]
-    is_nan = NAN[dialect]
+    is_nan = _NAN[dialect]
     if is_nan is not None:
         cases += [exp.If(this=is_nan(score.copy()), true=score.copy()) for score in scores]
     shared = Shared(dialect, names)
-    found = mapping(scores, with_parts(shared)) if several else [mapping(scores[0], SQL)]
+    found = mapping(scores, _with_parts(shared)) if several else [mapping(scores[0], _SQL)]
     missing_first = shared.render(exp.Case(ifs=cases, default=exp.var("\0")))
-    texts = tuple(missing_first.replace("\0", shared.whole(node(each))) for each in found)
+    texts = tuple(missing_first.replace("\0", shared.whole(_node(each))) for each in found)
     return texts if several else texts[0]
 
 
@@ -95,78 +95,78 @@ class Shared:
         self.texts: list[str] = []
         self.levels: list[int] = []
 
-    def __call__(self, x: Any) -> Node:
+    def __call__(self, x: Any) -> _Node:
         """Return a name for an expression."""
         if not isinstance(x, exp.Expression) or isinstance(x, (exp.Literal, exp.Var)):
             return x
         text = self.render(x)
-        self.levels.append(1 + max((self.levels[number] for number in mentioned(text)), default=-1))
-        self.texts.append(self.written_out(text) if self.dialect in WITHOUT_QUERIES else text)
+        self.levels.append(1 + max((self.levels[number] for number in _mentioned(text)), default=-1))
+        self.texts.append(self.written_out(text) if self.dialect in _WITHOUT_QUERIES else text)
         return exp.var(f"\0{len(self.texts) - 1}\0")
 
-    def render(self, x: Node) -> str:
+    def render(self, x: _Node) -> str:
         """Return an expression as SQL, with marks for what has a name."""
-        write = WRITE.get(self.dialect, decimal_text)
-        return str(x.copy().transform(lambda part: as_meant(part, write), copy=False).sql(dialect=self.dialect))
+        write = _WRITE.get(self.dialect, _decimal_text)
+        return str(x.copy().transform(lambda part: _as_meant(part, write), copy=False).sql(dialect=self.dialect))
 
-    def whole(self, x: Node) -> str:
+    def whole(self, x: _Node) -> str:
         """Return an expression as SQL, with the queries that tell what the names in it mean."""
         text = self.render(x)
-        if self.dialect in WITHOUT_QUERIES:
+        if self.dialect in _WITHOUT_QUERIES:
             return self.written_out(text)
-        needed = mentioned(text)
+        needed = _mentioned(text)
         if not needed:
             return text
         for number in range(len(self.texts) - 1, -1, -1):
-            needed |= mentioned(self.texts[number]) if number in needed else set()
+            needed |= _mentioned(self.texts[number]) if number in needed else set()
         queries, before = [], ""
         for level in range(1 + max(self.levels[number] for number in needed)):
             here = [f"{self.texts[n]} AS \0{n}\0" for n in sorted(needed) if self.levels[n] == level]
             start = f"SELECT *, {', '.join(here)} FROM {before}" if level else f"SELECT {', '.join(here)}"
             before = f"{self.prefix}level{level}"
-            queries.append(f"{before} AS ({start}{ONCE.get(self.dialect, '')})")
-        return MARK.sub(rf"{self.prefix}\1", f"(WITH {', '.join(queries)} SELECT {text} FROM {before})")
+            queries.append(f"{before} AS ({start}{_ONCE.get(self.dialect, '')})")
+        return _MARK.sub(rf"{self.prefix}\1", f"(WITH {', '.join(queries)} SELECT {text} FROM {before})")
 
     def written_out(self, text: str) -> str:
         """Return SQL with the parts in the place of their marks."""
-        parts = MARK.split(text)
+        parts = _MARK.split(text)
         parts[1::2] = [f"({self.texts[int(number)]})" for number in parts[1::2]]
         length = sum(map(len, parts))
-        if len(parts) > 1 and length > LONGEST:
+        if len(parts) > 1 and length > _LONGEST:
             msg = (
-                f"a map must give at most {LONGEST:,} characters of {self.dialect} SQL per class; got {length:,}: use "
+                f"a map must give at most {_LONGEST:,} characters of {self.dialect} SQL per class; got {length:,}: use "
                 "maps with shorter formulas (method 'platt'), fewer classes, multiclass='ovr' or coupling='price'"
             )
             raise ValueError(msg)
         return "".join(parts)
 
 
-def with_parts(shared: Shared) -> Ops:
+def _with_parts(shared: Shared) -> Ops:
     """Return operations that give names to what is used many times, and to piecewise polynomials."""
     return replace(
-        SQL,
+        _SQL,
         share=shared,
-        smooth=lambda function, x, low, high: shared(sql_smooth(function, shared(x), low, high)),
-        smooth_parts=lambda function, x, parts: shared(sql_smooth_parts(function, shared(x), parts)),
+        smooth=lambda function, x, low, high: shared(_sql_smooth(function, shared(x), low, high)),
+        smooth_parts=lambda function, x, parts: shared(_sql_smooth_parts(function, shared(x), parts)),
     )
 
 
-MARK = re.compile("\0(\\d+)\0")
-WITHOUT_QUERIES = {"spark"}
-ONCE = {"sqlite": " LIMIT 1", "postgres": " LIMIT 1"}  # else the parts are computed anew in every place
+_MARK = re.compile("\0(\\d+)\0")
+_WITHOUT_QUERIES = {"spark"}
+_ONCE = {"sqlite": " LIMIT 1", "postgres": " LIMIT 1"}  # else the parts are computed anew in every place
 
 
-def mentioned(text: str) -> set[int]:
+def _mentioned(text: str) -> set[int]:
     """Return the numbers of the parts that are named in SQL."""
-    return {int(number) for number in MARK.findall(text)}
+    return {int(number) for number in _MARK.findall(text)}
 
 
-def node(value: Any) -> Node:
+def _node(value: Any) -> _Node:
     """Return a number as a literal, and an expression as a copy that can stand in a second place."""
     return value.copy() if isinstance(value, exp.Expression) else exp.convert(float(value))
 
 
-def as_meant(part: Node, write: Callable[[float], str]) -> Node:
+def _as_meant(part: _Node, write: Callable[[float], str]) -> _Node:
     """Write a number so that the engine reads the same double, and parentheses where operators are nested.
 
     The operators of sqlglot leave them out where one operand is of their own kind: u - (v - w) would be u - v - w.
@@ -180,7 +180,7 @@ def as_meant(part: Node, write: Callable[[float], str]) -> Node:
     return part
 
 
-def decimal_text(value: float) -> str:
+def _decimal_text(value: float) -> str:
     """Return a number with an exponent: engines read 0.1 as a decimal but 1e-01 as a double, digit for digit."""
     return str(np.format_float_scientific(value, unique=True, trim="-"))
 
@@ -193,7 +193,7 @@ def quotient_text(value: float) -> str:
     """
     digits = Decimal(value).as_tuple()
     if len(digits.digits) <= 15 and abs(int(digits.exponent)) <= 15:
-        return decimal_text(value)
+        return _decimal_text(value)
     fraction, exponent = math.frexp(value)
     text, left = str(int(fraction * 2**53)), exponent - 53
     while left:
@@ -203,70 +203,70 @@ def quotient_text(value: float) -> str:
     return f"({text})"
 
 
-WRITE = {"sqlite": quotient_text}
+_WRITE = {"sqlite": quotient_text}
 
 
-def case(*branches: tuple[Any, Any], default: Any) -> exp.Case:
+def _case(*branches: tuple[Any, Any], default: Any) -> exp.Case:
     """Return CASE WHEN condition THEN value ... ELSE default END."""
-    ifs = [exp.If(this=node(condition), true=node(value)) for condition, value in branches]
-    return exp.Case(ifs=ifs, default=node(default))
+    ifs = [exp.If(this=_node(condition), true=_node(value)) for condition, value in branches]
+    return exp.Case(ifs=ifs, default=_node(default))
 
 
-def least(x: Any, y: Any) -> Node:
+def _least(x: Any, y: Any) -> _Node:
     """Return the smaller of two numbers."""
-    return exp.Least(this=node(x), expressions=[node(y)], ignore_nulls=True)  # there are none
+    return exp.Least(this=_node(x), expressions=[_node(y)], ignore_nulls=True)  # there are none
 
 
-def greatest(x: Any, y: Any) -> Node:
+def _greatest(x: Any, y: Any) -> _Node:
     """Return the larger of two numbers."""
-    return exp.Greatest(this=node(x), expressions=[node(y)], ignore_nulls=True)
+    return exp.Greatest(this=_node(x), expressions=[_node(y)], ignore_nulls=True)
 
 
-def sql_expit(u: Node) -> Node:
+def _sql_expit(u: _Node) -> _Node:
     """Return the logistic function without an exponential that overflows or underflows; it ends at 3e-308, not at 0."""
-    return exp.convert(1.0) / (exp.Exp(this=exp.Neg(this=sql_clip(u, -FAR, FAR))) + 1.0)
+    return exp.convert(1.0) / (exp.Exp(this=exp.Neg(this=_sql_clip(u, -_FAR, _FAR))) + 1.0)
 
 
-def sql_log(x: Node) -> Node:
+def _sql_log(x: _Node) -> _Node:
     """Return log(x), of 0 a number so low that no power makes it matter."""
-    return case((x <= 0.0, -1e100), default=exp.Ln(this=node(x)))
+    return _case((x <= 0.0, -1e100), default=exp.Ln(this=_node(x)))
 
 
-def sql_logit(p: Node) -> Node:
+def _sql_logit(p: _Node) -> _Node:
     """Return log(p/(1 - p)), with p kept off 0 and 1."""
-    inside = sql_clip(p, EDGE, 1.0 - EDGE)
+    inside = _sql_clip(p, EDGE, 1.0 - EDGE)
     return exp.Ln(this=inside / (exp.convert(1.0) - inside))
 
 
-def sql_clip(x: Node, low: float, high: float) -> Node:
+def _sql_clip(x: _Node, low: float, high: float) -> _Node:
     """Return x cut to [low, high]."""
-    return greatest(least(x, high), low)
+    return _greatest(_least(x, high), low)
 
 
-def sql_softmax(columns: Columns) -> Columns:
+def _sql_softmax(columns: Columns) -> Columns:
     """Return 1/sum_j exp(x_j - x_c), with halves that cannot overflow."""
     halves = [x * 0.5 for x in columns]
 
-    def against(x: Node, own: Node) -> Node:
-        return exp.Exp(this=sql_clip(x - own, -FAR / 2 + 4, FAR / 2 - 4) * 2.0)
+    def against(x: _Node, own: _Node) -> _Node:
+        return exp.Exp(this=_sql_clip(x - own, -_FAR / 2 + 4, _FAR / 2 - 4) * 2.0)
 
     others = [[against(x, own) for x in halves if x is not own] for own in halves]
     return [exp.convert(1.0) / reduce(lambda total, x: total + x, each, exp.convert(1.0)) for each in others]
 
 
-def sql_split(
+def _sql_split(
     columns: Columns, condition: Callable[[Columns, int], Any], branches: Sequence[Callable[[Columns], Columns]]
 ) -> Columns:
     """Return for each class a CASE over the branches, the last one without a condition."""
     found = [branch(columns) for branch in branches]
     tests = [condition(columns, c) for c in range(len(branches) - 1)]
     return [
-        case(*((test, each[c]) for test, each in zip(tests, found[:-1], strict=True)), default=found[-1][c])
+        _case(*((test, each[c]) for test, each in zip(tests, found[:-1], strict=True)), default=found[-1][c])
         for c in range(len(found[0]))
     ]
 
 
-def sql_columns(function: Callable[[Columns], Columns], scores: Columns, count: int | None, meaning: str) -> Columns:
+def _sql_columns(function: Callable[[Columns], Columns], scores: Columns, count: int | None, meaning: str) -> Columns:
     """Return a formula of several expressions, if there are as many as it needs."""
     if len(scores) != (count or len(scores)):
         msg = f"columns must name {count} columns, {meaning}; got {len(scores)}"
@@ -274,23 +274,23 @@ def sql_columns(function: Callable[[Columns], Columns], scores: Columns, count: 
     return function(scores)
 
 
-def sql_compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str) -> Columns:  # noqa: ARG001
+def _sql_compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str) -> Columns:  # noqa: ARG001
     """Refuse what has no formula."""
     raise ValueError(refusal)
 
 
-def sql_sign(x: Node) -> Node:
+def _sql_sign(x: _Node) -> _Node:
     """Return -1.0, 0.0 or 1.0."""
-    return case((x < 0.0, -1.0), (x > 0.0, 1.0), default=0.0)
+    return _case((x < 0.0, -1.0), (x > 0.0, 1.0), default=0.0)
 
 
-def sql_steps(x: Node, edges: Sequence[float], values: Sequence[float]) -> Node:
+def _sql_steps(x: _Node, edges: Sequence[float], values: Sequence[float]) -> _Node:
     """Return a step function as a balanced tree of comparisons."""
     reached = [edge for edge in edges if edge > -np.inf]  # no score is below -inf
-    return branch(x, reached, [exp.convert(float(value)) for value in values[len(edges) - len(reached) :]])
+    return _branch(x, reached, [exp.convert(float(value)) for value in values[len(edges) - len(reached) :]])
 
 
-def sql_lines(x: Node, corners: Sequence[float], values: Sequence[float]) -> Node:
+def _sql_lines(x: _Node, corners: Sequence[float], values: Sequence[float]) -> _Node:
     """Return a piecewise linear function as a tree of comparisons with a line at each leaf."""
     inside = []
     for (left, low), (right, high) in pairwise(zip(corners, values, strict=True)):
@@ -300,53 +300,53 @@ def sql_lines(x: Node, corners: Sequence[float], values: Sequence[float]) -> Nod
         share = way / (right * unit - left * unit)
         inside.append(exp.convert(float(low)) if low == high else share * (high - low) + low)
     ends = [exp.convert(float(values[0])), *inside, exp.convert(float(values[-1]))]
-    return branch(x, list(corners), ends)
+    return _branch(x, list(corners), ends)
 
 
-def branch(x: Node, edges: list[float], leaves: list[Node]) -> Node:
+def _branch(x: _Node, edges: list[float], leaves: list[_Node]) -> _Node:
     """Return leaves[j] for edges[j - 1] <= x < edges[j]."""
     if not edges:
         return leaves[0]
     middle = len(edges) // 2
-    below = branch(x, edges[:middle], leaves[: middle + 1])
-    above = branch(x, edges[middle + 1 :], leaves[middle + 1 :])
+    below = _branch(x, edges[:middle], leaves[: middle + 1])
+    above = _branch(x, edges[middle + 1 :], leaves[middle + 1 :])
     edge = edges[middle]
     return exp.Case(ifs=[exp.If(this=x < edge if edge < np.inf else x <= LARGEST, true=below)], default=above)
 
 
-def sql_smooth(function: Callable[[Floats], Floats], x: Node, low: float, high: float) -> Node:
+def _sql_smooth(function: Callable[[Floats], Floats], x: _Node, low: float, high: float) -> _Node:
     """Return function(clip(x, low, high)) as polynomials on as many intervals as its accuracy needs."""
     pieces = interpolate(function, low, high)
-    inside = branch(x, [piece.start for piece in pieces[1:]], [node(horner(x, *piece)) for piece in pieces])
+    inside = _branch(x, [piece.start for piece in pieces[1:]], [_node(horner(x, *piece)) for piece in pieces])
     first, last = function(np.array([low, high])).tolist()
-    return case((x < low, first), (x > high, last), default=inside)
+    return _case((x < low, first), (x > high, last), default=inside)
 
 
-def sql_smooth_parts(function: Callable[[Floats], Floats], x: Node, parts: Callable[[], Sequence[Part]]) -> Node:  # noqa: ARG001
+def _sql_smooth_parts(function: Callable[[Floats], Floats], x: _Node, parts: Callable[[], Sequence[Part]]) -> _Node:  # noqa: ARG001
     """Return a function that is smooth in each of its parts."""
     found = parts()
-    leaves = [sql_smooth(part.function, part.local(x), part.low, part.high) for part in found]
-    return branch(x, [part.start for part in found[1:]], leaves)
+    leaves = [_sql_smooth(part.function, part.local(x), part.low, part.high) for part in found]
+    return _branch(x, [part.start for part in found[1:]], leaves)
 
 
-SQL = Ops(
+_SQL = Ops(
     run=lambda function, score: function(score),
-    run_columns=sql_columns,
-    exp=lambda x: exp.Exp(this=node(x)),
-    log=sql_log,
-    logit=sql_logit,
-    cos=lambda x: exp.func("COS", node(x)),
-    sign=sql_sign,
-    expit=sql_expit,
-    where=lambda condition, yes, no: case((condition, yes), default=no),
-    clip=sql_clip,
-    steps=sql_steps,
-    lines=sql_lines,
-    softmax=sql_softmax,
-    split=sql_split,
+    run_columns=_sql_columns,
+    exp=lambda x: exp.Exp(this=_node(x)),
+    log=_sql_log,
+    logit=_sql_logit,
+    cos=lambda x: exp.func("COS", _node(x)),
+    sign=_sql_sign,
+    expit=_sql_expit,
+    where=lambda condition, yes, no: _case((condition, yes), default=no),
+    clip=_sql_clip,
+    steps=_sql_steps,
+    lines=_sql_lines,
+    softmax=_sql_softmax,
+    split=_sql_split,
     share=lambda x: x,
-    smooth=sql_smooth,
-    smooth_parts=sql_smooth_parts,
-    compute=sql_compute,
+    smooth=_sql_smooth,
+    smooth_parts=_sql_smooth_parts,
+    compute=_sql_compute,
     in_unit=lambda score: score,
 )

@@ -51,6 +51,7 @@ __all__ = [
     "Verdict",
     "judge_again",
     "reproduce",
+    "require_jobs",
 ]
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -60,7 +61,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "rueping2004": rueping2004.EXPERIMENT,
 }
 
-HOME = Path("calibrant-experiments")
+_HOME = Path("calibrant-experiments")
 
 
 def reproduce(
@@ -92,11 +93,11 @@ def reproduce(
         ...
     ValueError: name must be one of ...; got 'nobody1900'
     """
-    experiment = experiment_of(name)
+    experiment = _experiment_of(name)
     require_jobs("n_jobs", n_jobs)
     require_packages()
     start = time.perf_counter()
-    home = HOME / name if folder is None else Path(folder)
+    home = _HOME / name if folder is None else Path(folder)
     for place in (home, home / "cells"):
         prepare_folder(place)
     cells, computed = run(name, experiment, home / "cells", quick=quick, n_jobs=n_jobs, progress=progress)
@@ -107,10 +108,10 @@ def reproduce(
         "computed": computed,
     }
     target = Path(into) if into is not None else home / "quick" if quick else home
-    return written(name, cells, quick=quick, seconds=seconds, versions=versions(), folder=target)
+    return _written(name, cells, quick=quick, seconds=seconds, versions=versions(), folder=target)
 
 
-def written(name: str, cells: tuple[Cell, ...], **about: Any) -> Result:
+def _written(name: str, cells: tuple[Cell, ...], **about: Any) -> Result:
     """Judge the cells and write the result."""
     experiment = EXPERIMENTS[name]
     tables = tuple(experiment.tables(cells))
@@ -124,8 +125,8 @@ def judge_again(folder: str | PathLike[str]) -> Result:
     place = Path(folder)
     document = document_of(place / "result.json")
     about = {name: document[name] for name in ("quick", "seconds", "versions")}
-    experiment_of(document["name"])
-    return written(document["name"], cells_of(document), folder=place, **about)
+    _experiment_of(document["name"])
+    return _written(document["name"], cells_of(document), folder=place, **about)
 
 
 def require_jobs(name: str, value: int | None) -> None:
@@ -140,7 +141,7 @@ def require_jobs(name: str, value: int | None) -> None:
         raise ValueError(msg)
 
 
-def experiment_of(name: str) -> Experiment:
+def _experiment_of(name: str) -> Experiment:
     """Return an experiment by its name."""
     one_of("name", name, EXPERIMENTS)
     return EXPERIMENTS[name]

@@ -14,6 +14,8 @@ from calibrant.papers.datasets.carriers import given_folder
 from calibrant.papers.records import Result
 from calibrant.papers.writing import QUICK, document_of, write_summary
 
+__all__ = ["main"]
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Read what is asked for, repeat it, print the verdicts; exit code 1 where cells could not be computed."""
@@ -26,18 +28,18 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--jobs", type=int, default=2, help="how many cells are computed side by side")
     asked = parser.parse_args(arguments)
     try:
-        require_coherent(asked)
+        _require_coherent(asked)
     except (ValueError, FileNotFoundError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
-    complete = [repeat(name, asked) for name in asked.names or EXPERIMENTS]
+    complete = [_repeat(name, asked) for name in asked.names or EXPERIMENTS]
     if asked.into:
         write_summary(asked.into)
     if not all(complete):
         sys.exit(1)
 
 
-def require_coherent(asked: Namespace) -> None:
+def _require_coherent(asked: Namespace) -> None:
     """Raise where something asked for is not there, or options exclude each other, before anything is computed."""
     for name in asked.names:
         one_of("PAPER", name, EXPERIMENTS)
@@ -54,19 +56,19 @@ def require_coherent(asked: Namespace) -> None:
         document_of(place / name / "result.json")
 
 
-def repeat(name: str, asked: Namespace) -> bool:
+def _repeat(name: str, asked: Namespace) -> bool:
     """Repeat one experiment as asked, and return whether all cells could be computed that were to be."""
     known = document_of(asked.against / name / "result.json") if asked.against else None
     place = asked.into / name if asked.into else None
     again = asked.judge_again and place
     result = judge_again(again) if again else reproduce(name, quick=asked.quick, into=place, n_jobs=asked.jobs)
-    tell(result)
+    _tell(result)
     if known is not None:
         print(agreement(known, result.as_dict()))
     return bool(again) or all(cell.values is not None for cell in result.cells)
 
 
-def tell(result: Result) -> None:
+def _tell(result: Result) -> None:
     """Print the verdicts."""
     if result.quick:
         print(QUICK)

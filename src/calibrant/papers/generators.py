@@ -20,14 +20,14 @@ from calibrant.checks import whole
 
 __all__ = ["crossing", "difficult", "easy", "highleyman", "normal_classes"]
 
-Sizes = int | Sequence[int]
-Seed = int | np.random.Generator | None
-Drawn = tuple[Floats, NDArray[np.int64]]
+_Sizes = int | Sequence[int]
+_Seed = int | np.random.Generator | None
+_Drawn = tuple[Floats, NDArray[np.int64]]
 
-QUARTER_TURN_HALVED = np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2.0)  # 45 degrees
+_QUARTER_TURN_HALVED = np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2.0)  # 45 degrees
 
 
-def normal_classes(n: Sizes, means: ArrayLike, covariances: ArrayLike, random_state: Seed = None) -> Drawn:
+def normal_classes(n: _Sizes, means: ArrayLike, covariances: ArrayLike, random_state: _Seed = None) -> _Drawn:
     """Draw from a normal distribution a class.
 
     >>> X, y = normal_classes([2, 1], means=[[0.0], [9.0]], covariances=[[[1.0]], [[1.0]]], random_state=0)
@@ -35,7 +35,7 @@ def normal_classes(n: Sizes, means: ArrayLike, covariances: ArrayLike, random_st
     ([0.13, -0.13, 9.64], [0, 0, 1])
     """
     centers, spreads = np.asarray(means, np.float64), np.asarray(covariances, np.float64)
-    sizes = class_sizes(n, len(centers))
+    sizes = _class_sizes(n, len(centers))
     rng = np.random.default_rng(random_state)
     # A Cholesky factor, not the eigenvectors: their signs differ between machines.
     drawn = [
@@ -45,7 +45,7 @@ def normal_classes(n: Sizes, means: ArrayLike, covariances: ArrayLike, random_st
     return np.concatenate(drawn), np.repeat(np.arange(len(sizes)), sizes)
 
 
-def class_sizes(n: Sizes, classes: int) -> NDArray[np.int64]:
+def _class_sizes(n: _Sizes, classes: int) -> NDArray[np.int64]:
     """Return one size a class."""
     given = np.asarray(n)
     if given.dtype.kind not in "iu" or given.shape not in ((), (classes,)) or given.min() < 0:
@@ -54,7 +54,7 @@ def class_sizes(n: Sizes, classes: int) -> NDArray[np.int64]:
     return np.asarray(np.broadcast_to(given, classes), np.int64)
 
 
-def crossing(n: Sizes = 100, *, random_state: Seed = None) -> Drawn:
+def crossing(n: _Sizes = 100, *, random_state: _Seed = None) -> _Drawn:
     """Draw two crossing classes of two features, like set a of Duin & Tax (1998).
 
     The paper does not say its parameters. These were tuned until seven classifiers had the published error rates, so
@@ -68,8 +68,8 @@ def crossing(n: Sizes = 100, *, random_state: Seed = None) -> Drawn:
 
 
 def difficult(
-    n: Sizes = 100, *, features: int = 10, distance: float = 3.0, rotated: bool = False, random_state: Seed = None
-) -> Drawn:
+    n: _Sizes = 100, *, features: int = 10, distance: float = 3.0, rotated: bool = False, random_state: _Seed = None
+) -> _Drawn:
     """Draw two classes of equal covariance that differ in two features, set b of Duin & Tax (1998), gendatd of PRTools.
 
     The variances are (1, 40, 1, ..., 1) and the means differ by `distance` in the first two features; the other
@@ -83,11 +83,11 @@ def difficult(
     variances[1] = 40.0
     X, y = normal_classes(n, means, np.stack([np.diag(variances)] * 2), random_state)
     if rotated:
-        X[:, :2] = X[:, :2] @ QUARTER_TURN_HALVED
+        X[:, :2] = X[:, :2] @ _QUARTER_TURN_HALVED
     return X, y
 
 
-def easy(n: Sizes = 100, *, features: int = 2, distance: float = 2.0, random_state: Seed = None) -> Drawn:
+def easy(n: _Sizes = 100, *, features: int = 2, distance: float = 2.0, random_state: _Seed = None) -> _Drawn:
     """Draw two round classes whose means are `distance` apart in the first feature, gendats of PRTools.
 
     The error of the best classifier is Phi(-distance/2).
@@ -98,11 +98,11 @@ def easy(n: Sizes = 100, *, features: int = 2, distance: float = 2.0, random_sta
     return normal_classes(n, means, np.stack([np.eye(features)] * 2), random_state)
 
 
-def highleyman(n: Sizes = 100, *, rotated: bool = False, random_state: Seed = None) -> Drawn:
+def highleyman(n: _Sizes = 100, *, rotated: bool = False, random_state: _Seed = None) -> _Drawn:
     """Draw the classes N((1, 1), diag(1, 1/4)) and N((2, 0), diag(1/100, 4)) (Highleyman 1962, gendath of PRTools).
 
     `rotated` turns them by 45 degrees, so that no feature tells the shapes of the classes alone.
     """
     covariances = [np.diag([1.0, 0.25]), np.diag([0.01, 4.0])]
     X, y = normal_classes(n, [[1.0, 1.0], [2.0, 0.0]], covariances, random_state)
-    return (X @ QUARTER_TURN_HALVED if rotated else X), y
+    return (X @ _QUARTER_TURN_HALVED if rotated else X), y

@@ -30,15 +30,34 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["ALGORITHMS", "EXPERIMENT", "PUBLISHED", "REFERENCE"]
+__all__ = [
+    "ALGORITHMS",
+    "EXPERIMENT",
+    "LOG2_C",
+    "LOG2_GAMMA",
+    "PUBLISHED",
+    "QUICK_C",
+    "REFERENCE",
+    "REFERENCE_POSITIVE",
+    "appendix_bug",
+    "averages",
+    "cancellation",
+    "compute",
+    "diverges",
+    "is_robust",
+    "saves_backtracks",
+    "separable_categories",
+    "stage",
+    "tables",
+]
 
 
 LOG2_C = tuple(range(-5, 16, 2))
 LOG2_GAMMA = tuple(range(-15, 4, 2))
-PROBLEMS = len(LOG2_C) * len(LOG2_GAMMA)  # of a data set, for each way to read the paper
-QUICK_C, QUICK_GAMMA = (-5, 5, 15), (-15, -9, -3, 3)
-CLASSES = {"sonar": ("M", "R"), "shuttle": ("2", "4")}
-FOLDS, SEED = 5, 0
+_PROBLEMS = len(LOG2_C) * len(LOG2_GAMMA)  # of a data set, for each way to read the paper
+QUICK_C, _QUICK_GAMMA = (-5, 5, 15), (-15, -9, -3, 3)
+_CLASSES = {"sonar": ("M", "R"), "shuttle": ("2", "4")}
+_FOLDS, _SEED = 5, 0
 
 ALGORITHMS: dict[str, Callable[[Sample], Run]] = {
     "lm": partial(levenberg_marquardt_run, stop="lin"),
@@ -46,7 +65,7 @@ ALGORITHMS: dict[str, Callable[[Sample], Run]] = {
     "newton_dynamic": partial(newton_run, sigma="dynamic"),
     "lm_printed": partial(levenberg_marquardt_run, bug=True),
 }
-TESTED = {
+_TESTED = {
     "lm": "Levenberg-Marquardt",
     "newton_fixed": "Newton, fixed sigma",
     "newton_dynamic": "Newton, dynamic sigma",
@@ -55,7 +74,7 @@ TESTED = {
 # The paper's Tables 1 and 2: overflows, iterations, F, backtracks an iteration. The text that has come down lacks
 # their numbers.
 PUBLISHED: dict[str, dict[str, tuple[float | None, ...]]] = {
-    dataset: dict.fromkeys(TESTED, (None, None, None, None)) for dataset in CLASSES
+    dataset: dict.fromkeys(_TESTED, (None, None, None, None)) for dataset in _CLASSES
 }
 
 # Not published: an earlier independent run (positive: R, 2) of the same columns.
@@ -89,12 +108,12 @@ REFERENCE_POSITIVE = {"sonar": "R", "shuttle": "2"}
 def stage(*, quick: bool, done: Sequence[Cell]) -> list[Settings]:  # noqa: ARG001, there is one stage
     """Return the examples of the paper and the grid of problems."""
     grid = product(
-        CLASSES, ("train", "cv5"), QUICK_C if quick else LOG2_C, QUICK_GAMMA if quick else LOG2_GAMMA, (0, 1)
+        _CLASSES, ("train", "cv5"), QUICK_C if quick else LOG2_C, _QUICK_GAMMA if quick else LOG2_GAMMA, (0, 1)
     )
     return [
-        *({"example": name} for name in EXAMPLES),
+        *({"example": name} for name in _EXAMPLES),
         *(
-            {"dataset": name, "positive": CLASSES[name][which], "scores": scores, "log2C": c, "log2gamma": gamma}
+            {"dataset": name, "positive": _CLASSES[name][which], "scores": scores, "log2C": c, "log2gamma": gamma}
             for name, scores, c, gamma, which in grid
         ),
     ]
@@ -103,20 +122,20 @@ def stage(*, quick: bool, done: Sequence[Cell]) -> list[Settings]:  # noqa: ARG0
 def compute(settings: Settings) -> Mapping[str, Any]:
     """Return what an example shows, or how each algorithm did on a problem."""
     if "example" in settings:
-        return EXAMPLES[settings["example"]]()
-    X, y = problem(settings["dataset"], settings["positive"])
+        return _EXAMPLES[settings["example"]]()
+    X, y = _problem(settings["dataset"], settings["positive"])
     machine = SVC(C=2.0 ** settings["log2C"], gamma=2.0 ** settings["log2gamma"])
-    score = SCORES[settings["scores"]](machine, X, y)
+    score = _SCORES[settings["scores"]](machine, X, y)
     data = sample(score, y)
     runs = {name: algorithm(data) for name, algorithm in ALGORITHMS.items()}
     return {
-        **{name: described(run) for name, run in runs.items()},
+        **{name: _described(run) for name, run in runs.items()},
         "separable": bool(score[y == 0].max() < score[y == 1].min()),
-        "cancelled": cancelled(runs["newton_fixed"].map, score),
+        "cancelled": _cancelled(runs["newton_fixed"].map, score),
     }
 
 
-def cost(settings: Settings) -> float:
+def _cost(settings: Settings) -> float:
     """Return about how many seconds a cell takes."""
     if "example" in settings:
         return 0.01
@@ -124,25 +143,25 @@ def cost(settings: Settings) -> float:
 
 
 @cache
-def problem(dataset: str, positive: str) -> tuple[Floats, NDArray[np.int64]]:
+def _problem(dataset: str, positive: str) -> tuple[Floats, NDArray[np.int64]]:
     """Return the features scaled to [-1, 1], and the labels with the class of that name as 1."""
     data = datasets.load(dataset)
     y = data.y if positive == data.classes[-1] else 1 - data.y
     return np.asarray(minmax_scale(data.X, (-1, 1)), np.float64), y
 
 
-def on_training_rows(machine: SVC, X: Floats, y: NDArray[np.int64]) -> Floats:
+def _on_training_rows(machine: SVC, X: Floats, y: NDArray[np.int64]) -> Floats:
     """Return decision values of the rows the machine was trained on."""
     return np.asarray(machine.fit(X, y).decision_function(X), np.float64)
 
 
-SCORES: dict[str, Callable[[SVC, Floats, NDArray[np.int64]], Floats]] = {
-    "train": on_training_rows,
-    "cv5": partial(out_of_fold, folds=FOLDS, seed=SEED),
+_SCORES: dict[str, Callable[[SVC, Floats, NDArray[np.int64]], Floats]] = {
+    "train": _on_training_rows,
+    "cv5": partial(out_of_fold, folds=_FOLDS, seed=_SEED),
 }
 
 
-def described(run: Run) -> dict[str, Any]:
+def _described(run: Run) -> dict[str, Any]:
     """Return a run as JSON values."""
     return {
         "a": run.map.a,
@@ -155,7 +174,7 @@ def described(run: Run) -> dict[str, Any]:
     }
 
 
-def cancelled(fitted: Sigmoid, score: Floats) -> int:
+def _cancelled(fitted: Sigmoid, score: Floats) -> int:
     """Return for how many rows 1 - p, computed by subtraction, has lost more than half of its digits."""
     exact = Sigmoid(-fitted.a, -fitted.b)(score)
     return int(np.sum(np.abs((1.0 - fitted(score)) - exact) > 1e-8 * exact))
@@ -173,8 +192,8 @@ def appendix_bug() -> dict[str, Any]:
     orders = {"as given": sample(score, label), "reversed": sample(score[::-1], label[::-1])}
     return {
         order: {
-            "printed": described(levenberg_marquardt_run(data, bug=True)),
-            "repaired": described(levenberg_marquardt_run(data)),
+            "printed": _described(levenberg_marquardt_run(data, bug=True)),
+            "repaired": _described(levenberg_marquardt_run(data)),
         }
         for order, data in orders.items()
     }
@@ -190,7 +209,7 @@ def separable_categories() -> dict[str, Any]:
     return {"slopes": slopes, "hard": hard, "smoothed": {"a": smoothed.a, "b": smoothed.b}}
 
 
-EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
+_EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
     "cancellation": cancellation,
     "appendix bug": appendix_bug,
     "separable": separable_categories,
@@ -199,7 +218,7 @@ EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
 # The tables -----------------------------------------------------------------------------------------------------------
 
 
-def column(cells: Sequence[Cell], algorithm: str, name: str) -> Floats:
+def _column(cells: Sequence[Cell], algorithm: str, name: str) -> Floats:
     """Return one number of an algorithm for every problem."""
     return np.array([cell.values[algorithm][name] for cell in cells if cell.values], np.float64)
 
@@ -209,77 +228,84 @@ def averages(cells: Sequence[Cell], algorithm: str) -> tuple[float | None, float
 
     Newton's method has no overflows to count: its only exponential is exp(-|u|).
     """
-    iterations = column(cells, algorithm, "iterations")
-    backtracks = column(cells, algorithm, "backtracks") / np.maximum(iterations, 1.0)
+    iterations = _column(cells, algorithm, "iterations")
+    backtracks = _column(cells, algorithm, "backtracks") / np.maximum(iterations, 1.0)
     return (
-        float(column(cells, algorithm, "overflows").mean()) if algorithm == "lm" else None,
+        float(_column(cells, algorithm, "overflows").mean()) if algorithm == "lm" else None,
         float(iterations.mean()),
-        float(column(cells, algorithm, "objective").mean()),
+        float(_column(cells, algorithm, "objective").mean()),
         float(backtracks.mean()),
     )
 
 
-def steps(cells: Sequence[Cell], algorithm: str) -> Floats:
+def _steps(cells: Sequence[Cell], algorithm: str) -> Floats:
     """Return the steps taken; the printed Levenberg-Marquardt counts the last look at the gradient as an iteration."""
-    looks = column(cells, algorithm, "converged") if algorithm == "lm" else 0.0
-    return column(cells, algorithm, "iterations") - looks
+    looks = _column(cells, algorithm, "converged") if algorithm == "lm" else 0.0
+    return _column(cells, algorithm, "iterations") - looks
 
 
-def readings(cells: Sequence[Cell], dataset: str) -> Iterator[tuple[str, str, list[Cell]]]:
+def _readings(cells: Sequence[Cell], dataset: str) -> Iterator[tuple[str, str, list[Cell]]]:
     """Yield the problems of a data set for each way to read the paper."""
-    for scores, positive in product(SCORES, CLASSES[dataset]):
+    for scores, positive in product(_SCORES, _CLASSES[dataset]):
         yield scores, positive, having(cells, dataset=dataset, scores=scores, positive=positive)
 
 
 def tables(cells: Sequence[Cell]) -> list[Table]:
     """Return the paper's two tables, published and measured."""
     finished = {cell.settings.get("dataset") for cell in cells if cell.values is not None}
-    return [table(cells, number, name) for number, name in enumerate(CLASSES, 1) if name in finished]
+    return [_table(cells, number, name) for number, name in enumerate(_CLASSES, 1) if name in finished]
 
 
-def table(cells: Sequence[Cell], number: int, dataset: str) -> Table:
+def _table(cells: Sequence[Cell], number: int, dataset: str) -> Table:
     """Return one of the two tables."""
     published = [
-        ("published", "not said", "not said", TESTED[name], *(lost(value) for value in PUBLISHED[dataset][name]), None)
-        for name in TESTED
+        (
+            "published",
+            "not said",
+            "not said",
+            _TESTED[name],
+            *(_lost(value) for value in PUBLISHED[dataset][name]),
+            None,
+        )
+        for name in _TESTED
     ]
     measured = [
         row
-        for scores, positive, found in readings(cells, dataset)
-        for name in TESTED
-        for row in beside(found, (dataset, scores, positive), name)
+        for scores, positive, found in _readings(cells, dataset)
+        for name in _TESTED
+        for row in _beside(found, (dataset, scores, positive), name)
     ]
     names = ("source", "scores", "positive", "algorithm", "overflows", "iterations", "F", "backtracks an iteration")
     return Table(
         f"Table {number}: {dataset}, averages over problems",
         (*names, "overflow / no convergence / problems"),
         (*published, *measured),
-        NOTE,
+        _NOTE,
         decimals=3,
     )
 
 
-def beside(cells: Sequence[Cell], reading: tuple[str, str, str], algorithm: str) -> Iterator[tuple[Any, ...]]:
+def _beside(cells: Sequence[Cell], reading: tuple[str, str, str], algorithm: str) -> Iterator[tuple[Any, ...]]:
     """Yield what was measured here, and before it what the earlier run measured on the same, all problems."""
     dataset, scores, positive = reading
-    same = (scores, positive, TESTED[algorithm])
-    if positive == REFERENCE_POSITIVE[dataset] and len(cells) == PROBLEMS:
+    same = (scores, positive, _TESTED[algorithm])
+    if positive == REFERENCE_POSITIVE[dataset] and len(cells) == _PROBLEMS:
         yield "earlier run", *same, *REFERENCE[dataset, scores][algorithm], None
-    yield "here", *same, *averages(cells, algorithm), count(cells, algorithm)
+    yield "here", *same, *averages(cells, algorithm), _count(cells, algorithm)
 
 
-def lost(value: float | None) -> float | str:
+def _lost(value: float | None) -> float | str:
     """Return a published number."""
     return "lost" if value is None else value
 
 
-def count(cells: Sequence[Cell], algorithm: str) -> str:
+def _count(cells: Sequence[Cell], algorithm: str) -> str:
     """Return in how many problems an algorithm overflowed, and in how many it did not converge."""
-    overflowed = int(np.sum(column(cells, algorithm, "overflows") > 0)) if algorithm == "lm" else "cannot"
-    return f"{overflowed} / {int(np.sum(column(cells, algorithm, 'converged') == 0))} / {len(cells)}"
+    overflowed = int(np.sum(_column(cells, algorithm, "overflows") > 0)) if algorithm == "lm" else "cannot"
+    return f"{overflowed} / {int(np.sum(_column(cells, algorithm, 'converged') == 0))} / {len(cells)}"
 
 
-NOTE = (
+_NOTE = (
     "The earlier run, of all 110 problems, cut other folds, so of its rows only those on training scores can agree to "
     "the digit. They do but for the iterations of Levenberg-Marquardt on shuttle: its runs that overflow or do not "
     "converge end where rounding says. Levenberg-Marquardt counts as an iteration its last look at the gradient, as "
@@ -288,41 +314,41 @@ NOTE = (
 
 # The claims -----------------------------------------------------------------------------------------------------------
 
-WORSE = 1e-3  # in F; where both algorithms converge they differ by less than 1e-6
-MOVED = 0.01  # of the slope
+_WORSE = 1e-3  # in F; where both algorithms converge they differ by less than 1e-6
+_MOVED = 0.01  # of the slope
 
 
-def problems(cells: Sequence[Cell]) -> list[Cell]:
+def _problems(cells: Sequence[Cell]) -> list[Cell]:
     """Return the finished cells of both grids, of which there may be none."""
     return [cell for cell in cells if "dataset" in cell.settings and cell.values is not None]
 
 
-def all_readings(cells: Sequence[Cell], dataset: str) -> dict[tuple[str, str], list[Cell]]:
+def _all_readings(cells: Sequence[Cell], dataset: str) -> dict[tuple[str, str], list[Cell]]:
     """Return the problems for each way to read the paper; a LookupError unless all of them are there."""
-    found = {(scores, positive): each for scores, positive, each in readings(cells, dataset)}
+    found = {(scores, positive): each for scores, positive, each in _readings(cells, dataset)}
     for (scores, positive), each in found.items():
-        if len(each) < PROBLEMS:
+        if len(each) < _PROBLEMS:
             msg = (
-                f"all {PROBLEMS} problems of each reading are needed; of {dataset} ({scores}, {positive} positive) "
+                f"all {_PROBLEMS} problems of each reading are needed; of {dataset} ({scores}, {positive} positive) "
                 f"there are {len(each)}"
             )
             raise LookupError(msg)
     return found
 
 
-def example(cells: Sequence[Cell], name: str) -> Mapping[str, Any]:
+def _example(cells: Sequence[Cell], name: str) -> Mapping[str, Any]:
     """Return what an example shows."""
     return having(cells, example=name)[0].values or {}
 
 
 def is_robust(cells: Sequence[Cell]) -> Verdict:
     """Look for a reading in which Levenberg-Marquardt fails as described, and for failures of Newton's method."""
-    more = slower(cells)
-    parts = {reading: failings(found) for reading, found in all_readings(cells, "shuttle").items()}
-    every = problems(cells)
-    newton = [bool(each) for name in NEWTON for each in column(every, name, "converged")]
-    finite = [bool(each) for name in NEWTON for each in is_finite(every, name)]
-    excess = max(float((column(every, name, "objective") - best(every)).max()) for name in NEWTON)
+    more = _slower(cells)
+    parts = {reading: _failings(found) for reading, found in _all_readings(cells, "shuttle").items()}
+    every = _problems(cells)
+    newton = [bool(each) for name in _NEWTON for each in _column(every, name, "converged")]
+    finite = [bool(each) for name in _NEWTON for each in _is_finite(every, name)]
+    excess = max(float((_column(every, name, "objective") - _best(every)).max()) for name in _NEWTON)
     fails = any(overflowed and bad for overflowed, bad, _ in parts.values())
     worst = max(excess for _, _, excess in parts.values())
     overflows, bad = (
@@ -330,98 +356,98 @@ def is_robust(cells: Sequence[Cell]) -> Verdict:
         for i in (0, 1)
     )
     evidence = (
-        f"Of {PROBLEMS} shuttle problems Levenberg-Marquardt overflows in {overflows}; its F is more than {WORSE:g} "
+        f"Of {_PROBLEMS} shuttle problems Levenberg-Marquardt overflows in {overflows}; its F is more than {_WORSE:g} "
         f"too high in {bad}, by up to {worst:.3g}. It takes more steps on average in {sum(more)} of {len(more)} "
         f"readings of both sets. Newton's method converged in {sum(newton)} of {len(newton)} runs, with finite A, B "
         f"and F in {sum(finite)}, F at most {excess:.1g} above the best; overflow it cannot, by construction: it takes "
         "exp(-|u|) only."
     )
-    return verdict(evidence, holds=fails and all(more) and all(newton) and all(finite) and excess < WORSE)
+    return verdict(evidence, holds=fails and all(more) and all(newton) and all(finite) and excess < _WORSE)
 
 
-NEWTON = ("newton_fixed", "newton_dynamic")
+_NEWTON = ("newton_fixed", "newton_dynamic")
 
 
-def is_finite(cells: Sequence[Cell], algorithm: str) -> NDArray[np.bool_]:
+def _is_finite(cells: Sequence[Cell], algorithm: str) -> NDArray[np.bool_]:
     """Return for every problem whether A, B and F are finite."""
-    values = np.array([column(cells, algorithm, name) for name in ("a", "b", "objective")])
+    values = np.array([_column(cells, algorithm, name) for name in ("a", "b", "objective")])
     return np.asarray(np.isfinite(values).all(axis=0))
 
 
-def best(cells: Sequence[Cell]) -> Floats:
+def _best(cells: Sequence[Cell]) -> Floats:
     """Return the least F that any algorithm found."""
-    return np.asarray(np.min([column(cells, name, "objective") for name in TESTED], axis=0))
+    return np.asarray(np.min([_column(cells, name, "objective") for name in _TESTED], axis=0))
 
 
-def failings(cells: Sequence[Cell]) -> tuple[int, int, float]:
+def _failings(cells: Sequence[Cell]) -> tuple[int, int, float]:
     """Return in how many problems Levenberg-Marquardt overflows, ends at a bad F, and how bad the worst is."""
-    excess = column(cells, "lm", "objective") - best(cells)
-    return int(np.sum(column(cells, "lm", "overflows") > 0)), int(np.sum(excess > WORSE)), float(excess.max())
+    excess = _column(cells, "lm", "objective") - _best(cells)
+    return int(np.sum(_column(cells, "lm", "overflows") > 0)), int(np.sum(excess > _WORSE)), float(excess.max())
 
 
-def slower(cells: Sequence[Cell]) -> list[bool]:
+def _slower(cells: Sequence[Cell]) -> list[bool]:
     """Return for each reading of both sets whether Levenberg-Marquardt takes more steps on average."""
-    every = [found for dataset in CLASSES for found in all_readings(cells, dataset).values()]
-    return [bool(steps(found, "lm").mean() > steps(found, "newton_fixed").mean()) for found in every]
+    every = [found for dataset in _CLASSES for found in _all_readings(cells, dataset).values()]
+    return [bool(_steps(found, "lm").mean() > _steps(found, "newton_fixed").mean()) for found in every]
 
 
 def saves_backtracks(cells: Sequence[Cell]) -> Verdict:
     """Compare the backtracks of the two kinds of sigma on shuttle."""
     found = {
         f"{scores}, {positive} positive": (averages(each, "newton_fixed")[3], averages(each, "newton_dynamic")[3])
-        for (scores, positive), each in all_readings(cells, "shuttle").items()
+        for (scores, positive), each in _all_readings(cells, "shuttle").items()
     }
     told = ", ".join(f"{fixed:.4f} against {dynamic:.4f} ({reading})" for reading, (fixed, dynamic) in found.items())
     fewer = any(fixed < dynamic for fixed, dynamic in found.values())
     return verdict(f"Backtracks an iteration, fixed against dynamic: {told}.", holds=fewer)
 
 
-def cancels(cells: Sequence[Cell]) -> Verdict:
+def _cancels(cells: Sequence[Cell]) -> Verdict:
     """Compare 1 - p by subtraction with the stable form, in the paper's example and at the fits."""
-    shown = example(cells, "cancellation")
+    shown = _example(cells, "cancellation")
     evidence = (
         f"At f = 1, (A, B) = (-64, 0), subtraction gives 1 - p = {shown['subtracted']:g}, the stable form "
         f"{shown['stable']:.16g} (exact: {shown['exact']:.16g}). "
     )
-    lost_digits = [each.values["cancelled"] for each in problems(cells) if each.values]
+    lost_digits = [each.values["cancelled"] for each in _problems(cells) if each.values]
     evidence += (
         f"At the fitted sigmoids {sum(lost_digits)} rows in {sum(count > 0 for count in lost_digits)} of "
         f"{len(lost_digits)} problems lose more than half of their digits."
         if lost_digits
-        else NO_PROBLEMS
+        else _NO_PROBLEMS
     )
     holds = shown["subtracted"] == 0.0 and abs(shown["stable"] / shown["exact"] - 1.0) < 1e-14
     return verdict(evidence, holds=holds)
 
 
-def bug_matters(cells: Sequence[Cell]) -> Verdict:
+def _bug_matters(cells: Sequence[Cell]) -> Verdict:
     """Compare Platt's algorithm as printed with the optimum, on eight scores and on all problems."""
     slopes = {
-        order: (runs["printed"]["a"], runs["repaired"]["a"]) for order, runs in example(cells, "appendix bug").items()
+        order: (runs["printed"]["a"], runs["repaired"]["a"]) for order, runs in _example(cells, "appendix bug").items()
     }
     told = "; ".join(f"{order}: {printed:.4f}, not {repaired:.4f}" for order, (printed, repaired) in slopes.items())
-    rest = " and ".join(f"{off} of {of} problems of {name}" for name, off, of in misfits(cells))
-    rest = f"The slope is off by more than {MOVED:.0%} in {rest}." if rest else NO_PROBLEMS
+    rest = " and ".join(f"{off} of {of} problems of {name}" for name, off, of in _misfits(cells))
+    rest = f"The slope is off by more than {_MOVED:.0%} in {rest}." if rest else _NO_PROBLEMS
     evidence = f"A of eight scores, rows {told}. {rest}"
-    return verdict(evidence, holds=all(abs(printed / repaired - 1.0) > MOVED for printed, repaired in slopes.values()))
+    return verdict(evidence, holds=all(abs(printed / repaired - 1.0) > _MOVED for printed, repaired in slopes.values()))
 
 
-def misfits(cells: Sequence[Cell]) -> Iterator[tuple[str, int, int]]:
+def _misfits(cells: Sequence[Cell]) -> Iterator[tuple[str, int, int]]:
     """Yield for each data set in how many of how many problems the printed algorithm ends at another slope."""
-    for name in CLASSES:
-        found = [cell for cell in problems(cells) if cell.settings["dataset"] == name]
+    for name in _CLASSES:
+        found = [cell for cell in _problems(cells) if cell.settings["dataset"] == name]
         if not found:
             continue
-        printed, optimum = column(found, "lm_printed", "a"), column(found, "newton_fixed", "a")
-        yield name, int(np.sum(~(np.abs(printed / optimum - 1.0) <= MOVED))), len(found)
+        printed, optimum = _column(found, "lm_printed", "a"), _column(found, "newton_fixed", "a")
+        yield name, int(np.sum(~(np.abs(printed / optimum - 1.0) <= _MOVED))), len(found)
 
 
 def diverges(cells: Sequence[Cell]) -> Verdict:
     """Follow F with hard targets to steeper slopes on separable scores, and look at the smoothed fits."""
-    shown = example(cells, "separable")
-    every = problems(cells)
+    shown = _example(cells, "separable")
+    every = _problems(cells)
     apart = [cell for cell in every if cell.values and cell.values["separable"]]
-    finite = np.isfinite(column(apart, "newton_fixed", "a")) & (column(apart, "newton_fixed", "converged") > 0)
+    finite = np.isfinite(_column(apart, "newton_fixed", "a")) & (_column(apart, "newton_fixed", "converged") > 0)
     evidence = (
         f"On six separable scores F with hard targets falls from {shown['hard'][0]:.3g} at A = {shown['slopes'][0]:g} "
         f"to {shown['hard'][-1]:.2g} at A = {shown['slopes'][-1]:g} and has no minimum; smoothed targets give A = "
@@ -431,33 +457,33 @@ def diverges(cells: Sequence[Cell]) -> Verdict:
         f"Of {len(every)} problems {len(apart)} are separable; the smoothed fit converged to a finite A in "
         f"{int(finite.sum())} of them."
         if every
-        else NO_PROBLEMS
+        else _NO_PROBLEMS
     )
-    falls = bool(np.all(np.diff(shown["hard"]) < 0.0)) and shown["hard"][-1] < VANISHED
+    falls = bool(np.all(np.diff(shown["hard"]) < 0.0)) and shown["hard"][-1] < _VANISHED
     return verdict(evidence, holds=falls and bool(np.isfinite(shown["smoothed"]["a"])) and bool(finite.all()))
 
 
-VANISHED = 1e-100
-NO_PROBLEMS = "The problems of sonar and shuttle are not there."
+_VANISHED = 1e-100
+_NO_PROBLEMS = "The problems of sonar and shuttle are not there."
 
-CLAIMS = (
+_CLAIMS = (
     Claim(
         "C6",
         "On shuttle Levenberg-Marquardt overflows, needs more iterations and sometimes ends at a bad F; Newton's "
         "method with backtracking never does.",
         "Lin, Lin & Weng 2007",
         "the paper does not say how scores and labels were made, so there must be a reading (training or 5-fold "
-        f"scores, either class positive) of shuttle with overflows and with an F more than {WORSE:g} too high; "
+        f"scores, either class positive) of shuttle with overflows and with an F more than {_WORSE:g} too high; "
         "Levenberg-Marquardt must take more steps on average in every reading of both sets; Newton's method must "
         f"converge everywhere to finite A, B and F, never overflow (its only exponential is exp(-|u|)), and end within "
-        f"{WORSE:g} of the best F. All {PROBLEMS} problems of every reading of both sets are needed.",
+        f"{_WORSE:g} of the best F. All {_PROBLEMS} problems of every reading of both sets are needed.",
         is_robust,
     ),
     Claim(
         "C6b",
         "On shuttle a fixed sigma needs fewer backtracks an iteration than one that is 0 unless needed.",
         "Lin, Lin & Weng 2007",
-        f"strictly fewer in at least one reading; all {PROBLEMS} problems of every reading are needed.",
+        f"strictly fewer in at least one reading; all {_PROBLEMS} problems of every reading are needed.",
         saves_backtracks,
     ),
     Claim(
@@ -465,21 +491,21 @@ CLAIMS = (
         "1 - p is a catastrophic cancellation when p is close to 1.",
         "Lin, Lin & Weng 2007",
         "for f = 1, (A, B) = (-64, 0) subtraction gives exactly 0, the stable form the exact value to 1e-14.",
-        cancels,
+        _cancels,
     ),
     Claim(
         "C8",
         "The printed appendix of Platt has a bug that changes the results.",
         "Lin, Lin & Weng 2007",
-        f"on eight scores the slope is off by more than {MOVED:.0%}, in either order of the rows.",
-        bug_matters,
+        f"on eight scores the slope is off by more than {_MOVED:.0%}, in either order of the rows.",
+        _bug_matters,
     ),
     Claim(
         "C18",
         "On separable categories maximum likelihood with hard targets diverges; with Platt's smoothed targets it does "
         "not.",
         "Platt 1999, sec. 2.2; Lin, Lin & Weng 2007",
-        f"with hard targets F falls below {VANISHED:g} along a ray on six separable scores; with smoothed targets the "
+        f"with hard targets F falls below {_VANISHED:g} along a ray on six separable scores; with smoothed targets the "
         "fit is finite there and on every separable problem that was tried.",
         diverges,
     ),
@@ -488,14 +514,14 @@ CLAIMS = (
 # The figure -----------------------------------------------------------------------------------------------------------
 
 
-def figure(cells: Sequence[Cell]) -> Figure:
+def _figure(cells: Sequence[Cell]) -> Figure:
     """Draw how many iterations each problem took, by both algorithms, with overflows and failures marked."""
     from matplotlib.figure import Figure
 
     panels = [
-        (name, scores, having(cells, dataset=name, scores=scores, positive=CLASSES[name][0]))
-        for name in CLASSES
-        for scores in SCORES
+        (name, scores, having(cells, dataset=name, scores=scores, positive=_CLASSES[name][0]))
+        for name in _CLASSES
+        for scores in _SCORES
         if any(cell.settings.get("dataset") == name for cell in cells)
     ]
     drawing = Figure(figsize=(12.5, 6.4), layout="constrained")
@@ -503,7 +529,7 @@ def figure(cells: Sequence[Cell]) -> Figure:
     image = None
     for place, (name, scores, found) in enumerate(panels):
         for axes, algorithm in zip(grid[:, place], ("lm", "newton_fixed"), strict=True):
-            image = draw_grid(axes, found, algorithm)
+            image = _draw_grid(axes, found, algorithm)
         grid[0, place].set_title(f"{name}, {scores} scores")
         grid[1, place].set_xlabel("log2 C")
     for axes, title in zip(grid[:, 0], ("Levenberg-Marquardt", "Newton"), strict=True):
@@ -513,7 +539,7 @@ def figure(cells: Sequence[Cell]) -> Figure:
     return drawing
 
 
-def draw_grid(axes: Axes, cells: Sequence[Cell], algorithm: str) -> Any:
+def _draw_grid(axes: Axes, cells: Sequence[Cell], algorithm: str) -> Any:
     """Draw one panel; return its colours."""
     from matplotlib.colors import LogNorm
 
@@ -546,14 +572,14 @@ EXPERIMENT = Experiment(
     "for each.",
     stages=(stage,),
     compute=compute,
-    cost=cost,
+    cost=_cost,
     tables=tables,
-    claims=CLAIMS,
-    figure=figure,
+    claims=_CLAIMS,
+    figure=_figure,
     caption="Iterations for each of the problems (positive: M of sonar, 2 of shuttle), the darker the more. Crosses: "
     "an exponential overflowed; circles: not converged in 100 iterations.",
-    constants={"tolerance": SMALL_GRADIENT, "folds": FOLDS, "seed": SEED, "scaled": [-1, 1]},
-    data=tuple(CLASSES),
+    constants={"tolerance": SMALL_GRADIENT, "folds": _FOLDS, "seed": _SEED, "scaled": [-1, 1]},
+    data=tuple(_CLASSES),
     untried=(
         "The numbers of the paper's Tables 1 and 2 are lost in the text that has come down, so iterations and F cannot "
         "be compared with them one by one; what the text says of them is judged above.",

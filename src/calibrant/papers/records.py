@@ -11,6 +11,7 @@ from calibrant.checks import one_of
 from calibrant.evidence.words import plain
 
 __all__ = [
+    "FORMAT",
     "OUTCOMES",
     "Cell",
     "Claim",
@@ -112,10 +113,10 @@ class Experiment:
 
     def judge(self, cells: Sequence[Cell]) -> dict[str, Verdict]:
         """Return the verdict on each claim; one whose numbers are not there is not testable."""
-        return {claim.id: judged(claim, cells) for claim in self.claims}
+        return {claim.id: _judged(claim, cells) for claim in self.claims}
 
 
-def judged(claim: Claim, cells: Sequence[Cell]) -> Verdict:
+def _judged(claim: Claim, cells: Sequence[Cell]) -> Verdict:
     """Return the verdict on a claim."""
     try:
         return claim.check(cells)
@@ -169,7 +170,7 @@ def having(cells: Iterable[Cell], **wanted: Any) -> list[Cell]:
     >>> having([Cell({"set": "a"}, {"x": 1}, 0.0), Cell({"set": "b"}, {"x": 2}, 0.0)], set="b")[0].values
     {'x': 2}
     """
-    every = [cell for cell in cells if matches(cell, wanted)]
+    every = [cell for cell in cells if _matches(cell, wanted)]
     found = [cell for cell in every if cell.values is not None]
     if not found:
         asked = ", ".join(f"{name} = {value}" for name, value in wanted.items())
@@ -179,7 +180,7 @@ def having(cells: Iterable[Cell], **wanted: Any) -> list[Cell]:
     return found
 
 
-def matches(cell: Cell, wanted: Settings) -> bool:
+def _matches(cell: Cell, wanted: Settings) -> bool:
     """Return whether a cell has these settings."""
     return all(name in cell.settings and cell.settings[name] == value for name, value in wanted.items())
 

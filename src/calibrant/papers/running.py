@@ -29,15 +29,15 @@ from calibrant.papers.records import FORMAT, Cell, Experiment, Settings, numbers
 from calibrant.progress import Progress, shown
 from calibrant.warning import warn
 
-__all__ = ["run", "source", "unfinished", "versions"]
+__all__ = ["content", "run", "source", "unfinished", "versions"]
 
-PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
-SHOWING = ("report/", "cli/", "plots/")  # parts of the library that no number of a cell comes from
+_PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
+_SHOWING = ("report/", "cli/", "plots/")  # parts of the library that no number of a cell comes from
 
 
 def versions() -> dict[str, str]:
     """Return the versions of what computes."""
-    return {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}}
+    return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
 
 
 @cache
@@ -47,7 +47,7 @@ def source() -> str:
     content = hashlib.sha256()
     for path in sorted(package.rglob("*.py"), key=lambda path: path.relative_to(package).as_posix()):
         name = path.relative_to(package).as_posix()
-        if not name.startswith(SHOWING):
+        if not name.startswith(_SHOWING):
             text = path.read_bytes()
             content.update(f"{name} {len(text)}\n".encode() + text)
     return content.hexdigest()[:40]
@@ -58,17 +58,17 @@ def run(
 ) -> tuple[tuple[Cell, ...], int]:
     """Return the cells of all stages, and how many were not in the folder."""
     done: list[Cell] = []
-    data = contents(experiment.data)
+    data = _contents(experiment.data)
     common = [FORMAT, versions(), source(), name, experiment.edition, experiment.constants, data]
-    experiment = replace(experiment, compute=partial(searching_once, uuid4().hex, experiment.compute))
+    experiment = replace(experiment, compute=partial(_searching_once, uuid4().hex, experiment.compute))
     computed = 0
     with Parallel(n_jobs=n_jobs, return_as="generator") as parallel:
         for stage in experiment.stages:
             work = stage(quick=quick, done=tuple(done))
             keys = [digest(*common, settings) for settings in work]
-            found = [known(folder, key) for key in keys]
+            found = [_known(folder, key) for key in keys]
             missing = [place for place, cell in enumerate(found) if cell is None]
-            calls = (delayed(computed_cell)(experiment.compute, work[i], folder, keys[i]) for i in missing)
+            calls = (delayed(_computed_cell)(experiment.compute, work[i], folder, keys[i]) for i in missing)
             costs = [experiment.cost(work[i]) for i in missing]
             with shown(f"reproducing {name}", sum(costs), progress) as advance:
                 for place, cell, cost in zip(missing, parallel(calls), costs, strict=True):
@@ -76,19 +76,19 @@ def run(
                     advance(cost)
             done += [cell for cell in found if cell is not None]
             computed += len(missing)
-    warn_of_failures(done)
+    _warn_of_failures(done)
     return tuple(done), computed
 
 
-def contents(data: Sequence[str]) -> list[str | None]:
+def _contents(data: Sequence[str]) -> list[str | None]:
     """Return what tells the data from others: shape, cells and order of the rows.
 
     None of what is not on this machine: whether it must be downloaded the cells know, and OpenML's numbers are its own.
     """
-    return [content_or_none(name) for name in data]
+    return [_content_or_none(name) for name in data]
 
 
-def content_or_none(name: str) -> str | None:
+def _content_or_none(name: str) -> str | None:
     """Return a name for the rows of a data set, None where it is not on this machine; the next run looks again."""
     try:
         return content(name)
@@ -103,24 +103,26 @@ def content(name: str) -> str:
     return content_of(name, [data.X, data.y, data.X_test, data.y_test])
 
 
-def searching_once(run: str, compute: Callable[[Settings], Mapping[str, Any]], settings: Settings) -> Mapping[str, Any]:
+def _searching_once(
+    run: str, compute: Callable[[Settings], Mapping[str, Any]], settings: Settings
+) -> Mapping[str, Any]:
     """Compute values; a data set that this process could not get in this run is refused at once."""
-    with datasets.searching_once(absent_in(run)):
+    with datasets.searching_once(_absent_in(run)):
         return compute(settings)
 
 
 @cache
-def absent_in(run: str) -> dict[str, str]:  # noqa: ARG001, one for each
+def _absent_in(run: str) -> dict[str, str]:  # noqa: ARG001, one for each
     """Return the memory of a run, in this process, for the data sets that it could not get."""
     return {}
 
 
-def known(folder: Path, key: str) -> Cell | None:
+def _known(folder: Path, key: str) -> Cell | None:
     """Return a cell from the folder."""
     return recalled(folder, key, lambda document: Cell(**numbers(document)))
 
 
-def computed_cell(compute: Callable[[Settings], Any], settings: Settings, folder: Path, key: str) -> Cell:
+def _computed_cell(compute: Callable[[Settings], Any], settings: Settings, folder: Path, key: str) -> Cell:
     """Compute a cell and keep it; one that failed is tried again by the next run."""
     start = time.perf_counter()
     try:
@@ -131,12 +133,12 @@ def computed_cell(compute: Callable[[Settings], Any], settings: Settings, folder
     except FAILURES as error:
         return Cell(settings, None, time.perf_counter() - start, f"{type(error).__name__}: {error}")
     remember(folder, key, {"settings": settings, "values": values, "seconds": time.perf_counter() - start})
-    kept = known(folder, key)
+    kept = _known(folder, key)
     assert kept is not None
     return kept
 
 
-def warn_of_failures(cells: Sequence[Cell]) -> None:
+def _warn_of_failures(cells: Sequence[Cell]) -> None:
     """Say how many cells could not be computed, one sentence a reason, such as a missing data set."""
     for reason in unfinished(cells):
         warn(reason)

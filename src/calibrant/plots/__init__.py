@@ -46,6 +46,8 @@ with needing("calibrant.plots", "plot"):
     from matplotlib.transforms import Bbox
 
 __all__ = [
+    "LINES",
+    "STYLE",
     "ErrorRejectDisplay",
     "MapsDisplay",
     "RanksDisplay",
@@ -55,19 +57,19 @@ __all__ = [
 ]
 
 # Okabe & Ito's colours, which the colour-blind tell apart; the worst line is also dashed.
-BEST, WORST, NEGATIVE, POSITIVE = "#0072B2", "#D55E00", "#E69F00", "#56B4E9"
-OTHER, DARK, INK = "#BBBBBB", "#666666", "#222222"
+_BEST, _WORST, _NEGATIVE, _POSITIVE = "#0072B2", "#D55E00", "#E69F00", "#56B4E9"
+_OTHER, _DARK, _INK = "#BBBBBB", "#666666", "#222222"
 
 # Lines that are told apart without colour too.
 LINES: tuple[tuple[str, Any], ...] = (
-    (BEST, "-"),
-    (WORST, (0, (5, 1.5))),
+    (_BEST, "-"),
+    (_WORST, (0, (5, 1.5))),
     ("#009E73", (0, (6, 1.5, 1.2, 1.5))),
     ("#CC79A7", (0, (1.2, 1.2))),
-    (INK, (0, (3, 1, 1, 1, 1, 1))),
-    (NEGATIVE, "-"),
-    (POSITIVE, (0, (5, 1.5))),
-    (DARK, (0, (1.2, 1.2))),
+    (_INK, (0, (3, 1, 1, 1, 1, 1))),
+    (_NEGATIVE, "-"),
+    (_POSITIVE, (0, (5, 1.5))),
+    (_DARK, (0, (1.2, 1.2))),
 )
 
 STYLE: dict[Any, Any] = {
@@ -76,34 +78,34 @@ STYLE: dict[Any, Any] = {
     "axes.titlelocation": "left",
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": INK,
-    "text.color": INK,
+    "axes.edgecolor": _INK,
+    "text.color": _INK,
     "svg.fonttype": "none",
 }
 
 
-OURS = "calibrant"  # marks figures drawn in this style, to which a second curve may be added
+_OURS = "calibrant"  # marks figures drawn in this style, to which a second curve may be added
 
 
-def png(figure: Figure) -> bytes:
+def _png(figure: Figure) -> bytes:
     """Return a figure as the contents of a file."""
     content = io.BytesIO()
     figure.savefig(content, format="png", dpi=150)
     return content.getvalue()
 
 
-def draw_posterior(axes: Axes, groups: Posterior) -> None:
+def _draw_posterior(axes: Axes, groups: Posterior) -> None:
     """Draw the share of positives in groups of scores with its interval."""
     reach = [groups.share - groups.low, groups.high - groups.share]
-    look: dict[str, Any] = {"fmt": "o", "color": INK, "markersize": 5, "capsize": 3, "linewidth": 1.2, "zorder": 5}
+    look: dict[str, Any] = {"fmt": "o", "color": _INK, "markersize": 5, "capsize": 3, "linewidth": 1.2, "zorder": 5}
     if len(groups.score) > 25:
-        look |= {"markersize": 3, "capsize": 0, "linewidth": 0.8, "ecolor": OTHER, "zorder": 3}
+        look |= {"markersize": 3, "capsize": 0, "linewidth": 0.8, "ecolor": _OTHER, "zorder": 3}
     axes.errorbar(groups.score, groups.share, reach, label=f"share of positives, {100 * groups.confidence:g} %", **look)
 
 
-def draw_histogram(axes: Axes, counts: Histogram) -> None:
+def _draw_histogram(axes: Axes, counts: Histogram) -> None:
     """Draw the scores of the positives upwards and those of the negatives downwards."""
-    draw_classes(axes, counts)
+    _draw_classes(axes, counts)
     axes.text(0.02, 0.92, "positives", transform=axes.transAxes, ha="left", va="top")
     axes.text(0.98, 0.08, "negatives", transform=axes.transAxes, ha="right", va="bottom")
     axes.set(xlabel="score (decision value)", ylabel="rows")
@@ -144,32 +146,32 @@ class ReliabilityDisplay:
         cls, estimator: Any, X: Any, y: ArrayLike, *, ax: Axes | None = None, pos_label: Any = None, **options: Any
     ) -> Self:
         """Draw the diagram of a fitted classifier of two classes on rows it was not trained on."""
-        column, positive = positive_class(estimator, pos_label)
+        column, positive = _positive_class(estimator, pos_label)
         p = np.asarray(estimator.predict_proba(X))[:, column]
         options.setdefault("name", type(estimator).__name__)
         return cls.from_predictions(np.asarray(y), p, ax=ax, pos_label=positive, **options)
 
     def plot(self, ax: Axes | None = None, *, marginal: bool = True, numbers: bool = True) -> Self:
         """Draw onto `ax`, or onto a figure of its own; a second curve on the same axes gets the next colour."""
-        with canvas(ax, (5.2, 6.2)) as axes:
+        with _canvas(ax, (5.2, 6.2)) as axes:
             place = sum(line.get_gid() == "curve" for line in axes.lines)
             color, dashes = LINES[place % len(LINES)]
             self.ax_, self.figure_ = axes, axes.figure
-            self.band_ = None if self.curve.band is None else draw_band(axes, self.curve.band, color, bars=self.bars)
+            self.band_ = None if self.curve.band is None else _draw_band(axes, self.curve.band, color, bars=self.bars)
             if not place:
-                draw_diagonal(axes)
+                _draw_diagonal(axes)
             look: dict[str, Any] = {"color": color, "linestyle": dashes, "linewidth": 2.0, "zorder": 4, "gid": "curve"}
             (self.line_,) = axes.plot(self.curve.forecast, self.curve.share, label=self.label, **look)
             if self.bars or len(self.curve.forecast) == 1:
                 self.line_.set(marker="o", markersize=5)
             if numbers:
-                write_numbers(axes, self.curve, place)
-            self.marginal_ax_ = draw_marginal(axes, self.curve.forecasts) if marginal and not place else None
-            legend(axes, "upper left")
+                _write_numbers(axes, self.curve, place)
+            self.marginal_ax_ = _draw_marginal(axes, self.curve.forecasts) if marginal and not place else None
+            _legend(axes, "upper left")
         return self
 
     def _repr_png_(self) -> bytes | None:
-        return shown(self.figure_)
+        return _shown(self.figure_)
 
     @property
     def bars(self) -> bool:
@@ -213,7 +215,7 @@ class ReliabilityPanelsDisplay:
         columns = min(columns, len(curves))
         rows = -(-len(curves) // columns)
         with matplotlib.rc_context(STYLE):
-            figure = new_figure((3.7 * columns + 0.3, 4.1 * rows))
+            figure = _new_figure((3.7 * columns + 0.3, 4.1 * rows))
             grid = figure.subplots(rows, columns, squeeze=False).ravel()
             # The panel's title names the curve.
             self.displays_ = [
@@ -231,20 +233,20 @@ class ReliabilityPanelsDisplay:
         return self
 
     def _repr_png_(self) -> bytes | None:
-        return shown(self.figure_)
+        return _shown(self.figure_)
 
     def _title(self, display: ReliabilityDisplay) -> None:
-        words = [word.format(name=display.curve.name) for word in PANEL_WORDS[self.panels.of]]
+        words = [word.format(name=display.curve.name) for word in _PANEL_WORDS[self.panels.of]]
         display.ax_.set_title(words[0])
         display.ax_.set_ylabel(words[2])
         (display.ax_ if display.marginal_ax_ is None else display.marginal_ax_).set_xlabel(words[1])
         if display.marginal_ax_ is not None:
-            display.marginal_ax_.texts[0].set_text(UP_AND_DOWN.format(*words[3:]))
+            display.marginal_ax_.texts[0].set_text(_UP_AND_DOWN.format(*words[3:]))
         display.ax_.get_legend().remove()  # type: ignore[union-attr]
 
 
 # Title, label of the forecasts, label of what happened, names of the rows where it did and did not.
-PANEL_WORDS = {
+_PANEL_WORDS = {
     "class": ("{name}", "probability of {name}", "share of {name}", "{name}", "others"),
     "top_label": ("decided for {name}", "confidence", "share of right decisions", "right", "wrong"),
     "confidence": ("all decisions", "confidence", "share of right decisions", "right", "wrong"),
@@ -279,26 +281,26 @@ class ScoresDisplay:
 
         Of an ensemble it is the first machine and its map. Other classifiers have decision values and no map.
         """
-        _, positive = positive_class(estimator, None)
-        scores, fitted = scores_and_map(estimator, X)
+        _, positive = _positive_class(estimator, None)
+        scores, fitted = _scores_and_map(estimator, X)
         options.setdefault("name", str(getattr(estimator, "method", "")))
         return cls.from_predictions(np.asarray(y), scores, fitted, ax=ax, pos_label=positive, **options)
 
     def plot(self, ax: Axes | None = None, *, density: bool = False) -> Self:
         """Draw onto `ax`, or onto a figure of its own; `density` shows p(score | class) instead of counts."""
-        with canvas(ax, (6.4, 5.8)) as axes:
+        with _canvas(ax, (6.4, 5.8)) as axes:
             self.ax_, self.figure_, self.line_ = axes, axes.figure, None
             if self.curve.fitted is not None:
-                self.line_ = draw_map(axes, self.curve.fitted, 0, self.curve.fitted.name or "fitted map")
-            draw_posterior(axes, self.curve.posterior)
+                self.line_ = _draw_map(axes, self.curve.fitted, 0, self.curve.fitted.name or "fitted map")
+            _draw_posterior(axes, self.curve.posterior)
             axes.set(ylim=(-0.03, 1.03), ylabel="probability of a positive")
-            legend(axes, "upper left")
-            self.counts_ax_ = below(axes, 0.42)
-            (draw_densities if density else draw_histogram)(self.counts_ax_, self.curve.counts)
+            _legend(axes, "upper left")
+            self.counts_ax_ = _below(axes, 0.42)
+            (_draw_densities if density else _draw_histogram)(self.counts_ax_, self.curve.counts)
         return self
 
     def _repr_png_(self) -> bytes | None:
-        return shown(self.figure_)
+        return _shown(self.figure_)
 
 
 class ErrorRejectDisplay:
@@ -336,22 +338,22 @@ class ErrorRejectDisplay:
 
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw onto `ax`, or onto a figure of its own; a second curve on the same axes gets the next colour."""
-        with canvas(ax, (6.0, 4.4)) as axes:
+        with _canvas(ax, (6.0, 4.4)) as axes:
             place = sum(line.get_gid() == "curve" for line in axes.lines)
             color, dashes = LINES[place % len(LINES)]
             self.ax_, self.figure_ = axes, axes.figure
             label = f"{self.name or 'this confidence'}, area {self.curve.area:.4f}"
             look: dict[str, Any] = {"color": color, "linestyle": dashes, "linewidth": 2.2, "zorder": 4, "gid": "curve"}
             (self.line_,) = axes.plot(self.curve.rejected, self.curve.error, label=label, **look)
-            draw_rejection_limits(axes, float(self.curve.error[0]), color, first=not place)
+            _draw_rejection_limits(axes, float(self.curve.error[0]), color, first=not place)
             top = max(float(np.max(line.get_ydata())) for line in axes.lines)
             axes.set(xlim=(-0.01, 1.01), ylim=(-0.02 * top, 1.06 * top or 1.0))
             axes.set(xlabel="share of objects rejected", ylabel="errors left, share of all objects")
-            legend(axes, "upper right")
+            _legend(axes, "upper right")
         return self
 
     def _repr_png_(self) -> bytes | None:
-        return shown(self.figure_)
+        return _shown(self.figure_)
 
 
 class MapsDisplay:
@@ -397,20 +399,20 @@ class MapsDisplay:
 
     def plot(self, ax: Axes | None = None, *, bands: bool = True) -> Self:
         """Draw onto `ax`, or onto a figure of its own."""
-        with canvas(ax, (7.2, 4.6)) as axes:
+        with _canvas(ax, (7.2, 4.6)) as axes:
             self.ax_, self.figure_ = axes, axes.figure
             self.lines_ = [
-                draw_map(axes, curve, place, curve.name or f"map {place + 1}", band=bands)
+                _draw_map(axes, curve, place, curve.name or f"map {place + 1}", band=bands)
                 for place, curve in enumerate(self.curves)
             ]
             if self.groups is not None:
-                draw_posterior(axes, self.groups)
+                _draw_posterior(axes, self.groups)
             axes.set(ylim=(-0.03, 1.03), xlabel="score", ylabel="probability of a positive")
-            legend(axes, "center left", bbox_to_anchor=(1.01, 0.5))
+            _legend(axes, "center left", bbox_to_anchor=(1.01, 0.5))
         return self
 
     def _repr_png_(self) -> bytes | None:
-        return shown(self.figure_)
+        return _shown(self.figure_)
 
 
 class RanksDisplay:
@@ -436,18 +438,18 @@ class RanksDisplay:
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw onto `ax`, or onto a figure of its own."""
         half = -(-len(self.diagram.names) // 2)
-        with canvas(ax, (7.2, 1.5 + 0.3 * half + 0.14 * len(self.diagram.cliques))) as axes:
+        with _canvas(ax, (7.2, 1.5 + 0.3 * half + 0.14 * len(self.diagram.cliques))) as axes:
             self.ax_, self.figure_ = axes, axes.figure
-            draw_rank_axis(axes, self.diagram)
-            first = draw_cliques(axes, self.diagram)
-            draw_rank_names(axes, self.diagram, first)
+            _draw_rank_axis(axes, self.diagram)
+            first = _draw_cliques(axes, self.diagram)
+            _draw_rank_names(axes, self.diagram, first)
         return self
 
     def _repr_png_(self) -> bytes | None:
-        return shown(self.figure_)
+        return _shown(self.figure_)
 
 
-def legend(axes: Axes, place: Any, **look: Any) -> None:
+def _legend(axes: Axes, place: Any, **look: Any) -> None:
     """Draw the legend, curves first, on a ground that lets lines shine through."""
     handles, names = axes.get_legend_handles_labels()
     curves = [line for line in axes.lines if line.get_gid() == "curve"]
@@ -456,28 +458,28 @@ def legend(axes: Axes, place: Any, **look: Any) -> None:
     axes.legend(handles, names, loc=place, fontsize="small", framealpha=0.7, edgecolor="none", **look)
 
 
-def shown(figure: Any) -> bytes | None:
+def _shown(figure: Any) -> bytes | None:
     """Return the picture of one of our figures for a notebook, which shows those of pyplot by itself."""
-    return png(figure) if figure.get_gid() == OURS else None
+    return _png(figure) if figure.get_gid() == _OURS else None
 
 
 @contextmanager
-def canvas(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
+def _canvas(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
     """Give the axes to draw on: the user's in the user's style, or those of a new figure in ours."""
     if ax is not None:
         ax.spines[["top", "right"]].set_visible(False)
-    with matplotlib.rc_context(STYLE if ax is None or ax.figure.get_gid() == OURS else {}):
-        yield new_figure(size).add_subplot() if ax is None else ax
+    with matplotlib.rc_context(STYLE if ax is None or ax.figure.get_gid() == _OURS else {}):
+        yield _new_figure(size).add_subplot() if ax is None else ax
 
 
-def new_figure(size: tuple[float, float]) -> Figure:
+def _new_figure(size: tuple[float, float]) -> Figure:
     """Return a figure that pyplot does not know and that is known as ours."""
     figure = Figure(figsize=size, layout="constrained")
-    figure.set_gid(OURS)
+    figure.set_gid(_OURS)
     return figure
 
 
-def below(axes: Axes, height: float) -> Axes:
+def _below(axes: Axes, height: float) -> Axes:
     """Return axes below others and as wide, as high as a share of them; the numbers on the x axis move down there.
 
     They share the figure that the others had alone; axes among others, or at a free place, get them hung below.
@@ -494,7 +496,7 @@ def below(axes: Axes, height: float) -> Axes:
     return lower
 
 
-def aligned(upper: Axes, lower: Axes) -> None:
+def _aligned(upper: Axes, lower: Axes) -> None:
     """Keep axes as wide as the square above them, which the figure may have made narrower than its cell."""
     upper.set_anchor("S")
     lower.set_anchor("N")
@@ -508,7 +510,7 @@ def aligned(upper: Axes, lower: Axes) -> None:
         lower.set_axes_locator(place)
 
 
-def draw_band(axes: Axes, band: Band, color: str, *, bars: bool = False) -> Any:
+def _draw_band(axes: Axes, band: Band, color: str, *, bars: bool = False) -> Any:
     """Shade a band, or draw a bar at each x where nothing is said in between."""
     label = f"{100 * band.confidence:g} % {band.kind} {'interval' if bars else 'band'}"
     known = axes.get_legend_handles_labels()[1]
@@ -518,61 +520,61 @@ def draw_band(axes: Axes, band: Band, color: str, *, bars: bool = False) -> Any:
     return axes.fill_between(band.x, band.low, band.high, linewidth=0, **look)
 
 
-def draw_diagonal(axes: Axes) -> None:
+def _draw_diagonal(axes: Axes) -> None:
     """Draw the line on which a calibrated forecast lies, in a square."""
-    axes.plot([0, 1], [0, 1], color=DARK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=3)
+    axes.plot([0, 1], [0, 1], color=_DARK, linewidth=1.0, linestyle=(0, (4, 3)), zorder=3)
     axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
     axes.set(xticks=np.linspace(0, 1, 6), yticks=np.linspace(0, 1, 6))
     axes.set(xlabel="forecast probability", ylabel="share of positives")
 
 
-def write_numbers(axes: Axes, curve: ReliabilityCurve, place: int) -> None:
+def _write_numbers(axes: Axes, curve: ReliabilityCurve, place: int) -> None:
     """Write the decomposition into the lower right corner, where no reliability curve comes, a second above a first."""
     found = curve.parts
     parts = {"MCB": found.miscalibration, "DSC": found.discrimination, "UNC": found.uncertainty}
     lines = [curve.name] if curve.name else []
     lines += [f"{name} {value:.4f}" for name, value in parts.items()] + [f"n {curve.rows:,.10g}"]
-    look: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": "small", "color": DARK, "zorder": 4}
+    look: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": "small", "color": _DARK, "zorder": 4}
     look["bbox"] = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1.0}
     above: dict[str, Any] = {"xytext": (0, 62 * place), "textcoords": "offset points"}
     axes.annotate("\n".join(lines), (0.98, 0.02), xycoords="axes fraction", **above, **look)
 
 
-UP_AND_DOWN = "{} up, {} down"
+_UP_AND_DOWN = "{} up, {} down"
 
 
-def draw_marginal(axes: Axes, counts: Histogram) -> Axes:
+def _draw_marginal(axes: Axes, counts: Histogram) -> Axes:
     """Draw the histograms of the forecasts by class below the diagram."""
-    lower = below(axes, 0.22)
-    aligned(axes, lower)
+    lower = _below(axes, 0.22)
+    _aligned(axes, lower)
     lower.set_xlabel(axes.get_xlabel())
     axes.set_xlabel("")
-    draw_classes(lower, counts)
+    _draw_classes(lower, counts)
     lower.set_ylabel("rows")
-    words: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": "x-small", "color": DARK}
-    lower.text(1.0, 1.03, UP_AND_DOWN.format("positives", "negatives"), transform=lower.transAxes, **words)
+    words: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": "x-small", "color": _DARK}
+    lower.text(1.0, 1.03, _UP_AND_DOWN.format("positives", "negatives"), transform=lower.transAxes, **words)
     return lower
 
 
-def draw_classes(axes: Axes, counts: Histogram) -> None:
+def _draw_classes(axes: Axes, counts: Histogram) -> None:
     """Draw the positives upwards and the negatives downwards."""
-    axes.stairs(counts.positive, counts.edges, fill=True, color=POSITIVE)
-    axes.stairs(-counts.negative, counts.edges, fill=True, color=NEGATIVE)
-    axes.axhline(0.0, color=INK, linewidth=0.8)
+    axes.stairs(counts.positive, counts.edges, fill=True, color=_POSITIVE)
+    axes.stairs(-counts.negative, counts.edges, fill=True, color=_NEGATIVE)
+    axes.axhline(0.0, color=_INK, linewidth=0.8)
     axes.yaxis.set_major_locator(MaxNLocator(3, integer=True))
     axes.yaxis.set_major_formatter(lambda height, _: f"{abs(height):g}")
 
 
-def draw_densities(axes: Axes, counts: Histogram) -> None:
+def _draw_densities(axes: Axes, counts: Histogram) -> None:
     """Draw the class-conditional densities as outlines (Platt 1999, Figure 1)."""
     negative, positive = counts.densities
-    axes.stairs(positive, counts.edges, color=BEST, linewidth=1.8, label="positives")
-    axes.stairs(negative, counts.edges, color=WORST, linewidth=1.8, linestyle=(0, (5, 1.5)), label="negatives")
+    axes.stairs(positive, counts.edges, color=_BEST, linewidth=1.8, label="positives")
+    axes.stairs(negative, counts.edges, color=_WORST, linewidth=1.8, linestyle=(0, (5, 1.5)), label="negatives")
     axes.set(xlabel="score (decision value)", ylabel="p(score | class)")
     axes.legend(frameon=False, fontsize="small")
 
 
-def draw_map(axes: Axes, curve: MapCurve, place: int, label: str, *, band: bool = True) -> Any:
+def _draw_map(axes: Axes, curve: MapCurve, place: int, label: str, *, band: bool = True) -> Any:
     """Draw a map in the colour and the dashes of its place, with its band."""
     color, dashes = LINES[place % len(LINES)]
     if band and curve.band is not None:
@@ -585,7 +587,7 @@ def draw_map(axes: Axes, curve: MapCurve, place: int, label: str, *, band: bool 
     return axes.plot(curve.score, curve.probability, label=label, **look)[0]
 
 
-def draw_rejection_limits(axes: Axes, error: float, color: str, *, first: bool) -> None:
+def _draw_rejection_limits(axes: Axes, error: float, color: str, *, first: bool) -> None:
     """Draw what rejection does when confidence says nothing, and when it rejects exactly the errors."""
     look: dict[str, Any] = {"color": color, "linewidth": 1.0, "alpha": 0.8}
     words = ("confidence says nothing", "all errors go first") if first else ("_", "_")
@@ -593,32 +595,32 @@ def draw_rejection_limits(axes: Axes, error: float, color: str, *, first: bool) 
     axes.plot([0.0, error, 1.0], [error, 0.0, 0.0], linestyle=(0, (6, 2)), label=words[1], **look)
 
 
-def draw_rank_axis(axes: Axes, diagram: RankDiagram) -> None:
+def _draw_rank_axis(axes: Axes, diagram: RankDiagram) -> None:
     """Draw the scale of ranks at height 0 and the critical difference above it; heights count lines downwards."""
     methods = len(diagram.names)
     axes.set(xlim=(0.8, methods + 0.2), yticks=[])
     axes.axis("off")
-    axes.plot([1, methods], [0, 0], color=INK, linewidth=1.2)
+    axes.plot([1, methods], [0, 0], color=_INK, linewidth=1.2)
     for rank in range(1, methods + 1):
-        axes.plot([rank, rank], [0, -0.25], color=INK, linewidth=1.2)
+        axes.plot([rank, rank], [0, -0.25], color=_INK, linewidth=1.2)
         axes.text(rank, -0.35, str(rank), ha="center", va="bottom")
     end = 1 + diagram.critical_difference
-    axes.plot([1, 1, end, end], [-1.55, -1.75, -1.75, -1.55], color=INK, linewidth=1.2, clip_on=False)
+    axes.plot([1, 1, end, end], [-1.55, -1.75, -1.75, -1.55], color=_INK, linewidth=1.2, clip_on=False)
     where = f"alpha = {diagram.alpha:g}, {diagram.datasets} data sets"
     text = f"critical difference {diagram.critical_difference:.2f} ({where})"
     axes.text(1, -1.95, text, ha="left", va="bottom", fontsize="small")
 
 
-def draw_cliques(axes: Axes, diagram: RankDiagram) -> float:
+def _draw_cliques(axes: Axes, diagram: RankDiagram) -> float:
     """Draw a bar for each clique and return the height below them."""
     place = dict(zip(diagram.names, diagram.ranks, strict=True))
     for row, clique in enumerate(diagram.cliques):
         ends = [place[clique[0]] - 0.04, place[clique[-1]] + 0.04]
-        axes.plot(ends, [0.4 + 0.38 * row] * 2, color=BEST, linewidth=4, solid_capstyle="butt", gid="clique")
+        axes.plot(ends, [0.4 + 0.38 * row] * 2, color=_BEST, linewidth=4, solid_capstyle="butt", gid="clique")
     return 0.4 + 0.38 * len(diagram.cliques)
 
 
-def draw_rank_names(axes: Axes, diagram: RankDiagram, first: float) -> None:
+def _draw_rank_names(axes: Axes, diagram: RankDiagram, first: float) -> None:
     """Write the better half of the names on the left and the others on the right, each led to its rank."""
     methods = len(diagram.names)
     half = -(-methods // 2)
@@ -626,13 +628,13 @@ def draw_rank_names(axes: Axes, diagram: RankDiagram, first: float) -> None:
         left = k < half
         height = first + 0.5 + (k if left else methods - 1 - k)
         side = 0.75 if left else methods + 0.25
-        axes.plot([rank, rank, side], [0, height, height], color=DARK, linewidth=1.0, zorder=1)
+        axes.plot([rank, rank, side], [0, height, height], color=_DARK, linewidth=1.0, zorder=1)
         label = f"{name}  {rank:.2f}" if left else f"{rank:.2f}  {name}"
         axes.text(side, height, f" {label} ", ha="right" if left else "left", va="center")
     axes.set_ylim(first + 1.0 + max(half - 1, 0), -2.6)
 
 
-def positive_class(estimator: Any, pos_label: Any) -> tuple[int, Any]:
+def _positive_class(estimator: Any, pos_label: Any) -> tuple[int, Any]:
     """Return the column and the name of the positive class of a classifier of two."""
     classes = np.asarray(estimator.classes_).tolist()
     if len(classes) != 2:
@@ -645,7 +647,7 @@ def positive_class(estimator: Any, pos_label: Any) -> tuple[int, Any]:
     return column, classes[column]
 
 
-def scores_and_map(estimator: Any, X: Any) -> tuple[NDArray[Any], Map | None]:
+def _scores_and_map(estimator: Any, X: Any) -> tuple[NDArray[Any], Map | None]:
     """Return the scores of rows and the map that a calibrated estimator applies to them."""
     if hasattr(estimator, "map_"):
         return np.asarray(X, np.float64).ravel(), estimator.map_

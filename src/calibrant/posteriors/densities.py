@@ -15,8 +15,8 @@ from calibrant.posteriors.objects import Objects, in_blocks, require_objects
 __all__ = ["COVARIANCES", "NormalDensities", "bayes", "class_priors", "fit_normal"]
 
 
-ROUNDING = 8 * float(np.finfo(np.float64).eps)  # variances this small, relatively and a feature, are none
-LEAST = 1e-16  # added to a variance, in units of the mean variance, before its logarithm is taken
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)  # variances this small, relatively and a feature, are none
+_LEAST = 1e-16  # added to a variance, in units of the mean variance, before its logarithm is taken
 
 
 def bayes(log_joint: Floats) -> Floats:
@@ -87,20 +87,20 @@ def fit_normal(
     whiteners = []
     for j, (_, variance, axes) in enumerate(moments):
         relative = variance / unit + regularization
-        seen = relative > ROUNDING * len(relative) * relative.max()
+        seen = relative > _ROUNDING * len(relative) * relative.max()
         whiteners.append(axes[:, seen] / np.sqrt(relative[seen]) / np.sqrt(unit))
-        level[j] -= 0.5 * np.log(np.where(seen, relative, 0.0) + LEAST).sum()
+        level[j] -= 0.5 * np.log(np.where(seen, relative, 0.0) + _LEAST).sum()
     return NormalDensities(np.stack([mean for mean, _, _ in moments]), tuple(whiteners), level)
 
 
-def diagonal_moments(x: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
+def _diagonal_moments(x: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
     """Return the mean, the variance of each feature, and the features as axes."""
     total = weight.sum()
     mean = weight @ x / total
     return mean, weight @ (x - mean) ** 2 / (total - 1.0), np.eye(len(mean))
 
 
-def full_moments(x: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
+def _full_moments(x: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
     """Return the mean, and the variances along the principal axes with these."""
     total = weight.sum()
     mean = weight @ x / total
@@ -110,6 +110,6 @@ def full_moments(x: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 COVARIANCES: dict[str, Callable[[Floats, Floats], tuple[Floats, Floats, Floats]]] = {
-    "diagonal": diagonal_moments,
-    "full": full_moments,
+    "diagonal": _diagonal_moments,
+    "full": _full_moments,
 }

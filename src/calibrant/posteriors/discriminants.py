@@ -72,10 +72,10 @@ def sigmoid_posteriors(margin: Floats, alpha: float) -> Floats:
 
 def fit_nearest_mean(data: Objects) -> LinearMachine:
     """Assign to the class of the nearest mean: g_k = m_k.x - |m_k|^2/2 (Duin & Tax 1998)."""
-    means = class_means(data)
+    means = _class_means(data)
     center = data.sizes @ means / data.sizes.sum()
     weights = means - center
-    return confident_machine(data, center, weights, -(weights**2).sum(axis=1) / 2)
+    return _confident_machine(data, center, weights, -(weights**2).sum(axis=1) / 2)
 
 
 def fit_fisher(data: Objects) -> LinearMachine:
@@ -89,15 +89,15 @@ def fit_fisher(data: Objects) -> LinearMachine:
     share = data.sizes / data.sizes.sum()
     targets = np.eye(data.classes)[data.label] - share
     weights = np.linalg.lstsq((data.x - center) * root, targets * root, rcond=None)[0].T
-    return confident_machine(data, center, weights, share)
+    return _confident_machine(data, center, weights, share)
 
 
-def class_means(data: Objects) -> Floats:
+def _class_means(data: Objects) -> Floats:
     """Return the mean of each class."""
     return np.stack([weight @ x / weight.sum() for x, weight in data.groups()])
 
 
-def confident_machine(data: Objects, center: Floats, weights: Floats, offset: Floats) -> LinearMachine:
+def _confident_machine(data: Objects, center: Floats, weights: Floats, offset: Floats) -> LinearMachine:
     """Return the discriminants with the sigmoid that suits the objects they were trained on."""
     margin = margins((data.x - center) @ weights.T + offset)
     return LinearMachine(center, weights, offset, sigmoid_slope(margin, data.label, data.weight))

@@ -23,7 +23,7 @@ def cell_estimate(counts: ArrayLike) -> Floats:
     array([[0.8, 0.2],
            [0.5, 0.5]])
     """
-    n = non_negative("counts", counts)
+    n = _non_negative("counts", counts)
     return np.asarray((n + 1.0) / (n.sum(axis=-1, keepdims=True) + n.shape[-1]))
 
 
@@ -45,7 +45,7 @@ def distance_estimator(distances: ArrayLike, *, power: float = 2.0, form: str = 
     """
     one_of("form", form, FORMS)
     number("power", power)
-    d = non_negative("distances", distances)
+    d = _non_negative("distances", distances)
     largest = d.max(axis=-1, keepdims=True)
     relative = np.divide(d, largest, out=np.ones_like(d), where=largest > 0) ** power
     rows = (relative / relative.sum(axis=-1, keepdims=True)).reshape(-1, d.shape[-1])
@@ -59,7 +59,7 @@ FORMS: dict[str, Callable[[Floats], Floats]] = {
 }
 
 
-def non_negative(name: str, values: ArrayLike) -> Floats:
+def _non_negative(name: str, values: ArrayLike) -> Floats:
     """Return finite numbers, none negative, in at least two columns."""
     refuse_masked(name, values)
     array = np.asarray(values, np.float64)

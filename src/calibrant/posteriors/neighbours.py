@@ -21,7 +21,7 @@ __all__ = ["ESTIMATES", "Neighbours", "choose_k", "fit_neighbours", "leave_one_o
 
 
 ESTIMATES = ("auto", "cell", "distance")
-TREE_DIMENSIONS, TREE_NEIGHBOURS, TREE_PAIRS = 8, 64, 2 * 10**6  # where a k-d tree is faster than all distances
+_TREE_DIMENSIONS, _TREE_NEIGHBOURS, _TREE_PAIRS = 8, 64, 2 * 10**6  # where a k-d tree is faster than all distances
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Neighbours:
 
     def posterior(self, x: Floats) -> Floats:
         """Return P(class | x) of a block of objects."""
-        nearest = [nearest_distances(x, rows, self.k) for rows in self.groups]
+        nearest = [_nearest_distances(x, rows, self.k) for rows in self.groups]
         count = votes(nearest, self.k)
         if self.estimate == "cell" or (self.estimate == "auto" and self.k > 1):
             return cell_estimate(count)
@@ -62,7 +62,7 @@ def fit_neighbours(
     **keywords : power and form of `distance_estimator`.
     """
     one_of("estimate", estimate, ESTIMATES)
-    require_distances(**keywords)
+    _require_distances(**keywords)
     n = len(data.label)
     if k is None:
         k = choose_k(data, n - 1 if largest_k is None else largest_k)
@@ -72,7 +72,7 @@ def fit_neighbours(
     return Neighbours(tuple(rows for rows, _ in data.groups()), int(k), estimate, **keywords)  # type: ignore[arg-type]
 
 
-def require_distances(power: object = 2.0, form: object = "paper") -> None:
+def _require_distances(power: object = 2.0, form: object = "paper") -> None:
     """Raise unless the options of the distance estimator are right, also where it will not be used."""
     number("power", power)
     one_of("form", form, FORMS)
@@ -97,27 +97,29 @@ def leave_one_out_right(data: Objects, largest: int) -> Index:
     groups = [rows for rows, _ in data.groups()]
     right = np.zeros(largest, np.intp)
     for own, members in enumerate(groups):
-        for nearest in neighbours_of(members, own, groups, largest):
-            right += running_votes(nearest, own, largest).sum(axis=0)
+        for nearest in _neighbours_of(members, own, groups, largest):
+            right += _running_votes(nearest, own, largest).sum(axis=0)
     return right
 
 
-def neighbours_of(x: Floats, own: int, groups: Sequence[Floats], largest: int) -> Iterator[list[Floats]]:
+def _neighbours_of(x: Floats, own: int, groups: Sequence[Floats], largest: int) -> Iterator[list[Floats]]:
     """Yield, block by block, the sorted distances of a class's members from the others of every class."""
     columns = sum(min(largest + 1, len(rows)) for rows in groups)
-    size = max(1, (CELLS if columns > TREE_NEIGHBOURS * len(groups) else 64 * CELLS) // columns)
+    size = max(1, (CELLS if columns > _TREE_NEIGHBOURS * len(groups) else 64 * CELLS) // columns)
     for start in range(0, len(x), size):
         block = x[start : start + size]
         # The nearest of its own class is the object itself, or a copy at the same distance 0.
         yield [
-            nearest_distances(block, rows, largest + 1)[:, 1:] if j == own else nearest_distances(block, rows, largest)
+            _nearest_distances(block, rows, largest + 1)[:, 1:]
+            if j == own
+            else _nearest_distances(block, rows, largest)
             for j, rows in enumerate(groups)
         ]
 
 
-def running_votes(nearest: list[Floats], own: int, largest: int) -> NDArray[np.bool_]:
+def _running_votes(nearest: list[Floats], own: int, largest: int) -> NDArray[np.bool_]:
     """Return whether `own` has most votes of the k nearest, for k = 1 ... `largest`; the lower class wins ties."""
-    voter = nearest_classes(nearest, largest)
+    voter = _nearest_classes(nearest, largest)
     mine = np.cumsum(voter == own, axis=1, dtype=np.int32)
     wins = np.ones(voter.shape, bool)
     for j in range(len(nearest)):
@@ -127,7 +129,7 @@ def running_votes(nearest: list[Floats], own: int, largest: int) -> NDArray[np.b
     return wins
 
 
-def nearest_classes(nearest: Sequence[Floats], k: int) -> NDArray[np.int32]:
+def _nearest_classes(nearest: Sequence[Floats], k: int) -> NDArray[np.int32]:
     """Return the classes of the k nearest objects, nearest first, from the sorted distances to each class."""
     classes = np.repeat(np.arange(len(nearest), dtype=np.int32), [rows.shape[1] for rows in nearest])
     # A stable sort merges the sorted runs in linear time.
@@ -141,7 +143,7 @@ def votes(nearest: Sequence[Floats], k: int) -> Floats:
     >>> votes([np.array([[0.1, 0.4]]), np.array([[0.2, 0.3]])], k=3)
     array([[1., 2.]])
     """
-    voter = nearest_classes(nearest, k)
+    voter = _nearest_classes(nearest, k)
     return np.stack([(voter == j).sum(axis=1) for j in range(len(nearest))], axis=1).astype(np.float64)
 
 
@@ -154,23 +156,23 @@ def vote_posteriors(nearest: Sequence[Floats], count: Floats, power: float, form
     return distance_estimator(np.column_stack(distances), power=power, form=form)
 
 
-def nearest_distances(x: Floats, rows: Floats, count: int) -> Floats:
+def _nearest_distances(x: Floats, rows: Floats, count: int) -> Floats:
     """Return the sorted distances from each of `x` to its `count` nearest of `rows`, or to all if there are fewer."""
     count = min(count, len(rows))
-    few = count <= TREE_NEIGHBOURS and rows.shape[1] <= TREE_DIMENSIONS
-    if few and len(x) * len(rows) > TREE_PAIRS:
-        return by_tree(x, rows, count)
-    return in_blocks(lambda block: by_matrix(block, rows, count), x, len(rows))
+    few = count <= _TREE_NEIGHBOURS and rows.shape[1] <= _TREE_DIMENSIONS
+    if few and len(x) * len(rows) > _TREE_PAIRS:
+        return _by_tree(x, rows, count)
+    return in_blocks(lambda block: _by_matrix(block, rows, count), x, len(rows))
 
 
-def by_tree(x: Floats, rows: Floats, count: int) -> Floats:
+def _by_tree(x: Floats, rows: Floats, count: int) -> Floats:
     """Search a k-d tree of the rows."""
     from scipy.spatial import cKDTree
 
     return np.asarray(cKDTree(rows).query(x, np.arange(1, count + 1))[0])
 
 
-def by_matrix(x: Floats, rows: Floats, count: int) -> Floats:
+def _by_matrix(x: Floats, rows: Floats, count: int) -> Floats:
     """Sort the distances to all rows."""
     from scipy.spatial.distance import cdist
 

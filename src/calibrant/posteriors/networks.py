@@ -19,10 +19,10 @@ from calibrant.posteriors.objects import Objects, in_blocks
 __all__ = ["TRAININGS", "Layers", "Net", "Problem", "fit_network", "start_weights"]
 
 
-HIGH, LOW = 0.9, 0.1  # the targets of an object's own class and of the others
-TINY_GRADIENT = 1e-6
-ACTIVE = 4.0  # a logistic unit is active between -4 and 4
-ROWS = 4096
+_HIGH, _LOW = 0.9, 0.1  # the targets of an object's own class and of the others
+_TINY_GRADIENT = 1e-6
+_ACTIVE = 4.0  # a logistic unit is active between -4 and 4
+_ROWS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ class Problem:
     def normal_equations(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return J'WJ and J'Wr, J the derivatives of the outputs by the weights and r the residuals."""
         square, product = np.zeros((len(theta), len(theta))), np.zeros(len(theta))
-        for start in range(0, len(self.x), ROWS):
-            rows = slice(start, start + ROWS)
+        for start in range(0, len(self.x), _ROWS):
+            rows = slice(start, start + _ROWS)
             jacobian, residual = self.jacobian(theta, rows)
             weighted = jacobian * np.repeat(self.weight[rows], self.layers.outputs)[:, None]
             square += weighted.T @ jacobian
@@ -119,22 +119,22 @@ class Problem:
 
 def start_weights(layers: Layers, rng: np.random.Generator) -> Floats:
     """Draw weights that spread the active regions of the hidden units over the inputs (Nguyen & Widrow 1990)."""
-    first = spread_layer(layers.inputs, layers.hidden, rng)
-    second = spread_layer(layers.hidden, layers.outputs, rng)
+    first = _spread_layer(layers.inputs, layers.hidden, rng)
+    second = _spread_layer(layers.hidden, layers.outputs, rng)
     return np.concatenate([first.ravel(), second.ravel()])
 
 
-def spread_layer(inputs: int, units: int, rng: np.random.Generator) -> Floats:
+def _spread_layer(inputs: int, units: int, rng: np.random.Generator) -> Floats:
     """Return the weights of a layer for inputs in [0, 1]."""
     size = 0.7 * units ** (1.0 / inputs)
     direction = rng.uniform(-1.0, 1.0, (units, inputs))
     weights = size * direction / np.linalg.norm(direction, axis=1, keepdims=True)
     bias = size * np.linspace(-1.0, 1.0, units) * np.sign(weights[:, 0]) if units > 1 else np.zeros(1)
     # From inputs in [-1, 1] to inputs in [0, 1].
-    return ACTIVE * np.column_stack([2.0 * weights, bias - weights.sum(axis=1)])
+    return _ACTIVE * np.column_stack([2.0 * weights, bias - weights.sum(axis=1)])
 
 
-def gradient_descent(problem: Problem, theta: Floats, *, epochs: int | None = None, **_: object) -> Floats:
+def _gradient_descent(problem: Problem, theta: Floats, *, epochs: int | None = None, **_: object) -> Floats:
     """Descend with momentum 0.95 and a rate that grows by 5 % after each gain (Matlab's traingdx).
 
     The rate falls to 0.7 of itself, and the step is not taken, where the error would grow by more than 4 %. Training
@@ -144,7 +144,7 @@ def gradient_descent(problem: Problem, theta: Floats, *, epochs: int | None = No
     error, slope = problem.gradient(theta)
     best, best_error, best_epoch = theta, error, 1
     for epoch in range(1, (10_000 if epochs is None else epochs) + 1):
-        if epoch > 2 * best_epoch or np.linalg.norm(slope) < TINY_GRADIENT:
+        if epoch > 2 * best_epoch or np.linalg.norm(slope) < _TINY_GRADIENT:
             break
         step = 0.95 * step - 0.05 * rate * slope
         new_error, new_slope = problem.gradient(theta + step)
@@ -159,7 +159,7 @@ def gradient_descent(problem: Problem, theta: Floats, *, epochs: int | None = No
     return best
 
 
-def damped_step(theta: Floats, square: Floats, product: Floats, mu: float) -> Floats:
+def _damped_step(theta: Floats, square: Floats, product: Floats, mu: float) -> Floats:
     """Return theta - (J'J + mu I)^-1 J'r, and theta itself where mu is too small to make that solvable."""
     try:
         return np.asarray(theta - np.linalg.solve(square + mu * np.eye(len(theta)), product))
@@ -167,7 +167,7 @@ def damped_step(theta: Floats, square: Floats, product: Floats, mu: float) -> Fl
         return theta
 
 
-def levenberg_marquardt(
+def _levenberg_marquardt(
     problem: Problem, theta: Floats, *, epochs: int | None = None, lm_fail: str | None = None
 ) -> Floats:
     """Solve (J'J + mu I) step = -J'r, mu from 0.001 by factors of 10 as the error falls or not (Matlab's trainlm).
@@ -177,10 +177,10 @@ def levenberg_marquardt(
     mu, error = 1e-3, problem.error(theta)
     for epoch in range(1_000 if epochs is None else epochs):
         square, product = problem.normal_equations(theta)
-        if np.linalg.norm(product) < TINY_GRADIENT:
+        if np.linalg.norm(product) < _TINY_GRADIENT:
             break
         while mu <= 1e10:
-            new = damped_step(theta, square, product, mu)
+            new = _damped_step(theta, square, product, mu)
             new_error = problem.error(new)
             if new_error < error:
                 break
@@ -194,8 +194,8 @@ def levenberg_marquardt(
 
 
 TRAININGS: dict[str, Callable[..., Floats]] = {
-    "gradient_descent": gradient_descent,
-    "levenberg_marquardt": levenberg_marquardt,
+    "gradient_descent": _gradient_descent,
+    "levenberg_marquardt": _levenberg_marquardt,
 }
 
 
@@ -229,7 +229,7 @@ def fit_network(
     span[span == 0.0] = 1.0
     layers = Layers(data.x.shape[1], hidden, 1 if data.classes == 2 else data.classes)
     own = np.eye(data.classes, dtype=bool)[data.label]
-    target = np.where(own[:, 1:] if data.classes == 2 else own, HIGH, LOW)
+    target = np.where(own[:, 1:] if data.classes == 2 else own, _HIGH, _LOW)
     problem = Problem(layers, (data.x - low) / span, target, data.weight)
     theta = TRAININGS[training](problem, start_weights(layers, rng), epochs=epochs, lm_fail=lm_fail)
     return Net(low, span, layers, theta)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import Floats, Index
 from calibrant.checks import at_least_two, known_labels, refuse_masked, same_length, weighed
 
-__all__ = ["Objects", "Posterior", "in_blocks", "objects", "require_objects"]
+__all__ = ["CELLS", "Objects", "Posterior", "in_blocks", "objects", "require_objects"]
 
 
 CELLS = 2**18  # numbers of a matrix held at a time: two megabytes stay in the second-level cache

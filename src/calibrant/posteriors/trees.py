@@ -18,7 +18,7 @@ from calibrant.posteriors.estimates import cell_estimate
 __all__ = ["Leaves", "chi_square", "prune_early"]
 
 
-COUNT = 0.001  # added to every count of a split table
+_COUNT = 0.001  # added to every count of a split table
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def chi_square(first: Floats, second: Floats) -> Floats:
     >>> chi_square(np.array([[10.0, 0.0]]), np.array([[0.0, 10.0]])).round(2)
     array([20.])
     """
-    table = np.stack([first, second], axis=-2) + COUNT
+    table = np.stack([first, second], axis=-2) + _COUNT
     branch, column = table.sum(axis=-1, keepdims=True), table.sum(axis=-2, keepdims=True)
     expected = branch * column / branch.sum(axis=-2, keepdims=True)
     return np.asarray(((table - expected) ** 2 / expected).sum(axis=(-2, -1)))

@@ -14,37 +14,37 @@ from calibrant.checks import number
 from calibrant.posteriors.densities import bayes, class_priors
 from calibrant.posteriors.objects import CELLS, Objects, in_blocks
 
-__all__ = ["Windows", "fit_windows", "leave_one_out_likelihood", "likeliest_width"]
+__all__ = ["SCANNED", "Windows", "fit_windows", "leave_one_out_likelihood", "likeliest_width"]
 
-Group = tuple[Floats, Floats]  # different objects of a class, and their weights
+_Group = tuple[Floats, Floats]  # different objects of a class, and their weights
 
-KEPT = 2**22  # distances kept between passes; more are computed anew in each
+_KEPT = 2**22  # distances kept between passes; more are computed anew in each
 SCANNED = range(32, 512)  # objects of a class from which the neighbourhood of the best width is found
-STEP = 0.25  # of log h in that search
-NARROWEST = 1e-8  # widths to try, as a share of the widest
-EXACT = 1e-5  # the last step of log h: Newton's next would be about its square
-SELF = 1e300  # the squared distance of an object to itself when it is left out
+_STEP = 0.25  # of log h in that search
+_NARROWEST = 1e-8  # widths to try, as a share of the widest
+_EXACT = 1e-5  # the last step of log h: Newton's next would be about its square
+_SELF = 1e300  # the squared distance of an object to itself when it is left out
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
     """F_k(x) = sum_i w_i N(x; x_i, h_k^2 I)/sum_i w_i over the objects of class k."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[_Group, ...]
     widths: tuple[float, ...]
     log_prior: Floats
 
     def log_joint(self, x: Floats) -> Floats:
         """Return log F_k(x) P_k, up to a constant common to all classes."""
         pairs = zip(self.groups, self.widths, strict=True)
-        return self.log_prior + np.column_stack([log_density(x, group, width) for group, width in pairs])
+        return self.log_prior + np.column_stack([_log_density(x, group, width) for group, width in pairs])
 
     def __call__(self, x: Floats) -> Floats:
         """Return P(class | x)."""
         return bayes(in_blocks(self.log_joint, x, max(len(rows) for rows, _ in self.groups)))
 
 
-def log_density(x: Floats, group: Group, width: float) -> Floats:
+def _log_density(x: Floats, group: _Group, width: float) -> Floats:
     """Return log F(x), less (D/2) log 2 pi."""
     from scipy.spatial.distance import cdist
 
@@ -85,7 +85,7 @@ def fit_windows(
     return Windows(tuple(groups), tuple(widths), np.log(class_priors(data, priors)))
 
 
-class Block(NamedTuple):
+class _Block(NamedTuple):
     """Some objects of a class, left out in turn.
 
     `near` is the least squared distance to the others, `beyond` what the other squared distances exceed it by, `weight`
@@ -100,7 +100,7 @@ class Block(NamedTuple):
     dimension: int
 
 
-def left_out_blocks(group: Group, step: int = 1) -> Iterator[Block]:
+def _left_out_blocks(group: _Group, step: int = 1) -> Iterator[_Block]:
     """Yield every `step`-th object of a class, block by block."""
     from scipy.spatial.distance import cdist
 
@@ -110,20 +110,20 @@ def left_out_blocks(group: Group, step: int = 1) -> Iterator[Block]:
     for start in range(0, len(chosen), size):
         part = chosen[start : start + size]
         squared = cdist(rows[part], rows, "sqeuclidean")
-        squared[np.arange(len(part)), part] = SELF
+        squared[np.arange(len(part)), part] = _SELF
         near = squared.min(axis=1)
         squared -= near[:, None]
-        yield Block(squared, near, weight[part] * step, weight.sum() - weight[part], weight, rows.shape[1])
+        yield _Block(squared, near, weight[part] * step, weight.sum() - weight[part], weight, rows.shape[1])
 
 
-def log_likelihood(block: Block, width: float) -> float:
+def _log_likelihood(block: _Block, width: float) -> float:
     """Return sum_i w_i log F_{-i}(x_i) over a block, less D/2 log 2 pi each."""
     kernels = np.exp(block.beyond * (-0.5 / width**2)) @ block.others
     logs = np.log(kernels / block.rest) - block.near / (2.0 * width**2)
     return float(block.weight @ (logs - block.dimension * np.log(width)))
 
 
-def log_derivatives(block: Block, width: float) -> Floats:
+def _log_derivatives(block: _Block, width: float) -> Floats:
     """Return the first and second derivative of the log-likelihood by log h.
 
     With kernels as weights, E of squared distances and V their variance, they are E/h^2 - D and V/h^4 - 2 E/h^2.
@@ -150,20 +150,20 @@ def leave_one_out_likelihood(data: Objects, widths: ArrayLike) -> Floats:
     if not (h.size and (h > 0).all() and np.isfinite(h).all()):
         msg = f"widths must be positive finite numbers; got {widths!r}"
         raise ValueError(msg)
-    groups = with_others(data.distinct())
+    groups = _with_others(data.distinct())
     constant = sum(weight.sum() for _, weight in groups) * data.x.shape[1] / 2 * np.log(2 * np.pi)
-    return np.asarray(scan(h, Everything(groups)) - constant)
+    return np.asarray(_scan(h, _Everything(groups)) - constant)
 
 
-def scan(widths: Floats, blocks: Iterable[Block]) -> Floats:
+def _scan(widths: Floats, blocks: Iterable[_Block]) -> Floats:
     """Return the log-likelihood at each width."""
     total = np.zeros(len(widths))
     for block in blocks:
-        total += [log_likelihood(block, width) for width in widths]
+        total += [_log_likelihood(block, width) for width in widths]
     return total
 
 
-def with_others(groups: Sequence[Group]) -> list[Group]:
+def _with_others(groups: Sequence[_Group]) -> list[_Group]:
     """Return the classes of at least two different objects, of which there must be one."""
     found = [group for group in groups if len(group[0]) > 1]
     if not found:
@@ -172,63 +172,63 @@ def with_others(groups: Sequence[Group]) -> list[Group]:
     return found
 
 
-def likeliest_width(groups: Sequence[Group]) -> float:
+def likeliest_width(groups: Sequence[_Group]) -> float:
     """Return the h of the largest leave-one-out likelihood of some classes.
 
     Where the likelihood is stationary, D h^2 is a mean of squared distances: no less than if only the nearest other
     object counted, and no more than if all did equally. A scan of log h between these, on at most some hundred objects
     of a class, finds the hill; Newton's method climbs it on these and then on all objects.
     """
-    groups = with_others(groups)
-    steps = [-(-len(rows) // int(np.clip(KEPT // len(rows), SCANNED.start, SCANNED.stop))) for rows, _ in groups]
-    some = [block for group, step in zip(groups, steps, strict=True) for block in left_out_blocks(group, step)]
-    low, high = width_limits(some)
-    low = max(low, NARROWEST * high)  # squares of tiny distances may underflow to 0
-    widths = np.exp(np.linspace(np.log(low), np.log(high), 2 + int(np.log(high / low) / STEP)))
-    width = climb(float(widths[np.argmax(scan(widths, some))]), some)
+    groups = _with_others(groups)
+    steps = [-(-len(rows) // int(np.clip(_KEPT // len(rows), SCANNED.start, SCANNED.stop))) for rows, _ in groups]
+    some = [block for group, step in zip(groups, steps, strict=True) for block in _left_out_blocks(group, step)]
+    low, high = _width_limits(some)
+    low = max(low, _NARROWEST * high)  # squares of tiny distances may underflow to 0
+    widths = np.exp(np.linspace(np.log(low), np.log(high), 2 + int(np.log(high / low) / _STEP)))
+    width = _climb(float(widths[np.argmax(_scan(widths, some))]), some)
     if max(steps) == 1:
         return width
     del some
-    everything = Everything(groups)
-    kept = list(everything) if sum(len(rows) ** 2 for rows, _ in groups) <= KEPT else everything
-    return climb(width, kept)
+    everything = _Everything(groups)
+    kept = list(everything) if sum(len(rows) ** 2 for rows, _ in groups) <= _KEPT else everything
+    return _climb(width, kept)
 
 
 @dataclass(frozen=True, slots=True)
-class Everything:
+class _Everything:
     """All objects left out in turn, computed anew each time they are gone through."""
 
-    groups: Sequence[Group]
+    groups: Sequence[_Group]
 
-    def __iter__(self) -> Iterator[Block]:
+    def __iter__(self) -> Iterator[_Block]:
         """Yield block by block."""
         for group in self.groups:
-            yield from left_out_blocks(group)
+            yield from _left_out_blocks(group)
 
 
-def width_limits(blocks: Iterable[Block]) -> tuple[float, float]:
+def _width_limits(blocks: Iterable[_Block]) -> tuple[float, float]:
     """Return the roots of the mean of the least and of all squared distances, divided by the dimension."""
     total = least = mean = 0.0
     for block in blocks:
-        away = np.where(block.beyond < SELF / 2, block.beyond, 0.0) @ block.others / block.rest
+        away = np.where(block.beyond < _SELF / 2, block.beyond, 0.0) @ block.others / block.rest
         total += block.weight.sum() * block.dimension
         least += float(block.weight @ block.near)
         mean += float(block.weight @ (block.near + away))
     return float(np.sqrt(least / total)), float(np.sqrt(mean / total))
 
 
-def climb(width: float, blocks: Iterable[Block]) -> float:
+def _climb(width: float, blocks: Iterable[_Block]) -> float:
     """Return the stationary point uphill: Newton's method in log h, kept between points where the slope differs."""
     place = float(np.log(width))
     low, high = -np.inf, np.inf
     for _ in range(100):
-        slope, curvature = sum((log_derivatives(block, np.exp(place)) for block in blocks), np.zeros(2))
+        slope, curvature = sum((_log_derivatives(block, np.exp(place)) for block in blocks), np.zeros(2))
         low, high = (place, high) if slope > 0 else (low, place)
-        step = -slope / curvature if curvature < 0 else np.sign(slope) * STEP
-        step = float(np.clip(step, -STEP, STEP))
+        step = -slope / curvature if curvature < 0 else np.sign(slope) * _STEP
+        step = float(np.clip(step, -_STEP, _STEP))
         if not low <= place + step <= high:
             step = (low + high) / 2 - place
         place += step
-        if abs(step) <= EXACT:
+        if abs(step) <= _EXACT:
             break
     return float(np.exp(place))

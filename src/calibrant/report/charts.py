@@ -15,34 +15,44 @@ import vl_convert
 
 from calibrant.evidence.words import number
 
-__all__ = ["bundle", "compiled", "decomposition", "error_reject", "folds", "forecasts", "ranks", "reliability"]
+__all__ = [
+    "bundle",
+    "compiled",
+    "decomposition",
+    "decomposition_rows",
+    "error_reject",
+    "folds",
+    "forecasts",
+    "ranks",
+    "reliability",
+]
 
 # Okabe & Ito's colours, as in `calibrant.plots`.
-BLUE, VERMILION, ORANGE, SKY, GREEN = "#0072B2", "#D55E00", "#E69F00", "#56B4E9", "#009E73"
-QUIET, DARK, INK = "#BBBBBB", "#595959", "#222222"
+_BLUE, _VERMILION, _ORANGE, _SKY, _GREEN = "#0072B2", "#D55E00", "#E69F00", "#56B4E9", "#009E73"
+_QUIET, _DARK, _INK = "#BBBBBB", "#595959", "#222222"
 
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 
-CONFIG: dict[str, Any] = {
-    "font": FONT,
+_CONFIG: dict[str, Any] = {
+    "font": _FONT,
     "background": "transparent",
     "view": {"stroke": None},
     "axis": {
-        "labelColor": INK,
-        "titleColor": INK,
+        "labelColor": _INK,
+        "titleColor": _INK,
         "labelFontSize": 12,
         "titleFontSize": 12,
         "titleFontWeight": "normal",
-        "domainColor": DARK,
-        "tickColor": DARK,
+        "domainColor": _DARK,
+        "tickColor": _DARK,
         "gridColor": "#EEEEEE",
         "tickCount": 5,
     },
-    "text": {"color": INK, "fontSize": 12},
+    "text": {"color": _INK, "fontSize": 12},
 }
 
-Spec = dict[str, Any]
-Rows = Sequence[Mapping[str, Any]]
+_Spec = dict[str, Any]
+_Rows = Sequence[Mapping[str, Any]]
 
 
 @cache
@@ -52,85 +62,85 @@ def bundle() -> str:
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def compiled(chart: Any, description: str, height: int) -> Spec:
+def compiled(chart: Any, description: str, height: int) -> _Spec:
     """Return a chart as wide as its place in the page, compiled to Vega, with its words for those who cannot see it."""
-    sized = chart.properties(width="container", height=height, description=description).configure(**CONFIG)
-    spec: Spec = vl_convert.vegalite_to_vega(sized.to_dict())
+    sized = chart.properties(width="container", height=height, description=description).configure(**_CONFIG)
+    spec: _Spec = vl_convert.vegalite_to_vega(sized.to_dict())
     spec.pop("$schema", None)  # an address, though nobody fetches it
     return spec
 
 
-def values(rows: Rows) -> alt.InlineData:
+def _values(rows: _Rows) -> alt.InlineData:
     """Return rows as inline data."""
     return alt.InlineData(values=[dict(row) for row in rows])
 
 
-def rows_of(**columns: Sequence[Any]) -> list[dict[str, Any]]:
+def _rows_of(**columns: Sequence[Any]) -> list[dict[str, Any]]:
     """Return columns as rows."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def unit_axis(kind: Callable[..., Any], field: str, title: str) -> Any:
+def _unit_axis(kind: Callable[..., Any], field: str, title: str) -> Any:
     """Return a channel from 0 to 1."""
     return kind(field, type="quantitative", title=title, scale=alt.Scale(domain=[0, 1], nice=False, clamp=True))
 
 
-def reliability(curve: Mapping[str, Any] | None, what: str, description: str, *, height: int = 340) -> Spec:
+def reliability(curve: Mapping[str, Any] | None, what: str, description: str, *, height: int = 340) -> _Spec:
     """Return a reliability diagram; without a curve it reads the named data "curve" and "band"."""
-    line = alt.NamedData("curve") if curve is None else values(curve_rows(curve))
-    area = alt.NamedData("band") if curve is None else values(band_rows(curve))
-    x, y = unit_axis(alt.X, "forecast", "forecast probability"), unit_axis(alt.Y, "share", what)
-    diagonal = alt.Chart(values([{"forecast": 0, "share": 0}, {"forecast": 1, "share": 1}]))
+    line = alt.NamedData("curve") if curve is None else _values(_curve_rows(curve))
+    area = alt.NamedData("band") if curve is None else _values(_band_rows(curve))
+    x, y = _unit_axis(alt.X, "forecast", "forecast probability"), _unit_axis(alt.Y, "share", what)
+    diagonal = alt.Chart(_values([{"forecast": 0, "share": 0}, {"forecast": 1, "share": 1}]))
     layers = [
         alt.Chart(area)
-        .mark_area(color=BLUE, opacity=0.2, clip=True)
-        .encode(x=unit_axis(alt.X, "forecast", "forecast probability"), y=unit_axis(alt.Y, "low", what), y2="high:Q"),
-        diagonal.mark_line(color=DARK, strokeDash=[4, 3], strokeWidth=1).encode(x=x, y=y),
+        .mark_area(color=_BLUE, opacity=0.2, clip=True)
+        .encode(x=_unit_axis(alt.X, "forecast", "forecast probability"), y=_unit_axis(alt.Y, "low", what), y2="high:Q"),
+        diagonal.mark_line(color=_DARK, strokeDash=[4, 3], strokeWidth=1).encode(x=x, y=y),
         alt.Chart(line)
-        .mark_line(color=BLUE, strokeWidth=2.5, point={"size": 22, "color": BLUE})
+        .mark_line(color=_BLUE, strokeWidth=2.5, point={"size": 22, "color": _BLUE})
         .encode(x=x, y=y, order=alt.Order("place:Q"), tooltip=["forecast:Q", "share:Q"]),
     ]
     return compiled(alt.layer(*layers), description, height)
 
 
-def curve_rows(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _curve_rows(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the points of a curve."""
     places = range(len(curve["forecast"]))
-    return rows_of(forecast=curve["forecast"], share=curve["share"], place=list(places))
+    return _rows_of(forecast=curve["forecast"], share=curve["share"], place=list(places))
 
 
-def band_rows(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _band_rows(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the points of a band, none where there is no band."""
     band = curve["band"] or {"x": [], "low": [], "high": []}
-    return rows_of(forecast=band["x"], low=band["low"], high=band["high"])
+    return _rows_of(forecast=band["x"], low=band["low"], high=band["high"])
 
 
-def forecasts(histogram: Mapping[str, Any] | None, names: tuple[str, str], description: str) -> Spec:
+def forecasts(histogram: Mapping[str, Any] | None, names: tuple[str, str], description: str) -> _Spec:
     """Return how often which forecast was made, the first class downwards and the second upwards."""
-    data = alt.NamedData("forecasts") if histogram is None else values(histogram_rows(histogram))
-    x = unit_axis(alt.X, "low", "forecast probability")
+    data = alt.NamedData("forecasts") if histogram is None else _values(_histogram_rows(histogram))
+    x = _unit_axis(alt.X, "low", "forecast probability")
     y = alt.Y("rows:Q", title="rows", axis=alt.Axis(format="~s", labelExpr="replace(datum.label, '−', '')"))
     bars = alt.Chart(data).mark_rect(stroke="white", strokeWidth=0.5)
     colour = alt.Color(
         "class:N",
         title=None,
-        scale=alt.Scale(domain=["second", "first"], range=[SKY, ORANGE]),
+        scale=alt.Scale(domain=["second", "first"], range=[_SKY, _ORANGE]),
         legend=alt.Legend(
             orient="bottom",
             symbolType="square",
             labelFontSize=12,
             labelLimit=300,
-            labelExpr=f"datum.label == 'second' ? {quoted(names[1])} : {quoted(names[0])}",
+            labelExpr=f"datum.label == 'second' ? {_quoted(names[1])} : {_quoted(names[0])}",
         ),
     )
     layers = [
         bars.encode(x=x, x2="high:Q", y=y, y2="zero:Q", color=colour, tooltip=["low:Q", "high:Q", "number:Q"]),
-        alt.Chart(values([{"rows": 0}])).mark_rule(color=DARK).encode(y="rows:Q"),
+        alt.Chart(_values([{"rows": 0}])).mark_rule(color=_DARK).encode(y="rows:Q"),
     ]
     return compiled(alt.layer(*layers), description, 110)
 
 
-def histogram_rows(histogram: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _histogram_rows(histogram: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the cells of a histogram that are not empty, the first class as negative numbers."""
     edges = histogram["edges"]
     return [
@@ -141,48 +151,48 @@ def histogram_rows(histogram: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def quoted(text: str) -> str:
+def _quoted(text: str) -> str:
     """Return text as a string of Vega's expressions."""
     safe = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ").replace("\r", " ")
     return f"'{safe}'"
 
 
-def error_reject(description: str) -> Spec:
+def error_reject(description: str) -> _Spec:
     """Return the error-reject curve of the named data "rejecting", and the point that the panel moves."""
     x = alt.X("rejected:Q", title="share rejected", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("error:Q", title="wrong decisions, share of all rows", axis=alt.Axis(format="~%"))
     curve = alt.Chart(alt.NamedData("rejecting")).encode(x=x, y=y)
-    point = alt.Chart(values([{}])).transform_calculate(rejected="pointRejected", error="pointError")
+    point = alt.Chart(_values([{}])).transform_calculate(rejected="pointRejected", error="pointError")
     layers = [
-        curve.mark_line(color=BLUE, strokeWidth=2.5).encode(tooltip=["threshold:N", "rejected:Q", "error:Q"]),
-        point.mark_rule(color=VERMILION, strokeDash=[3, 3]).encode(x=x),
-        point.mark_rule(color=VERMILION, strokeDash=[3, 3]).encode(y=y),
-        point.mark_point(color=VERMILION, filled=True, size=160, opacity=1, shape="diamond").encode(x=x, y=y),
+        curve.mark_line(color=_BLUE, strokeWidth=2.5).encode(tooltip=["threshold:N", "rejected:Q", "error:Q"]),
+        point.mark_rule(color=_VERMILION, strokeDash=[3, 3]).encode(x=x),
+        point.mark_rule(color=_VERMILION, strokeDash=[3, 3]).encode(y=y),
+        point.mark_point(color=_VERMILION, filled=True, size=160, opacity=1, shape="diamond").encode(x=x, y=y),
     ]
     moving = [alt.param(name=name, value=0) for name in ("pointRejected", "pointError")]
     return compiled(alt.layer(*layers).add_params(*moving), description, 300)
 
 
-def decomposition(parts: Rows, description: str) -> Spec:
+def decomposition(parts: _Rows, description: str) -> _Spec:
     """Return what a score is made of as bars: uncertainty, less discrimination, plus miscalibration."""
     order = [part["part"] for part in parts]
     y = alt.Y("part:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, domain=False, ticks=False))
-    chart = alt.Chart(values(parts))
-    colour = alt.Color("kind:N", legend=None, scale=alt.Scale(domain=KINDS, range=[QUIET, GREEN, VERMILION, BLUE]))
+    chart = alt.Chart(_values(parts))
+    colour = alt.Color("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=[_QUIET, _GREEN, _VERMILION, _BLUE]))
     x = alt.X("from:Q", title="Brier score", axis=alt.Axis(tickCount=3))
     bars = chart.mark_bar(height=18).encode(x=x, x2="to:Q", y=y, color=colour)
-    return compiled(alt.layer(bars, beside(chart, y, "shown:N")), description, 130)
+    return compiled(alt.layer(bars, _beside(chart, y, "shown:N")), description, 130)
 
 
-KINDS = ["uncertainty", "discrimination", "miscalibration", "score"]
+_KINDS = ["uncertainty", "discrimination", "miscalibration", "score"]
 
 
-def beside(chart: Any, y: Any, text: Any) -> Any:
+def _beside(chart: Any, y: Any, text: Any) -> Any:
     """Return the value of each row as text beside the plot: there it needs the same room at every width."""
     return chart.mark_text(align="left", dx=6).encode(x=alt.value("width"), y=y, text=text)
 
 
-def ranks(rows: Rows, difference: float | None, description: str) -> Spec:
+def ranks(rows: _Rows, difference: float | None, description: str) -> _Spec:
     """Return average ranks, best first, and the stretch within which nothing differs from the best."""
     order = [row["method"] for row in rows]
     y = alt.Y("method:N", title=None, sort=order, axis=alt.Axis(labelLimit=160, domain=False, ticks=False, grid=True))
@@ -195,16 +205,18 @@ def ranks(rows: Rows, difference: float | None, description: str) -> Spec:
     layers: list[Any] = []
     if difference is not None:
         reach = [{"rank": rows[0]["rank"], "end": min(rows[0]["rank"] + difference, len(rows))}]
-        layers.append(alt.Chart(values(reach)).mark_rect(color=BLUE, opacity=0.13).encode(x=x, x2="end:Q"))
-    points = alt.Chart(values(rows))
+        layers.append(alt.Chart(_values(reach)).mark_rect(color=_BLUE, opacity=0.13).encode(x=x, x2="end:Q"))
+    points = alt.Chart(_values(rows))
     layers += [
-        points.mark_point(filled=True, size=90, color=BLUE, opacity=1).encode(x=x, y=y, tooltip=["method:N", "rank:Q"]),
-        beside(points, y, alt.Text("rank:Q", format=".2f")),
+        points.mark_point(filled=True, size=90, color=_BLUE, opacity=1).encode(
+            x=x, y=y, tooltip=["method:N", "rank:Q"]
+        ),
+        _beside(points, y, alt.Text("rank:Q", format=".2f")),
     ]
     return compiled(alt.layer(*layers), description, 26 * len(rows) + 10)
 
 
-def folds(rows: int, description: str) -> Spec:
+def folds(rows: int, description: str) -> _Spec:
     """Return each fold's value by method as ticks, with the mean, of the named data "means" and "folds".
 
     The signal "methods" says which rows there are, in order: one taken from the data would stay that of the first data.
@@ -218,11 +230,11 @@ def folds(rows: int, description: str) -> Spec:
     x = alt.X("value:Q", title=None, scale=alt.Scale(zero=False, padding=6))
     means = alt.Chart(alt.NamedData("means"))
     layers = [
-        alt.Chart(alt.NamedData("folds")).mark_tick(color=DARK, opacity=0.7, thickness=1.5, size=12).encode(x=x, y=y),
+        alt.Chart(alt.NamedData("folds")).mark_tick(color=_DARK, opacity=0.7, thickness=1.5, size=12).encode(x=x, y=y),
         means.mark_point(filled=True, size=90, opacity=1).encode(
-            x=x, y=y, color=alt.condition("datum.best", alt.value(VERMILION), alt.value(BLUE))
+            x=x, y=y, color=alt.condition("datum.best", alt.value(_VERMILION), alt.value(_BLUE))
         ),
-        beside(means, y, "shown:N"),
+        _beside(means, y, "shown:N"),
     ]
     return compiled(alt.layer(*layers).add_params(alt.param(name="methods", value=[])), description, 26 * rows + 10)
 

@@ -11,10 +11,10 @@ import numpy as np
 from calibrant.evidence.words import number, words
 from calibrant.report import charts
 
-__all__ = ["Figure", "Figures", "assessment_figures", "comparison_figures", "panel_figures"]
+__all__ = ["MOST_CLASSES", "Figure", "Figures", "assessment_figures", "comparison_figures", "panel_figures"]
 
 MOST_CLASSES = 12  # with a diagram of their own
-TABLE_ROWS = 21
+_TABLE_ROWS = 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Figure:
 
 Figures = dict[str, Figure]
 
-WHAT = {False: "share of positives", True: "share of right decisions"}
-CAPTION = (
+_WHAT = {False: "share of positives", True: "share of right decisions"}
+_CAPTION = (
     "The line is the isotonic recalibration of the forecasts (CORP); a calibrated one lies on the dashed diagonal. "
     "The line of a calibrated forecast would be in the band, at each point with probability {confidence:.0%}."
 )
@@ -43,33 +43,33 @@ def assessment_figures(assessment: Mapping[str, Any] | None) -> Figures:
     if assessment is None or assessment["curve"] is None:
         return {}
     several = bool(assessment["by_class"])
-    names = sides(assessment["classes"], several=several)
+    names = _sides(assessment["classes"], several=several)
     curve = assessment["curve"]
     title = "Is the most probable class right as often as it says?" if several else "Does what is forecast happen?"
     found = {
-        "reliability": reliability_figure(curve, title, WHAT[several]),
-        "forecasts": forecasts_figure(curve["forecasts"], names),
+        "reliability": _reliability_figure(curve, title, _WHAT[several]),
+        "forecasts": _forecasts_figure(curve["forecasts"], names),
     }
     if not several:
-        found["decomposition"] = decomposition_figure(assessment["decompositions"]["brier"])
+        found["decomposition"] = _decomposition_figure(assessment["decompositions"]["brier"])
     for of, panels in assessment["by_class"].items():
         for place, each in enumerate(panels["curves"][:MOST_CLASSES]):
             title = f"Decided for {each['name']}" if of == "top_label" else f"Class {each['name']}"
-            what = WHAT[True] if of == "top_label" else "share of the class"
-            found[f"{of}-{place}"] = replace(reliability_figure(each, title, what, height=220), caption="")
+            what = _WHAT[True] if of == "top_label" else "share of the class"
+            found[f"{of}-{place}"] = replace(_reliability_figure(each, title, what, height=220), caption="")
     return found
 
 
-def sides(classes: Sequence[Mapping[str, Any]], *, several: bool) -> tuple[str, str]:
+def _sides(classes: Sequence[Mapping[str, Any]], *, several: bool) -> tuple[str, str]:
     """Return what the two sides of a histogram of forecasts are called."""
     return ("wrong", "right") if several else (classes[0]["name"], classes[1]["name"])
 
 
-def reliability_figure(curve: Mapping[str, Any], title: str, what: str, *, height: int = 340) -> Figure:
+def _reliability_figure(curve: Mapping[str, Any], title: str, what: str, *, height: int = 340) -> Figure:
     """Return a reliability diagram."""
-    alternative = f"Reliability diagram. {title} {curve_words(curve, what)}"
-    rows = curve_table(curve)
-    caption = CAPTION.format(confidence=curve["band"]["confidence"]) if curve["band"] else ""
+    alternative = f"Reliability diagram. {title} {_curve_words(curve, what)}"
+    rows = _curve_table(curve)
+    caption = _CAPTION.format(confidence=curve["band"]["confidence"]) if curve["band"] else ""
     return Figure(
         title,
         alternative,
@@ -80,7 +80,7 @@ def reliability_figure(curve: Mapping[str, Any], title: str, what: str, *, heigh
     )
 
 
-def curve_words(curve: Mapping[str, Any], what: str) -> str:
+def _curve_words(curve: Mapping[str, Any], what: str) -> str:
     """Say where a curve lies at a few forecasts."""
     forecast, share = np.asarray(curve["forecast"]), np.asarray(curve["share"])
     asked = [at for at in (0.1, 0.3, 0.5, 0.7, 0.9) if forecast[0] <= at <= forecast[-1]] or [float(forecast[0])]
@@ -88,10 +88,10 @@ def curve_words(curve: Mapping[str, Any], what: str) -> str:
     return f"The {what} by forecast is {points}."
 
 
-def curve_table(curve: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
+def _curve_table(curve: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
     """Return some points of a curve with the ends of its band."""
     n = len(curve["forecast"])
-    kept = np.unique(np.linspace(0, n - 1, min(n, TABLE_ROWS)).astype(int))
+    kept = np.unique(np.linspace(0, n - 1, min(n, _TABLE_ROWS)).astype(int))
     rows = []
     for k in kept:
         at = curve["forecast"][k]
@@ -102,7 +102,7 @@ def curve_table(curve: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
     return tuple(rows)
 
 
-def forecasts_figure(histogram: Mapping[str, Any], names: tuple[str, str]) -> Figure:
+def _forecasts_figure(histogram: Mapping[str, Any], names: tuple[str, str]) -> Figure:
     """Return how often which forecast was made."""
     counts = {name: sum(histogram[side]) for name, side in zip(names, ("negative", "positive"), strict=True)}
     sizes = ", ".join(f"{number(count)} rows of {name}" for name, count in counts.items())
@@ -119,7 +119,7 @@ def forecasts_figure(histogram: Mapping[str, Any], names: tuple[str, str]) -> Fi
     return Figure("Which forecasts were made", alternative, specification, "", ("forecast", *names[::-1]), rows)
 
 
-def decomposition_figure(parts: Mapping[str, Any]) -> Figure:
+def _decomposition_figure(parts: Mapping[str, Any]) -> Figure:
     """Return what the Brier score is made of."""
     rows = charts.decomposition_rows(parts)
     alternative = "Bars: the Brier score is made of " + ", ".join(f"{row['part']} {row['shown']}" for row in rows) + "."
@@ -158,7 +158,7 @@ def comparison_figures(comparison: Mapping[str, Any] | None) -> Figures:
     found = {"folds": Figure("Every fold of every method", words, charts.folds(most, words))}
     if len(comparison["datasets"]) > 1:
         for place, standing in enumerate(comparison["standings"]):
-            found[f"ranks-{place}"] = ranks_figure(standing)
+            found[f"ranks-{place}"] = _ranks_figure(standing)
     if comparison["forecasts"]:
         for name in ("best", "chosen"):
             words = (
@@ -170,7 +170,7 @@ def comparison_figures(comparison: Mapping[str, Any] | None) -> Figures:
     return found
 
 
-def ranks_figure(standing: Mapping[str, Any]) -> Figure:
+def _ranks_figure(standing: Mapping[str, Any]) -> Figure:
     """Return the average ranks of methods."""
     rows = [
         {"method": method, "rank": rank}
@@ -180,10 +180,10 @@ def ranks_figure(standing: Mapping[str, Any]) -> Figure:
     listed = ", ".join(f"{row['method']} {row['rank']:.2f}" for row in rows)
     alternative = f"Average ranks by {standing['metric']} with {standing['machine']}, best first: {listed}."
     title = f"{words(standing['metric'])}, {standing['machine']}"
-    return Figure(title, alternative, charts.ranks(rows, difference, alternative), ranks_caption(standing))
+    return Figure(title, alternative, charts.ranks(rows, difference, alternative), _ranks_caption(standing))
 
 
-def ranks_caption(standing: Mapping[str, Any]) -> str:
+def _ranks_caption(standing: Mapping[str, Any]) -> str:
     """Say what the shaded stretch of average ranks means."""
     found = standing["against_best"]
     if "critical_difference" not in found:

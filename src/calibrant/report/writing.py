@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["render_report", "write_report"]
 
-FORMAT = 1
+_FORMAT = 1
 
 
 def write_report(
@@ -67,24 +67,24 @@ def render_report(
 ) -> str:
     """Return a report as the text of an HTML page; see `write_report`."""
     if isinstance(found, Assessment):
-        document = document_of(found, None)
+        document = _document_of(found, None)
     else:
-        document = document_of(assessment, import_module("calibrant.report.comparisons").summary(found))
-    document |= {"title": title or default_title(document), "about": about}
+        document = _document_of(assessment, import_module("calibrant.report.comparisons").summary(found))
+    document |= {"title": title or _default_title(document), "about": about}
     figures: Figures = {
         **assessment_figures(document["assessment"]),
         **comparison_figures(document["comparison"]),
         **panel_figures(document["panels"]),
     }
-    return page(document, figures)
+    return _page(document, figures)
 
 
-def default_title(document: Mapping[str, Any]) -> str:
+def _default_title(document: Mapping[str, Any]) -> str:
     """Return a heading that says what is in the report."""
     return "How good are these probabilities?" if document["comparison"] is None else "Which probabilities are best?"
 
 
-def document_of(assessment: Assessment | None, comparison: dict[str, Any] | None) -> dict[str, Any]:
+def _document_of(assessment: Assessment | None, comparison: dict[str, Any] | None) -> dict[str, Any]:
     """Return all that a report shows, in the words of JSON."""
     panels = []
     if assessment is not None and assessment.decisions is not None:
@@ -97,7 +97,7 @@ def document_of(assessment: Assessment | None, comparison: dict[str, Any] | None
         name = f"{each['dataset']}, {each['machine']}: {each['best']}"
         panels.append({"name": name, **each.pop("panel")})
     return {
-        "format": FORMAT,
+        "format": _FORMAT,
         "calibrant": calibrant.__version__,
         "not_finite": NOT_FINITE,
         "assessment": None if assessment is None else assessment.as_dict(),
@@ -108,66 +108,66 @@ def document_of(assessment: Assessment | None, comparison: dict[str, Any] | None
     }
 
 
-def page(document: Mapping[str, Any], figures: Figures) -> str:
+def _page(document: Mapping[str, Any], figures: Figures) -> str:
     """Return the page of a document and its figures."""
-    script, style = (files("calibrant.report").joinpath("templates", name).read_text("utf-8") for name in STATIC)
+    script, style = (files("calibrant.report").joinpath("templates", name).read_text("utf-8") for name in _STATIC)
     scripts = [charts.bundle(), script]
     return (
-        environment()
+        _environment()
         .get_template("page.html")
         .render(
             **document,
             figures=figures,
             style=Markup(style),
             scripts=[Markup(text) for text in scripts],
-            policy=policy(scripts),
+            policy=_policy(scripts),
             most_classes=MOST_CLASSES,
-            start_rejection=REJECTIONS.index(START_REJECTION),
-            **tables(document),
-            data=embedded(document),
-            specifications=embedded({name: figure.specification for name, figure in figures.items()}),
+            start_rejection=REJECTIONS.index(_START_REJECTION),
+            **_tables(document),
+            data=_embedded(document),
+            specifications=_embedded({name: figure.specification for name, figure in figures.items()}),
         )
     )
 
 
-STATIC = ("page.js", "style.css")
-START_REJECTION = 0.25  # where the slider begins, with errors that cost 1
+_STATIC = ("page.js", "style.css")
+_START_REJECTION = 0.25  # where the slider begins, with errors that cost 1
 
 
-def tables(document: Mapping[str, Any]) -> dict[str, Any]:
+def _tables(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rows of tables, and what the template computes with."""
     assessment, comparison = document["assessment"] or {}, document["comparison"] or {}
     return {
         "class_rows": [tuple(share.values()) for share in assessment.get("classes", ())],
         "parts_rows": [
-            (words(score), *(parts[part] for part in PARTS))
+            (words(score), *(parts[part] for part in _PARTS))
             for score, parts in assessment.get("decompositions", {}).items()
         ],
-        "parameter_rows": [parameter_row(choice) for choice in comparison.get("parameters", ())],
+        "parameter_rows": [_parameter_row(choice) for choice in comparison.get("parameters", ())],
         "rejection_rows": lambda standing: [
             (method, *counts) for method, counts in zip(standing["methods"], standing["rejections"], strict=True)
         ],
-        "best": best,
+        "best": _best,
     }
 
 
-PARTS = ("score", "miscalibration", "discrimination", "uncertainty")
+_PARTS = ("score", "miscalibration", "discrimination", "uncertainty")
 
 
-def parameter_row(choice: Mapping[str, Any]) -> tuple[Any, ...]:
+def _parameter_row(choice: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the row of a machine's hyper-parameters."""
-    parameters = ", ".join(f"{name} = {shown(value)}" for name, value in choice["parameters"].items())
+    parameters = ", ".join(f"{name} = {_shown(value)}" for name, value in choice["parameters"].items())
     fold = "all" if choice["fold"] is None else choice["fold"]
     return choice["trained"], choice["dataset"], fold, parameters, choice["accuracy"]
 
 
-def best(values: list[Any], better: str) -> Any:
+def _best(values: list[Any], better: str) -> Any:
     """Return the best of values, of which those that are not finite are strings; None if there is none."""
     finite = [value for value in values if not isinstance(value, str)]
     return (max if better == "larger" else min)(finite, default=None)
 
 
-def environment() -> jinja2.Environment:
+def _environment() -> jinja2.Environment:
     """Return the templates, in which everything is escaped that is not marked as safe."""
     found = jinja2.Environment(
         loader=jinja2.PackageLoader("calibrant.report"),
@@ -176,11 +176,11 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    found.filters |= {"number": shown, "words": words, "probability": probability}
+    found.filters |= {"number": _shown, "words": words, "probability": _probability}
     return found
 
 
-def shown(value: Any) -> str:
+def _shown(value: Any) -> str:
     """Return a value as people write it, also the strings that stand for numbers that are not finite."""
     if value is None:
         return "–"
@@ -189,12 +189,12 @@ def shown(value: Any) -> str:
     return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
-def probability(value: float) -> str:
+def _probability(value: float) -> str:
     """Return a p-value with as many digits as mean something."""
     return f"{value:.3f}" if value >= 0.0005 else "< 0.0005"
 
 
-def embedded(value: Any) -> Markup:
+def _embedded(value: Any) -> Markup:
     """Return strict JSON that no HTML parser can mistake for markup."""
     text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
@@ -202,7 +202,7 @@ def embedded(value: Any) -> Markup:
     return Markup(text)
 
 
-def policy(scripts: list[str]) -> str:
+def _policy(scripts: list[str]) -> str:
     """Return a content security policy: these scripts and no others, and nothing from anywhere.
 
     Vega compiles expressions, hence 'unsafe-eval'; what it compiles is in the page.

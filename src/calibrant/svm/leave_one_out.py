@@ -90,13 +90,13 @@ def squared_spans(machine: Machine) -> Floats:
     free = machine.free
     spans = machine.diagonal.copy()
     if free.any():
-        inverse, precision = affine_inverse(machine.kernel[free])
-        spans[~free] = bounded_spans(machine, inverse)
-        spans[free] = reciprocals(precision) if len(precision) > 1 else spans[free]
+        inverse, precision = _affine_inverse(machine.kernel[free])
+        spans[~free] = _bounded_spans(machine, inverse)
+        spans[free] = _reciprocals(precision) if len(precision) > 1 else spans[free]
     return np.maximum(spans, 0.0)
 
 
-def bounded_spans(machine: Machine, inverse: Floats) -> Floats:
+def _bounded_spans(machine: Machine, inverse: Floats) -> Floats:
     """Return K_ii - v' Kt^-1 v of the bounded support vectors, with kernels centred at the mean of the free ones."""
     free = machine.free
     kernel, center = machine.kernel[~free], machine.kernel[free].mean(axis=0)
@@ -106,7 +106,7 @@ def bounded_spans(machine: Machine, inverse: Floats) -> Floats:
     return np.asarray(machine.diagonal[~free] - 2.0 * mean + center.mean() - inside)
 
 
-def affine_inverse(kernel: Floats) -> tuple[Floats, Floats]:
+def _affine_inverse(kernel: Floats) -> tuple[Floats, Floats]:
     """Return the block of Kt^-1 in the place of K_MM, which inverts K_MM among coefficients of sum zero, and 1/S_i^2.
 
     It is the inverse of the kernel centred at the mean, with the null vector 1 lifted: unlike Kt this mixes no units.
@@ -119,12 +119,12 @@ def affine_inverse(kernel: Floats) -> tuple[Floats, Floats]:
     lift = float(np.abs(np.diag(centred)).max()) or 1.0
     # Half of the digits that survived centring: the other half is lost by multiplying with the inverse.
     floor = lift * float(np.sqrt(eps * (1.0 + np.abs(kernel).max() / lift)))
-    inverse, null = pseudo_inverse(centred + lift / m, floor)
+    inverse, null = _pseudo_inverse(centred + lift / m, floor)
     block = inverse - 1.0 / (lift * m)
     return block, np.diag(block) + null / (eps * lift)
 
 
-def pseudo_inverse(matrix: Floats, floor: float) -> tuple[Floats, Floats]:
+def _pseudo_inverse(matrix: Floats, floor: float) -> tuple[Floats, Floats]:
     """Invert a symmetric matrix without its eigenvalues below `floor`, of which return each coordinate's share."""
     with suppress(np.linalg.LinAlgError):
         inverse = np.asarray(np.linalg.inv(matrix), np.float64)
@@ -135,7 +135,7 @@ def pseudo_inverse(matrix: Floats, floor: float) -> tuple[Floats, Floats]:
     return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T, np.square(vectors[:, ~kept]).sum(axis=1)
 
 
-def reciprocals(values: Floats) -> Floats:
+def _reciprocals(values: Floats) -> Floats:
     """Return 1/values, and 0 for values that are not positive."""
     return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
 
@@ -150,11 +150,11 @@ def loo_exact(pair: Pair, n_jobs: int | None = None) -> Floats:
     kernel = pair.problem.kernel(pair.rows, pair.rows)
     positions = np.searchsorted(pair.rows, pair.support)
     # LIBSVM trains outside the interpreter lock, so threads do and nothing has to be sent anywhere.
-    trainings = (delayed(decision_without)(pair, kernel, position) for position in positions)
+    trainings = (delayed(_decision_without)(pair, kernel, position) for position in positions)
     return np.array(Parallel(n_jobs=n_jobs, prefer="threads")(trainings), np.float64)
 
 
-def decision_without(pair: Pair, kernel: Floats, position: int) -> float:
+def _decision_without(pair: Pair, kernel: Floats, position: int) -> float:
     """Return the decision value of one row by the machine trained on the others.
 
     Where these are of one class only, it is 1 for that class, as in LIBSVM's cross-validation.

@@ -30,13 +30,14 @@ __all__ = [
     "local_weights",
     "nearness",
     "solve_local",
+    "typical_distance",
 ]
 
 
-CELLS = 2**20  # numbers in a block of running sums
-CHOICE_ROWS = 1_000  # rows that choose gamma
-WIDTH_ROWS = 500  # rows whose distances to each other give the width
-FLAT = 1e-10  # a share of the squared distances that is rounding: u has no extent, as with one feature
+_CELLS = 2**20  # numbers in a block of running sums
+_CHOICE_ROWS = 1_000  # rows that choose gamma
+_WIDTH_ROWS = 500  # rows whose distances to each other give the width
+_FLAT = 1e-10  # a share of the squared distances that is rounding: u has no extent, as with one feature
 
 
 def nearness(kernel: Floats, diagonal: Floats, difference: Floats, squared_norm: float) -> Floats:
@@ -166,7 +167,7 @@ class LocalCosines:
     def unseen(self, rows: Calibration) -> Floats:
         """Return (1 - p, p) of all calibration rows, each without its own part in the series, cut to [0, 1]."""
         position = np.full(len(rows.score), -1)
-        position[order_of(rows)] = np.arange(len(self.series.t))
+        position[_order_of(rows)] = np.arange(len(self.series.t))
         p = np.empty(len(rows.score))
         for some, matrix, right in self.equations(rows.inputs, rows.decision, position):
             p[some] = self.series.probability(solve_local(matrix, right, self.series.gamma), rows.score[some])
@@ -175,17 +176,17 @@ class LocalCosines:
 
     def equations(self, x: Any, f: Floats, position: Index | None = None) -> Iterator[tuple[slice, Floats, Floats]]:
         """Yield blocks of rows with their equations; rows at a `position` in the series are left out of their own."""
-        size = max(1, CELLS // (len(self.series.t) * (self.series.terms + 2)))
+        size = max(1, _CELLS // (len(self.series.t) * (self.series.terms + 2)))
         for some in blocks(len(f), size):
             near = self.reference.near(take(x, some), f[some])
             copies = np.tile(self.series.copies, (len(near), 1))
             if position is not None:
-                leave_out(copies, position[some])
+                _leave_out(copies, position[some])
             weights = local_weights(near, copies, self.width)
             yield some, *local_equations(self.series.t, self.series.label, weights, self.series.terms)
 
 
-def leave_out(copies: Floats, position: Index) -> None:
+def _leave_out(copies: Floats, position: Index) -> None:
     """Take one copy of itself from each row that has a position; of weights below 1 on average, the mean weight."""
     unit = min(1.0, float(copies[0].mean()))
     rows = np.flatnonzero(position >= 0)
@@ -207,8 +208,8 @@ def fit_local_cosine(
     everywhere, that of `cosine`. Without `gamma` it is the best of 1, 0.1, ..., 1e-6 by the squared error of (at most
     1,000) rows left out, 1e-3 where a class has less than two. Constant scores or one class give its share.
     """
-    check(width, terms, gamma)
-    order = order_of(rows)
+    _check(width, terms, gamma)
+    order = _order_of(rows)
     label, copies = rows.label[order], rows.weight[order]
     share = float(label @ copies / copies.sum()) if len(order) else 0.5
     if share in (0.0, 1.0) or len(order) == 0 or rows.score[order[0]] == rows.score[order[-1]]:
@@ -216,15 +217,15 @@ def fit_local_cosine(
     low, high = float(rows.score[order[0]]), float(rows.score[order[-1]])
     t = coordinate(rows.score[order], low, high)
     series = Series(t, label, copies, low, high, int(terms), USUAL if gamma is None else float(gamma), clip)
-    reference = reference_of(rows, order)
+    reference = _reference_of(rows, order)
     distance = typical_distance(reference, take(rows.inputs, order), copies) if width is None else float(width)
     fitted = LocalCosines(reference, series, distance)
-    if gamma is not None or not choosable(series):
+    if gamma is not None or not _choosable(series):
         return fitted
-    return replace(fitted, series=replace(series, gamma=chosen(fitted, rows, order)))
+    return replace(fitted, series=replace(series, gamma=_chosen(fitted, rows, order)))
 
 
-def check(width: Any, terms: Any, gamma: Any) -> None:
+def _check(width: Any, terms: Any, gamma: Any) -> None:
     """Raise unless the options are what they should be."""
     if not (isinstance(terms, (int, np.integer)) and terms >= 1):
         msg = f"terms must be a whole number, at least 1; got {terms!r}"
@@ -235,13 +236,13 @@ def check(width: Any, terms: Any, gamma: Any) -> None:
         number("width", width)
 
 
-def order_of(rows: Calibration) -> Index:
+def _order_of(rows: Calibration) -> Index:
     """Return the rows that take part, by rising score."""
     part = np.flatnonzero(rows.weight > 0)
     return np.asarray(part[np.argsort(rows.score[part], kind="stable")], np.intp)
 
 
-def reference_of(rows: Calibration, order: Index) -> Reference:
+def _reference_of(rows: Calibration, order: Index) -> Reference:
     """Return the calibration rows as the kernel knows them."""
     kernel, inputs = rows.geometry.kernel, take(rows.inputs, order)
     if kernel.name != "precomputed":
@@ -255,10 +256,10 @@ def reference_of(rows: Calibration, order: Index) -> Reference:
     return Reference(kernel, columns, diagonal, rows.decision[order], rows.geometry.squared_norm)
 
 
-def evenly(n: int, most: int) -> Index:
+def _evenly(n: int, most: int) -> Index:
     """Return at most so many of n numbers, evenly spaced.
 
-    >>> evenly(10, 4)
+    >>> _evenly(10, 4)
     array([0, 3, 6, 9])
     """
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
@@ -266,33 +267,33 @@ def evenly(n: int, most: int) -> Index:
 
 def typical_distance(reference: Reference, inputs: Any, copies: Floats) -> float:
     """Return the median of |u_j - u_i| over all pairs of rows, infinity where it is zero but for rounding."""
-    some = evenly(len(copies), WIDTH_ROWS)
+    some = _evenly(len(copies), _WIDTH_ROWS)
     few = reference.some(some)
     near = few.near(take(inputs, some), few.decision)
     squared = np.maximum(few.diagonal[:, None] - near, 0.0)
     extent = squared + np.square(few.decision[:, None] - few.decision) / (few.squared_norm or 1.0)
     pairs = np.outer(copies[some], copies[some])
-    middle, whole = weighted_median(squared, pairs), weighted_median(extent, pairs)
-    return float(np.sqrt(middle)) if middle > FLAT * whole else np.inf
+    middle, whole = _weighted_median(squared, pairs), _weighted_median(extent, pairs)
+    return float(np.sqrt(middle)) if middle > _FLAT * whole else np.inf
 
 
-def weighted_median(values: Floats, weights: Floats) -> float:
+def _weighted_median(values: Floats, weights: Floats) -> float:
     """Return the smallest value that at least half of the weight does not exceed."""
     order = np.argsort(values, axis=None)
     reached = np.cumsum(weights.ravel()[order])
     return float(values.ravel()[order[np.searchsorted(reached, reached[-1] / 2.0)]])
 
 
-def choosable(series: Series) -> bool:
+def _choosable(series: Series) -> bool:
     """Return whether each class has two rows or more, so that one can be left out."""
     unit = min(1.0, float(series.copies.mean()))
     positive = float(series.label @ series.copies)
     return min(positive, float(series.copies.sum()) - positive) >= 2.0 * unit * (1.0 - 1e-12)
 
 
-def chosen(fitted: LocalCosines, rows: Calibration, order: Index) -> float:
+def _chosen(fitted: LocalCosines, rows: Calibration, order: Index) -> float:
     """Return the gamma under which rows left out of their own series are predicted best, the smoothest of equals."""
-    series, some = fitted.series, evenly(len(order), CHOICE_ROWS)
+    series, some = fitted.series, _evenly(len(order), _CHOICE_ROWS)
     asked = order[some]
     score, label, copies = rows.score[asked], series.label[some], series.copies[some]
     found = list(fitted.equations(take(rows.inputs, asked), rows.decision[asked], some))

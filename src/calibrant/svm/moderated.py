@@ -28,15 +28,16 @@ __all__ = [
     "margin_variance",
     "moderated_logit",
     "moderated_output",
+    "whitened",
 ]
 
 
-SLOPE = 2.0
-RIDGE = 1e-8
-CELLS = 2**21  # kernels computed at a time
+_SLOPE = 2.0
+_RIDGE = 1e-8
+_CELLS = 2**21  # kernels computed at a time
 
 
-def moderated_logit(f: ArrayLike, variance: ArrayLike, slope: float = SLOPE) -> Floats:
+def moderated_logit(f: ArrayLike, variance: ArrayLike, slope: float = _SLOPE) -> Floats:
     """Return kappa slope f, kappa = 1/sqrt(1 + pi slope^2 variance/8) (MacKay 1992, for Kwok 1999; reconstructed).
 
     The logistic function of it approximates the mean of sigma(slope a) over a Gaussian a of mean f.
@@ -49,7 +50,7 @@ def moderated_logit(f: ArrayLike, variance: ArrayLike, slope: float = SLOPE) -> 
         return np.asarray(np.asarray(f, np.float64) * (slope * kappa))
 
 
-def moderated_output(f: ArrayLike, variance: ArrayLike, slope: float = SLOPE) -> Floats:
+def moderated_output(f: ArrayLike, variance: ArrayLike, slope: float = _SLOPE) -> Floats:
     """Return p = sigma(kappa slope f), 1/2 at f = 0, nearer to it the larger the variance (Kwok 1999; reconstructed).
 
     Without variance it is the softmax scaling, sigma(2 f).
@@ -79,7 +80,7 @@ def margin_variance(kernel: Floats, diagonal: Floats, whitening: Floats) -> Floa
     return np.asarray(np.maximum(diagonal - known, 0.0))
 
 
-def whitened(gram: Floats, ridge: float = RIDGE) -> Floats:
+def whitened(gram: Floats, ridge: float = _RIDGE) -> Floats:
     """Return a root R of the inverse of K_MM + ridge mean(diag K_MM) I = (R'R)^-1.
 
     Of a kernel that is not positive definite even so, only the directions in which it is count.
@@ -115,7 +116,7 @@ class Variance:
         diagonal = self.geometry.with_themselves(x)
         if len(self.whitening) == 0:
             return np.maximum(diagonal, 0.0)
-        size = max(1, CELLS // self.whitening.shape[1])
+        size = max(1, _CELLS // self.whitening.shape[1])
         parts = [
             margin_variance(kernels_with(kernel, take(x, rows), margin), diagonal[rows], self.whitening)
             for rows in blocks(len(diagonal), size)
@@ -132,31 +133,31 @@ class Moderated:
 
     def __call__(self, x: Any, f: Floats) -> Floats:
         """Return the columns (1 - p, p) of rows with their decision values."""
-        return both(moderated_logit(f, self.variance(x), self.slope))
+        return _both(moderated_logit(f, self.variance(x), self.slope))
 
     def unseen(self, rows: Calibration) -> Floats:
         """Return (1 - p, p) of the calibration rows by the machines that have not been trained on them."""
-        return both(moderated_logit(rows.score, rows.look, self.slope))
+        return _both(moderated_logit(rows.score, rows.look, self.slope))
 
 
-def both(logit: Floats) -> Floats:
+def _both(logit: Floats) -> Floats:
     """Return the columns (1 - p, p) of a logit."""
     return np.column_stack([special.expit(-logit), special.expit(logit)])
 
 
-def fit_moderated(rows: Calibration, *, slope: float = SLOPE, ridge: float = RIDGE) -> Moderated:
+def fit_moderated(rows: Calibration, *, slope: float = _SLOPE, ridge: float = _RIDGE) -> Moderated:
     """Return the moderated output of a machine: it has no parameter that the calibration rows could fit.
 
     `slope` is that of the link, `ridge` what is added to the diagonal of K_MM, relative to its mean.
     """
-    return Moderated(number("slope", slope), variance_of(rows.geometry, ridge))
+    return Moderated(number("slope", slope), _variance_of(rows.geometry, ridge))
 
 
-def variance_of(geometry: Geometry, ridge: float = RIDGE) -> Variance:
+def _variance_of(geometry: Geometry, ridge: float = _RIDGE) -> Variance:
     """Return the variance that a machine's margin leaves."""
     return Variance(geometry, whitened(geometry.gram, number("ridge", ridge, inclusive=True)))
 
 
-def look_variance(geometry: Geometry, x: Any, *, ridge: float = RIDGE, **_: Any) -> Floats:
+def look_variance(geometry: Geometry, x: Any, *, ridge: float = _RIDGE, **_: Any) -> Floats:
     """Return var(x) of rows a machine has not been trained on."""
-    return variance_of(geometry, ridge)(x)
+    return _variance_of(geometry, ridge)(x)

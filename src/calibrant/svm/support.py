@@ -45,10 +45,10 @@ __all__ = [
     "svc_class",
 ]
 
-Between = Callable[[Index, Index], Floats]
+_Between = Callable[[Index, Index], Floats]
 
-AT_BOUND = 1e-8  # an alpha this close to its C, relatively, is at the bound
-BLOCK = 128  # rows whose kernels with each other are computed for the sake of the diagonal
+_AT_BOUND = 1e-8  # an alpha this close to its C, relatively, is at the bound
+_BLOCK = 128  # rows whose kernels with each other are computed for the sake of the diagonal
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,12 @@ class Machine:
     @property
     def free(self) -> NDArray[np.bool_]:
         """Which support vectors are free, alpha_i < C_i: those on the margin, y_i f(x_i) = 1."""
-        return below_bound(self.coefficient, self.bound)
+        return _below_bound(self.coefficient, self.bound)
 
 
-def below_bound(coefficient: Floats, bound: Floats) -> NDArray[np.bool_]:
+def _below_bound(coefficient: Floats, bound: Floats) -> NDArray[np.bool_]:
     """Return which alpha_i are smaller than C_i."""
-    return np.asarray(np.abs(coefficient) < bound * (1.0 - AT_BOUND))
+    return np.asarray(np.abs(coefficient) < bound * (1.0 - _AT_BOUND))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Problem:
     bound: Floats
     decision: Floats
     support: Index
-    kernel: Between
+    kernel: _Between
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +112,9 @@ class Pair:
     def machine(self) -> Machine:
         """Return the dual solution with the kernels that leave-one-out formulas need."""
         bound = self.problem.bound[self.support]
-        free = self.support[below_bound(self.coefficient, bound)]
+        free = self.support[_below_bound(self.coefficient, bound)]
         kernel = self.problem.kernel
-        blocks = np.split(self.support, range(BLOCK, len(self.support), BLOCK))
+        blocks = np.split(self.support, range(_BLOCK, len(self.support), _BLOCK))
         diagonal = np.concatenate([np.diag(kernel(block, block)) for block in blocks])
         return Machine(self.coefficient, bound, self.decision, diagonal, kernel(self.support, free))
 
@@ -135,7 +135,7 @@ def pairs(problem: Problem) -> Iterator[Pair]:
     sign = 1.0 if len(svc.classes_) == 2 else -1.0
     for column, (a, b) in enumerate(combinations(range(len(svc.classes_)), 2)):
         rows = np.flatnonzero(((label == a) | (label == b)) & (problem.bound > 0))
-        coefficient = coefficients(svc, label[support], a, b)
+        coefficient = _coefficients(svc, label[support], a, b)
         used = coefficient != 0  # a support vector need not be one against every class
         yield Pair(
             problem=problem,
@@ -149,7 +149,7 @@ def pairs(problem: Problem) -> Iterator[Pair]:
         )
 
 
-def coefficients(svc: Any, label: Index, a: int, b: int) -> Floats:
+def _coefficients(svc: Any, label: Index, a: int, b: int) -> Floats:
     """Return alpha_i y_i of every support vector in the machine of classes a < b, zero where it is none of its own."""
     dual = dense(svc.dual_coef_)
     return np.select([label == a, label == b], [dual[b - 1], dual[a]])
@@ -161,17 +161,17 @@ def read_svc(svc: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = N
     if not hasattr(svc, "dual_coef_"):
         msg = "svc must be fitted before rows can be left out; got one without dual_coef_"
         raise ValueError(msg)
-    n = len_of(X)
+    n = _len_of(X)
     if n != svc.shape_fit_[0]:
         msg = f"X must hold the rows the SVC was fitted on; got {n} rows where it was fitted on {svc.shape_fit_[0]}"
         raise ValueError(msg)
     decision = pairwise_decisions(svc, X)
     weight = np.ones(n) if sample_weight is None else weighed("sample_weight", sample_weight, decision)
-    support = support_rows(svc, weight)
-    label = class_numbers(svc, y, support, n)
+    support = _support_rows(svc, weight)
+    label = _class_numbers(svc, y, support, n)
     bound = svc.C * np.asarray(svc.class_weight_)[label] * weight
-    require_bounds(svc, bound[support])
-    return Problem(svc, label, bound, decision, support, kernel_between(svc, X, support))
+    _require_bounds(svc, bound[support])
+    return Problem(svc, label, bound, decision, support, _kernel_between(svc, X, support))
 
 
 def svc_class(svc: Any) -> Any:
@@ -191,7 +191,7 @@ def pairwise_decisions(svc: Any, X: Any) -> Floats:
     return values.reshape(len(values), -1)
 
 
-def class_numbers(svc: Any, y: ArrayLike, support: Index, n: int) -> Index:
+def _class_numbers(svc: Any, y: ArrayLike, support: Index, n: int) -> Index:
     """Return the rows' classes as positions in `classes_`."""
     found, label = np.unique(vector("y", y), return_inverse=True)
     known = len(label) == n and list(found) == list(svc.classes_)
@@ -201,7 +201,7 @@ def class_numbers(svc: Any, y: ArrayLike, support: Index, n: int) -> Index:
     return np.asarray(label, np.intp)
 
 
-def support_rows(svc: Any, weight: NDArray[Any]) -> Index:
+def _support_rows(svc: Any, weight: NDArray[Any]) -> Index:
     """Return the row of each support vector: scikit-learn counts the rows of positive weight only."""
     trained = np.flatnonzero(weight)
     if len(trained) <= svc.support_.max():
@@ -210,24 +210,24 @@ def support_rows(svc: Any, weight: NDArray[Any]) -> Index:
     return np.asarray(trained[svc.support_], np.intp)
 
 
-def require_bounds(svc: Any, bound: Floats) -> None:
+def _require_bounds(svc: Any, bound: Floats) -> None:
     """Raise where an alpha is larger than its C_i."""
     alpha = np.abs(dense(svc.dual_coef_)).max(axis=0)
-    if (alpha > bound * (1.0 + AT_BOUND)).any():
+    if (alpha > bound * (1.0 + _AT_BOUND)).any():
         worst = np.argmax(alpha - bound)
         found = f"an alpha of {alpha[worst]:.6g} above its C of {bound[worst]:.6g}"
         msg = f"sample_weight must be that of the fit; got {found}"
         raise ValueError(msg)
 
 
-def kernel_between(svc: Any, X: Any, support: Index) -> Between:
+def _kernel_between(svc: Any, X: Any, support: Index) -> _Between:
     """Return the machine's kernel as a function of the numbers of rows."""
     if callable(svc.kernel):
-        return by_function(svc, X, support)
-    return READERS.get(svc.kernel, by_features)(svc, X, support)
+        return _by_function(svc, X, support)
+    return _READERS.get(svc.kernel, _by_features)(svc, X, support)
 
 
-def by_features(svc: Any, X: Any, support: Index) -> Between:
+def _by_features(svc: Any, X: Any, support: Index) -> _Between:
     """Return a named kernel of rows of numbers."""
     rows = X.tocsr() if hasattr(X, "tocsr") else np.asarray(X, np.float64)
     if np.abs(rows[support] - svc.support_vectors_).max() != 0:
@@ -237,23 +237,23 @@ def by_features(svc: Any, X: Any, support: Index) -> Between:
     return lambda i, j: KERNELS[svc.kernel](rows[i], rows[j], by)
 
 
-def by_matrix(svc: Any, X: Any, support: Index) -> Between:
+def _by_matrix(svc: Any, X: Any, support: Index) -> _Between:
     """Return a kernel given as a matrix."""
-    require_no_gaps(svc, support)
+    _require_no_gaps(svc, support)
     kernel = np.asarray(X, np.float64)
     return lambda i, j: kernel[np.ix_(i, j)]
 
 
-def by_function(svc: Any, X: Any, support: Index) -> Between:
+def _by_function(svc: Any, X: Any, support: Index) -> _Between:
     """Return a kernel given as a function of two sets of rows."""
-    require_no_gaps(svc, support)
+    _require_no_gaps(svc, support)
     return lambda i, j: dense(svc.kernel(take(X, i), take(X, j)))
 
 
-READERS: dict[str, Callable[[Any, Any, Index], Between]] = {"precomputed": by_matrix}
+_READERS: dict[str, Callable[[Any, Any, Index], _Between]] = {"precomputed": _by_matrix}
 
 
-def require_no_gaps(svc: Any, support: Index) -> None:
+def _require_no_gaps(svc: Any, support: Index) -> None:
     """Raise where scikit-learn takes kernels of the wrong rows, which it does after a row of weight zero."""
     if not np.array_equal(support, svc.support_):
         msg = "sample_weight must not be zero where the kernel is precomputed or callable: SVC then confuses the rows"
@@ -265,7 +265,7 @@ class Geometry:
     """A two-class machine in the space of its kernel: what its decision values alone do not say.
 
     `margin` are the free support vectors M, those on the margin (their numbers among the machine's rows where the
-    kernel is precomputed), `gram` is K_MM, `squared_norm` is |w|^2 = sum_ij alpha_i y_i alpha_j y_j K_ij, and
+    kernel is precomputed), `gram` is K_MM, `_squared_norm` is |w|^2 = sum_ij alpha_i y_i alpha_j y_j K_ij, and
     `diagonal` is K(x, x) where the kernel is precomputed and that is the same for all rows.
     """
 
@@ -315,16 +315,16 @@ def kernels_with(kernel: Kernel, x: Any, rows: Any) -> Floats:
            [0., 0.]])
     """
     columns = rows if kernel.name == "precomputed" else slice(None)
-    inputs = x if callable(kernel.name) else like(rows, x)
+    inputs = x if callable(kernel.name) else _like(rows, x)
     return np.asarray(cross(kernel, inputs, rows)(slice(None), columns), np.float64)
 
 
 def kernel_inputs(kernel: Any, x: Any) -> Any:
     """Return rows as a kernel takes them: a function takes what it is given, any other a matrix of numbers."""
-    return x if callable(kernel) else like(x, x)
+    return x if callable(kernel) else _like(x, x)
 
 
-def like(rows: Any, x: Any) -> Any:
+def _like(rows: Any, x: Any) -> Any:
     """Return x as a matrix that is sparse where the rows are, as `SVC` takes it."""
     if not hasattr(rows, "tocsr"):
         return x.tocsr() if hasattr(x, "tocsr") else np.asarray(x, np.float64)
@@ -359,88 +359,88 @@ def geometries(svc: Any, X: Any = None, sample_weight: ArrayLike | None = None) 
            [ 1.]]), 1.0)
     """
     svc_class(svc)
-    dual = read_dual(svc, X, sample_weight)
+    dual = _read_dual(svc, X, sample_weight)
     kernel = Kernel(svc.kernel, Parameters(svc._gamma, svc.coef0, svc.degree))
-    constant = constant_diagonal(X) if svc.kernel == "precomputed" else None
+    constant = _constant_diagonal(X) if svc.kernel == "precomputed" else None
     found = []
     for a, b in combinations(range(len(svc.classes_)), 2):
-        coefficient = coefficients(svc, dual.label, a, b)
+        coefficient = _coefficients(svc, dual.label, a, b)
         used = np.flatnonzero(coefficient)
-        margin = dual.vectors.some(used[below_bound(coefficient[used], dual.bound[used])])
+        margin = dual.vectors.some(used[_below_bound(coefficient[used], dual.bound[used])])
         matrix = kernels_with(kernel, margin.inputs, margin.rows)
-        norm = squared_norm(kernel, dual.vectors.some(used), coefficient[used])
+        norm = _squared_norm(kernel, dual.vectors.some(used), coefficient[used])
         found.append(Geometry(kernel, margin.rows, matrix, norm, constant))
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
-class Vectors:
+class _Vectors:
     """Support vectors: as `inputs` of the kernel, and as `rows` it is taken with; these differ for matrices only."""
 
     inputs: Any
     rows: Any
 
-    def some(self, numbers: Index) -> Vectors:
+    def some(self, numbers: Index) -> _Vectors:
         """Return some of them."""
-        return Vectors(take(self.inputs, numbers), take(self.rows, numbers))
+        return _Vectors(take(self.inputs, numbers), take(self.rows, numbers))
 
 
 @dataclass(frozen=True, slots=True)
-class Dual:
+class _Dual:
     """The support vectors of all pairs' machines, sorted by class, with the number of their class and their C_i."""
 
-    vectors: Vectors
+    vectors: _Vectors
     label: Index
     bound: Floats
 
 
-def read_dual(svc: Any, X: Any, sample_weight: ArrayLike | None) -> Dual:
+def _read_dual(svc: Any, X: Any, sample_weight: ArrayLike | None) -> _Dual:
     """Return the support vectors of a fitted `SVC`; without X, which brings the weights, all rows weigh 1."""
     label = np.repeat(np.arange(len(svc.classes_)), svc.n_support_)
     bound = svc.C * np.asarray(svc.class_weight_)[label]
     support = np.asarray(svc.support_, np.intp)
     if X is not None and sample_weight is not None:
-        weight = weighed("sample_weight", sample_weight, np.empty(len_of(X)))
-        support = support_rows(svc, weight)
+        weight = weighed("sample_weight", sample_weight, np.empty(_len_of(X)))
+        support = _support_rows(svc, weight)
         bound = bound * weight[support]
-    if X is None and (np.abs(dense(svc.dual_coef_)) > bound * (1.0 + AT_BOUND)).any():
+    if X is None and (np.abs(dense(svc.dual_coef_)) > bound * (1.0 + _AT_BOUND)).any():
         msg = "an SVC fitted with sample_weight must be fitted here, as it does not keep its weights; got it fitted"
         raise ValueError(msg)
-    require_bounds(svc, bound)
-    return Dual(support_vectors(svc, X, support), label, bound)
+    _require_bounds(svc, bound)
+    return _Dual(_support_vectors(svc, X, support), label, bound)
 
 
-def support_vectors(svc: Any, X: Any, support: Index) -> Vectors:
+def _support_vectors(svc: Any, X: Any, support: Index) -> _Vectors:
     """Return the support vectors, from the machine itself where it keeps them."""
     if not callable(svc.kernel) and svc.kernel != "precomputed":
-        return Vectors(svc.support_vectors_, svc.support_vectors_)
+        return _Vectors(svc.support_vectors_, svc.support_vectors_)
     if X is None:
         kind = "a function" if callable(svc.kernel) else "precomputed"
         msg = (
             f"an SVC whose kernel is {kind} must be fitted here, as it does not keep its support vectors; got it fitted"
         )
         raise ValueError(msg)
-    require_no_gaps(svc, support)
+    _require_no_gaps(svc, support)
     inputs = take(kernel_inputs(svc.kernel, X), support)
-    return Vectors(inputs, inputs if callable(svc.kernel) else support)
+    return _Vectors(inputs, inputs if callable(svc.kernel) else support)
 
 
-def constant_diagonal(matrix: Any) -> float | None:
+def _constant_diagonal(matrix: Any) -> float | None:
     """Return the K(x, x) that all rows share, or None."""
     diagonal = np.diag(np.asarray(matrix, np.float64))
     return float(diagonal[0]) if np.ptp(diagonal) <= 1e-9 * np.abs(diagonal).max() else None
 
 
-def squared_norm(kernel: Kernel, vectors: Vectors, coefficient: Floats) -> float:
+def _squared_norm(kernel: Kernel, vectors: _Vectors, coefficient: Floats) -> float:
     """Return |w|^2 = sum_ij coefficient_i coefficient_j K_ij."""
     return float(
         sum(
             coefficient[some] @ (kernels_with(kernel, take(vectors.inputs, some), vectors.rows) @ coefficient)
-            for some in blocks(len(coefficient), BLOCK)
+            for some in blocks(len(coefficient), _BLOCK)
         )
     )
 
 
-def len_of(X: Any) -> int:
+def _len_of(X: Any) -> int:
     """Return the number of rows."""
     return int(X.shape[0]) if hasattr(X, "shape") else len(X)

@@ -25,11 +25,11 @@ from calibrant.papers.datasets.records import Carrier, Dataset, Part, Recipe, Ta
 from calibrant.papers.datasets.table import DATASETS
 from calibrant.warning import warn
 
-__all__ = ["DATASETS", "Dataset", "by_mutual_information", "load", "names", "searching_once"]
+__all__ = ["DATASETS", "Dataset", "by_mutual_information", "load", "load_part", "names", "searching_once"]
 
-Loaded = tuple[Any, NDArray[np.int64], tuple[str, ...], tuple[str, ...], str]
+_Loaded = tuple[Any, NDArray[np.int64], tuple[str, ...], tuple[str, ...], str]
 
-ABSENT: ContextVar[dict[str, str] | None] = ContextVar("ABSENT", default=None)
+_ABSENT: ContextVar[dict[str, str] | None] = ContextVar("ABSENT", default=None)
 
 
 def names() -> list[str]:
@@ -55,9 +55,9 @@ def load(name: str, *, download: bool = True) -> Dataset:
     """
     one_of("name", name, DATASETS)
     recipe = DATASETS[name]
-    with remembered(name):
+    with _remembered(name):
         X, y, features, classes, source = load_part(name, recipe, recipe.train, download=download)
-        X_test, y_test = load_test(name, recipe, download=download)
+        X_test, y_test = _load_test(name, recipe, download=download)
     return Dataset(name, X, y, features, classes, recipe.description, source, recipe.notes, X_test, y_test)
 
 
@@ -70,17 +70,17 @@ def searching_once(absent: dict[str, str]) -> Iterator[None]:
     Traceback (most recent call last):
     FileNotFoundError: data set 'sonar' cannot be had
     """
-    token = ABSENT.set(absent)
+    token = _ABSENT.set(absent)
     try:
         yield
     finally:
-        ABSENT.reset(token)
+        _ABSENT.reset(token)
 
 
 @contextmanager
-def remembered(name: str) -> Iterator[None]:
+def _remembered(name: str) -> Iterator[None]:
     """Raise at once what is known to be absent, and keep what is found to be, while `searching_once`."""
-    absent = ABSENT.get()
+    absent = _ABSENT.get()
     if absent is None:
         yield
         return
@@ -93,7 +93,7 @@ def remembered(name: str) -> Iterator[None]:
         raise
 
 
-def load_test(name: str, recipe: Recipe, *, download: bool) -> tuple[Any, NDArray[np.int64] | None]:
+def _load_test(name: str, recipe: Recipe, *, download: bool) -> tuple[Any, NDArray[np.int64] | None]:
     """Return the test part, if there is one."""
     if recipe.test is None:
         return None, None
@@ -105,7 +105,7 @@ def load_test(name: str, recipe: Recipe, *, download: bool) -> tuple[Any, NDArra
         raise
 
 
-def load_part(name: str, recipe: Recipe, part: Part, *, download: bool) -> Loaded:
+def load_part(name: str, recipe: Recipe, part: Part, *, download: bool) -> _Loaded:
     """Find, read, encode and check one part of a data set."""
     try:
         table, where, carrier = table_of(part, download=download)
@@ -113,8 +113,8 @@ def load_part(name: str, recipe: Recipe, part: Part, *, download: bool) -> Loade
         msg = f"data set {name!r} cannot be had (CALIBRANT_DATA may name a folder that has it); tried: {missing}"
         raise FileNotFoundError(msg) from None
     try:
-        X, y, features = encode(labelled(table, recipe.classes), recipe.columns)
-        check(X, y, part, carrier)
+        X, y, features = encode(_labelled(table, recipe.classes), recipe.columns)
+        _check(X, y, part, carrier)
     except ValueError as wrong:
         msg = f"{where} does not hold data set {name!r}: {wrong}"
         raise ValueError(msg) from None
@@ -122,7 +122,7 @@ def load_part(name: str, recipe: Recipe, part: Part, *, download: bool) -> Loade
     return X, y, features, table.classes or tuple(recipe.classes), source
 
 
-def labelled(table: Table, classes: Mapping[str, tuple[str, ...]]) -> Table:
+def _labelled(table: Table, classes: Mapping[str, tuple[str, ...]]) -> Table:
     """Return the rows of two classes with labels 0 and 1; a table of several labels a row has them already."""
     if not classes:
         return table
@@ -137,7 +137,7 @@ def labelled(table: Table, classes: Mapping[str, tuple[str, ...]]) -> Table:
     return Table(table.names, columns, y)
 
 
-def check(X: Any, y: NDArray[np.int64], part: Part, carrier: Carrier) -> None:
+def _check(X: Any, y: NDArray[np.int64], part: Part, carrier: Carrier) -> None:
     """Raise unless shape, class counts and cells are those expected; only warn of other cells from OpenML."""
     if X.shape != part.shape:
         msg = f"it must have {part.shape[0]} rows and {part.shape[1]} features; got {X.shape[0]} and {X.shape[1]}"

@@ -24,10 +24,10 @@ from sklearn.datasets import fetch_openml, load_svmlight_file
 from calibrant.papers import generators
 from calibrant.papers.datasets.records import Carrier, Layout, Part, Table
 
-__all__ = ["PLACES", "given_folder", "table_of"]
+__all__ = ["PLACES", "READERS", "from_openml", "given_folder", "read", "table_of"]
 
-Found = tuple[Table, str]
-Find = Callable[[Carrier, int], Found]
+_Found = tuple[Table, str]
+_Find = Callable[[Carrier, int], _Found]
 
 
 def table_of(part: Part, *, download: bool = True) -> tuple[Table, str, Carrier]:
@@ -53,7 +53,7 @@ def given_folder() -> Path | None:
     return Path(given) if given else None
 
 
-def in_folder(carrier: Carrier, features: int) -> Found:
+def _in_folder(carrier: Carrier, features: int) -> _Found:
     """Read a file of the folder that CALIBRANT_DATA names, compressed or not."""
     folder = given_folder()
     if folder is None:
@@ -66,7 +66,7 @@ def in_folder(carrier: Carrier, features: int) -> Found:
     raise FileNotFoundError(msg)
 
 
-def in_package(carrier: Carrier, features: int) -> Found:
+def _in_package(carrier: Carrier, features: int) -> _Found:
     """Read a file of an installed package without importing the package."""
     spec = find_spec(carrier.package)
     places = [] if spec is None else list(spec.submodule_search_locations or [])
@@ -79,7 +79,7 @@ def in_package(carrier: Carrier, features: int) -> Found:
     raise FileNotFoundError(msg)
 
 
-def from_openml(carrier: Carrier, _: int) -> Found:
+def from_openml(carrier: Carrier, _: int) -> _Found:
     """Download from OpenML, or read what scikit-learn keeps of an earlier download."""
     number = int(carrier.file)
     try:
@@ -93,11 +93,11 @@ def from_openml(carrier: Carrier, _: int) -> Found:
     places = [bunch.feature_names.index(name) for name in names]
     labels = np.asarray(bunch.target).astype(str)
     rows = carrier.layout.rows(labels.tolist())
-    columns = [decoded(bunch.data[rows, place], bunch.categories.get(bunch.feature_names[place])) for place in places]
+    columns = [_decoded(bunch.data[rows, place], bunch.categories.get(bunch.feature_names[place])) for place in places]
     return Table(tuple(names), columns, labels[rows]), f"OpenML data set {number}"
 
 
-def decoded(codes: NDArray[Any], categories: Sequence[str] | None) -> NDArray[Any]:
+def _decoded(codes: NDArray[Any], categories: Sequence[str] | None) -> NDArray[Any]:
     """Return the categories that numbers stand for, as text; a missing one is empty."""
     if categories is None:
         return np.asarray(codes, np.float64)
@@ -106,18 +106,18 @@ def decoded(codes: NDArray[Any], categories: Sequence[str] | None) -> NDArray[An
     return np.asarray(np.array([*categories, ""])[places])
 
 
-def generated(carrier: Carrier, _: int) -> Found:
+def _generated(carrier: Carrier, _: int) -> _Found:
     """Draw 100 objects a class by a function of `calibrant.generators`; always the same ones."""
     X, y = getattr(generators, carrier.file)(100, random_state=1998)
     names = tuple(f"x{column}" for column in range(1, X.shape[1] + 1))
     return Table(names, list(X.T), y.astype(str)), f"calibrant.generators.{carrier.file}(100, random_state=1998)"
 
 
-PLACES: dict[str, Find] = {
-    "folder": in_folder,
-    "package": in_package,
+PLACES: dict[str, _Find] = {
+    "folder": _in_folder,
+    "package": _in_package,
     "OpenML": from_openml,
-    "generator": generated,
+    "generator": _generated,
 }
 
 
@@ -130,9 +130,9 @@ def read(path: Path, layout: Layout, features: int) -> Table:
         raise ValueError(msg) from error
 
 
-def read_table(path: Path, layout: Layout, _: int) -> Table:
+def _read_table(path: Path, layout: Layout, _: int) -> Table:
     """Read delimited text; lines that begin with @ are the header of KEEL's files."""
-    with text_of(path) as lines:
+    with _text_of(path) as lines:
         content = (line for line in lines if line.strip() and not line.startswith("@"))
         rows = list(csv.reader(content, delimiter=layout.separator, skipinitialspace=True))
     header = [name.strip() for name in rows.pop(0)] if layout.header else [f"x{i}" for i, _ in enumerate(rows[0], 1)]
@@ -145,41 +145,41 @@ def read_table(path: Path, layout: Layout, _: int) -> Table:
     return Table(tuple(header[i] for i in kept), list(cells.T), np.array(labels)[chosen])
 
 
-def read_indicators(path: Path, layout: Layout, features: int) -> Table:
+def _read_indicators(path: Path, layout: Layout, features: int) -> Table:
     """Read a table whose columns are the indicators themselves."""
-    table = read_table(path, layout, features)
+    table = _read_table(path, layout, features)
     return Table((), csr_matrix(np.column_stack(table.columns).astype(np.float64)), table.labels)
 
 
 @contextmanager
-def text_of(path: Path) -> Iterator[TextIO]:
+def _text_of(path: Path) -> Iterator[TextIO]:
     """Open a text file, compressed or not, whatever ends its lines."""
     opener: Callable[..., Any] = gzip.open if path.suffix == ".gz" else open
     with opener(path, "rt", encoding="utf-8-sig") as lines:
         yield lines
 
 
-def read_sparse(path: Path, _: Layout, features: int) -> Table:
+def _read_sparse(path: Path, _: Layout, features: int) -> Table:
     """Read the format of LIBSVM."""
     X, labels = load_svmlight_file(str(path), n_features=features, zero_based=False)
     return Table((), X, np.array([f"{label:g}" for label in labels]))
 
 
-def read_articles(path: Path, _: Layout, features: int) -> Table:
+def _read_articles(path: Path, _: Layout, features: int) -> Table:
     """Read articles of any number of topics, one column of 0/1 a topic; two files beside it name topics and words."""
     X, labels = load_svmlight_file(str(path), n_features=features, zero_based=False, multilabel=True)
     topics = tuple(json.loads(path.with_name("reuters_topics.json").read_text())["topics"])
     y = np.zeros((len(labels), len(topics)), np.int64)
     for row, of in zip(y, labels, strict=True):
         row[np.asarray(of, int)] = 1
-    with text_of(path.with_name("reuters_vocab.txt.gz")) as lines:
+    with _text_of(path.with_name("reuters_vocab.txt.gz")) as lines:
         words = tuple(line.strip() for line in lines)
     return Table(words, X, y, topics)
 
 
 READERS: dict[str, Callable[[Path, Layout, int], Table]] = {
-    "table": read_table,
-    "indicators": read_indicators,
-    "sparse": read_sparse,
-    "articles": read_articles,
+    "table": _read_table,
+    "indicators": _read_indicators,
+    "sparse": _read_sparse,
+    "articles": _read_articles,
 }

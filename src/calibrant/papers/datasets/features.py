@@ -18,7 +18,7 @@ from calibrant.papers.datasets.records import Columns, Table
 
 __all__ = ["by_mutual_information", "checksum", "encode", "label_counts"]
 
-Block = tuple[list[str], Floats]
+_Block = tuple[list[str], Floats]
 
 
 def encode(table: Table, columns: Columns) -> tuple[Any, NDArray[np.int64], tuple[str, ...]]:
@@ -30,9 +30,9 @@ def encode(table: Table, columns: Columns) -> tuple[Any, NDArray[np.int64], tupl
            [nan, 1. , 0. , 0. ]]), array([0, 1]), ('size', 'colour=blue', 'colour=green', 'colour=red'))
     """
     if sparse.issparse(table.columns):
-        return table.columns, table.labels, table.names or feature_names(columns)
+        return table.columns, table.labels, table.names or _feature_names(columns)
     names = columns.names if len(columns.names) == len(table.names) else table.names
-    blocks = [block(name, column, columns) for name, column in zip(names, table.columns, strict=True)]
+    blocks = [_block(name, column, columns) for name, column in zip(names, table.columns, strict=True)]
     X = np.column_stack([numbers for _, numbers in blocks])
     rows = ~np.isnan(X).any(axis=1) if columns.complete else np.ones(len(X), bool)
     kept = np.ones(X.shape[1], bool) if columns.constant else X.min(axis=0) < X.max(axis=0)
@@ -41,29 +41,29 @@ def encode(table: Table, columns: Columns) -> tuple[Any, NDArray[np.int64], tupl
     return (sparse.csr_matrix(X) if columns.sparse else X), table.labels[rows], tuple(features.tolist())
 
 
-def feature_names(columns: Columns) -> tuple[str, ...]:
+def _feature_names(columns: Columns) -> tuple[str, ...]:
     """Return the names of the features of columns whose values are listed."""
-    return tuple(feature for name in columns.names for feature in block(name, np.empty(0), columns)[0])
+    return tuple(feature for name in columns.names for feature in _block(name, np.empty(0), columns)[0])
 
 
-def block(name: str, column: NDArray[Any], columns: Columns) -> Block:
+def _block(name: str, column: NDArray[Any], columns: Columns) -> _Block:
     """Return the features that come of one column."""
     if name in columns.values:
-        return indicators(name, column, columns.values[name])
-    numbers = floats(name, column)
+        return _indicators(name, column, columns.values[name])
+    numbers = _floats(name, column)
     if name in columns.cuts:
-        return bins(name, numbers, columns.cuts[name])
+        return _bins(name, numbers, columns.cuts[name])
     return [name], numbers[:, None]
 
 
-def indicators(name: str, column: NDArray[Any], values: tuple[str, ...]) -> Block:
+def _indicators(name: str, column: NDArray[Any], values: tuple[str, ...]) -> _Block:
     """Return one 0/1 column a value; a value that is not listed, such as a missing one, sets none."""
     texts = np.char.strip(column.astype(str))
     listed = values or tuple(sorted(set(texts.tolist()) - {""}))
     return [f"{name}={value or '?'}" for value in listed], (texts[:, None] == np.array(listed)).astype(np.float64)
 
 
-def bins(name: str, numbers: Floats, cuts: tuple[float, ...]) -> Block:
+def _bins(name: str, numbers: Floats, cuts: tuple[float, ...]) -> _Block:
     """Return one 0/1 column a bin: value v lies in bin #{cuts < v}."""
     edges = ("-inf", *(f"{cut:g}" for cut in cuts), "inf")
     members = np.searchsorted(np.asarray(cuts), numbers, side="left")
@@ -71,7 +71,7 @@ def bins(name: str, numbers: Floats, cuts: tuple[float, ...]) -> Block:
     return names, (members[:, None] == np.arange(len(cuts) + 1)).astype(np.float64)
 
 
-def floats(name: str, column: NDArray[Any]) -> Floats:
+def _floats(name: str, column: NDArray[Any]) -> Floats:
     """Return a column of text as numbers, NaN where it is empty."""
     if column.dtype.kind == "f":
         return np.asarray(column, np.float64)
@@ -97,14 +97,14 @@ def checksum(X: Any, y: NDArray[np.int64]) -> str:
     True
     """
     labels = np.ascontiguousarray(y.reshape(len(y), -1), "<i8")
-    rows = sorted(label.tobytes() + row for label, row in zip(labels, row_bytes(X), strict=True))
+    rows = sorted(label.tobytes() + row for label, row in zip(labels, _row_bytes(X), strict=True))
     total = sha256()
     for row in rows:
         total.update(row)
     return total.hexdigest()
 
 
-def row_bytes(X: Any) -> Iterator[bytes]:
+def _row_bytes(X: Any) -> Iterator[bytes]:
     """Yield the numbers of each row as bytes, those of a sparse row with their places."""
     if not sparse.issparse(X):
         # +0.0 turns -0.0 into 0.0, and every missing value becomes one and the same NaN.
@@ -137,11 +137,11 @@ def by_mutual_information(X: Any, y: ArrayLike, k: int = 300) -> NDArray[np.intp
     both = np.asarray(present.T @ labels).ravel()
     words = np.asarray(present.sum(axis=0), np.float64).ravel()
     # 1 ulp must not decide between words of equal counts, so equal information is made equal by rounding.
-    information = np.round(mutual_information(both, words, float(labels.sum()), len(labels)), 14)
+    information = np.round(_mutual_information(both, words, float(labels.sum()), len(labels)), 14)
     return np.argsort(-information, kind="stable")[:k]
 
 
-def mutual_information(both: Floats, words: Floats, positive: float, n: int) -> Floats:
+def _mutual_information(both: Floats, words: Floats, positive: float, n: int) -> Floats:
     """Return I(w, c) in nats from counts: rows of word and class, of the word, of the class, of all."""
     negative = n - positive
     cells: Sequence[tuple[Floats, Floats]] = (

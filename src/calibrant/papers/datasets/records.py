@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Carrier", "Columns", "Dataset", "Layout", "Part", "Recipe", "Table"]
+__all__ = ["Carrier", "Columns", "Dataset", "Layout", "Part", "Recipe", "Rows", "Table"]
 
 Rows = Callable[[Sequence[str]], NDArray[np.intp]]
 
@@ -49,7 +49,7 @@ class Table:
     classes: tuple[str, ...] = ()
 
 
-def every_row(labels: Sequence[str]) -> NDArray[np.intp]:
+def _every_row(labels: Sequence[str]) -> NDArray[np.intp]:
     """Return the places of all rows."""
     return np.arange(len(labels))
 
@@ -68,7 +68,7 @@ class Layout:
     separator: str = ","
     drop: tuple[str, ...] = ()
     last: int | None = None
-    rows: Rows = every_row
+    rows: Rows = _every_row
 
 
 @dataclass(frozen=True, slots=True)
