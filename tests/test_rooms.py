@@ -12,7 +12,17 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # From the top: a room may import itself and those above it.
 ROOMS = [
-    ("arrays", "checks", "extras", "files", "lazy", "progress", "warning", "_moved"),  # what every room may need
+    (
+        "arrays",
+        "checks",
+        "extras",
+        "files",
+        "lazy",
+        "progress",
+        "version",
+        "warning",
+        "_moved",
+    ),  # what every room may need
     ("samples",),
     ("numerics",),
     ("ops",),

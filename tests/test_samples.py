@@ -65,7 +65,7 @@ def test_bad_kinds_and_labels():
     with pytest.raises(ValueError, match="pos_label must be one of"):
         sample([0.1, 0.2], ["a", "b"], pos_label="c")
     with pytest.raises(ValueError, match="method must be one of"):
-        calibrant.fit("plat", [0.1, 0.2], [0, 1])
+        calibrant.fit("plat", [0.1, 2.0], [0, 1])
 
 
 def test_arrays_are_not_copied():
@@ -265,5 +265,5 @@ def test_swapped_arguments_of_a_fit_are_refused():
     y, p = [0, 1, 1, 0], [0.2, 0.7, 0.9, 0.4]
     with pytest.raises(ValueError, match="the arguments look swapped, give scores first and y second"):
         calibrant.fit("platt", y, p)
-    assert calibrant.fit("platt", [0, 1], [0.2, 0.7]).a < 0  # pooled rows
-    assert calibrant.fit("platt", [0, 1, 1], [0.2, 0.7, 0.9], sample_weight=[3, 1, 2]).a < 0
+    assert calibrant.fit("platt", [0, 1], [0.2, 0.7], kind="margin").a < 0  # pooled rows
+    assert calibrant.fit("platt", [0, 1, 1], [0.2, 0.7, 0.9], kind="margin", sample_weight=[3, 1, 2]).a < 0

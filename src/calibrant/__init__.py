@@ -19,7 +19,8 @@ from calibrant._moved import OldNames
 from calibrant.lazy import attach
 from calibrant.maps import METHODS, Map, fit_map
 from calibrant.maps.store import load, save
-from calibrant.samples import Sample, collapse, sample
+from calibrant.samples import Sample, ask_for_kind, collapse, sample
+from calibrant.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from calibrant import inference as inference
@@ -46,8 +47,6 @@ if TYPE_CHECKING:
     from calibrant.ops.sql import sql as sql
     from calibrant.papers import datasets as datasets
     from calibrant.papers import generators as generators
-
-__version__ = "0.1.0"
 
 __all__ = [
     "MACHINE_METHODS",
@@ -122,7 +121,7 @@ def fit(
     scores: ArrayLike,
     y: ArrayLike,
     *,
-    kind: str = "margin",
+    kind: str | None = None,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
     **options: Any,
@@ -135,12 +134,16 @@ def fit(
     scores : finite real numbers, larger = more positive.
     y : two classes of any type, the last in sorted order positive unless `pos_label` says otherwise; or numbers in
         [0, 1], read as probabilities of the positive class.
-    kind : what the scores are: "margin" (decision values), "probability" or "logit". It is never guessed. The map takes
-        scores of the same kind.
-    sample_weight : one weight a row; weight k is the row repeated k times.
+    kind : what the scores are: "margin" (decision values, the default), "probability" or "logit". It is never guessed,
+        but a warning asks where it is not given and every score lies in [0, 1]. The map takes scores of the same kind.
+    sample_weight : one weight per row; weight k counts as the row repeated k times.
     **options : those of the method, see `calibrant methods`.
 
     >>> fit("bins", [0.1, 0.4, 0.6, 0.9], ["no", "no", "yes", "yes"], kind="probability", k=2)
     Steps(edges=(0.5,), values=(0.25, 0.75))
     """
-    return fit_map(method, sample(scores, y, sample_weight, kind=kind, pos_label=pos_label), kind, **options)
+    data = sample(scores, y, sample_weight, kind=kind or "margin", pos_label=pos_label)
+    fitted = fit_map(method, data, kind or "margin", **options)
+    if kind is None:
+        ask_for_kind(data)
+    return fitted

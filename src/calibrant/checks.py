@@ -26,9 +26,9 @@ __all__ = [
     "known_labels",
     "number",
     "numbers",
-    "numeric_labels",
     "one_of",
     "proportion",
+    "read_labels",
     "refuse_masked",
     "refuse_missing",
     "require_real",
@@ -140,35 +140,46 @@ def within_unit(name: str, array: NDArray[Any]) -> None:
 
 def binary(name: str, values: ArrayLike, pos_label: Any = None) -> NDArray[Any]:
     """Return two-valued labels as {0, 1}, and floating labels in [0, 1] as they are."""
+    return read_labels(name, values, pos_label)[0]
+
+
+def read_labels(name: str, values: ArrayLike, pos_label: Any = None) -> tuple[NDArray[Any], tuple[Any, Any]]:
+    """Return labels as numbers in [0, 1], and the negative and the positive class that 0 and 1 stand for.
+
+    >>> read_labels("y", ["spam", "ham", "spam"])
+    (array([ True, False,  True]), (np.str_('ham'), np.str_('spam')))
+    """
     array = vector(name, values)
     if array.dtype.kind == "c":
         msg = f"{name} must hold labels, not complex numbers; got dtype {array.dtype}"
         raise ValueError(msg)
     if array.dtype.kind in "fiub" and pos_label is None:
-        return numeric_labels(name, array)
-    _, positive = two_classes(name, array, pos_label)
-    return np.asarray(array == positive)
+        return _numeric_labels(name, array)
+    negative, positive = two_classes(name, array, pos_label)
+    return np.asarray(array == positive), (negative, positive)
 
 
-def numeric_labels(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers as labels without sorting them: the larger of two values is the positive one."""
+def _numeric_labels(name: str, array: NDArray[Any]) -> tuple[NDArray[Any], tuple[Any, Any]]:
+    """Read numbers as labels without sorting them: the larger of two values is the positive one."""
     if array.dtype.kind in "iu" and np.bitwise_or.reduce(array) in (0, 1):  # in one pass: all are 0 or 1
-        return array
+        return array, (0, 1)
     if array.dtype.kind == "f":
         array = finite(name, array)
     low, high = extremes(array)
-    if array.dtype.kind == "b" or (low >= 0 and high <= 1):
-        return array
+    if array.dtype.kind == "b":
+        return array, (False, True)
+    if low >= 0 and high <= 1:
+        return array, (0, 1)
     if low == high:
         if low != -1:
             msg = f"{name} holds one value only, {low}, neither 0, 1 nor -1; say which class is positive by pos_label"
             raise ValueError(msg)
-        return np.zeros(len(array), bool)
+        return np.zeros(len(array), bool), (-1, 1)
     for start in range(0, len(array), BLOCK):
         block = array[start : start + BLOCK]
         if not ((block == low) | (block == high)).all():
             raise too_many_labels(name, array)
-    return np.asarray(array == high)
+    return np.asarray(array == high), (low, high)
 
 
 def too_many_labels(name: str, array: NDArray[Any]) -> ValueError:

@@ -19,17 +19,19 @@ from calibrant.arrays import Floats
 from calibrant.checks import (
     BLOCK,
     KINDS,
-    binary,
     finite,
     one_of,
+    read_labels,
     same_length,
     weighed,
     within_unit,
 )
+from calibrant.warning import warn
 
 __all__ = [
     "ClassSample",
     "Sample",
+    "ask_for_kind",
     "collapse",
     "magnitude",
     "moderate_weights",
@@ -51,13 +53,15 @@ class Sample:
 
     The arrays keep the caller's memory and dtype wherever they can: read them in blocks with
     `blocks`, or whole as float64 with `arrays`. `negative` is the weight of negatives in pooled rows, where
-    weight (1 - label) would lose a few of them beside many positives.
+    weight (1 - label) would lose a few of them beside many positives. `classes` are the negative and the positive
+    class, where the labels came from two.
     """
 
     score: NDArray[Any]
     label: NDArray[Any]
     weight: NDArray[Any] | None = None
     negative: Floats | None = field(default=None, repr=False)
+    classes: tuple[Any, Any] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         """Return the number of rows."""
@@ -93,7 +97,8 @@ class Sample:
 class ClassSample:
     """Checked scores of several classes, one column per class or binary problem, and the number of each row's class.
 
-    A score may be NaN, where none is known: its row then takes no part in the map of its column.
+    A score may be NaN, where none is known: its row then takes no part in the map of its column. `names` are the
+    classes themselves, where they are known.
     """
 
     scores: Floats
@@ -101,6 +106,7 @@ class ClassSample:
     classes: int
     kind: str = "margin"
     weight: NDArray[Any] | None = None
+    names: tuple[Any, ...] | None = None
 
     def complete(self) -> ClassSample:
         """Return the rows with a score in every column."""
@@ -131,13 +137,22 @@ def sample(
         refuse_swapped(label, score, "scores", "scores first and y second")
     if kind == "probability":
         within_unit("scores", scores)
-    labels = binary("y", label, pos_label)
+    labels, classes = read_labels("y", label, pos_label)
     same_length("y", labels, scores)
     weights = None if weight is None else weighed("sample_weight", weight, scores)
     if weights is not None and not weights.all():
         kept = weights > 0
         scores, labels, weights = scores[kept], labels[kept], weights[kept]
-    return Sample(scores, labels, weights)
+    return Sample(scores, labels, weights, classes=classes)
+
+
+def ask_for_kind(data: Sample) -> None:
+    """Warn, where nobody said what the scores are, if they look like probabilities."""
+    if all(((block >= 0) & (block <= 1)).all() for block, _, _ in data.blocks()):
+        warn(
+            "every score lies in [0, 1], and they are taken as decision values: give kind='probability' if they are "
+            "probabilities, or kind='margin' if they are not"
+        )
 
 
 def refuse_swapped(y: ArrayLike, given: ArrayLike, name: str, order: str) -> None:

@@ -23,7 +23,7 @@ def test_margin_shares_by_hand():
 
 
 def test_a_side_without_rows_is_not_cut():
-    assert calibrant.fit("pp", [0.1, 0.2], [0, 1]) == Clip(0.0, 1.0)
+    assert calibrant.fit("pp", [0.1, 0.2], [0, 1], kind="margin") == Clip(0.0, 1.0)
 
 
 def test_swapped_limits_warn():
@@ -71,7 +71,7 @@ def test_values_are_the_shares_in_the_bins():
 
 def test_fewer_distinct_scores_than_bins():
     assert calibrant.fit("bins", [1, 1, 2, 2], [0, 1, 1, 1], k=10, smoothing="raw") == Steps((1.5,), (0.5, 1.0))
-    assert calibrant.fit("bins", [1, 1], [0, 1], k=10, smoothing="raw") == Steps((), (0.5,))
+    assert calibrant.fit("bins", [1, 1], [0, 1], kind="margin", k=10, smoothing="raw") == Steps((), (0.5,))
 
 
 @pytest.mark.parametrize(

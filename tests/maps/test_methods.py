@@ -277,7 +277,9 @@ def test_unknown_names_are_errors_that_help(name):
 
 
 def test_a_function_is_a_method():
-    fitted = calibrant.fit(lambda data: calibrant.maps.Clip(0.0, float(data.label.mean())), [0, 1], [0, 1])
+    fitted = calibrant.fit(
+        lambda data: calibrant.maps.Clip(0.0, float(data.label.mean())), [0, 1], [0, 1], kind="margin"
+    )
     assert fitted == calibrant.maps.Clip(0.0, 0.5)
 
 

@@ -98,14 +98,16 @@ def test_many_scores_are_pooled_without_harm():
 def test_parzen_of_one_class_and_of_constant_scores():
     assert quiet_fit("parzen", [1.0, 2.0, 3.0], [1, 1, 1])(0.0) == pytest.approx(4 / 5)
     assert quiet_fit("parzen", [1.0, 2.0, 3.0], [0, 0, 0])(1e300) == pytest.approx(1 / 5)
-    assert calibrant.fit("parzen", [0.7] * 5, [0, 1, 1, 0, 1])([-np.inf, 0.7]) == pytest.approx([3 / 5, 3 / 5])
+    assert calibrant.fit("parzen", [0.7] * 5, [0, 1, 1, 0, 1], kind="margin")([-np.inf, 0.7]) == pytest.approx(
+        [3 / 5, 3 / 5]
+    )
 
 
 @pytest.mark.parametrize(
     "scores", [[0.0, 5e-324, 1e-323, 1e6], [0.0, 5e-324, 1e-323, 1e308], [0.0, 0.0, 5e-324, 5e-324]]
 )
 def test_scores_of_all_magnitudes_at_once(scores):
-    p = calibrant.fit("parzen", scores, [0, 1, 0, 1])(scores)
+    p = calibrant.fit("parzen", scores, [0, 1, 0, 1], kind="margin")(scores)
     assert ((p >= 0) & (p <= 1)).all()
 
 
@@ -233,12 +235,12 @@ def test_swapping_the_classes_turns_the_series_over():
 
 
 def test_cosine_of_one_class_of_constant_scores_and_of_a_range_of_one_ulp():
-    assert calibrant.fit("cosine", [0.7] * 5, [0, 1, 1, 0, 1]) == Cosines((0.6,), 0.7, 0.7)
+    assert calibrant.fit("cosine", [0.7] * 5, [0, 1, 1, 0, 1], kind="margin") == Cosines((0.6,), 0.7, 0.7)
     assert quiet_fit("cosine", [1.0, 2.0], [1, 1])([0.0, 9.0]).tolist() == [1, 1]
-    fitted = calibrant.fit("cosine", [0.0, 0.0, 5e-324, 5e-324], [0, 0, 1, 0])
+    fitted = calibrant.fit("cosine", [0.0, 0.0, 5e-324, 5e-324], [0, 0, 1, 0], kind="margin")
     assert np.isfinite(fitted([0.0, 5e-324, np.inf])).all()
 
 
 def test_a_fold_without_the_lowest_score_is_survived():
-    p = calibrant.fit("cosine", [0.0, 1.0, 1.0, 1.0], [0, 0, 1, 1])([0.0, 1.0])
+    p = calibrant.fit("cosine", [0.0, 1.0, 1.0, 1.0], [0, 0, 1, 1], kind="margin")([0.0, 1.0])
     assert ((p >= 0) & (p <= 1)).all()

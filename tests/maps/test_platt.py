@@ -105,7 +105,9 @@ def test_exact_under_any_scale_and_offset(scale, offset):
     scores, labels = noisy_scores(500, seed=2)
     moved = scale * (scores + offset)
     np.testing.assert_allclose(
-        calibrant.fit("platt", moved, labels)(moved), calibrant.fit("platt", scores, labels)(scores), atol=1e-11
+        calibrant.fit("platt", moved, labels, kind="margin")(moved),
+        calibrant.fit("platt", scores, labels)(scores),
+        atol=1e-11,
     )
 
 
@@ -208,16 +210,18 @@ def test_no_cancellation_near_one():
 def test_softmax(vectors):
     case = vectors["softmax"]
     z = np.array([float(value) for value in case["z"]])
-    np.testing.assert_allclose(calibrant.fit("softmax", [0, 1], [0, 1])(z), case["p"], rtol=1e-14)
+    np.testing.assert_allclose(calibrant.fit("softmax", [0, 1], [0, 1], kind="margin")(z), case["p"], rtol=1e-14)
 
 
 def test_duin_tax(vectors):
     sets = vectors["platt_fits"]["sets"]
     for row in vectors["duin_tax_alpha"]["rows"]:
         data = sets[row["set"]]["f"], sets[row["set"]]["y"]
-        assert -calibrant.fit("duin_tax", *data).a == pytest.approx(row["alpha_prtools"], rel=1e-8)
+        assert -calibrant.fit("duin_tax", *data, kind="margin").a == pytest.approx(row["alpha_prtools"], rel=1e-8)
         if row["alpha"] is not None and row["alpha"] > row["floor"]:
-            assert -calibrant.fit("duin_tax", *data, penalty=None).a == pytest.approx(row["alpha"], rel=1e-10)
+            assert -calibrant.fit("duin_tax", *data, kind="margin", penalty=None).a == pytest.approx(
+                row["alpha"], rel=1e-10
+            )
 
 
 @pytest.mark.parametrize("exponent", [-250, -39, 14, 35, 39, 120, 300])

@@ -104,7 +104,7 @@ def test_a_given_parameter_has_the_unit_of_the_scores(method, scale):
 def test_one_class_and_constant_scores(method):
     assert quiet_fit(method, [1.0, 2.0, 3.0], [1, 1, 1])(0.0) == pytest.approx(4 / 5)
     assert quiet_fit(method, [1.0, 2.0, 3.0], [0, 0, 0])(9.0) == pytest.approx(1 / 5)
-    assert calibrant.fit(method, [0.7] * 5, [0, 1, 1, 0, 1])(0.7) == pytest.approx(3 / 5)
+    assert calibrant.fit(method, [0.7] * 5, [0, 1, 1, 0, 1], kind="margin")(0.7) == pytest.approx(3 / 5)
 
 
 @pytest.mark.parametrize("method", PARAMETER)

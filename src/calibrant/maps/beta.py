@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Floats
-from calibrant.checks import one_of, same_length, weighed
+from calibrant.checks import distributions, one_of, same_length, weighed
 from calibrant.maps.margins import one_row
 from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Steps, assigned_class, shares_of_rest
 from calibrant.numerics.beta_distribution import FAR, Tails, beta_quantile, beta_tails
@@ -81,7 +81,7 @@ def fit_beta_matrix(
     >>> fit_beta_matrix(rows, [0, 1, 1, 1, 2, 2]).matrix([[0.6, 0.1, 0.3]]).round(3)
     array([[0.238, 0.191, 0.572]])
     """
-    given = _checked_memberships(memberships)
+    given = np.asarray(distributions("memberships", memberships), np.float64)
     truth = _class_numbers(labels, given)
     weights = np.ones(len(given)) if weight is None else weighed("weight", weight, given)
     counts = np.zeros_like(given)
@@ -92,19 +92,6 @@ def fit_beta_matrix(
 def fit_beta_classes(data: ClassSample, *, criterion: str = "mse", dis: bool = True) -> BetaClasses:
     """Fit `fit_beta_matrix` to the memberships of a sample of several classes."""
     return fit_beta_matrix(data.scores, data.index, data.weight, criterion=criterion, dis=dis)
-
-
-def _checked_memberships(memberships: ArrayLike) -> Floats:
-    """Return memberships as an array whose rows lie in [0, 1] and sum to 1."""
-    given = np.asarray(memberships, np.float64)
-    if given.ndim != 2 or given.shape[1] < 2 or not len(given):
-        msg = f"memberships must be rows of two or more classes; got an array of shape {given.shape}"
-        raise ValueError(msg)
-    wrong = np.flatnonzero(~((given >= 0).all(axis=1) & (np.abs(given.sum(axis=1) - 1.0) <= 1e-6)))
-    if len(wrong):
-        msg = f"memberships must not be negative and sum to 1 in each row; got {given[wrong[0]]} in row {wrong[0]}"
-        raise ValueError(msg)
-    return given
 
 
 def _class_numbers(labels: ArrayLike, memberships: Floats) -> NDArray[np.intp]:

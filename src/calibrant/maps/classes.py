@@ -20,7 +20,7 @@ from calibrant.arrays import Floats, Index
 from calibrant.checks import KINDS, LARGEST, one_of
 from calibrant.maps.coupling import COUPLINGS, combine, pairs, temper, votes
 from calibrant.maps.fitting import fit_classes, fit_power
-from calibrant.maps.records import both_probabilities, log_probabilities, one_column
+from calibrant.maps.records import Origin, both_probabilities, log_probabilities, one_column
 from calibrant.ops import NUMPY, Columns, Ops
 from calibrant.samples import ClassSample
 
@@ -129,6 +129,7 @@ class ClassMap:
     maps: tuple[Any, ...]
     coupling: str = "wu_lin_weng"
     power: float = 1.0
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check that the parts are of this kind."""
@@ -149,6 +150,8 @@ class ClassMap:
         return ops.run_columns(lambda columns: self._classes(columns, ops), scores, len(self.maps), "one per map")
 
     def _classes(self, columns: Columns, ops: Ops) -> Columns:
+        if self.origin is not None and self.origin.kind == "probability":
+            columns = [ops.in_unit(score) for score in columns]
         both = [both_probabilities(each, score, ops) for each, score in zip(self.maps, columns, strict=True)]
         # Cosines may leave [0, 1].
         second, first = ([ops.share(ops.clip(p, 0.0, 1.0)) for p in side] for side in zip(*both, strict=True))
@@ -186,6 +189,7 @@ class MachineMap:
     maps: tuple[Any, ...]
     coupling: str = "wu_lin_weng"
     power: float = 1.0
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __call__(self, view: View) -> Floats:
         """Return one row of class probabilities a row."""
@@ -201,6 +205,7 @@ class MatrixMap:
     kind: str
     inner: Any
     scheme: str = "matrix"
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check what the scores are, and that the inner map takes all of them."""

@@ -16,7 +16,7 @@ import numpy as np
 from calibrant.arrays import Floats, Index
 from calibrant.checks import extremes, one_of, weighed, within_unit
 from calibrant.maps.methods import ANY, METHODS, NEEDS, REAL, UNIT, Method
-from calibrant.maps.records import LINKS, Linked, Map, Steps, probabilities
+from calibrant.maps.records import LINKS, Linked, Map, Origin, Steps, probabilities, with_origin
 from calibrant.numerics.roots import rising_root
 from calibrant.ops import NUMPY
 from calibrant.samples import ClassSample, Sample
@@ -25,7 +25,7 @@ from calibrant.warning import warn
 if TYPE_CHECKING:
     from calibrant.maps.classes import ClassMap, MatrixMap, Plan, Sight
 
-__all__ = ["check_method", "choose_row", "fit_classes", "fit_map", "fit_power", "fit_row", "lift"]
+__all__ = ["check_method", "choose_row", "describe_origin", "fit_classes", "fit_map", "fit_power", "fit_row", "lift"]
 
 
 # (kind of score, domain of the method) -> link; a pair that is not here needs none.
@@ -78,7 +78,19 @@ def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin"
         constant = np.ptp(score) > 0 and np.ptp(p) == 0
         found = f"the map is the constant {p[0]:.4g}" if constant else "the map knows nothing of the other"
         warn(f"y holds one class only, {len(data)} rows that are all {side}: {found}; give rows of both classes")
-    return fitted
+    known: Map = with_origin(fitted, describe_origin(method, kind, data, data.classes))
+    return known
+
+
+def describe_origin(
+    method: Any, kind: str, data: Sample | ClassSample, classes: tuple[Any, ...] | None = None
+) -> Origin:
+    """Return what a map is fitted on; of two classes the second is the positive one."""
+    name = method if isinstance(method, str) else getattr(method, "__name__", repr(method))
+    rows = len(data.index if isinstance(data, ClassSample) else data)
+    weight = float(rows if data.weight is None else np.sum(data.weight, dtype=np.float64))
+    positive = classes[1] if classes is not None and len(classes) == 2 else None
+    return Origin(name, kind, rows, weight, classes, positive)
 
 
 def fit_row(row: Method, data: Any, kind: str, options: Mapping[str, Any]) -> Any:
@@ -143,8 +155,9 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
         within_unit("scores", scores[~np.isnan(scores)])
     if weight is not None:
         weight = weighed("sample_weight", weight, data.index)
+    origin = describe_origin(plan.method, kind, data, data.names)
     if row.needs == "matrix":
-        fitted = fit_row(row, data.complete(), kind, plan.options)
+        fitted = with_origin(fit_row(row, data.complete(), kind, plan.options), origin)
         return fitted, fitted(scores[complete])
     if sight is not None:
         from calibrant.svm.support import Calibration  # heavy, and needed here alone
@@ -187,7 +200,7 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     if plan.temper and scheme != "binary":
         power = fit_power(p, data.index[complete], None if weight is None else weight[complete])
     make = ClassMap if sight is None else MachineMap
-    return make(scheme, tuple(maps), plan.coupling, power), tempered(p, power)
+    return make(scheme, tuple(maps), plan.coupling, power, origin=origin), tempered(p, power)
 
 
 def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:

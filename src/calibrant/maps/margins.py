@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from calibrant.arrays import Floats
@@ -10,7 +12,20 @@ from calibrant.maps.records import Clip, Ends, QuadraticLogit, Sigmoid
 from calibrant.samples import Sample, magnitude
 from calibrant.warning import warn
 
-__all__ = ["fit_clip01", "fit_gauss", "fit_gauss_tied", "fit_pp", "fit_printed01", "one_class", "one_row"]
+__all__ = [
+    "ClassSums",
+    "fit_clip01",
+    "fit_gauss",
+    "fit_gauss_tied",
+    "fit_pp",
+    "fit_printed01",
+    "one_class",
+    "one_row",
+    "share_outside",
+    "solve_gauss",
+    "solve_gauss_tied",
+    "sum_classes",
+]
 
 
 _NARROW = 1e-3  # a ratio of variances below which the coefficients of a quadratic in f itself would cancel
@@ -44,20 +59,19 @@ def fit_printed01(data: Sample, *, smoothing: str = "raw") -> Ends:
 
 def _outside_margin(data: Sample, smoothing: str) -> tuple[float, float]:
     """Return the share of positives below -1 and above +1, 0 and 1 where there are no rows."""
-    added = _added_counts(smoothing)
+    added = {"raw": 0.0, "laplace": 1.0}  # positives, and as many negatives
+    one_of("smoothing", smoothing, added)
     score, positive, negative = data.arrays()
-    shares = []
-    for members, empty in ((score < -1.0, 0.0), (score > 1.0, 1.0)):
-        hits, total = float(positive[members].sum()), float((positive + negative)[members].sum())
-        shares.append((hits + added) / (total + 2 * added) if total > 0 else empty)
-    return shares[0], shares[1]
+    sides = [
+        (float(positive[rows].sum()), float((positive + negative)[rows].sum())) for rows in (score < -1.0, score > 1.0)
+    ]
+    return share_outside(sides[0], 0.0, added[smoothing]), share_outside(sides[1], 1.0, added[smoothing])
 
 
-def _added_counts(smoothing: str) -> float:
-    """Return how many positives and negatives a smoothing adds."""
-    counts = {"raw": 0.0, "laplace": 1.0}
-    one_of("smoothing", smoothing, counts)
-    return counts[smoothing]
+def share_outside(counts: tuple[float, float], empty: float, added: float) -> float:
+    """Return the share of positives of (positives, rows) on one side of the margin, `empty` where there are none."""
+    hits, total = counts
+    return (hits + added) / (total + 2 * added) if total > 0 else empty
 
 
 def fit_gauss_tied(data: Sample, *, center: str = "half") -> Sigmoid:
@@ -66,22 +80,25 @@ def fit_gauss_tied(data: Sample, *, center: str = "half") -> Sigmoid:
     A = -(mu+ - mu-)/v with v pooled over n - 2. `center="half"` drops the offset so that p(0) = 1/2;
     `"bayes"` keeps B = (mu+^2 - mu-^2)/(2 v) + log(N-/N+).
     """
-    if center not in ("half", "bayes"):
-        msg = f"center must be half or bayes; got {center!r}"
-        raise ValueError(msg)
-    unit, (n1, mean1, square1), (n0, mean0, square0) = _class_moments(data)
+    one_of("center", center, ("half", "bayes"))
+    return solve_gauss_tied(sum_classes(data), center)
+
+
+def solve_gauss_tied(sums: ClassSums, center: str = "half") -> Sigmoid:
+    """Return the sigmoid of two Gaussians of one variance from their moments."""
+    (n1, mean1, square1), (n0, mean0, square0) = sums.positive, sums.negative
     if min(n1, n0) == 0:
         return one_class(n1, n0)
-    variance = _floored(_unbiased(square1 + square0, n1 + n0, 2.0 * one_row(data)), data, unit)
+    variance = sums.floor(_unbiased(square1 + square0, n1 + n0, 2.0 * sums.one))
     slope = (mean1 - mean0) / variance
     if center == "half":
-        return Sigmoid(a=-slope / unit, b=0.0)
+        return Sigmoid(a=-slope / sums.unit, b=0.0)
     middle = (mean1 + mean0) / 2
     level = float(np.log(n0 / n1))
     b = slope * middle + level
     if abs(middle) <= 8 * np.sqrt(variance):
-        return Sigmoid(a=-slope / unit, b=b)
-    return Sigmoid(a=-slope / unit, b=b, center=middle * unit, level=level)
+        return Sigmoid(a=-slope / sums.unit, b=b)
+    return Sigmoid(a=-slope / sums.unit, b=b, center=middle * sums.unit, level=level)
 
 
 def fit_gauss(data: Sample) -> QuadraticLogit:
@@ -90,35 +107,63 @@ def fit_gauss(data: Sample) -> QuadraticLogit:
     a = (1/v+ - 1/v-)/2, b = mu-/v- - mu+/v+, c = mu+^2/(2 v+) - mu-^2/(2 v-) + log(v+/v-)/2 + log(N-/N+).
     Not monotone: it turns at f = -b/(2 a).
     """
-    unit, (n1, mean1, square1), (n0, mean0, square0) = _class_moments(data)
+    return solve_gauss(sum_classes(data))
+
+
+def solve_gauss(sums: ClassSums) -> QuadraticLogit:
+    """Return Bayes' rule with two Gaussians from their moments."""
+    (n1, mean1, square1), (n0, mean0, square0) = sums.positive, sums.negative
     if min(n1, n0) == 0:
         return QuadraticLogit(0.0, 0.0, one_class(n1, n0).b)
-    one = one_row(data)
-    v1, v0 = (_floored(_unbiased(square, n, one), data, unit) for n, square in ((n1, square1), (n0, square0)))
+    v1, v0 = (sums.floor(_unbiased(square, n, sums.one)) for n, square in ((n1, square1), (n0, square0)))
     center, scale = 0.0, 1.0
     middle, spread = (mean1 + mean0) / 2, float(np.sqrt(max(v1, v0)))
-    if unit != 1.0 or abs(middle) > 8 * spread or min(v1, v0) < _NARROW * max(v1, v0):
+    if sums.unit != 1.0 or abs(middle) > 8 * spread or min(v1, v0) < _NARROW * max(v1, v0):
         # About the narrower class nothing cancels where it matters: at its own scores.
         center, scale = mean1 if v1 < v0 else mean0, spread
         mean1, mean0, v1, v0 = (mean1 - center) / scale, (mean0 - center) / scale, v1 / scale**2, v0 / scale**2
     a = (1 / v1 - 1 / v0) / 2
     b = mean0 / v0 - mean1 / v1
     c = mean1**2 / (2 * v1) - mean0**2 / (2 * v0) + float(np.log(v1 / v0)) / 2 + float(np.log(n0 / n1))
-    return QuadraticLogit(a, b, c, center * unit, scale * unit)
+    return QuadraticLogit(a, b, c, center * sums.unit, scale * sums.unit)
 
 
-_Moments = tuple[float, float, float]
+_Moments = tuple[float, float, float]  # total weight, mean, and sum of squares about the mean
 
 
-def _class_moments(data: Sample) -> tuple[float, _Moments, _Moments]:
-    """Return the unit of the scores and weight, mean and centred sum of squares of positives and negatives in it."""
+@dataclass(frozen=True, slots=True)
+class ClassSums:
+    """All that fits with Gaussians need: the moments of positives, negatives and all scores, divided by `unit`.
+
+    `one` is the weight that counts as one row.
+    """
+
+    unit: float
+    positive: _Moments
+    negative: _Moments
+    all: _Moments
+    one: float = 1.0
+
+    def floor(self, variance: float) -> float:
+        """Return a variance, or 1e-12 of that of all scores, with a warning, where it is smaller."""
+        total, _, square = self.all
+        least = 1e-12 * (square / total) or 1.0  # where all scores are equal, any variance will do
+        if variance >= least:
+            return variance
+        warn(f"a class has variance {variance:.3g} and is given {least:.3g}, in units of {self.unit:.3g}")
+        return least
+
+
+def sum_classes(data: Sample) -> ClassSums:
+    """Return the moments of the scores of each class."""
     score, positive, negative = data.arrays()
     unit = magnitude(score)
     score = score / unit
-    return unit, _moments(score, positive), _moments(score, negative)
+    one, zero, both = (_sum_moments(score, weight) for weight in (positive, negative, positive + negative))
+    return ClassSums(unit, one, zero, both, one_row(data))
 
 
-def _moments(score: Floats, weight: Floats) -> _Moments:
+def _sum_moments(score: Floats, weight: Floats) -> _Moments:
     """Return total weight, weighted mean and weighted sum of squares about it."""
     total = float(weight.sum())
     if total == 0:
@@ -131,17 +176,6 @@ def _moments(score: Floats, weight: Floats) -> _Moments:
 def _unbiased(square: float, total: float, lost: float) -> float:
     """Return a sum of squares over the weight less what the mean takes of it; 0 where that leaves only rounding."""
     return square / (total - lost) if total - lost > 1e-9 * total else 0.0
-
-
-def _floored(variance: float, data: Sample, unit: float) -> float:
-    """Return a variance no smaller than 1e-12 of that of all scores, with a warning where that bites."""
-    score, positive, negative = data.arrays()
-    total, _, square = _moments(score / unit, positive + negative)
-    floor = 1e-12 * (square / total) or 1.0  # with all scores equal both means are too, and any variance will do
-    if variance >= floor:
-        return variance
-    warn(f"a class has variance {variance:.3g} and is given {floor:.3g}, in units of {unit:.3g}")
-    return floor
 
 
 def one_row(data: Sample) -> float:

@@ -10,12 +10,12 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.checks import one_of
 from calibrant.maps.records import Sigmoid
-from calibrant.numerics.logistic import Frame, Line, Nodes, Solution, Summary, descend, polish, solve, summarise
+from calibrant.numerics.logistic import Frame, Line, Nodes, Rows, Solution, Summary, Sums, descend, polish, solve
 from calibrant.ops import NUMPY
 from calibrant.samples import Sample, collapse, moderate_weights
 from calibrant.warning import warn
 
-__all__ = ["FALLING", "fit_platt", "fit_softmax", "is_falling", "line", "smoothed_targets"]
+__all__ = ["FALLING", "fit_platt", "fit_sigmoid", "fit_softmax", "is_falling", "line", "smoothed_targets"]
 
 
 FALLING = "scores are anti-correlated with the labels: the fitted sigmoid falls"
@@ -55,18 +55,22 @@ def fit_platt(data: Sample, *, targets: str = "smoothed", force_increasing: bool
     one_of("targets", targets, _TARGETS)
     if targets == "hard" and data.score.min() < data.score.max():
         _require_overlap(data)
-    data, weight_unit = moderate_weights(data)
-    summary = summarise(data)
-    n_positive, n_negative = (float(sums[1]) * weight_unit for sums in (summary.positive, summary.negative))
+    return fit_sigmoid(Rows(*moderate_weights(data)), targets, force_increasing=force_increasing)
+
+
+def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool = False) -> Sigmoid:
+    """Fit Platt's sigmoid to whatever can sum over the rows, as `fit_platt` does."""
+    summary, unit = sums.summarise(), sums.weight_unit
+    n_positive, n_negative = (float(moment[1]) * unit for moment in (summary.positive, summary.negative))
     aims = _Aims(_TARGETS[targets](n_positive, n_negative), _TARGETS[targets](n_negative, n_positive))
     if summary.frame.scale == 0.0 or min(n_positive, n_negative) <= 0.0:
-        return _constant(summary, aims, weight_unit)
-    solution = _solve_platt(data, summary, aims)
+        return _constant(summary, aims, unit)
+    solution = _solve_platt(sums, summary, aims)
     if is_falling(solution):
         if force_increasing:
-            return _constant(summary, aims, weight_unit)
+            return _constant(summary, aims, unit)
         warn(FALLING)
-    return line(solution.frame, solution.theta, solution.hessian * weight_unit)
+    return line(solution.frame, solution.theta, solution.hessian * unit)
 
 
 def is_falling(solution: Solution) -> bool:
@@ -105,18 +109,18 @@ class _Aims:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # cells may lead astray; what is not finite is not certified
-def _solve_platt(data: Sample, summary: Summary, aims: _Aims) -> Solution:
+def _solve_platt(sums: Sums, summary: Summary, aims: _Aims) -> Solution:
     """Return the certified optimum: by cells and then the rows, or by the distinct scores where that finds none."""
     start = _discriminant(summary, aims)
     if summary.exact:
-        return solve(aims.line(data, summary.frame.unit), summary.frame, start)
+        return solve(aims.line(sums.rows(), summary.frame.unit), summary.frame, start)
     moment = aims.moments(summary)[0]
     cells = Nodes(summary.design(), np.zeros(len(summary.x)), summary.weight, tilt=-moment)
     theta = descend(cells, start)
-    found = polish(summary.rows(data, moment), theta, cells.value(theta))
+    found = polish(sums, summary, moment, theta, cells.value(theta))
     if found is not None:
         return found
-    line = aims.line(collapse(data), summary.frame.unit)
+    line = aims.line(collapse(sums.rows()), summary.frame.unit)
     near = np.median(np.abs(theta @ cells.design)) <= _PLAUSIBLE and cells.value(theta) < cells.value(start)
     return solve(line, summary.frame, theta if near else start)
 

@@ -2,12 +2,14 @@
 
 Few records, many fits: what a fit returns can be read, compared, stored as JSON and compiled to SQL.
 A formula is written once with `ops`. Where a probability is the logistic function of something, the record
-also offers that something as `logit`, from which log p and log(1 - p) follow without cancellation.
+also offers that something as `logit`, from which log p and log(1 - p) follow without cancellation. A map that was
+fitted knows on what: `origin`, which is neither printed nor compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from reprlib import repr as shortened
@@ -18,9 +20,10 @@ from numpy.typing import NDArray
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.checks import LARGEST, one_of, proportion
+from calibrant.checks import KINDS, LARGEST, one_of, proportion
 from calibrant.ops import NUMPY, Columns, Ops, formula
 from calibrant.ops.pieces import Part
+from calibrant.version import __version__
 
 __all__ = [
     "LINKS",
@@ -33,6 +36,7 @@ __all__ = [
     "Lines",
     "Linked",
     "Map",
+    "Origin",
     "Parzen",
     "QuadraticLogit",
     "Sigmoid",
@@ -43,6 +47,7 @@ __all__ = [
     "one_column",
     "probabilities",
     "shares_of_rest",
+    "with_origin",
 ]
 
 
@@ -58,6 +63,54 @@ class Map(Protocol):
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score)."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What a map was fitted on: the method, what the scores were, the classes, the rows and their total weight.
+
+    `positive` is the class whose probability a map of one column gives. Classes are kept as JSON has them: numbers,
+    texts, true and false; others as their text. `version` is that of the package.
+    """
+
+    method: str
+    kind: str
+    rows: int
+    weight: float
+    classes: tuple[Any, ...] | None = None
+    positive: Any = None
+    version: str = __version__
+
+    def __post_init__(self) -> None:
+        """Check that it can be true, and keep classes as JSON has them."""
+        one_of("kind", self.kind, KINDS)
+        if not (self.rows >= 0 and self.weight >= 0):
+            msg = f"rows and weight must not be negative; got {self.rows} and {self.weight}"
+            raise ValueError(msg)
+        if self.classes is not None:
+            object.__setattr__(self, "classes", tuple(_as_json(each) for each in self.classes))
+            object.__setattr__(self, "positive", _as_json(self.positive))
+
+    def require_kind(self, kind: str | None) -> None:
+        """Raise if scores are said to be of another kind than those the map was fitted on."""
+        if kind not in (None, self.kind):
+            msg = f"kind must be {self.kind!r}, the kind of scores that the map was fitted on; got {kind!r}"
+            raise ValueError(msg)
+
+
+def with_origin(mapping: Any, origin: Origin) -> Any:
+    """Return a copy of a record that knows its origin; anything else, such as a user's own function, as it is."""
+    if not hasattr(mapping, "origin"):
+        return mapping
+    known = copy(mapping)  # without checking its numbers again
+    object.__setattr__(known, "origin", origin)
+    return known
+
+
+def _as_json(label: Any) -> Any:
+    """Return a label as JSON can hold it."""
+    value = label.item() if isinstance(label, np.generic) else label
+    return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +130,7 @@ class Sigmoid:
     center: float = field(default=0.0, repr=False)
     level: float | None = field(default=None, repr=False)
     errors: tuple[float, float, float] | None = field(default=None, repr=False)
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Put the line through (center, level); without a level it is the line a f + b."""
@@ -165,6 +219,7 @@ class QuadraticLogit:
     c: float
     center: float = 0.0
     scale: float = 1.0
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check that no score makes an indefinite number of these."""
@@ -197,6 +252,7 @@ class Clip:
 
     low: float = 0.0
     high: float = 1.0
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check that the limits are probabilities in order."""
@@ -217,6 +273,7 @@ class Ends:
 
     low: float
     high: float
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check that both are probabilities."""
@@ -235,6 +292,7 @@ class Steps:
 
     edges: tuple[float, ...]
     values: tuple[float, ...]
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check that there is one value a step."""
@@ -256,6 +314,7 @@ class Lines:
 
     x: tuple[float, ...]
     y: tuple[float, ...]
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check that the corners are a function."""
@@ -287,6 +346,7 @@ class BetaCdf:
     b1: float
     a2: float
     b2: float
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check that both are beta distributions."""
@@ -364,6 +424,7 @@ class BetaClasses:
 
     pieces: tuple[BetaPiece, ...]
     as_printed: bool = False
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check that there is something to choose between, and that shifts are differences of probabilities."""
@@ -449,6 +510,7 @@ class Cosines:
     low: float
     high: float
     clip: bool = True
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check that the scores have a range, which a constant does not need, and that no sum overflows."""
@@ -489,6 +551,7 @@ class Parzen:
     negative: tuple[float, ...]
     width: float
     reach: float = 8.0
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check that there are kernels of both classes, and that their distances can be told in widths."""
@@ -607,6 +670,7 @@ class Linked:
 
     link: str
     inner: Any
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check the link's name, and that the map takes what the link gives."""

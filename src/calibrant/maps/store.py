@@ -6,47 +6,42 @@ import json
 import math
 import os
 from collections import Counter
-from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
+from dataclasses import MISSING, Field, fields, is_dataclass
+from importlib import import_module
 from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
 
 from calibrant.checks import KINDS, one_of
 from calibrant.files import read_limited, whole, write_whole
-from calibrant.maps import records
-from calibrant.maps.records import Map
+from calibrant.maps.records import Map, Origin, with_origin
 
-__all__ = ["DEEPEST", "LARGEST", "from_dict", "kinds", "load", "save", "to_dict", "whole", "write_whole"]
+__all__ = ["DEEPEST", "LARGEST", "RECORDS", "from_dict", "load", "save", "to_dict", "whole", "write_whole"]
 
-_FORMAT = 1
-_TAGS = ("format", "kind")  # keys of a file that are no fields of a record
+_FORMAT = 2  # 1 had no origins
+_TAGS = ("format", "kind", "fitted_on")  # keys of a file that are no fields of a record
 LARGEST = 2**28  # bytes of a file; a map of a million steps has about a fifth of them
 DEEPEST = 32  # records and lists inside each other
 
-
-@cache
-def kinds() -> dict[str, type]:
-    """Return what a file may name. A kind is never removed, so that old files load for ever."""
-    from calibrant.maps import classes as multiclass  # neither fitting nor applying a map needs it
-
-    known = (
-        records.Sigmoid,
-        records.QuadraticLogit,
-        records.Clip,
-        records.Ends,
-        records.Steps,
-        records.Lines,
-        records.BetaCdf,
-        records.BetaPiece,
-        records.BetaClasses,
-        records.Cosines,
-        records.Parzen,
-        records.Linked,
-        multiclass.ClassMap,
-        multiclass.MatrixMap,
-    )
-    return {kind.__name__: kind for kind in known}
+# The records a file may name, by the module that has them. None is ever removed, so that old files load for ever.
+_MODULES = {
+    "records": (
+        "Sigmoid",
+        "QuadraticLogit",
+        "Clip",
+        "Ends",
+        "Steps",
+        "Lines",
+        "BetaCdf",
+        "BetaPiece",
+        "BetaClasses",
+        "Cosines",
+        "Parzen",
+        "Linked",
+    ),
+    "classes": ("ClassMap", "MatrixMap"),
+}
+RECORDS = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def save(mapping: Map, path: str | os.PathLike[str]) -> None:
@@ -94,15 +89,17 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def to_dict(mapping: Map) -> dict[str, Any]:
-    """Return a map as a dictionary of JSON values."""
-    return {"format": _FORMAT, **_encode(mapping)}
+    """Return a map as a dictionary of JSON values: its formula, and under "fitted_on" what it was fitted on."""
+    origin = getattr(mapping, "origin", None)
+    told = {} if origin is None else {"fitted_on": {f.name: _encode(getattr(origin, f.name)) for f in fields(origin)}}
+    return {"format": _FORMAT, **_encode(mapping), **told}
 
 
 def _encode(value: Any, depth: int = 0) -> Any:
     """Return a record, tuple or number as JSON values; infinities as the strings "inf" and "-inf"."""
-    if is_dataclass(value) and type(value).__name__ in kinds():
+    if is_dataclass(value) and type(value).__name__ in RECORDS:
         _within_depth(depth)
-        given = {_key_of(f.name): _encode(getattr(value, f.name), depth + 1) for f in fields(value)}
+        given = {_key_of(f.name): _encode(getattr(value, f.name), depth + 1) for f in _stored_fields(value)}
         return {"kind": type(value).__name__} | given
     if isinstance(value, tuple):
         _within_depth(depth)
@@ -113,6 +110,11 @@ def _encode(value: Any, depth: int = 0) -> Any:
         return float(value) if math.isfinite(value) else str(float(value))
     msg = f"only the maps of calibrant can be stored; got {type(value).__name__} {value!r}"
     raise ValueError(msg)
+
+
+def _stored_fields(record: Any) -> list[Field[Any]]:
+    """Return the fields of a record that are its formula."""
+    return [f for f in fields(record) if f.name != "origin"]
 
 
 def _key_of(field: str) -> str:
@@ -140,11 +142,28 @@ def from_dict(document: Any) -> Map:
     if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= _FORMAT:
         msg = f"format must be a number from 1 to {_FORMAT}; got {shortened(version)}"
         raise ValueError(msg)
-    decoded = _decode({name: value for name, value in document.items() if name != "format"})
+    about = {"format"} if version == 1 else {"format", "fitted_on"}
+    decoded = _decode({name: value for name, value in document.items() if name not in about})
     if not isinstance(decoded, Map):
         msg = f"kind {document['kind']!r} is a part of a map, not a map"
         raise ValueError(msg)
-    return decoded
+    return with_origin(decoded, _read_origin(document["fitted_on"])) if "fitted_on" in document else decoded
+
+
+def _read_origin(told: Any) -> Origin:
+    """Return what a file says its map was fitted on."""
+    expected = {f.name: f for f in fields(Origin)}
+    if not isinstance(told, dict) or told.keys() != expected.keys():
+        msg = f"fitted_on has the fields {', '.join(expected)}; got {shortened(told)}"
+        raise ValueError(msg)
+    classes = told["classes"]
+    labels = [told["positive"], *(classes if isinstance(classes, list) else [])]
+    if not (classes is None or isinstance(classes, list)) or any(isinstance(each, (list, dict)) for each in labels):
+        msg = f"fitted_on.classes must be a list of labels or null, fitted_on.positive a label; got {shortened(told)}"
+        raise ValueError(msg)
+    plain = {name: _decode(value) for name, value in told.items() if name not in ("classes", "positive")}
+    checked = {name: _conform(f"fitted_on.{name}", value, str(expected[name].type)) for name, value in plain.items()}
+    return Origin(**checked, classes=None if classes is None else tuple(classes), positive=told["positive"])
 
 
 def _decode(value: Any, depth: int = 0) -> Any:
@@ -169,10 +188,10 @@ def _decode_record(value: dict[str, Any], depth: int) -> Any:
         # Early files have the field `kind` of a MatrixMap in the place of the record's own name.
         value = {**value, "kind": "MatrixMap", "kind_": value["kind"]}
     named = value.get("kind")
-    one_of("kind", named, kinds())
-    kind = kinds()[str(named)]
+    one_of("kind", named, RECORDS)
+    kind: Any = getattr(import_module(f"calibrant.maps.{RECORDS[str(named)]}"), str(named))
     given = {name: _decode(item, depth + 1) for name, item in value.items() if name != "kind"}
-    expected = {_key_of(f.name): f for f in fields(kind)}
+    expected = {_key_of(f.name): f for f in _stored_fields(kind)}
     needed = {key for key, f in expected.items() if f.default is MISSING and f.default_factory is MISSING}
     if not needed <= given.keys() <= expected.keys():
         got = shortened(list(given)) if given else "none"
@@ -195,7 +214,7 @@ def _conform(name: str, value: Any, annotation: str) -> Any:
         return _as_float(name, value)
     if wanted.startswith("tuple") and isinstance(value, tuple):
         return _conform_tuple(name, value, wanted)
-    if (wanted == "bool" and isinstance(value, bool)) or (wanted == "str" and isinstance(value, str)):
+    if any(wanted == kind.__name__ and type(value) is kind for kind in (bool, str, int)):
         return value
     if is_dataclass(value) and wanted in ("Any", type(value).__name__):
         return value

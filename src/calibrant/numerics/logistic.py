@@ -7,7 +7,8 @@ Every sigmoid fit minimises, over points x with weight n1 of target 1 and weight
 Written like this no term of the sum is negative and none cancels, whatever the weights (`Nodes`). Where there are many
 rows, the sum of softplus(theta . x) over all of them does not know the labels, and the labels enter through the moments
 sum w t x alone. So a million rows shrink to a few thousand cells with the same moments (`summarise`), Newton's method
-runs on the cells (`descend`), and one or two Newton steps over the rows reach the exact optimum (`Rows`, `polish`).
+runs on the cells (`descend`), and one or two Newton steps over the rows reach the exact optimum (`polish`). Whoever
+can supply these sums can be fitted (`Sums`): arrays in memory, or an engine.
 
 A solution is returned only with a certificate. Along a step that moves no logit by more than r, the Hessian of F
 changes by a factor of at most exp(r) (Bach 2010, self-concordance). So the gradient and the Hessian at one point bound
@@ -16,8 +17,8 @@ F - min F. A point is returned where that bound, rounding errors included, is be
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ __all__ = [
     "Rows",
     "Solution",
     "Summary",
+    "Sums",
     "descend",
     "polish",
     "solve",
@@ -307,92 +309,12 @@ def _certify(nodes: Nodes, theta: Floats) -> Floats | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """F = sum w softplus(u) - moment . theta over all rows of a sample, u = slope x + intercept, in blocks.
-
-    `largest` bounds |x| and `noise` the rounding errors of the gradient. Products are summed by NumPy: BLAS would start
-    threads for blocks of this length, and they stall on a busy machine.
-    """
-
-    data: Sample
-    frame: Frame
-    largest: float
-    noise: float
-    moment: Floats
-
-    def derivatives(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Return the gradient and the Hessian."""
-        sums = np.zeros(5)
-        for d, weight in self._blocks():
-            p = self._probability(d, theta)
-            weighted = p if weight is None else p * weight
-            spread = weighted * (1.0 - p)
-            sums[:3] += weighted.sum(), np.einsum("i,i", weighted, d), spread.sum()
-            spread *= d
-            sums[3:] += spread.sum(), np.einsum("i,i", spread, d)
-        scale = self.frame.scale
-        at_0, at_1, zeroth, first, second = sums / (1.0, scale, 1.0, scale, scale**2)
-        return np.array([at_1, at_0]) - self.moment, np.array([[second, first], [first, zeroth]])
-
-    def reach(self, step: Floats) -> float:
-        """Return a bound of max |step . (x, 1)|."""
-        return float(abs(step[0]) * self.largest + abs(step[1]))
-
-    def _probability(self, d: Floats, theta: Floats) -> Floats:
-        """Return 1/(1 + exp(-theta . (x, 1)))."""
-        p: Floats = d * (-theta[0] / self.frame.scale)
-        p -= theta[1]
-        with np.errstate(over="ignore"):  # exp = inf gives p = 0
-            np.exp(p, out=p)
-        p += 1.0
-        np.reciprocal(p, out=p)
-        return p
-
-    def _blocks(self) -> Iterator[tuple[Floats, Floats | None]]:
-        """Yield scale x and the weight."""
-        score, weight = self.data.score, self.data.weight
-        unscaled = Frame(self.frame.unit, self.frame.center, 1.0)
-        for start in range(0, len(score), BLOCK):
-            rows = slice(start, start + BLOCK)
-            d = unscaled.place(np.asarray(score[rows], np.float64))
-            yield d, None if weight is None else np.asarray(weight[rows], np.float64)
-
-
-@np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
-def polish(rows: Rows, theta: Floats, loss: float) -> Solution | None:
-    """Return the minimum over the rows from a point near it, or None if a few short Newton steps cannot certify it.
-
-    `loss` is about F(theta).
-    """
-    for _ in range(4):
-        gradient, hessian = rows.derivatives(theta)
-        size = np.sqrt(np.diag(hessian))
-        if not (np.isfinite(size) & (size > 0)).all():
-            return None
-        step = _newton_step(hessian, gradient)
-        reach = rows.reach(step)
-        if not reach <= _SAFE_REACH:
-            return None
-        theta = theta + step
-        left = _bound_remainder(hessian, gradient, step, reach)
-        if left <= _PRECISION * size[1]:
-            apart = 1.0 - abs(hessian[0, 1] / size[0] / size[1])  # the smaller eigenvalue of the scaled Hessian
-            if apart <= _SINGULAR:
-                return None
-            decrement = 2.0 * (left + rows.noise / size.min()) / np.sqrt(apart)
-            leverage = (rows.largest / size[0] + 1.0 / size[1]) / np.sqrt(apart)
-            certain = decrement**2 <= _CERTIFIED * loss and 2.0 * decrement * leverage <= _SAFE_REACH
-            return Solution(rows.frame, theta, hessian) if certain else None
-    return None
-
-
-@dataclass(frozen=True, slots=True)
 class Summary:
     """What the labels and scores of a sample come down to for a fit on x, in a frame that follows most of them.
 
     `x` and `weight` stand for the rows in sums of smooth functions; the moments are those of the rows themselves.
-    `positive` = sum w y (x, 1) and `negative` = sum w (1 - y) (x, 1), of which rounding may have taken `noise`.
-    Constant scores have the scale 0.
+    `positive` = sum w y (x, 1) and `negative` = sum w (1 - y) (x, 1), with rounding errors of at most `noise`; where
+    that is 0, x and weight are the rows themselves. Constant scores have the scale 0.
     """
 
     frame: Frame
@@ -411,10 +333,100 @@ class Summary:
         """Return the rows (x, 1)."""
         return np.vstack([self.x, np.ones(len(self.x))])
 
-    def rows(self, data: Sample, moment: Floats) -> Rows:
-        """Return the objective over the rows this summary was made of."""
-        largest = float(np.abs(self.x).max()) + 1.0
-        return Rows(data, self.frame, largest, self.noise, moment)
+
+class Sums(Protocol):
+    """What a fit of a sigmoid asks of the data: arrays in memory answer (`Rows`), and so can the queries of an engine.
+
+    All weights have been divided by `weight_unit`, so that no sum of them overflows.
+    """
+
+    @property
+    def weight_unit(self) -> float:
+        """What the weights were divided by."""
+        ...
+
+    def summarise(self) -> Summary:
+        """Return cells or rows that stand for the data, and the moments of the labels."""
+        ...
+
+    def derivatives(self, frame: Frame, theta: Floats) -> tuple[Floats, Floats]:
+        """Return the sums of w p (x, 1) and of w p (1 - p) (x, 1)(x, 1)', p = expit(theta . (x, 1))."""
+        ...
+
+    def rows(self) -> Sample:
+        """Return all rows, or one row per distinct score."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The sums over a sample in memory, block by block.
+
+    Products are summed by NumPy: BLAS would start threads for blocks of this length, and they stall on a busy machine.
+    """
+
+    data: Sample
+    weight_unit: float = 1.0
+
+    def summarise(self) -> Summary:
+        """Return the rows where they are few, else the cells of a histogram."""
+        return summarise(self.data)
+
+    def rows(self) -> Sample:
+        """Return the sample."""
+        return self.data
+
+    def derivatives(self, frame: Frame, theta: Floats) -> tuple[Floats, Floats]:
+        """Return the sums of w p (x, 1) and of w p (1 - p) (x, 1)(x, 1)', p = expit(theta . (x, 1))."""
+        sums = np.zeros(5)
+        unscaled = Frame(frame.unit, frame.center, 1.0)
+        for start in range(0, len(self.data), BLOCK):
+            rows = slice(start, start + BLOCK)
+            d = unscaled.place(np.asarray(self.data.score[rows], np.float64))  # scale x
+            weight = None if self.data.weight is None else np.asarray(self.data.weight[rows], np.float64)
+            p: Floats = d * (-theta[0] / frame.scale)
+            p -= theta[1]
+            with np.errstate(over="ignore"):  # exp = inf gives p = 0
+                np.exp(p, out=p)
+            p += 1.0
+            np.reciprocal(p, out=p)
+            weighted = p if weight is None else p * weight
+            spread = weighted * (1.0 - p)
+            sums[:3] += weighted.sum(), np.einsum("i,i", weighted, d), spread.sum()
+            spread *= d
+            sums[3:] += spread.sum(), np.einsum("i,i", spread, d)
+        at_0, at_1, zeroth, first, second = sums / (1.0, frame.scale, 1.0, frame.scale, frame.scale**2)
+        return np.array([at_1, at_0]), np.array([[second, first], [first, zeroth]])
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
+def polish(sums: Sums, summary: Summary, moment: Floats, theta: Floats, loss: float) -> Solution | None:
+    """Return the minimum of sum w softplus(theta . (x, 1)) - moment . theta over all rows, from a point near it.
+
+    None if a few short Newton steps cannot certify it. `loss` is about F(theta).
+    """
+    largest = float(np.abs(summary.x).max()) + 1.0  # bounds |x| of all rows, not only of the cells
+    for _ in range(4):
+        totals, hessian = sums.derivatives(summary.frame, theta)
+        gradient = totals - moment
+        size = np.sqrt(np.diag(hessian))
+        if not (np.isfinite(size) & (size > 0)).all():
+            return None
+        step = _newton_step(hessian, gradient)
+        reach = float(abs(step[0]) * largest + abs(step[1]))
+        if not reach <= _SAFE_REACH:
+            return None
+        theta = theta + step
+        left = _bound_remainder(hessian, gradient, step, reach)
+        if left <= _PRECISION * size[1]:
+            apart = 1.0 - abs(hessian[0, 1] / size[0] / size[1])  # the smaller eigenvalue of the scaled Hessian
+            if apart <= _SINGULAR:
+                return None
+            decrement = 2.0 * (left + summary.noise / size.min()) / np.sqrt(apart)
+            leverage = (largest / size[0] + 1.0 / size[1]) / np.sqrt(apart)
+            certain = decrement**2 <= _CERTIFIED * loss and 2.0 * decrement * leverage <= _SAFE_REACH
+            return Solution(summary.frame, theta, hessian) if certain else None
+    return None
 
 
 def summarise(data: Sample) -> Summary:

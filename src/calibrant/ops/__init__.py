@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 from calibrant.arrays import Floats
@@ -79,4 +80,20 @@ class Ops:
         return [self.where(total < 1e-290, 1.0 / len(columns), x / total) for x in columns]
 
 
-from calibrant.ops.numpy import NUMPY, formula  # noqa: E402 (the engine of every formula's default needs `Ops`)
+from calibrant.ops.numpy import NUMPY  # noqa: E402 (the default engine needs `Ops`)
+
+
+def formula(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a record's formula of one column run on any engine: `record(score)` on NumPy, `record(score, ops)`.
+
+    A map that was fitted to probabilities takes nothing else.
+    """
+
+    @wraps(method)
+    def call(self: Any, score: Any, ops: Ops = NUMPY) -> Any:
+        origin = getattr(self, "origin", None)
+        if origin is not None and origin.kind == "probability":
+            return ops.run(lambda given: method(self, ops.in_unit(given), ops), score)
+        return ops.run(lambda given: method(self, given, ops), score)
+
+    return call

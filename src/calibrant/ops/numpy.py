@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce, wraps
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from calibrant.arrays import Floats
 from calibrant.checks import BLOCK, refuse_masked
 from calibrant.ops import EDGE, Columns, Ops
 
-__all__ = ["NUMPY", "formula"]
+__all__ = ["NUMPY"]
 
 
 def _as_real(values: Any) -> NDArray[Any]:
@@ -150,13 +150,3 @@ NUMPY = Ops(
     compute=_compute,
     in_unit=_in_unit,
 )
-
-
-def formula(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a record's formula of one column run on any engine: `record(score)` on NumPy, `record(score, ops)`."""
-
-    @wraps(method)
-    def call(self: Any, score: Any, ops: Ops = NUMPY) -> Any:
-        return ops.run(lambda given: method(self, given, ops), score)
-
-    return call

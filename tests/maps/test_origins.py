@@ -1,0 +1,116 @@
+"""What a map was fitted on: kept in the record and in its file, and held against what it is given."""
+
+import json
+
+import numpy as np
+import pytest
+
+import calibrant
+from calibrant.maps import METHODS, Sigmoid
+from calibrant.maps.classes import Plan
+from calibrant.maps.fitting import fit_classes
+from calibrant.maps.methods import list_methods
+from calibrant.maps.records import Origin
+from calibrant.maps.store import from_dict, to_dict
+from calibrant.samples import ClassSample
+from tests.conftest import noisy_scores
+
+SCORES, LABELS = noisy_scores(60, seed=0)
+P = 1.0 / (1.0 + np.exp(-SCORES))
+
+
+@pytest.mark.parametrize("method", list_methods("column"))
+def test_every_map_knows_what_it_was_fitted_on(method, tmp_path):
+    kind, scores = ("probability", P) if METHODS[method].domain == "unit" else ("logit", SCORES)
+    y, weight = np.where(LABELS == 1, "yes", "no"), np.arange(60.0) + 1
+    fitted = calibrant.fit(method, scores, y, kind=kind, sample_weight=weight)
+    assert fitted.origin == Origin(method, kind, 60, weight.sum(), ("no", "yes"), "yes", calibrant.__version__)
+    assert "rigin" not in repr(fitted)
+    calibrant.save(fitted, tmp_path / "map.json")
+    loaded = calibrant.load(tmp_path / "map.json")
+    assert loaded == fitted
+    assert loaded.origin == fitted.origin
+
+
+def test_origins_are_not_compared():
+    assert Sigmoid(-1.0, 0.0, origin=Origin("platt", "margin", 5, 5.0)) == Sigmoid(-1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("y", "pos_label", "classes"),
+    [
+        ([0, 1, 0, 1], None, (0, 1)),
+        ([0.2, 0.9, 0.1, 0.7], None, (0, 1)),
+        ([False, True, False, True], None, (False, True)),
+        ([-1, 1, -1, 1], None, (-1, 1)),
+        ([3.5, 9, 3.5, 9], None, (3.5, 9.0)),
+        (["b", "a", "b", "a"], "a", ("b", "a")),
+        ([2, 1, 2, 1], 1, (2, 1)),
+        (np.array(["2020-01-01", "2021-01-01"] * 2, "M8[D]"), None, ("2020-01-01", "2021-01-01")),
+    ],
+)
+def test_classes_are_named_the_positive_one_last(y, pos_label, classes):
+    origin = calibrant.fit("platt", [-1.0, 2.0, 0.5, 0.4], y, pos_label=pos_label).origin
+    assert (origin.classes, origin.positive) == (classes, classes[1])
+    assert [type(each) for each in origin.classes] == [type(each) for each in classes]
+
+
+def test_a_file_says_it_in_words_anybody_can_read():
+    document = to_dict(calibrant.fit("platt", P, LABELS, kind="probability"))
+    assert document["fitted_on"] == {
+        "method": "platt",
+        "kind": "probability",
+        "rows": 60,
+        "weight": 60.0,
+        "classes": [0, 1],
+        "positive": 1,
+        "version": calibrant.__version__,
+    }
+    assert from_dict(json.loads(json.dumps(document))).origin.kind == "probability"
+
+
+@pytest.mark.parametrize(
+    ("told", "message"),
+    [
+        ({"rows": -1}, "rows and weight must not be negative"),
+        ({"rows": 2.5}, "fitted_on.rows must be int; got 2.5"),
+        ({"kind": "odds"}, "kind must be one of margin, probability, logit; got 'odds'"),
+        ({"method": None}, "fitted_on.method must be str; got None"),
+        ({"classes": 3}, "fitted_on.classes must be a list of labels or null"),
+        ({"classes": [["a"], "b"]}, "fitted_on.classes must be a list of labels or null"),
+        ({"more": 1}, "fitted_on has the fields method, kind"),
+    ],
+)
+def test_a_wrong_origin_is_refused(told, message):
+    document = to_dict(calibrant.fit("platt", SCORES, LABELS))
+    document["fitted_on"] |= told
+    with pytest.raises(ValueError, match=message):
+        from_dict(document)
+
+
+def test_an_origin_has_no_place_in_a_file_of_format_one():
+    document = to_dict(calibrant.fit("platt", SCORES, LABELS)) | {"format": 1}
+    with pytest.raises(ValueError, match="kind must be one of"):
+        from_dict(document)
+
+
+@pytest.mark.parametrize("method", ["isotonic", "bins", "platt", "beta2"])
+def test_a_map_of_probabilities_refuses_margins(method):
+    fitted = calibrant.fit(method, P, LABELS, kind="probability")
+    with pytest.raises(ValueError, match=r"scores must be probabilities, in \[0, 1\]; got -2"):
+        fitted([0.5, -2.0])
+    assert np.isnan(fitted(np.nan))
+    with pytest.raises(ValueError, match="kind must be 'probability', the kind of scores that the map was fitted on"):
+        fitted.origin.require_kind("margin")
+
+
+def test_maps_of_several_classes_know_it_too():
+    rng = np.random.default_rng(0)
+    memberships = rng.dirichlet(np.ones(3), 90)
+    data = ClassSample(memberships, np.arange(90) % 3, 3, "probability", names=("a", "b", "c"))
+    for scheme, method in (("ovr", "isotonic"), ("matrix", "beta")):
+        fitted = fit_classes(Plan(method), scheme, data)
+        assert fitted.origin == Origin(method, "probability", 90, 90.0, ("a", "b", "c"))
+        assert from_dict(to_dict(fitted)).origin == fitted.origin
+        with pytest.raises(ValueError, match="scores must be probabilities"):
+            fitted([[0.5, 0.7, -0.2]])
