@@ -29,7 +29,7 @@ GOOD = ([0.1, 0.2, 0.3], [0, 1, 1])
     [
         (([0.1, np.nan, np.inf], [0, 1, 1]), r"scores must be finite; got 2 .* first at position 1 \(nan\)"),
         (([], []), "scores must hold at least one value"),
-        (([0.1, 0.2], [0, 1, 1]), "y must have one value a row; .* 3 for 2"),
+        (([0.1, 0.2], [0, 1, 1]), "y must have one value per row; .* 3 for 2"),
         (([[0.1, 0.2], [0.3, 0.4]], [0, 1]), r"scores must be one-dimensional; got an array of shape \(2, 2\)"),
         (([1 + 2j, 0], [0, 1]), "scores must be real numbers; .*complex"),
         (([[1, 2], [3]], [0, 1]), "rows of different lengths"),
@@ -46,7 +46,7 @@ GOOD = ([0.1, 0.2, 0.3], [0, 1, 1])
         (([0, 1], [0, np.nan]), "y must be finite"),
         (([0, 1], np.array(["a", None], object)), "no missing label"),
         (([0, 1], np.array(["a", 1], object)), "labels of one type"),
-        ((*GOOD, [1, 2]), "sample_weight must have one value a row; .* 2 for 3"),
+        ((*GOOD, [1, 2]), "sample_weight must have one value per row; .* 2 for 3"),
         ((*GOOD, [1, -1, 0]), r"sample_weight must not be negative; got 1, the first at position 1 \(-1.0\)"),
         ((*GOOD, [0, 0, 0]), "sample_weight must not all be zero"),
         ((*GOOD, [1, 1, np.nan]), "sample_weight must be finite"),

@@ -84,7 +84,7 @@ __all__ = [
     "svc",
 ]
 
-# Public names that need a heavy package, or that not everybody needs: imported when first asked for.
+# Public names that need a heavy package, or that few people need: imported when first used.
 _LATER = {
     "MACHINE_METHODS": "calibrant.maps.methods",
     "CalibratedClassifier": "calibrant.estimators",

@@ -1,4 +1,4 @@
-"""Every rule about an argument, once: check and return the canonical form, or say which rule was broken and how."""
+"""Every rule about an argument, once: check it and return the canonical form, or say which rule it breaks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 
-BLOCK = 32_768  # rows; a handful of float64 blocks of this length stay in the second-level cache
+BLOCK = 32_768  # rows; a few float64 blocks of this length fit into the second-level cache
 
 
 ROUNDING = 1e-5  # how far from 1 a row of posteriors may sum: float32, many classes
@@ -74,7 +74,7 @@ def vector(name: str, values: ArrayLike) -> NDArray[Any]:
 
 
 def refuse_masked(name: str, values: Any) -> None:
-    """Raise if a value of a masked array of NumPy is masked, for what lies under the mask would be taken."""
+    """Raise if a NumPy masked array hides a value: the number under the mask would be used."""
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         msg = f"{name} must not be masked; got {int(np.sum(np.ma.getmask(values)))} masked value(s)"
         raise ValueError(msg)
@@ -198,7 +198,7 @@ def known_labels(name: str, values: ArrayLike) -> NDArray[Any]:
 
 def refuse_missing(name: str, array: NDArray[Any]) -> None:
     """Raise if a label is missing."""
-    if array.dtype.kind not in "OfmM":  # whole numbers and texts are never missing
+    if array.dtype.kind not in "OfmM":  # whole numbers and texts cannot be missing
         return
     missing = np.array([is_missing(value) for value in array.ravel()]) if array.dtype.kind == "O" else array != array
     if missing.any():
@@ -215,9 +215,9 @@ def is_missing(value: Any) -> bool:
     """
     try:
         return value is None or bool(value != value)
-    except TypeError:  # of NA nobody knows whether it equals itself
+    except TypeError:  # pandas.NA does not compare with itself
         return True
-    except ValueError:  # an array, which is wrong as a label for another reason
+    except ValueError:  # an array, which another check refuses
         return False
 
 
@@ -244,7 +244,7 @@ def two_classes(name: str, array: NDArray[Any], pos_label: Any = None) -> tuple[
 
 
 def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
-    """Return the classes, or raise if there is but one."""
+    """Return the classes, or raise if there is only one."""
     if len(classes) < 2:
         msg = f"y must hold at least two classes; got one class only, {classes.tolist()[0]!r}"
         raise ValueError(msg)
@@ -278,7 +278,7 @@ def number(name: str, value: Any, *, low: float = 0.0, inclusive: bool = False) 
 
 
 def whole(name: str, value: Any, *, low: int = 1, high: int | None = None, kind: type = Real) -> int:
-    """Return an option as a whole number from `low` to `high`; 3.0 is one, unless its `kind` must be Integral.
+    """Return an option as a whole number from `low` to `high`; 3.0 counts as one unless `kind` is Integral.
 
     >>> whole("bins", 3.0)
     3
@@ -296,7 +296,7 @@ def whole(name: str, value: Any, *, low: int = 1, high: int | None = None, kind:
 
 
 def proportion(name: str, value: Any, *, low: bool = False, high: bool = False) -> float:
-    """Return an option as a number between 0 and 1, which are themselves allowed where `low` and `high` say so.
+    """Return an option as a number between 0 and 1; `low` and `high` say whether 0 and 1 themselves are allowed.
 
     >>> proportion("coverage", 1.0, high=True)
     1.0
@@ -309,7 +309,7 @@ def proportion(name: str, value: Any, *, low: bool = False, high: bool = False) 
 
 
 def one_of(name: str, value: Any, choices: Iterable[str | None], *, beside: str = "") -> None:
-    """Raise unless a value is one of some names, None among them where it is listed; `beside` says what else may be.
+    """Raise unless a value is one of the names; None counts if it is listed. `beside` says what else is allowed.
 
     >>> one_of("solver", "magic", ["newton", "smo"])
     Traceback (most recent call last):
@@ -332,12 +332,12 @@ def same_length(name: str, array: NDArray[Any], rows: Any) -> None:
     """Raise unless `array` has one value for each of the rows of an array, which may be sparse."""
     if len(array) != rows.shape[0]:
         numbers = f"{len(array)} for {rows.shape[0]} rows"
-        msg = f"{name} must have one value a row; got inconsistent numbers of samples, {numbers}"
+        msg = f"{name} must have one value per row; got inconsistent numbers of samples, {numbers}"
         raise ValueError(msg)
 
 
 def distributions(name: str, values: ArrayLike) -> NDArray[Any]:
-    """Return posteriors, one column a class, after checking that each row is a distribution up to rounding.
+    """Return posteriors, one column per class, after checking that each row is a distribution up to rounding.
 
     >>> distributions("P", [[0.2, 0.8], [0.5, 0.6]])
     Traceback (most recent call last):
@@ -346,7 +346,7 @@ def distributions(name: str, values: ArrayLike) -> NDArray[Any]:
     refuse_masked(name, values)
     array = np.asarray(values)
     if array.ndim != 2 or array.shape[1] < 2 or len(array) == 0:
-        msg = f"{name} must have one row an object and one column a class; got an array of shape {array.shape}"
+        msg = f"{name} must have one row per object and one column per class; got an array of shape {array.shape}"
         raise ValueError(msg)
     require_real(name, array)
     for start in range(0, len(array), BLOCK):

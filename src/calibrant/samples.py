@@ -1,4 +1,4 @@
-"""The one kind of data a map is fitted on, and the one door through which it comes.
+"""The one kind of data that maps are fitted on, and the one function that checks it.
 
 A `Sample` is (score, label, weight) with the label a number in [0, 1]: 1 for a positive row, 0 for
 a negative one, and the share of positives where rows have been pooled. Every fit depends on a sample
@@ -44,7 +44,7 @@ __all__ = [
 _Divide = Callable[[Floats, int], Floats]  # from distinct scores in order and a number of cells to the cell of each
 
 
-_NEARLY_ZERO = 1e-15  # smaller probabilities, and their complements, are told apart by their rank alone
+_NEARLY_ZERO = 1e-15  # probabilities nearer to 0 or 1 than this are told apart by their rank alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Sample:
 class ClassSample:
     """Checked scores of several classes, one column per class or binary problem, and the number of each row's class.
 
-    A score may be NaN, where none is known: its row then takes no part in the map of its column. `names` are the
+    A score may be NaN where it is unknown: its row then takes no part in the map of its column. `names` are the
     classes themselves, where they are known.
     """
 
@@ -133,7 +133,7 @@ def sample(
     """
     scores = finite("scores", score)
     one_of("kind", kind, KINDS)
-    if pos_label is None and weight is None and len(scores) > 2:  # two rows of shares may be pooled ones
+    if pos_label is None and weight is None and len(scores) > 2:  # two rows may be pooled ones
         refuse_swapped(label, score, "scores", "scores first and y second")
     if kind == "probability":
         within_unit("scores", scores)
@@ -156,7 +156,7 @@ def ask_for_kind(data: Sample) -> None:
 
 
 def refuse_swapped(y: ArrayLike, given: ArrayLike, name: str, order: str) -> None:
-    """Raise if y looks like probabilities and what is `given` beside it like labels: two different whole numbers.
+    """Raise if y looks like probabilities and `given` like labels: two different whole numbers.
 
     Shares of positives at values of 0 and 1 alone are refused too: give them as rows of 0 and 1 with weights.
 
@@ -167,7 +167,7 @@ def refuse_swapped(y: ArrayLike, given: ArrayLike, name: str, order: str) -> Non
     """
     try:
         shares, values = np.asarray(y), np.asarray(given)
-    except ValueError:  # rows of different lengths, which are refused elsewhere
+    except ValueError:  # rows of different lengths, which another check refuses
         return
     if shares.dtype.kind != "f" or values.dtype.kind not in "fiub" or values.ndim != 1 or len(values) == 0:
         return
@@ -187,7 +187,7 @@ def collapse(data: Sample, cells: int | None = None, divide: _Divide | None = No
 
     The pooled row has the mean score, the mean label and the total weight of its rows. Without `cells`
     no fit can tell the result from the rows. With it more distinct scores than `cells` are pooled, and both
-    labels of a cell share one score (a score a label would make the labels look better separated than they are).
+    labels of a cell share one score (a score per label would make the labels look better separated than they are).
     `divide` says which cells: `squashed_cells` by default, `probability_cells` where the scores are probabilities.
 
     >>> collapse(sample([2, 1, 2, 2], [1, 0, 0, 1]))
@@ -236,7 +236,7 @@ def probability_cells(p: Floats, cells: int) -> Floats:
 
 
 def _cell_means(score: Floats, weight: Floats, cell: NDArray[np.intp], total: Floats) -> Floats:
-    """Return the weighted mean score of each cell, inside the cell's own range whatever the rounding."""
+    """Return the weighted mean score of each cell, kept inside the cell's range in spite of rounding."""
     low, high = np.full(len(total), np.inf), np.full(len(total), -np.inf)
     np.minimum.at(low, cell, score)
     np.maximum.at(high, cell, score)
@@ -247,7 +247,7 @@ def _cell_means(score: Floats, weight: Floats, cell: NDArray[np.intp], total: Fl
 def magnitude(score: NDArray[Any]) -> float:
     """Return the power of two by which scores can be divided, exactly, to be of moderate size.
 
-    It is 1 but for scores whose squares or differences would leave the floating-point range.
+    It is 1 except for scores whose squares or differences would leave the floating-point range.
     """
     largest = float(max(abs(float(score.min())), abs(float(score.max()))))
     exponent = int(np.frexp(largest)[1])
@@ -257,7 +257,7 @@ def magnitude(score: NDArray[Any]) -> float:
 def moderate_weights(data: Sample) -> tuple[Sample, float]:
     """Return the sample with its weights divided by a power of two, and that power, so that sums of them stay in range.
 
-    It is 1, and the sample as it is, but for totals whose squares would leave the floating-point range.
+    It is 1, and the sample unchanged, except where squares of the total would leave the floating-point range.
     """
     if data.weight is None:
         return data, 1.0

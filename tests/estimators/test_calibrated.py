@@ -356,7 +356,7 @@ class TestGroups:
                 "rows of each class in at least 2 groups.*; class 0 is in 1",
             ),
             (np.arange(60) % 2, {"protocol": "holdout"}, "rows of each class in at least 2 groups.*; class 0 is in 1"),
-            (np.arange(59), {}, "groups must have one value a row; got .*59 for 60"),
+            (np.arange(59), {}, "groups must have one value per row; got .*59 for 60"),
             ([None] * 60, {}, "groups must hold no missing label"),
             ([1, "a"] * 30, {}, None),
             (np.array([1, "a"] * 30, object), {}, "groups must hold names of one type"),

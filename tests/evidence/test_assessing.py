@@ -396,7 +396,7 @@ def test_decision_counts_of_several_classes_are_those_of_chow():
     [
         ([0, 1], [0.1, 1.2], {}, "p declared"),
         ([0, 1], [0.1, np.nan], {}, "p must be finite"),
-        ([0, 1, 1], [0.1, 0.2], {}, "y must have one value a row"),
+        ([0, 1, 1], [0.1, 0.2], {}, "y must have one value per row"),
         ([0, 1], [0.1, 0.2], {"confidence": 1.0}, "confidence"),
         ([0, 1], [0.1, 0.2], {"draws": 0}, "draws"),
         ([0, 1], [0.1, 0.2], {"sample_weight": [1, -1]}, "sample_weight"),

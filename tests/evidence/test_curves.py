@@ -485,7 +485,7 @@ class TestRefused:
             ({"draws": 2.5}, "draws must be a whole number, at least 1; got 2.5"),
             ({"method": "binned", "bins": 0}, "bins must be a whole number from 1 to 100000; got 0"),
             ({"method": "binned", "strategy": "depth"}, "strategy must be one of width, mass; got 'depth'"),
-            ({"sample_weight": [1, 2]}, "sample_weight must have one value a row"),
+            ({"sample_weight": [1, 2]}, "sample_weight must have one value per row"),
         ],
     )
     def test_options(self, options, words):
@@ -498,7 +498,7 @@ class TestRefused:
             ([0, 1], [0.1, 1.2], "p declared as probabilities must lie in"),
             ([0, 1], [0.1, np.nan], "p must be finite"),
             ([0, 1, 2], [0.1, 0.2, 0.3], "y must hold two classes"),
-            ([0, 1], [0.1, 0.2, 0.3], "y must have one value a row"),
+            ([0, 1], [0.1, 0.2, 0.3], "y must have one value per row"),
         ],
     )
     def test_data(self, y, p, words):

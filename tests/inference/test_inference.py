@@ -814,7 +814,7 @@ def test_every_test_returns_a_frozen_record(name):
     ("call", "message"),
     [
         (lambda: paired_t([1], [2]), "first must hold at least 2 values; got 1"),
-        (lambda: paired_t([1, 2], [2, 3, 4]), "second must have one value a row"),
+        (lambda: paired_t([1, 2], [2, 3, 4]), "second must have one value per row"),
         (lambda: paired_t([1, np.nan], [2, 3]), "first must not be NaN; got 1, the first at position 1"),
         (lambda: paired_t([1, 2], ["a", "b"]), "second must be real numbers"),
         (lambda: paired_t([1, 2], [2, 3], alternative="worse"), "alternative must be one of two-sided, greater, less"),
@@ -846,7 +846,7 @@ def test_every_test_returns_a_frozen_record(name):
         (lambda: bootstrap("brier", [0, 1], [0.5]), "one value a row"),
         (lambda: bootstrap("brier", [0, 1], [0.5, np.nan]), "p must be finite"),
         (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], sample_weight=[1, 0.5]), r"groups=range\(n\) draws rows"),
-        (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], groups=[1]), "groups must have one value a row"),
+        (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], groups=[1]), "groups must have one value per row"),
         (lambda: bootstrap("auc", [1, 1], [0.5, 0.6]), "both classes|metric must exist"),
     ],
 )

@@ -304,11 +304,11 @@ class TestBeta:
             fit_beta_matrix(given, labels, criterion="nonsense")
         with pytest.raises(ValueError, match=r"non-negative numbers that sum to 1; row 2 is"):
             fit_beta_matrix(np.where(np.arange(10)[:, None] == 2, 0.5, given), labels)
-        with pytest.raises(ValueError, match="rows of two or more classes"):
+        with pytest.raises(ValueError, match="one row per object and one column per class"):
             fit_beta_matrix(given[:, 0], labels)
         with pytest.raises(ValueError, match="class numbers from 0 to 2"):
             fit_beta_matrix(given, labels + 1)
-        with pytest.raises(ValueError, match="labels must have one value a row"):
+        with pytest.raises(ValueError, match="labels must have one value per row"):
             fit_beta_matrix(given, labels[:-1])
         with pytest.raises(ValueError, match="3 classes takes their memberships as a matrix"):
             BetaClasses((BetaPiece(None),) * 3)(0.5)

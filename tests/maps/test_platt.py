@@ -1,6 +1,8 @@
 """Platt's sigmoid: optimality, other people's numbers, standard errors, and the one-parameter relatives."""
 
+import duckdb
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +10,8 @@ from scipy import optimize, special
 
 import calibrant
 from calibrant.maps import Sigmoid
-from calibrant.maps.platt import fit_platt, smoothed_targets
+from calibrant.maps.platt import fit_platt, fit_sigmoid, smoothed_targets
+from calibrant.numerics.logistic import Frame, Summary
 from calibrant.samples import sample
 from tests.conftest import noisy_scores, quiet_fit
 
@@ -291,3 +294,65 @@ class TestErrorsAndBandsAtTheEdges:
 
     def test_hard_targets_of_constant_scores_are_their_share(self):
         assert fit_platt(sample([1, 1, 1, 1], [1, 0, 1, 1]), targets="hard")(1.0) == pytest.approx(0.75)
+
+
+class Query:
+    """The sums of a fit by queries of DuckDB: cells of equal width, then sums over the rows."""
+
+    weight_unit = 1.0
+
+    def __init__(self, scores, labels, weight):
+        self.table = duckdb.connect()
+        self.table.execute("CREATE TABLE rows (s DOUBLE, y DOUBLE, w DOUBLE)")
+        columns = {"s": scores, "y": labels.astype(float), "w": weight}
+        frame = pd.DataFrame(columns)  # noqa: F841 (DuckDB reads it by its name)
+        self.table.execute("INSERT INTO rows SELECT * FROM frame")
+        self.asked = 0
+
+    def ask(self, query):
+        self.asked += 1
+        return self.table.execute(query).fetchall()
+
+    def summarise(self):
+        [(center, scale, low, high, total)] = self.ask(
+            "SELECT sum(w * s) / sum(w), sqrt(var_pop(s)), min(s), max(s), sum(w) FROM rows"
+        )
+        x, cell = f"((s - {center!r}) / {scale!r})", f"floor((s - {low!r}) * {1000 / (high - low)!r})"
+        cells = self.ask(
+            f"SELECT sum(w), sum(w * {x}), sum(w * {x} * {x}), sum(w * y), sum(w * y * {x}) FROM rows GROUP BY {cell}"
+        )
+        mass, first, square, hits, hits_x = np.array(cells).T
+        mean = first / mass
+        apart = np.sqrt(np.maximum(square / mass - mean**2, 0.0))
+        return Summary(
+            Frame(1.0, center, scale),
+            np.concatenate([mean - apart, mean + apart]),
+            np.concatenate([mass, mass]) / 2,
+            np.array([hits_x.sum(), hits.sum()]),
+            np.array([(first - hits_x).sum(), (mass - hits).sum()]),
+            noise=1e-14 * total,
+        )
+
+    def derivatives(self, frame, theta):
+        x = f"((s - {frame.center!r}) / {frame.scale!r})"
+        p = f"(1 / (1 + exp(-({float(theta[0])!r} * {x} + {float(theta[1])!r}))))"
+        [(at_1, at_0, second, one, zero)] = self.ask(
+            f"SELECT sum(w * p * x), sum(w * p), sum(w * p * (1 - p) * x * x), sum(w * p * (1 - p) * x), "
+            f"sum(w * p * (1 - p)) FROM (SELECT w, {x} AS x, {p} AS p FROM rows)"
+        )
+        return np.array([at_1, at_0]), np.array([[second, one], [one, zero]])
+
+    def rows(self):
+        pytest.fail("a fit of smooth scores needs no rows")
+
+
+@pytest.mark.parametrize("targets", ["smoothed", "hard"])
+def test_whoever_can_sum_can_fit(targets):
+    scores, labels = noisy_scores(20_000, seed=4)
+    weight = np.random.default_rng(0).integers(1, 4, len(scores)).astype(float)
+    query = Query(scores, labels, weight)
+    found = fit_sigmoid(query, targets)
+    expected = calibrant.fit("platt", scores, labels, sample_weight=weight, targets=targets)
+    assert (found.a, found.b) == pytest.approx((expected.a, expected.b), rel=1e-9)
+    assert found.errors == pytest.approx(expected.errors, rel=1e-6)
+    assert query.asked <= 4  # the frame, the cells, and at most two sums over the rows

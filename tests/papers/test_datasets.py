@@ -392,5 +392,5 @@ class TestMutualInformation:
             datasets.by_mutual_information(np.eye(2), [0, 1], k=k)
 
     def test_one_label_a_row(self):
-        with pytest.raises(ValueError, match="y must have one value a row"):
+        with pytest.raises(ValueError, match="y must have one value per row"):
             datasets.by_mutual_information(np.eye(3), [0, 1], k=1)

@@ -234,7 +234,7 @@ def test_bad_objects_are_named(name, X, y, message):
             [[1.0], [2.0]],
             [0, 1, 1],
             None,
-            "y must have one value a row; got .*, 3 for 2 rows",
+            "y must have one value per row; got .*, 3 for 2 rows",
         ),
         ([[1.0], [2.0]], [0, 1], [1, 0], "one class only"),
         ([[1.0], [2.0]], [0, 1], [1, -1], "sample_weight must not be negative"),

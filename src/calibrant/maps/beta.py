@@ -1,4 +1,4 @@
-"""Garczarek's beta scaling, one piece a predicted class, and its monotone variant for two classes.
+"""Garczarek's beta scaling, one piece per predicted class, and its monotone variant for two classes.
 
 Both take memberships in [0, 1] for quantiles of a beta distribution and send them to those of another one, whose
 mean is what was observed. What is left to choose is the size N of the new one, i.e. how far it spreads.
@@ -27,7 +27,10 @@ __all__ = ["fit_beta", "fit_beta2", "fit_beta_classes", "fit_beta_matrix"]
 
 _FLAT = 1e-4  # klaR's eps: memberships of smaller variance are shifted
 _LEAST, _MOST = 1e-2, 1e4  # the sizes Beta-2 searches, and the least a sample can have
-_MANY, _CELLS = 2_000, 1_024  # the search for a size pools more distinct memberships than MANY into CELLS
+_MANY, _CELLS = (
+    2_000,
+    1_024,
+)  # from this many distinct memberships on, a size is searched on so many cells
 _FEW_CELLS = 256
 _LARGEST_SIZE = 1e9  # a beta distribution of this size has a standard deviation below 2e-5
 
@@ -177,7 +180,7 @@ def _whole(size: float) -> int:
 def _best_whole(loss: Callable[[Floats], Floats], low: int, high: int) -> int:
     """Return the whole number in [low, high] of least loss, in a long range by geometric grids that are refined.
 
-    A number so large that it has neighbours within 1e-5 of itself is known to that only.
+    A number above 1e5 is found to a relative accuracy of 1e-5 only.
     """
     points = 33
     while high - low >= 128:

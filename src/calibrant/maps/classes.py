@@ -50,7 +50,7 @@ _Task = tuple[NDArray[np.bool_], NDArray[np.bool_]]
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """How k classes are made of binary problems, one a column of scores.
+    """How k classes are made of binary problems, one per column of scores.
 
     `tasks(index, k)` gives for each column the rows that take part and which of them are positive; `sides(names)` what
     its positive and its negative rows are called; `columns(k)` is the number of columns; `spread(output, present, k)`
@@ -73,14 +73,14 @@ def _all_rows(index: Index) -> NDArray[np.bool_]:
 
 
 def _spread_classes(output: Floats, present: list[int], k: int) -> Floats:
-    """Return one column a class, NaN for those that are not present."""
+    """Return one column per class, NaN for classes that are not present."""
     full = np.full((len(output), k), np.nan)
     full[:, present] = output
     return full
 
 
 def _spread_pairs(output: Floats, present: list[int], k: int) -> Floats:
-    """Return one column a pair, NaN for those of which a class is not present."""
+    """Return one column per pair, NaN for pairs with a class that is not present."""
     every = pairs(k)
     full = np.full((len(output), len(every)), np.nan)
     full[:, [every.index((present[a], present[b])) for a, b in pairs(len(present))]] = output
@@ -120,7 +120,7 @@ SCHEMES: dict[str, Scheme] = {
 
 @dataclass(frozen=True, slots=True)
 class ClassMap:
-    """Scores, one column a binary problem, to class probabilities: a map a column, the scheme's combination, a power.
+    """Class probabilities from scores, one column per binary problem: one map per column, combined, and a power.
 
     p_c = q_c^power / sum_j q_j^power, q the combined probabilities.
     """
@@ -140,7 +140,7 @@ class ClassMap:
         columns, n = SCHEMES[self.scheme].columns, len(self.maps)
         if not any(columns(k) == n for k in range(2, n + 2)):
             rule = f"as many as scheme {self.scheme!r} has for some number of classes"
-            msg = f"maps must hold a map a column of scores, {rule}; got {n}"
+            msg = f"maps must hold one map per column of scores, {rule}; got {n}"
             raise ValueError(msg)
         for column, each in enumerate(self.maps):
             one_column(f"maps[{column}]", each)
@@ -175,7 +175,7 @@ def tempered(p: Floats, power: float) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What a machine says of rows: the `inputs` of its kernel, and a column of decision values a binary problem."""
+    """What a machine says of rows: the `inputs` of its kernel, and one column of decision values per binary problem."""
 
     inputs: Any
     decision: Floats
@@ -183,7 +183,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class MachineMap:
-    """Rows as a machine views them to class probabilities: one record per binary problem, combined."""
+    """Class probabilities from a machine's view of rows: one record per binary problem, combined."""
 
     scheme: str
     maps: tuple[Any, ...]
@@ -192,7 +192,7 @@ class MachineMap:
     origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __call__(self, view: View) -> Floats:
-        """Return one row of class probabilities a row."""
+        """Return class probabilities, one row per object."""
         columns = [each(view.inputs, view.decision[:, column]) for column, each in enumerate(self.maps)]
         both = np.stack(columns, axis=1)
         return tempered(combined(self.scheme, both, self.coupling), self.power)
@@ -200,7 +200,7 @@ class MachineMap:
 
 @dataclass(frozen=True, slots=True)
 class MatrixMap:
-    """Scores, one column a class, to class probabilities by one map of all: `inner.matrix` of the memberships."""
+    """Class probabilities from scores, one column per class, by one map of all: `inner.matrix` of the memberships."""
 
     kind: str
     inner: Any
@@ -208,7 +208,7 @@ class MatrixMap:
     origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check what the scores are, and that the inner map takes all of them."""
+        """Check the kind of scores, and that the inner map takes all classes."""
         one_of("kind", self.kind, KINDS)
         one_of("scheme", self.scheme, ["matrix"])
         if not callable(getattr(self.inner, "matrix", None)):

@@ -114,7 +114,7 @@ class Later:
 
     @property
     def __doc__(self) -> str | None:  # type: ignore[override]
-        """What it says of itself."""
+        """The docstring of what it stands for."""
         return self.found.__doc__
 
 

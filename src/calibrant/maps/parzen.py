@@ -16,9 +16,9 @@ __all__ = ["Rows", "fit_parzen", "leave_one_out"]
 
 _CELLS = 500
 _BLOCK = 64  # rows of the matrix of distances at a time
-_OCTAVES = 60  # gaps further below the range of the scores than this are no guide to a width
-_STEPS_AN_OCTAVE = 8
-_AS_GOOD = 1e-6  # nats a row
+_OCTAVES = 60  # gaps smaller than the range of the scores by more octaves than this say nothing about a width
+_STEPS_PER_OCTAVE = 8
+_AS_GOOD = 1e-6  # nats per row
 _SQUARES = 8  # of kernels in a row, before rounding shows
 _TINY = float(np.finfo(np.float64).tiny)
 _LEAST = float(np.exp(-700.0))  # of a kernel
@@ -28,7 +28,7 @@ def fit_parzen(data: Sample, *, width: float | None = None) -> Parzen:
     """Estimate p(z) = sum over positives phi((z - f_i)/h) / sum over all phi((z - f_i)/h) (Parzen 1962; Platt 1999).
 
     Without `width`, h maximises the likelihood of each label given all other rows, over widths an eighth of an octave
-    apart from half the range of the scores downwards; of widths within 1e-6 nats a row it is the largest. (The
+    apart from half the range of the scores downwards; of widths within 1e-6 nats per row it is the largest. (The
     likelihood of the scores themselves would tend to infinity with h to 0 as soon as two scores are equal.)
     More than 500 different scores are pooled into at most 500 cells. Constant scores give the share of positives; one
     class alone gives the constant (N+ + 1)/(n + 2).
@@ -49,7 +49,7 @@ def fit_parzen(data: Sample, *, width: float | None = None) -> Parzen:
         total = n_positive + n_negative
         rows = Rows(x, np.column_stack([positive, negative]) / total, 1.0 / total)
         width = _likeliest_width(rows) * unit if len(x) > 1 else 1.0
-    # A width too small for a number of its kind is that of the nearest neighbour's rule anyhow.
+    # Any width below this gives the nearest neighbour's rule.
     width = max(float(width), 1e-100 * float(x[-1] - x[0]) * unit, _TINY)
     return Parzen(tuple(score.tolist()), tuple(positive.tolist()), tuple(negative.tolist()), width)
 
@@ -68,9 +68,9 @@ def _likeliest_width(rows: Rows) -> float:
     widest = float(rows.score[-1] - rows.score[0]) / 2
     gap = max(float(np.median(np.diff(rows.score))), widest / 2.0**_OCTAVES)
     octaves = max(int(np.log2(widest / gap)), 0) + 4  # down to an eighth of the gaps, where neighbours are far apart
-    widths = widest / 2.0 ** (np.arange(_STEPS_AN_OCTAVE * octaves + 1) / _STEPS_AN_OCTAVE)
+    widths = widest / 2.0 ** (np.arange(_STEPS_PER_OCTAVE * octaves + 1) / _STEPS_PER_OCTAVE)
     found = np.empty(len(widths))
-    half = _STEPS_AN_OCTAVE // 2
+    half = _STEPS_PER_OCTAVE // 2
     for first in range(0, len(widths), half * _SQUARES):
         for start in range(first, min(first + half, len(widths))):
             chain = slice(start, first + half * _SQUARES, half)

@@ -19,9 +19,9 @@ __all__ = ["FALLING", "fit_platt", "fit_sigmoid", "fit_softmax", "is_falling", "
 
 
 FALLING = "scores are anti-correlated with the labels: the fitted sigmoid falls"
-_NEGLIGIBLE = 1e-9  # a slope per standard deviation that is no direction
-_PLAUSIBLE = 1e4  # where half of the logits of cells are beyond this, rounding has spoilt their moments
-_UNSATURATED = 16.0  # a start may differ by this many logits from the mean target, so that curvature is left everywhere
+_NEGLIGIBLE = 1e-9  # a slope per standard deviation too small to have a sign
+_PLAUSIBLE = 1e4  # if half of the cells' logits are larger than this, rounding has spoilt their moments
+_UNSATURATED = 16.0  # logits: how far a start may move from the mean target's, so that curvature is left
 
 
 def smoothed_targets(positive: float, negative: float) -> tuple[float, float]:
@@ -108,7 +108,7 @@ class _Aims:
         return np.array([0.0, np.log(ones[1] / zeros[1])])
 
 
-@np.errstate(over="ignore", invalid="ignore")  # cells may lead astray; what is not finite is not certified
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
 def _solve_platt(sums: Sums, summary: Summary, aims: _Aims) -> Solution:
     """Return the certified optimum: by cells and then the rows, or by the distinct scores where that finds none."""
     start = _discriminant(summary, aims)

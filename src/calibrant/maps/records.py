@@ -52,7 +52,7 @@ __all__ = [
 
 
 _FARTHEST = 1000.0  # widths from a Parzen kernel's center; beyond 38 a normal density is 0 in doubles
-_LEAST_REST = 1e-6  # of memberships; how the other classes share less than this says nothing
+_LEAST_REST = 1e-6  # of memberships; below this the shares of the other classes carry no information
 _MOST_WIDTHS = 1e150  # between the centers of Parzen kernels; squares of more would not be doubles
 
 
@@ -137,7 +137,7 @@ class Sigmoid:
         if self.level is None:
             object.__setattr__(self, "level", self.a * self.center + self.b if self.center else self.b)
         assert self.level is not None
-        # NaN may stand here, and cannot be stored: the published algorithms end there when they diverge.
+        # NaN is allowed, but cannot be stored: the published algorithms return it when they diverge.
         if np.isinf(self.level) or np.isinf(self.center):
             msg = f"center and level (b where the center is 0) must be finite; got {self.center} and {self.level}"
             raise ValueError(msg)
@@ -211,7 +211,7 @@ class Sigmoid:
 class QuadraticLogit:
     """p = 1/(1 + exp(a z^2 + b z + c)), z = (f - center)/scale (Platt 1999, sec. 2.1).
 
-    Center 0 and scale 1 but for scores so far away, so large or so small that squares would lose their digits.
+    Center 0 and scale 1, except for scores so far away, so large or so small that squares would lose their digits.
     """
 
     a: float
@@ -295,7 +295,7 @@ class Steps:
     origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check that there is one value a step."""
+        """Check that there is one value per step."""
         _rising("edges", self.edges)  # of which the outer ones may be infinite
         _probabilities_only("values", self.values)
         if len(self.values) != len(self.edges) + 1:
@@ -427,7 +427,7 @@ class BetaClasses:
     origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check that there is something to choose between, and that shifts are differences of probabilities."""
+        """Check that there are two classes or more, and that shifts are differences of probabilities."""
         if len(self.pieces) < 2:
             msg = f"BetaClasses needs a piece for each of two or more classes; got {len(self.pieces)}"
             raise ValueError(msg)
@@ -468,7 +468,7 @@ class BetaClasses:
         rest = ops.share(sum(others[1:], start=others[0]))
         left = ops.share(self.pieces[k].mirrored.scaled(rest, ops.logit(rest), ops))
         equal = 1.0 / len(others)
-        # Next to nothing is shared equally.
+        # Below 1e-6 the rest is shared equally.
         shared = [ops.where(rest < _LEAST_REST, equal, m / rest) * left for m in others]
         return [*shared[:k], 1.0 - left, *shared[k:]]
 
@@ -486,7 +486,7 @@ def assigned_class(memberships: Floats) -> NDArray[np.intp]:
 
 
 def shares_of_rest(memberships: Floats, k: int) -> tuple[Floats, Floats]:
-    """Return how the other classes share what class k leaves, and what it leaves; next to nothing is shared equally."""
+    """Return the shares of the other classes in 1 - m_k, and 1 - m_k; below 1e-6 it is shared equally."""
     others = memberships.copy()
     others[:, k] = 0.0
     rest = others.sum(axis=1)
@@ -513,7 +513,7 @@ class Cosines:
     origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check that the scores have a range, which a constant does not need, and that no sum overflows."""
+        """Check that the scores have a range, unless the map is constant, and that no sum overflows."""
         _finite_only("low and high", (self.low, self.high))
         if not self.coefficients or not (
             self.low < self.high or (len(self.coefficients) == 1 and self.low <= self.high)
@@ -559,7 +559,7 @@ class Parzen:
         _rising("centers", self.centers)
         sizes = len(self.centers), len(self.positive), len(self.negative)
         if len(set(sizes)) > 1 or not (sum(self.positive) > 0 and sum(self.negative) > 0):
-            msg = f"Parzen needs a positive and a negative weight a center, neither all zero; got {sizes} values"
+            msg = f"Parzen needs one positive and one negative weight per center, neither all zero; got {sizes} values"
             raise ValueError(msg)
         _finite_only("the sum of the weights", (sum(self.positive) + sum(self.negative),))
         least = min(*self.positive, *self.negative)
@@ -632,7 +632,7 @@ class Parzen:
         return np.asarray(np.log(np.einsum("ij,j->i", kernels, weight)) - near[:, 0] ** 2)
 
     def parts(self) -> list[Part]:
-        """Return where the map is smooth: intervals so short that no feature hides between the points of a table."""
+        """Return the intervals in which the map is smooth, short enough for polynomials to follow it."""
         edge, away = LARGEST, self.reach * self.width
         far = np.flatnonzero(np.diff(np.asarray(self.centers) / 2) > away)
         begin = [-edge, *self.middles()[far].tolist()]
@@ -645,12 +645,12 @@ class Parzen:
         return found
 
     def _part(self, start: float, low: float, high: float) -> Part:
-        """Return an interval, counted from its lower end: far from the origin a table could not have its digits."""
+        """Return an interval, measured from its lower end so that no digits are lost far from the origin."""
         c = self.in_widths(np.asarray(self.centers), low)
         if self.width > 1e-30 and max(-low, high) < 1e30:
             unit = self.width * float(np.sqrt(2.0))
             return Part(start, lambda score: score - low, lambda z: self.log_odds(z / unit, c), 0.0, high - low)
-        # Powers of the scores would leave all range.
+        # Powers of the scores would overflow.
         last = self.in_widths(high, low)
         return Part(start, lambda score: self.in_widths(score, low), lambda u: self.log_odds(u, c), 0.0, last)
 
@@ -679,7 +679,7 @@ class Linked:
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
-        """Return P(y = 1 | score); by way of the logit where the map can, for a probability near 1 has lost digits."""
+        """Return P(y = 1 | score), by the logit where the map can: a probability near 1 has lost digits."""
         if self.link in _LOGITS and hasattr(self.inner, "of_logit"):
             return self.inner.of_logit(score * _LOGITS[self.link], ops)
         return self.inner(LINKS[self.link](score, ops), ops)

@@ -22,5 +22,5 @@ def coordinate(score: Floats, low: float, high: float) -> Floats:
 
 
 def cosines(t: Floats, terms: int) -> Floats:
-    """Return Phi', one row cos(n t) a term."""
+    """Return Phi', one row cos(n t) per term."""
     return np.asarray(np.cos(np.arange(terms + 1)[:, None] * t))

@@ -1,4 +1,4 @@
-"""Choosing a number by cross-validation that takes weights for copies."""
+"""Choosing a number by cross-validation in which a weight counts as copies of a row."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import numpy as np
 
 from calibrant.arrays import Floats
 
-__all__ = ["FOLDS", "best", "dealt", "folds"]
+__all__ = ["best", "folds"]
 
 
-FOLDS = 5
+_FOLDS = 5
 
 
 def best(choices: Sequence[float], loss: Callable[[float], float], weight: float) -> float:
-    """Return the first choice whose loss is the smallest, but for 1e-9 a row: rounding shall not decide."""
+    """Return the first choice whose loss is within 1e-9 per row of the smallest, so that rounding does not decide."""
     losses = [loss(choice) for choice in choices]
     return next(choice for choice, value in zip(choices, losses, strict=True) if value <= min(losses) + 1e-9 * weight)
 
@@ -32,13 +32,13 @@ def folds(positive: Floats, negative: Floats) -> list[tuple[Floats, Floats]]:
     """
     unit = min(1.0, float((positive + negative).sum()) / len(positive))
     units = min(float(positive.sum()), float(negative.sum())) / unit
-    count = int(min(FOLDS, units * (1.0 + 1e-12)))
+    count = int(min(_FOLDS, units * (1.0 + 1e-12)))
     if count < 2:
         return []
-    return [(dealt(positive, unit, j, count), dealt(negative, unit, j, count)) for j in range(count)]
+    return [(_deal(positive, unit, j, count), _deal(negative, unit, j, count)) for j in range(count)]
 
 
-def dealt(weight: Floats, unit: float, fold: int, count: int) -> Floats:
+def _deal(weight: Floats, unit: float, fold: int, count: int) -> Floats:
     """Return the part of each weight that lies in every `count`-th interval of length `unit` of their running sum."""
     reached = np.concatenate([[0.0], np.cumsum(weight)]) / unit
     rounds = np.floor(reached / count)

@@ -12,7 +12,7 @@ from calibrant.arrays import Floats
 __all__ = ["Mixture", "fit_mixture", "newton_step"]
 
 
-_EASY = 20  # pairs of EM steps that settle most mixtures; the others are helped by Newton's method
+_EASY = 20  # pairs of EM steps, enough for most mixtures; after them Newton's method helps
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def fit_mixture(
 
 
 def _level_and_gain(ratio: Floats, share: Floats, m: Floats) -> tuple[float, Floats]:
-    """Return L up to a constant and g_k = dL/dm_k = sum_i share_i l_ik / sum_j m_j l_ij; -inf if a row is lost."""
+    """Return L up to a constant and g_k = dL/dm_k = sum_i share_i l_ik / sum_j m_j l_ij; -inf if a row has none."""
     mixed = ratio @ m
     if not mixed.min() > 0:
         return -np.inf, np.full(len(m), np.inf)
@@ -93,7 +93,7 @@ def _newton(ratio: Floats, share: Floats, m: Floats, gain: Floats) -> tuple[Floa
     scaled = ratio * (np.sqrt(share) / (ratio @ m))[:, None]
     size = np.maximum(np.linalg.norm(scaled, axis=0), np.abs(1.0 - gain))  # units in which slopes and bends are below 1
     scaled /= size
-    # Components that are alike share what they have: a multiple of the unit matrix keeps them where they are.
+    # A multiple of the unit matrix makes the step unique where components are alike.
     hessian = scaled.T @ scaled + 1e-10 * np.eye(len(m))
     step = newton_step(m * size, (1.0 - gain) / size, hessian) / size
     for halvings in range(40):

@@ -7,56 +7,22 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.arrays import Floats
+from calibrant.arrays import Floats, Index
 from calibrant.checks import LARGEST
 from calibrant.samples import Sample, magnitude
 
-__all__ = [
-    "BLOCK",
-    "COARSE",
-    "FEW",
-    "HALVINGS",
-    "MOST_CELLS",
-    "ROWS_A_CELL",
-    "Cells",
-    "Grid",
-    "Points",
-    "blocks",
-    "distinct",
-    "may_bend",
-    "moderate",
-    "points",
-    "pool_adjacent_violators",
-    "positions",
-    "rows_in",
-    "sifted_rows",
-    "sorted_rows",
-    "tally",
-]
+__all__ = ["FEW", "Grid", "blocks", "moderate", "pool_adjacent_violators", "sifted_rows", "sorted_rows"]
 
 
-Cells = NDArray[np.intp]
-
-
-Points = tuple[Floats, Floats, Floats]  # score, weight of positives, weight
+_Points = tuple[Floats, Floats, Floats]  # score, weight of positives, weight
 
 
 FEW = 30_000  # up to this many rows sorting them all is faster than sifting them first
-
-
-COARSE = 2_048  # cells of equal width, each halved up to 16 times
-
-
-HALVINGS = 16
-
-
-ROWS_A_CELL = 20
-
-
-MOST_CELLS = 2**18
-
-
-BLOCK = 2**17  # rows; longer than elsewhere because every block costs a sum over all cells
+_COARSE = 2_048  # cells of equal width, each halved up to 16 times where rows are dense
+_HALVINGS = 16
+_ROWS_PER_CELL = 20
+_MOST_CELLS = 2**18
+_BLOCK = 2**17  # rows; longer than elsewhere because every block costs a sum over all cells
 
 
 def moderate(data: Sample) -> Sample:
@@ -81,7 +47,7 @@ def blocks(score: Floats, positive: Floats, weight: Floats) -> tuple[Floats, Flo
         start, positive, weight = start[pooled], np.add.reduceat(positive, pooled), np.add.reduceat(weight, pooled)
 
 
-def pool_adjacent_violators(positive: Floats, weight: Floats) -> tuple[Cells, Floats]:
+def pool_adjacent_violators(positive: Floats, weight: Floats) -> tuple[Index, Floats]:
     """Return the starts of the blocks, with the end of the last, and the fitted share of positives at every point."""
     from scipy.optimize import isotonic_regression  # too slow to import before it is needed
 
@@ -89,19 +55,19 @@ def pool_adjacent_violators(positive: Floats, weight: Floats) -> tuple[Cells, Fl
     return fit.blocks, fit.x
 
 
-def sorted_rows(data: Sample) -> Points:
+def sorted_rows(data: Sample) -> _Points:
     """Return all rows in order of score, those of equal score pooled."""
-    return distinct(*points(data, slice(None)))
+    return _sort_distinct(*_take_points(data, slice(None)))
 
 
-def points(data: Sample, rows: Cells | slice) -> Points:
+def _take_points(data: Sample, rows: Index | slice) -> _Points:
     """Return some rows as points."""
     score, label = (np.asarray(column[rows], np.float64) for column in (data.score, data.label))
     weight = np.ones(len(score)) if data.weight is None else np.asarray(data.weight[rows], np.float64)
     return score, label * weight, weight
 
 
-def distinct(score: Floats, positive: Floats, weight: Floats) -> Points:
+def _sort_distinct(score: Floats, positive: Floats, weight: Floats) -> _Points:
     """Sort points by score and pool those of equal score."""
     order = np.argsort(score)
     score = score[order]
@@ -109,17 +75,17 @@ def distinct(score: Floats, positive: Floats, weight: Floats) -> Points:
     return score[start], np.add.reduceat(positive[order], start), np.add.reduceat(weight[order], start)
 
 
-def sifted_rows(data: Sample) -> Points:
-    """Return the rows that may bend the minorant, sorted, and between them the sums of the others, without a score.
+def sifted_rows(data: Sample) -> _Points:
+    """Return the sorted rows that may be vertices of the minorant, and the sums of the rows between, without a score.
 
-    The minorant of these points is that of all rows, since what is left out is no vertex.
+    The minorant of these points is that of all rows, since no row left out is a vertex.
     """
     grid = Grid.over(data)
-    positive, weight = tally(data, grid)
+    positive, weight = _count_by_cell(data, grid)
     filled = np.flatnonzero(weight)
     bends = np.zeros(grid.cells, bool)
-    bends[filled] = may_bend(positive[filled], weight[filled])
-    score, hits, total = distinct(*rows_in(data, grid, bends))
+    bends[filled] = _may_bend(positive[filled], weight[filled])
+    score, hits, total = _sort_distinct(*_rows_in_cells(data, grid, bends))
     cells = filled[~bends[filled]]
     if len(cells) == 0:
         return score, hits, total
@@ -134,7 +100,7 @@ def sifted_rows(data: Sample) -> Points:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Cells of about equally many rows: equally wide coarse cells, each halved as often as a few rows say it needs.
+    """Index of about equally many rows: coarse cells of equal width, each halved as often as a few rows say it needs.
 
     The cell of a score never falls as the score rises, in floating point too: every operation rounds monotonically.
     """
@@ -142,8 +108,8 @@ class Grid:
     unit: float
     low: float
     per_unit: float
-    shift: Cells
-    offset: Cells
+    shift: Index
+    offset: Index
     cells: int
 
     @classmethod
@@ -153,55 +119,55 @@ class Grid:
         unit = magnitude(some)
         some /= unit
         low, high = float(some[len(some) // 1000]), float(some[-1 - len(some) // 1000])
-        per_unit = min(COARSE * 2**HALVINGS / (high - low), LARGEST) if high > low else 1.0
-        share = np.bincount(positions(some, 1.0, low, per_unit) >> HALVINGS, minlength=COARSE) / len(some)
-        wanted = share * min(len(data) / ROWS_A_CELL, MOST_CELLS)
-        halvings = np.round(np.log2(np.clip(wanted, 1, 2**HALVINGS))).astype(np.intp)
+        per_unit = min(_COARSE * 2**_HALVINGS / (high - low), LARGEST) if high > low else 1.0
+        share = np.bincount(_positions(some, 1.0, low, per_unit) >> _HALVINGS, minlength=_COARSE) / len(some)
+        wanted = share * min(len(data) / _ROWS_PER_CELL, _MOST_CELLS)
+        halvings = np.round(np.log2(np.clip(wanted, 1, 2**_HALVINGS))).astype(np.intp)
         cells = 1 << halvings
         first = np.cumsum(cells) - cells
-        return cls(unit, low, per_unit, HALVINGS - halvings, first - np.arange(COARSE) * cells, int(cells.sum()))
+        return cls(unit, low, per_unit, _HALVINGS - halvings, first - np.arange(_COARSE) * cells, int(cells.sum()))
 
-    def cell(self, score: Floats) -> Cells:
+    def cell(self, score: Floats) -> Index:
         """Return the number of each score's cell."""
-        fine = positions(score, self.unit, self.low, self.per_unit)
-        coarse = fine >> HALVINGS
+        fine = _positions(score, self.unit, self.low, self.per_unit)
+        coarse = fine >> _HALVINGS
         fine >>= self.shift.take(coarse)
         fine += self.offset.take(coarse)
         return fine
 
 
-def positions(score: Floats, unit: float, low: float, per_unit: float) -> Cells:
+def _positions(score: Floats, unit: float, low: float, per_unit: float) -> Index:
     """Return the place of each score on an equally spaced grid, the ends for scores beyond."""
     with np.errstate(over="ignore"):
         u = score / unit - low if unit != 1.0 else score - low
         u *= per_unit
-    np.clip(u, 0, COARSE * 2**HALVINGS - 1, out=u)
+    np.clip(u, 0, _COARSE * 2**_HALVINGS - 1, out=u)
     return u.astype(np.intp)
 
 
-def tally(data: Sample, grid: Grid) -> tuple[Floats, Floats]:
+def _count_by_cell(data: Sample, grid: Grid) -> tuple[Floats, Floats]:
     """Return the weight of positives and the weight in each cell."""
     positive, total = np.zeros(grid.cells), np.zeros(grid.cells)
-    for score, label, weight in data.blocks(BLOCK):
+    for score, label, weight in data.blocks(_BLOCK):
         cell = grid.cell(score)
         positive += np.bincount(cell, label if weight is None else label * weight, grid.cells)
         total += np.bincount(cell, weight, grid.cells)
     return positive, total
 
 
-def rows_in(data: Sample, grid: Grid, wanted: NDArray[np.bool_]) -> Points:
+def _rows_in_cells(data: Sample, grid: Grid, wanted: NDArray[np.bool_]) -> _Points:
     """Return the rows in the wanted cells."""
     parts = []
-    for start in range(0, len(data), BLOCK):
-        score = np.asarray(data.score[start : start + BLOCK], np.float64)
+    for start in range(0, len(data), _BLOCK):
+        score = np.asarray(data.score[start : start + _BLOCK], np.float64)
         rows = np.flatnonzero(wanted[grid.cell(score)])
-        part = points(data, start + rows)
-        parts.append(distinct(*part) if len(rows) > len(score) / 2 else part)  # so many are ties as a rule
+        part = _take_points(data, start + rows)
+        parts.append(_sort_distinct(*part) if len(rows) > len(score) / 2 else part)  # then most of them are ties
     scores, positives, weights = (np.concatenate(column) for column in zip(*parts, strict=True))
     return scores, positives, weights
 
 
-def may_bend(positive: Floats, weight: Floats) -> NDArray[np.bool_]:
+def _may_bend(positive: Floats, weight: Floats) -> NDArray[np.bool_]:
     """Return which cells may hold a vertex of the minorant of all rows, or border on one.
 
     Let G, the minorant of the cells' ends, have slope g over a cell that starts at height C and holds the weights w+ of

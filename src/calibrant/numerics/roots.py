@@ -12,7 +12,7 @@ __all__ = ["falling_root", "rising_root"]
 def rising_root(slope: Callable[[float], float], cap: float, start: float = 1.0) -> float:
     """Return where a falling derivative crosses zero: 0 if it starts so, `cap` if it is positive up to there.
 
-    `start` is about how large the root is thought to be.
+    `start` is a guess of its size.
     """
     if slope(0.0) <= 0.0:
         return 0.0
@@ -25,8 +25,8 @@ def rising_root(slope: Callable[[float], float], cap: float, start: float = 1.0)
 
 
 def falling_root(slope: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a function that falls from low to high crosses zero, between two neighbouring numbers or so."""
-    from scipy import optimize  # heavy: half of what importing calibrant would cost
+    """Return where a function that falls from low to high crosses zero, to the last digit or two."""
+    from scipy import optimize  # slow to import
 
     if slope(low) <= 0.0 or slope(high) >= 0.0:
         return low if slope(low) <= 0.0 else high
