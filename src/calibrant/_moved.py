@@ -22,7 +22,7 @@ _MOVED = {
     "import_vectors": "estimators.import_vectors",
     "klr": "estimators.klr",
     "mixtures": "numerics.mixtures",
-    "multiclass": "maps.classes",
+    "multiclass": "maps.multiclass",
     "protocols": "estimators.protocols",
     "store": "maps.store",
     "tables": "cli.tables",

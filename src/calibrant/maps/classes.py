@@ -19,10 +19,8 @@ from numpy.typing import NDArray
 from calibrant.arrays import Floats, Index
 from calibrant.checks import KINDS, LARGEST, one_of
 from calibrant.maps.coupling import COUPLINGS, combine, pairs, temper, votes
-from calibrant.maps.fitting import fit_classes, fit_power
 from calibrant.maps.records import Origin, both_probabilities, log_probabilities, one_column
 from calibrant.ops import NUMPY, Columns, Ops
-from calibrant.samples import ClassSample
 
 if TYPE_CHECKING:
     from calibrant.svm.support import Geometry
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEMES",
     "ClassMap",
-    "ClassSample",
     "MachineMap",
     "MatrixMap",
     "Plan",
@@ -38,8 +35,6 @@ __all__ = [
     "Sight",
     "View",
     "combined",
-    "fit_classes",
-    "fit_power",
     "log_classes",
     "memberships",
     "tempered",

@@ -9,21 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from calibrant.arrays import Floats, Index
 from calibrant.checks import extremes, one_of, weighed, within_unit
+from calibrant.maps.classes import (
+    SCHEMES,
+    ClassMap,
+    MachineMap,
+    MatrixMap,
+    Plan,
+    Sight,
+    combined,
+    memberships,
+    tempered,
+)
 from calibrant.maps.methods import ANY, METHODS, NEEDS, REAL, UNIT, Method
 from calibrant.maps.records import LINKS, Linked, Map, Origin, Steps, probabilities, with_origin
 from calibrant.numerics.roots import rising_root
 from calibrant.ops import NUMPY
 from calibrant.samples import ClassSample, Sample
 from calibrant.warning import warn
-
-if TYPE_CHECKING:
-    from calibrant.maps.classes import ClassMap, MatrixMap, Plan, Sight
 
 __all__ = ["check_method", "choose_row", "describe_origin", "fit_classes", "fit_map", "fit_power", "fit_row", "lift"]
 
@@ -98,8 +106,6 @@ def fit_row(row: Method, data: Any, kind: str, options: Mapping[str, Any]) -> An
     if row.needs == "machine":
         return row.fit(data, **options)
     if row.needs == "matrix":
-        from calibrant.maps.classes import MatrixMap, memberships  # which fitting one column does not need
-
         return MatrixMap(kind, row.fit(replace(data, scores=memberships(data.scores, kind)), **options))
     link = row.squash if (kind, row.domain) == ("margin", UNIT) else _NEEDED_LINK.get((kind, row.domain))
     if (kind, row.domain) == ("margin", UNIT) and link is None:
@@ -120,8 +126,6 @@ def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | Matrix
 
 def choose_row(method: Any, options: Any, scheme: str, needs: Container[str] = NEEDS) -> Method:
     """Return the row of a method that fits what a scheme gives: its own, or the one for all classes at once."""
-    from calibrant.maps.classes import SCHEMES
-
     row, serves = check_method(method, options, needs), SCHEMES[scheme].serves
     if row.needs not in serves and row.joint is not None:
         row = row.joint
@@ -146,8 +150,6 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     classes. A method that needs a machine takes what that sees in the rows, `sight`, and the probabilities are those of
     the rows as if they were new.
     """
-    from calibrant.maps.classes import SCHEMES, ClassMap, MachineMap, combined, tempered
-
     row = choose_row(plan.method, plan.options, scheme, ("column", "matrix") if sight is None else ("machine",))
     way, scores, weight, kind = SCHEMES[scheme], data.scores, data.weight, data.kind
     complete = ~np.isnan(scores).any(axis=1)
