@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.checks import one_of
 from calibrant.maps.records import Sigmoid
-from calibrant.numerics.logistic import Frame, Line, Nodes, Rows, Solution, Summary, Sums, descend, polish, solve
+from calibrant.numerics.logistic import (
+    Frame,
+    Line,
+    Nodes,
+    Rows,
+    Solution,
+    Summary,
+    Sums,
+    Targets,
+    descend,
+    polish,
+    solve,
+)
 from calibrant.ops import NUMPY
 from calibrant.samples import Sample, collapse, moderate_weights
 from calibrant.warning import warn
@@ -62,13 +73,15 @@ def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool
     """Fit Platt's sigmoid to whatever can sum over the rows, as `fit_platt` does."""
     summary, unit = sums.summarise(), sums.weight_unit
     n_positive, n_negative = (float(moment[1]) * unit for moment in (summary.positive, summary.negative))
-    aims = _Aims(_TARGETS[targets](n_positive, n_negative), _TARGETS[targets](n_negative, n_positive))
+    aims = Targets(_TARGETS[targets](n_positive, n_negative), _TARGETS[targets](n_negative, n_positive))
+    moments = aims.weigh(summary.positive, summary.negative)  # sum w t (x, 1) and sum w (1 - t) (x, 1)
+    level = float(np.log(moments[0][1] / moments[1][1]))  # the logit of the mean target
     if summary.frame.scale == 0.0 or min(n_positive, n_negative) <= 0.0:
-        return _constant(summary, aims, unit)
-    solution = _solve_platt(sums, summary, aims)
+        return _constant(level, n_positive + n_negative)
+    solution = _solve_platt(sums, summary, aims, *moments)
     if is_falling(solution):
         if force_increasing:
-            return _constant(summary, aims, unit)
+            return _constant(level, n_positive + n_negative)
         warn(FALLING)
     return line(solution.frame, solution.theta, solution.hessian * unit)
 
@@ -78,67 +91,41 @@ def is_falling(solution: Solution) -> bool:
     return bool(solution.theta[0] < -_NEGLIGIBLE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Aims:
-    """The targets t of positives and negatives, and 1 - t of negatives and positives, each to full accuracy."""
-
-    ones: tuple[float, float]
-    zeros: tuple[float, float]
-
-    def line(self, data: Sample, unit: float) -> Line:
-        """Return the objective on the rows themselves, which loses no digits whatever their weights."""
-        score, positive, negative = data.arrays()
-        return Line(
-            score / unit if unit != 1.0 else score,
-            positive * self.ones[0] + negative * self.ones[1],
-            negative * self.zeros[0] + positive * self.zeros[1],
-        )
-
-    def moments(self, summary: Summary) -> tuple[Floats, Floats]:
-        """Return sum w t (x, 1) and sum w (1 - t) (x, 1)."""
-        positive, negative = summary.positive, summary.negative
-        return (
-            np.asarray(self.ones[0] * positive + self.ones[1] * negative),
-            np.asarray(self.zeros[0] * negative + self.zeros[1] * positive),
-        )
-
-    def flat(self, summary: Summary) -> Floats:
-        """Return slope 0 and the logit of the mean target."""
-        ones, zeros = self.moments(summary)
-        return np.array([0.0, np.log(ones[1] / zeros[1])])
-
-
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
-def _solve_platt(sums: Sums, summary: Summary, aims: _Aims) -> Solution:
+def _solve_platt(sums: Sums, summary: Summary, aims: Targets, ones: Floats, zeros: Floats) -> Solution:
     """Return the certified optimum: by cells and then the rows, or by the distinct scores where that finds none."""
-    start = _discriminant(summary, aims)
+    frame, start = summary.frame, _discriminant(summary, ones, zeros)
     if summary.exact:
-        return solve(aims.line(sums.rows(), summary.frame.unit), summary.frame, start)
-    moment = aims.moments(summary)[0]
-    cells = Nodes(summary.design(), np.zeros(len(summary.x)), summary.weight, tilt=-moment)
+        return solve(_line_of(sums.rows(), aims, frame.unit), frame, start)
+    cells = Nodes(summary.design(), np.zeros(len(summary.x)), summary.weight, tilt=-ones)
     theta = descend(cells, start)
-    found = polish(sums, summary, moment, theta, cells.value(theta))
+    found = polish(sums, summary, ones, theta, cells.value(theta))
     if found is not None:
         return found
-    line = aims.line(collapse(sums.rows()), summary.frame.unit)
     near = np.median(np.abs(theta @ cells.design)) <= _PLAUSIBLE and cells.value(theta) < cells.value(start)
-    return solve(line, summary.frame, theta if near else start)
+    return solve(_line_of(collapse(sums.rows()), aims, frame.unit), frame, theta if near else start)
 
 
-def _discriminant(summary: Summary, aims: _Aims) -> Floats:
+def _line_of(data: Sample, aims: Targets, unit: float) -> Line:
+    """Return the objective on the rows themselves, which loses no digits whatever their weights."""
+    score, positive, negative = data.arrays()
+    return Line(score / unit if unit != 1.0 else score, *aims.weigh(positive, negative))
+
+
+def _discriminant(summary: Summary, ones: Floats, zeros: Floats) -> Floats:
     """Return a start that saturates no logit: two Gaussians of one variance around the mean scores of the targets.
 
     Where that moves a logit by more than 16 from the mean target's, it is slope 0 and the mean target.
     """
-    flat, (ones, zeros) = aims.flat(summary), aims.moments(summary)
     total = ones[1] + zeros[1]
+    flat = np.array([0.0, np.log(ones[1] / zeros[1])])
     with np.errstate(all="ignore"):
         mean1, mean0 = ones[0] / ones[1], zeros[0] / zeros[1]
         mean = (ones[0] + zeros[0]) / total
         variance = summary.weight @ (summary.x - mean) ** 2 / total
         within = max(variance - ones[1] * zeros[1] / total**2 * (mean1 - mean0) ** 2, 0.1 * variance)
         slope = (mean1 - mean0) / within
-        start = np.array([slope, np.log(ones[1] / zeros[1]) - slope * (mean1 + mean0) / 2])
+        start = np.array([slope, flat[1] - slope * (mean1 + mean0) / 2])
         unsaturated = np.abs(start - flat) @ np.abs(summary.design()).max(axis=1) <= _UNSATURATED
     return start if unsaturated else flat
 
@@ -194,12 +181,10 @@ def _standard_errors(frame: Frame, hessian: Floats | None, away: float) -> tuple
     return found if np.isfinite(found).all() else None
 
 
-def _constant(summary: Summary, aims: _Aims, weight_unit: float) -> Sigmoid:
-    """Return the mean target as a sigmoid of slope 0, with the standard error of its level."""
-    level = float(-aims.flat(summary)[1])
+def _constant(level: float, weight: float) -> Sigmoid:
+    """Return a sigmoid of slope 0 whose logit is `level`, with the standard error of that."""
     p, q = NUMPY.expit(np.array([level, -level])).tolist()
-    total = float(summary.positive[1] + summary.negative[1])
-    return Sigmoid(0.0, level, errors=(0.0, float(1.0 / np.sqrt(total * p * q) / np.sqrt(weight_unit)), 0.0))
+    return Sigmoid(0.0, -level, errors=(0.0, float(1.0 / np.sqrt(weight) / np.sqrt(p * q)), 0.0))
 
 
 def fit_softmax(data: Sample) -> Sigmoid:

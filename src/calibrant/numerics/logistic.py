@@ -28,6 +28,13 @@ from calibrant.checks import BLOCK
 from calibrant.samples import Sample, magnitude
 
 __all__ = [
+    "CELLS",
+    "CERTIFIED",
+    "EPS",
+    "FEW",
+    "PRECISION",
+    "SAFE_REACH",
+    "SINGULAR",
     "Frame",
     "Line",
     "Nodes",
@@ -35,7 +42,12 @@ __all__ = [
     "Solution",
     "Summary",
     "Sums",
+    "Targets",
+    "bound_remainder",
+    "certify",
     "descend",
+    "grid",
+    "newton_step",
     "polish",
     "solve",
     "summarise",
@@ -43,15 +55,15 @@ __all__ = [
 ]
 
 
-_FEW = 5_000  # up to this many rows Newton on the rows themselves is faster than a histogram
-_CELLS = 2_800
-_SAFE_REACH = 0.5  # exp(1/2) < 2: a Newton step moving no logit by more than this always descends
-_PRECISION = 1e-13  # the gradient left at the end, in units of sqrt(H_jj sum w p (1 - p))
-_CERTIFIED = 1e-11  # the largest F - min F of a solution, in units of F
-_SINGULAR = 1e-13  # eigenvalues of a Hessian of unit diagonal below this are rounding errors
+FEW = 5_000  # up to this many rows Newton on the rows themselves is faster than a histogram
+CELLS = 2_800
+SAFE_REACH = 0.5  # exp(1/2) < 2: a Newton step moving no logit by more than this always descends
+PRECISION = 1e-13  # the gradient left at the end, in units of sqrt(H_jj sum w p (1 - p))
+CERTIFIED = 1e-11  # the largest F - min F of a solution, in units of F
+SINGULAR = 1e-13  # eigenvalues of a Hessian of unit diagonal below this are rounding errors
 _MOST_STEPS = 200
 _MOST_FRAMES = 20
-_EPS = float(np.finfo(np.float64).eps)
+EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -69,6 +81,21 @@ class Frame:
         if self.scale != 1.0:
             x /= self.scale
         return np.asarray(x)
+
+
+@dataclass(frozen=True, slots=True)
+class Targets:
+    """The targets t of positives and negatives, and 1 - t of negatives and positives, each to full accuracy."""
+
+    ones: tuple[float, float] = (1.0, 0.0)
+    zeros: tuple[float, float] = (1.0, 0.0)
+
+    def weigh(self, positive: Floats, negative: Floats) -> tuple[Floats, Floats]:
+        """Return the weights n1 of target 1 and n0 of target 0 from those of positives and negatives."""
+        return (
+            np.asarray(positive * self.ones[0] + negative * self.ones[1]),
+            np.asarray(negative * self.zeros[0] + positive * self.zeros[1]),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +136,7 @@ class Nodes:
         p, q = self._shares(theta)
         size = np.abs(self.design)
         terms = self.zeros * p + self.ones * q + (self.ones + self.zeros) * (p * q) * (np.abs(theta) @ size)
-        return np.asarray(2.0 * _EPS * (size @ terms + np.abs(self.tilt) + np.abs(self._ridge(theta))))
+        return np.asarray(2.0 * EPS * (size @ terms + np.abs(self.tilt) + np.abs(self._ridge(theta))))
 
     def curvature(self, theta: Floats) -> Floats:
         """Return w p (1 - p) at each point."""
@@ -180,7 +207,7 @@ def solve(line: Line, frame: Frame, theta: Floats) -> Solution:
     for _ in range(_MOST_FRAMES):
         nodes = line.nodes(frame)
         theta = descend(nodes, theta)
-        hessian = _certify(nodes, theta)
+        hessian = certify(nodes, theta)
         if hessian is not None:
             return Solution(frame, theta, hessian)
         curvature = nodes.curvature(theta)
@@ -204,30 +231,30 @@ def descend(nodes: Nodes, theta: Floats) -> Floats:
         gradient, hessian, mass = nodes.derivatives(theta)
         if not np.isfinite(hessian).all():
             break
-        step = _newton_step(hessian, gradient)
+        step = newton_step(hessian, gradient)
         if not np.isfinite(step).all():  # a direction without any curvature
             step = -gradient / float(np.abs(gradient).max())
             step *= 64.0 / nodes.reach(step)
         reach = nodes.reach(step)
-        if not reach <= _SAFE_REACH:
+        if not reach <= SAFE_REACH:
             before, theta = theta, _search_line(nodes, theta, step, float(gradient @ step), reach)
             if (theta == before).all():
                 break
             continue
         theta = theta + step
-        if _bound_remainder(hessian, gradient, step, reach) <= _PRECISION * np.sqrt(mass):
+        if bound_remainder(hessian, gradient, step, reach) <= PRECISION * np.sqrt(mass):
             break
     return theta
 
 
-def _newton_step(hessian: Floats, gradient: Floats) -> Floats:
+def newton_step(hessian: Floats, gradient: Floats) -> Floats:
     """Return the Newton step; where the Hessian is singular to working precision, a long step downhill."""
     size = np.sqrt(np.maximum(np.diag(hessian), _TINY))
     values, vectors = np.linalg.eigh(hessian / np.outer(size, size))
-    return np.asarray(-(vectors @ ((gradient / size @ vectors) / np.maximum(values, _SINGULAR))) / size)
+    return np.asarray(-(vectors @ ((gradient / size @ vectors) / np.maximum(values, SINGULAR))) / size)
 
 
-def _bound_remainder(hessian: Floats, gradient: Floats, step: Floats, reach: float) -> float:
+def bound_remainder(hessian: Floats, gradient: Floats, step: Floats, reach: float) -> float:
     """Return a bound of the gradient after a Newton step that moves no logit by more than r = `reach`.
 
     It is the largest component in units of sqrt(H_jj): what the linear equations have left over, and what the change of
@@ -262,13 +289,13 @@ def _search_line(nodes: Nodes, theta: Floats, step: Floats, slope: float, reach:
             length = 2.0 * low if np.isinf(high) else float(np.sqrt(low) * np.sqrt(high))
         else:
             length = (low + high) / 2.0
-        if high - low <= _EPS * high < np.inf or length * reach < _EPS:
+        if high - low <= EPS * high < np.inf or length * reach < EPS:
             break
     return theta + low * step
 
 
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
-def _certify(nodes: Nodes, theta: Floats) -> Floats | None:
+def certify(nodes: Nodes, theta: Floats) -> Floats | None:
     """Return the Hessian where F(theta) - min F is certainly below 1e-11 F, else None.
 
     With lambda^2 = g' H^-1 g, rounding errors added to g, and no logit moving by more than 1/2 within 2 lambda of theta
@@ -277,7 +304,7 @@ def _certify(nodes: Nodes, theta: Floats) -> Floats | None:
     tangent, so it may count in g and not in H; or not below 0, so it may be left out and its own loss added.
     """
     losses = nodes.losses(theta)
-    allowed = _CERTIFIED * (float(losses.sum()) + nodes.penalty(theta))
+    allowed = CERTIFIED * (float(losses.sum()) + nodes.penalty(theta))
     counted, curved = np.ones(len(losses), bool), np.ones(len(losses), bool)
     while curved.any():
         part = nodes.only(counted)
@@ -288,13 +315,13 @@ def _certify(nodes: Nodes, theta: Floats) -> Floats | None:
             return None
         size = np.sqrt(np.maximum(np.diag(hessian), _TINY))
         values, vectors = np.linalg.eigh(hessian / np.outer(size, size))
-        known = values > _SINGULAR
+        known = values > SINGULAR
         whiten = vectors[:, known].T / size / np.sqrt(values[known])[:, None]
         decrement = float(np.linalg.norm(np.abs(whiten @ gradient) + np.abs(whiten) @ part.noise(theta)))
         spare = allowed - decrement**2 - float(losses[~counted].sum())
         if not spare >= 0.0:
             return None
-        loose = curved & (2.0 * decrement * np.linalg.norm(whiten @ nodes.design, axis=0) > _SAFE_REACH)
+        loose = curved & (2.0 * decrement * np.linalg.norm(whiten @ nodes.design, axis=0) > SAFE_REACH)
         # Steps without curvature may be of any length, so they must not move a point that counts at all.
         moved = counted & (vectors[:, ~known].T @ (nodes.design / size[:, None]) != 0.0).any(axis=0)
         if not (loose | moved).any():
@@ -412,32 +439,32 @@ def polish(sums: Sums, summary: Summary, moment: Floats, theta: Floats, loss: fl
         size = np.sqrt(np.diag(hessian))
         if not (np.isfinite(size) & (size > 0)).all():
             return None
-        step = _newton_step(hessian, gradient)
+        step = newton_step(hessian, gradient)
         reach = float(abs(step[0]) * largest + abs(step[1]))
-        if not reach <= _SAFE_REACH:
+        if not reach <= SAFE_REACH:
             return None
         theta = theta + step
-        left = _bound_remainder(hessian, gradient, step, reach)
-        if left <= _PRECISION * size[1]:
+        left = bound_remainder(hessian, gradient, step, reach)
+        if left <= PRECISION * size[1]:
             apart = 1.0 - abs(hessian[0, 1] / size[0] / size[1])  # the smaller eigenvalue of the scaled Hessian
-            if apart <= _SINGULAR:
+            if apart <= SINGULAR:
                 return None
             decrement = 2.0 * (left + summary.noise / size.min()) / np.sqrt(apart)
             leverage = (largest / size[0] + 1.0 / size[1]) / np.sqrt(apart)
-            certain = decrement**2 <= _CERTIFIED * loss and 2.0 * decrement * leverage <= _SAFE_REACH
+            certain = decrement**2 <= CERTIFIED * loss and 2.0 * decrement * leverage <= SAFE_REACH
             return Solution(summary.frame, theta, hessian) if certain else None
     return None
 
 
 def summarise(data: Sample) -> Summary:
     """Return the nodes and moments of a sample: its rows, or the cells of a histogram where there are many."""
-    if len(data) <= _FEW:
+    if len(data) <= FEW:
         return summarise_rows(data, magnitude(data.score))
-    some = np.asarray(data.score[:: len(data) // _FEW], np.float64)
+    some = np.asarray(data.score[:: len(data) // FEW], np.float64)
     for seen in (some, data.score):  # a few rows may all be equal, or miss a far outlier
         lowest, highest = float(seen.min()), float(seen.max())
         if lowest < highest:
-            summary = _summarise_cells(data, *_grid(some, lowest, highest))
+            summary = _summarise_cells(data, *grid(some, lowest, highest))
             if np.isfinite(summary.noise):
                 return summary
     if lowest < highest:
@@ -474,8 +501,8 @@ def _summarise_cells(data: Sample, unit: float, low: float, width: float) -> Sum
     The deviation is that of all rows from the means of their cells, which leaves the variance of the scores exact. The
     frame is that of the grid, which follows the bulk of the scores wherever the others are: x = 0 is its middle.
     """
-    center = low + (_CELLS / 2 + 1.0) * width
-    middle, scale = (center - low) / width, _CELLS / 10  # in cells, of the center as rounded
+    center = low + (CELLS / 2 + 1.0) * width
+    middle, scale = (center - low) / width, CELLS / 10  # in cells, of the center as rounded
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a row too far away: no finite noise
         mass, first, square, positive, negative, outside, outside_weight = _histogram(data, low, width, unit)
         filled = np.flatnonzero(mass[1:-1]) + 1
@@ -489,11 +516,11 @@ def _summarise_cells(data: Sample, unit: float, low: float, width: float) -> Sum
             weight=weight,
             positive=np.array([(positive[1] - middle * positive[0]) / scale, positive[0]]),
             negative=np.array([(negative[1] - middle * negative[0]) / scale, negative[0]]),
-            noise=float(8 * _EPS * (weight @ np.abs(x) + weight.sum() * middle / scale)),  # of sums of |u|, u in cells
+            noise=float(8 * EPS * (weight @ np.abs(x) + weight.sum() * middle / scale)),  # of sums of |u|, u in cells
         )
 
 
-def _grid(some: Floats, lowest: float, highest: float) -> tuple[float, float, float]:
+def grid(some: Floats, lowest: float, highest: float) -> tuple[float, float, float]:
     """Return the unit of the scores, and in it the start and width of the cells.
 
     The first and the last cell take the rows off the grid. It is twice as wide as the inner 99 % of some rows, and so
@@ -503,7 +530,7 @@ def _grid(some: Floats, lowest: float, highest: float) -> tuple[float, float, fl
     low, high = np.sort(some / unit)[[len(some) // 200, -1 - len(some) // 200]]
     if low == high:
         low, high = lowest / unit, highest / unit
-    width = max(2 * (high - low) / _CELLS, (highest / unit - lowest / unit) * 1e-140)
+    width = max(2 * (high - low) / CELLS, (highest / unit - lowest / unit) * 1e-140)
     return unit, float(low - (high - low) / 2 - width), float(width)
 
 
@@ -517,24 +544,24 @@ def _histogram(data: Sample, low: float, width: float, unit: float) -> _Histogra
     u and w off the grid.
     """
     in_cells = Frame(unit, low, width)
-    mass, first = np.zeros(_CELLS + 2), np.zeros(_CELLS + 2)
+    mass, first = np.zeros(CELLS + 2), np.zeros(CELLS + 2)
     square, positive, light = 0.0, np.zeros(2), 0.0
     off = [(np.empty(0), np.empty(0))]
     for score, label, weight in data.blocks():
         u = in_cells.place(score)
-        inside = np.clip(u, 0.0, _CELLS + 1.0)
+        inside = np.clip(u, 0.0, CELLS + 1.0)
         cell = inside.astype(np.intp)
-        count = np.bincount(cell, weight, _CELLS + 2)
+        count = np.bincount(cell, weight, CELLS + 2)
         if weight is not None:
             light += float((weight - label * weight).sum())
             label = label * weight
         positive += (label.sum(), np.einsum("i,i", label, u))
         if count[0] or count[-1]:
-            rows = (cell == 0) | (cell == _CELLS + 1)
+            rows = (cell == 0) | (cell == CELLS + 1)
             off.append((u[rows], np.ones(rows.sum()) if weight is None else weight[rows]))
             inside[rows] = 0.0
         mass += count
-        first += np.bincount(cell, u if weight is None else u * weight, _CELLS + 2)
+        first += np.bincount(cell, u if weight is None else u * weight, CELLS + 2)
         square += float(np.einsum("i,i", inside, inside if weight is None else inside * weight))
     outside, outside_weight = (np.concatenate(parts) for parts in zip(*off, strict=True))
     negative = np.array([mass.sum() - positive[0] if data.weight is None else light, first.sum() - positive[1]])
