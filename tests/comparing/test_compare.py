@@ -38,7 +38,7 @@ from sklearn.tree import DecisionTreeClassifier
 import calibrant
 from calibrant import CalibratedClassifier, KernelLogisticRegression, compare, compare_scores
 from calibrant import progress as bars
-from calibrant.comparing import DEFAULT_METHODS, GRIDS, asking
+from calibrant.comparing import DEFAULT_METHODS, GRIDS, arguments
 from calibrant.comparing.content import content_of
 from calibrant.comparing.folder import key_of
 from calibrant.comparing.tasks import Asked, Trial
@@ -692,10 +692,10 @@ IMPORTS = {
 
 def asked_tasks(folder):
     """Return the tasks of a small comparison."""
-    recipes = asking.recipes_of(["platt"])
+    recipes = arguments.recipes_of(["platt"])
     asked = Asked({}, ("brier",), 3, "cv", 3, None, "prior", None, 0)
-    return asking.tasks_of(
-        asking.dataset("data", two_classes()), [*asking.kernel_trainers(["linear"], asked, recipes)], asked
+    return arguments.tasks_of(
+        arguments.dataset("data", two_classes()), [*arguments.kernel_trainers(["linear"], asked, recipes)], asked
     )
 
 
@@ -1262,7 +1262,7 @@ def test_json_words_come_back(values):
 
 @given(st.dictionaries(st.sampled_from(["C", "gamma", "degree"]), st.lists(st.integers(1, 9), min_size=1, max_size=3)))
 def test_paths_hold_every_point_once(grid):
-    points = [point for path in asking.paths_of(grid) for point in path]
+    points = [point for path in arguments.paths_of(grid) for point in path]
     assert len(points) == (np.prod([len(values) for values in grid.values()]) if grid else 0)
     assert all(set(point) == set(grid) for point in points)
 

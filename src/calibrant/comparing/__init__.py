@@ -14,7 +14,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from calibrant.comparing.asking import (
+from calibrant.comparing.arguments import (
     DEFAULT_METHODS,
     GRIDS,
     check_asked,
