@@ -111,16 +111,13 @@ def _reduce(thing: Any) -> Any:
     elif _is_wrapper(thing):
         found = ["wrapper", type(thing), thing.__wrapped__]
     elif isinstance(thing, set | frozenset):
-        found = [
-            type(thing),
-            getattr(thing, "__dict__", None),
-            sorted(thing, key=lambda item: str(_describe_constant(item))),
-        ]
+        items = sorted(thing, key=lambda item: str(_describe_constant(item)))
+        found = [type(thing), getattr(thing, "__dict__", None), items]
     elif isinstance(thing, MappingProxyType):
         found = ["mappingproxy", dict(thing)]
     elif thing is os.environ:
         found = ["environ"]  # which differs from terminal to terminal
-    # As a state, which is saved after the object has got its number: so objects that refer to themselves end.
+    # As a state, which is saved after the object has got its number, so that an object may refer to itself.
     return NotImplemented if found is None else (list, (), found)
 
 

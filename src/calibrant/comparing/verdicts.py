@@ -129,16 +129,16 @@ def _describe_best(standing: Mapping[str, Any], where: str) -> str:
 def _describe_rank_test(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:  # noqa: ARG001
     """Say which average ranks differ from the best."""
     if found["pvalue"] is not None and found["pvalue"] >= ALPHA:
-        seen = f"Friedman's test sees no difference between methods (p = {found['pvalue']:.2g})"
-        return f"That is not shown to be real: {seen}."
-    words = f"by Nemenyi's critical difference of {number(found['critical_difference'])} ranks"
-    return _describe_differences(methods, found["worse"], words)
+        test = f"Friedman's test sees no difference between methods (p = {found['pvalue']:.2g})"
+        return f"That is not shown to be real: {test}."
+    how = f"by Nemenyi's critical difference of {number(found['critical_difference'])} ranks"
+    return _describe_differences(methods, found["worse"], how)
 
 
 def _describe_fold_test(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:
     """Say which means over folds differ from the best."""
-    words = _describe_differences(methods, found["worse"], "by the corrected paired t-test over folds")
-    return f"{words} The next is {methods[1]} with {number(means[0][1])} (p = {found['pvalues'][1]:.2g})."
+    differences = _describe_differences(methods, found["worse"], "by the corrected paired t-test over folds")
+    return f"{differences} The next is {methods[1]} with {number(means[0][1])} (p = {found['pvalues'][1]:.2g})."
 
 
 def _describe_differences(methods: list[str], worse: NDArray[np.bool_], how: str) -> str:
@@ -167,7 +167,7 @@ def notes(comparison: Comparison) -> list[str]:
             first = cell.note.strip().splitlines()[0].rstrip(":")  # a solver may write many lines
             key = f"{cell.method} on {cell.dataset} with {cell.machine}: {first}"
             failed[key] = failed.get(key, 0) + 1
-    found = [f"{words} ({count} {'fold' if count == 1 else 'folds'})" for words, count in failed.items()]
+    found = [f"{text} ({count} {'fold' if count == 1 else 'folds'})" for text, count in failed.items()]
     if not comparison.predictions:
         found.append("The probabilities were not kept: no reliability diagrams and no decisions can be shown.")
     return found

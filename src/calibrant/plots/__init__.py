@@ -83,7 +83,7 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
 }
 
-_OUR_FIGURE = "calibrant"  # id of the figures made here, which a second curve on them has to draw in the same style
+_OUR_FIGURE = "calibrant"  # gid of figures made here; further curves on them are drawn in the same style
 
 
 def _notebook_png(display: Any) -> bytes | None:
