@@ -1,4 +1,4 @@
-"""Comparisons: identical folds, numbers that can be recomputed, folders that lose nothing."""
+"""Comparisons: the same folds for all methods, numbers that can be recomputed, folders that lose nothing."""
 
 import importlib
 import json
@@ -38,14 +38,14 @@ from sklearn.tree import DecisionTreeClassifier
 import calibrant
 from calibrant import CalibratedClassifier, KernelLogisticRegression, compare, compare_scores
 from calibrant import progress as bars
-from calibrant.comparing import DEFAULT_METHODS, GRIDS, asking
+from calibrant.comparing import DEFAULT_METHODS, GRIDS, arguments, tasks
 from calibrant.comparing.content import content_of
 from calibrant.comparing.folder import key_of
-from calibrant.comparing.tasks import Asked, Trial
+from calibrant.comparing.tasks import ComparisonSettings, SearchTask
 from calibrant.evidence.words import plain
 from calibrant.samples import Sample
 
-FEW = ("platt", "softmax", "clip01")
+FAST_METHODS = ("platt", "softmax", "clip01")
 
 
 def two_classes(n=90, seed=0, d=3):
@@ -55,7 +55,7 @@ def two_classes(n=90, seed=0, d=3):
 
 
 def quick(data=None, **keywords):
-    settings = {"kernels": ["linear"], "methods": FEW, "cv": 3, "grid": None, "progress": False} | keywords
+    settings = {"kernels": ["linear"], "methods": FAST_METHODS, "cv": 3, "grid": None, "progress": False} | keywords
     return compare(two_classes() if data is None else data, **settings)
 
 
@@ -100,7 +100,7 @@ class TestNumbers:
         found = quick((X, y), protocol=protocol, random_state=4, kernels=["rbf"])
         folds = StratifiedKFold(3, shuffle=True, random_state=4).split(X, y)
         for number, (train, test) in enumerate(folds):
-            for method in FEW:
+            for method in FAST_METHODS:
                 machine = make_pipeline(StandardScaler(), SVC())
                 model = CalibratedClassifier(machine, method, protocol=protocol, cv=3, random_state=4)
                 p = model.fit(X[train], y[train]).predict_proba(X[test])
@@ -135,7 +135,7 @@ class TestNumbers:
 
     def test_every_row_is_predicted_once_and_folds_are_identical(self):
         data = {"a": two_classes(70, 1), "b": two_classes(60, 2)}
-        found = quick(data, machines={"bayes": GaussianNB()}, methods=[*FEW, "klr"])
+        found = quick(data, machines={"bayes": GaussianNB()}, methods=[*FAST_METHODS, "klr"])
         for (name, _, _), kept in found.predictions.items():
             y = data[name][1]
             np.testing.assert_array_equal(np.sort(kept.rows), np.arange(len(y)))
@@ -446,7 +446,7 @@ class TestReproducible:
         fits = []
         original = SVC.fit
         monkeypatch.setattr(SVC, "fit", lambda self, X, y, **rest: fits.append(len(y)) or original(self, X, y, **rest))
-        quick(methods=FEW)
+        quick(methods=FAST_METHODS)
         assert len(fits) == 3 * (3 + 1)
 
 
@@ -690,13 +690,11 @@ IMPORTS = {
 }
 
 
-def asked_tasks(folder):
-    """Return the tasks of a small comparison."""
-    recipes = asking.recipes_of(["platt"])
-    asked = Asked({}, ("brier",), 3, "cv", 3, None, "prior", None, 0)
-    return asking.tasks_of(
-        asking.dataset("data", two_classes()), [*asking.kernel_trainers(["linear"], asked, recipes)], asked
-    )
+def first_task():
+    """Return the first task of a small comparison."""
+    settings = ComparisonSettings(methods={}, metrics=("brier",), cv=3, protocol="cv", inner_cv=3, seed=0)
+    trainers = [*arguments.make_kernel_trainers(["linear"], settings, arguments.read_methods(["platt"]))]
+    return arguments.make_tasks(arguments.read_datasets(two_classes())[0], trainers, settings)[0]
 
 
 class TestFolder:
@@ -842,16 +840,16 @@ class TestFolder:
             assert found.computed == 1
             np.testing.assert_array_equal(found.predictions["data", "linear", "platt"].rows, folds["test"])
 
-    def test_other_rows_meet_no_old_choice(self, tmp_path):
-        """The outcome of a trial is not taken from one with the same training rows and other test rows."""
-        task = asked_tasks(tmp_path)[0]
-        trial = Trial(task.data, task.trainer, np.arange(45), np.arange(45, 90))
-        keys = {key_of(trial), key_of(replace(trial, test=np.arange(45, 80)))}
-        assert len(keys | {key_of(replace(trial, train=np.arange(40)))}) == 3
+    def test_other_rows_meet_no_old_choice(self):
+        """The outcomes of a search are not read from one with the same training rows and other test rows."""
+        task = first_task()
+        search = SearchTask(task.data, task.trainer, np.arange(45), np.arange(45, 90))
+        keys = {key_of(search), key_of(replace(search, test=np.arange(45, 80)))}
+        assert len(keys | {key_of(replace(search, train=np.arange(40)))}) == 3
 
     @pytest.mark.parametrize("package", ["calibrant", "sklearn", "numpy", "scipy"])
-    def test_another_version_meets_no_old_number(self, tmp_path, package, monkeypatch):
-        task = asked_tasks(tmp_path)[0]
+    def test_another_version_meets_no_old_number(self, package, monkeypatch):
+        task = first_task()
         before = key_of(task)
         monkeypatch.setattr(f"{package}.__version__", "0.0")
         assert key_of(task) != before
@@ -897,7 +895,7 @@ class TestFolder:
         same(first, found)
 
     def test_a_machine_that_cannot_be_recognised(self, tmp_path):
-        numbers = (each for each in range(3))  # which nobody can look into
+        numbers = (each for each in range(3))  # which cannot be pickled
         machine = make_pipeline(FunctionTransformer(lambda X: X + 0 * len(repr(numbers))), GaussianNB())
         assert quick(machines={"odd": machine}, methods="platt").computed == 6
         with pytest.raises(ValueError, match="machine 'odd' cannot be recognised in a folder"):
@@ -992,7 +990,7 @@ class TestFolder:
         assert Parallel(n_jobs=2)(delayed(content_of)("method", each) for each in functions) == here
 
     def test_what_cannot_be_read_is_left_out_where_it_is_only_named(self, tmp_path, monkeypatch):
-        monkeypatch.setattr("calibrant.comparing.content._MOST", 100)  # so that what is endless ends soon
+        monkeypatch.setattr("calibrant.comparing.content._MOST_POSTPONED", 100)  # to be fast on objects without end
         code = """
             import os, sys, threading
             from calibrant.maps import Steps
@@ -1107,6 +1105,19 @@ class TestScores:
         kept = found.predictions["data", "scores", "raw"]
         np.testing.assert_allclose(kept.p[:, 1], p[kept.rows], rtol=1e-12)
         assert "raw" not in compare_scores(logit, y, methods=None, progress=False).methods("scores")
+
+    def test_a_method_on_own_probabilities_may_have_options(self, monkeypatch):
+        def shrink(p, *, share=0.5):
+            return (1 - share) * p + share / p.shape[1]
+
+        row = replace(tasks.OWN["raw"], fit=shrink)
+        monkeypatch.setitem(tasks.OWN, "shrink", row)
+        p = np.linspace(0.1, 0.9, 40)
+        methods = {"half": "shrink", "all": ("shrink", {"share": 1.0})}
+        found = compare_scores(p, np.arange(40) % 2, kind="probability", methods=methods, cv=2, progress=False)
+        half, whole = (found.predictions["data", "scores", name] for name in methods)
+        np.testing.assert_allclose(half.p[:, 1], 0.5 * p[half.rows] + 0.25)
+        np.testing.assert_array_equal(whole.p, 0.5)
 
     def test_a_weight_is_a_repetition(self):
         rng = np.random.default_rng(2)
@@ -1243,7 +1254,7 @@ def test_a_folder_that_is_a_file(tmp_path):
         ([0.1, np.nan], {}, "scores must be finite"),
         ([0.1, 2.0], {"kind": "probability"}, r"must lie in \[0, 1\]"),
         ([0.1, 2.0], {"kind": "auto"}, "kind must be one of margin, probability, logit; got 'auto'"),
-        ([[0.1, 2.0], [1.0, 1.0]], {}, r"one number a row; got shape \(2, 2\)"),
+        ([[0.1, 2.0], [1.0, 1.0]], {}, r"one number per row; got shape \(2, 2\)"),
         ([0.1, 2.0], {"methods": ["klr"]}, "no machine has 'klr'"),
         ([0.1, 2.0], {"sample_weight": [1.0, -1.0]}, "sample_weight must not be negative"),
         ([0.1], {}, "inconsistent numbers of samples"),
@@ -1262,7 +1273,7 @@ def test_json_words_come_back(values):
 
 @given(st.dictionaries(st.sampled_from(["C", "gamma", "degree"]), st.lists(st.integers(1, 9), min_size=1, max_size=3)))
 def test_paths_hold_every_point_once(grid):
-    points = [point for path in asking.paths_of(grid) for point in path]
+    points = [point for path in arguments.grid_paths(grid) for point in path]
     assert len(points) == (np.prod([len(values) for values in grid.values()]) if grid else 0)
     assert all(set(point) == set(grid) for point in points)
 
@@ -1272,7 +1283,7 @@ def test_machines_without_decision_values_or_probabilities_work_where_they_can()
     assert found.methods("hinge") == ["platt"]
 
 
-class TestWhatAReviewFound:
+class TestDetails:
     def noisy(self, n=120):
         rng = np.random.default_rng(0)
         score = rng.normal(size=n)
@@ -1281,22 +1292,22 @@ class TestWhatAReviewFound:
     def test_the_corrected_test_knows_the_share_of_rows_tested(self):
         from sklearn.model_selection import RepeatedStratifiedKFold
 
-        from calibrant.comparing.verdicts import standing
+        from calibrant.comparing.verdicts import standing_of
         from calibrant.inference import corrected_t
 
         folds = RepeatedStratifiedKFold(n_splits=5, n_repeats=4, random_state=0)
         found = calibrant.compare_scores(*self.noisy(), methods=["platt", "softmax"], cv=folds, progress=False)
         first, second = found.errors("brier", "scores")["data"]
         expected = corrected_t(first, second, ratio=0.25).pvalue
-        pvalues = standing(found, "brier", "scores")["against_best"]["pvalues"]
+        pvalues = standing_of(found, "brier", "scores")["against_best"]["pvalues"]
         assert pvalues[1] == pytest.approx(expected, rel=1e-9)
 
     def test_what_stands_beside_a_mapping_is_refused(self):
         score, y = self.noisy()
         for beside in ({"groups": np.arange(120)}, {"y": y}):
-            with pytest.raises(ValueError, match="inside a mapping"):
+            with pytest.raises(ValueError, match="inside the mapping"):
                 calibrant.compare_scores({"a": (score, y)}, methods=["platt"], cv=3, **beside)
-        with pytest.raises(ValueError, match="names that differ when written"):
+        with pytest.raises(ValueError, match="names that differ as text"):
             calibrant.compare_scores({1: (score, y), "1": (score, y)}, methods=["platt"], cv=3)
 
     def test_what_failed_or_is_broken_is_computed_again(self, tmp_path):

@@ -235,7 +235,7 @@ class TestReliability:
         with pytest.raises(ValueError, match=r"pos_label must be one of \['versicolor', 'virginica'\]; got 'setosa'"):
             ReliabilityDisplay.from_estimator(model, X, y, pos_label="setosa")
         several = LogisticRegression(max_iter=500).fit(*flowers[:2])
-        with pytest.raises(ValueError, match="must know two classes"):
+        with pytest.raises(ValueError, match="estimator must have two classes; got 3"):
             ReliabilityDisplay.from_estimator(several, *flowers[2:])
 
     def test_axes_outside_of_any_grid(self):

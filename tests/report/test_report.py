@@ -16,7 +16,7 @@ pytest.importorskip("vl_convert", reason="the report needs the extra `report`")
 
 from calibrant.comparing.verdicts import holm
 from calibrant.report import render_report, write_report
-from calibrant.report.comparisons import summary
+from calibrant.report.comparisons import summarise_comparison
 from tests.evidence.test_assessing import forecast, three_classes
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -171,7 +171,7 @@ def test_a_comparison_has_its_tables_and_figures(compared, comparison):
 
 
 def test_the_curves_of_a_comparison_are_of_its_predictions(comparison):
-    found = summary(comparison)["forecasts"]
+    found = summarise_comparison(comparison)["forecasts"]
     assert [each["dataset"] for each in found] == ["set 0", "set 1", "set 2"]
     for each in found:
         for curve in each["curves"]:
@@ -184,7 +184,7 @@ def test_a_comparison_of_one_data_set_is_tested_over_folds():
     y, p = forecast(300, slope=1.0)
     bad = {"good": "platt", "bad": ("bins", {"k": 50})}
     found = calibrant.compare_scores(np.log(p / (1 - p)), y, methods=bad, cv=5, progress=False, keep=False)
-    document = summary(found)
+    document = summarise_comparison(found)
     assert document["forecasts"] == []
     assert "not kept" in document["notes"][0]
     assert document["standings"][0]["against_best"]["test"] == "corrected_t"
@@ -197,7 +197,7 @@ def test_a_comparison_of_one_data_set_is_tested_over_folds():
 def test_a_comparison_of_one_method_has_no_test():
     y, p = forecast(100)
     found = calibrant.compare_scores(np.log(p / (1 - p)), y, methods=["platt"], cv=2, progress=False)
-    assert "cannot be tested" in summary(found)["verdict"]
+    assert "cannot be tested" in summarise_comparison(found)["verdict"]
     assert found.methods(found.machines[0]) == ["platt"]
     assert "platt is best" in Page(render_report(found)).words
 
@@ -248,7 +248,7 @@ def test_it_is_written_whole_or_not_at_all(tmp_path, assessment, monkeypatch):
     path = tmp_path / "report.html"
     assessment.report(path)
     before = path.read_bytes()
-    monkeypatch.setattr("calibrant.report.writing._page", lambda *_: 1 / 0)
+    monkeypatch.setattr("calibrant.report.writing._render_page", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         write_report(assessment, path)
     assert path.read_bytes() == before

@@ -1,9 +1,13 @@
-"""The comparison of Rüping (2004) on any data: machines x methods x folds, each method on the same scores.
+"""The comparison of Rüping (2004) on any data: machines x methods x folds, with the same scores for all methods.
 
-The unit is a cell: one data set, one machine, one method, one fold. A machine is trained once for all cells that
-differ in the method alone, and a cell that has been computed is a file in `folder`, named by the content of everything
-it depends on, so that an interrupted comparison goes on where it was, one with a method more computes only that
-method, and one with any other setting never meets an old number.
+The unit is a cell: one data set, one machine, one method, one fold. A machine is trained once per data set and fold for
+all methods. A finished cell is a file in `folder`, named by a hash of everything it depends on. So an interrupted
+comparison continues where it stopped, one with another method computes only that method, and one with another setting
+reads no old number.
+
+The way of a call: `arguments` checks the arguments and makes one task per machine and fold, as the records of `tasks`;
+`computing` chooses hyper-parameters, trains the machines and applies the methods, and keeps what is finished by
+`folder`; the result is a `Comparison` of `records`, and `verdicts` says which method is best.
 """
 
 from __future__ import annotations
@@ -14,26 +18,14 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from calibrant.comparing.asking import (
-    DEFAULT_METHODS,
-    GRIDS,
-    check_asked,
-    check_protocol,
-    check_trainers,
-    datasets_of,
-    kernel_trainers,
-    own_trainers,
-    recipes_of,
-    reusable,
-    score_trainers,
-    seed_of,
-    tasks_of,
-    with_scores,
-)
-from calibrant.comparing.computing import compared
+from calibrant.checks import one_of
+from calibrant.comparing import arguments
+from calibrant.comparing.arguments import DEFAULT_METHODS, GRIDS
+from calibrant.comparing.computing import run_tasks
 from calibrant.comparing.folder import prepare_folder
 from calibrant.comparing.records import Cell, Choice, Comparison, Predictions
-from calibrant.comparing.tasks import Asked, Run
+from calibrant.comparing.tasks import ComparisonSettings
+from calibrant.estimators.protocols import PROTOCOLS
 from calibrant.progress import Progress
 
 __all__ = ["DEFAULT_METHODS", "GRIDS", "Cell", "Choice", "Comparison", "Predictions", "compare", "compare_scores"]
@@ -58,47 +50,48 @@ def compare(
     keep: bool = True,
     progress: Progress = True,
 ) -> Comparison:
-    """Compare ways to get probabilities out of machines, all on identical folds (Rüping 2004).
+    """Compare methods that turn the scores of machines into probabilities, all on the same folds (Rüping 2004).
 
-    A cell of the result is what `CalibratedClassifier(machine, method, protocol=protocol, cv=inner_cv)`, fitted to the
-    training part of a fold, says of its test part; the machine's scores are computed once for all methods.
+    A cell of the result holds the metrics of `CalibratedClassifier(machine, method, protocol=protocol, cv=inner_cv)`,
+    fitted to the training rows of a fold, on its test rows; the machine's scores are computed once for all methods.
 
     Parameters
     ----------
-    data : (X, y), (X, y, groups), a record with X and y, and perhaps groups, or a mapping from names to these
+    data : (X, y), (X, y, groups), a record with X and y and perhaps groups, or a mapping from names to these
         Rows of a group stay on one side of every split.
-    kernels : {"linear", "rbf", "poly"}, default=("linear", "rbf") where no machines are given
-        For each a support vector machine, whose scores the methods calibrate, and kernel logistic regression.
-    machines : mapping from names to classifiers, which get X as it is given; among them `CalibratedClassifier` with a
-        method that looks at the machine, to be compared as it is, as "raw".
-    methods : names of `calibrant.METHODS` or functions; or a mapping from labels to these, or to pairs of one and its
-        options. "klr" is kernel logistic regression with the same kernel, "raw" the probabilities a machine of
-        `machines` gives itself. By default those of Rüping, and "raw".
+    kernels : {"linear", "rbf", "poly"}, default=("linear", "rbf") if no machines are given
+        Each kernel has a support vector machine, whose scores the methods calibrate, and kernel logistic regression.
+    machines : mapping from names to classifiers
+        They get X unscaled. A `CalibratedClassifier` with a method that needs the machine itself can be compared as
+        method "raw".
+    methods : names of `calibrant.METHODS` or functions; or a mapping from labels to these, or to pairs of a method and
+        its options. "klr" is kernel logistic regression with the same kernel; "raw" is the `predict_proba` of a machine
+        of `machines`. The default is the methods of Rüping, and "raw".
     metrics : names of `calibrant.metrics.METRICS`.
     cv : number of stratified folds, or a splitter.
-    protocol, inner_cv : where the calibration scores come from within a training part, as in `CalibratedClassifier`.
+    protocol, inner_cv : where the calibration scores come from within the training rows, as in `CalibratedClassifier`.
     grid : {"default", "published"}, None or a mapping from names of kernels and machines to grids of parameters
-        What the hyper-parameters are chosen from, by accuracy; equals by log loss for machines with probabilities,
-        which is a help that support vector machines do not have, and else the first. "rbf svm" and "rbf klr" name the
-        two machines of a kernel, "rbf" both. None leaves the defaults of the machines.
+        The hyper-parameters with the best accuracy are chosen from the grid. Of equal ones, the choice is the one with
+        the smallest log loss if the machine has probabilities, which support vector machines do not have, and else the
+        first. "rbf svm" and "rbf klr" name the two machines of a kernel, "rbf" both. None keeps the machines' defaults.
     choose : {"prior", "nested"}
-        "prior": once, on the whole data set by 10 folds, as Rüping did: optimistic, for test rows had a say. "nested":
-        in each training part, by 5 folds.
+        "prior": search the grid once, on the whole data set by 10 folds, as Rüping did. This is optimistic, because the
+        search uses the test rows. "nested": search it in the training rows of each fold, by 5 folds.
     scale : {"train", "global"} or None
         Standardise the columns for `kernels`: by the rows a machine is trained on, or by all rows, as Rüping did.
     n_jobs : int, default=None
-        How many folds are computed side by side; the numbers do not depend on it.
+        Number of folds computed in parallel; the results do not depend on it.
     random_state : int, default=None
-        Shuffles the folds, and seeds machines that have no seed; None shuffles the same way every time.
+        Shuffles the folds, and seeds machines that have no seed; None gives the same shuffle every time.
     folder : where finished cells are kept; the same call, after an interruption, computes only what is missing.
-        Functions and classes of your own, as methods, as machines or inside them, are known by their code, by what they
-        close over, and by what they name in your modules, directly or not: functions, classes, and the contents of
-        global values and objects; those of installed packages by their name and version. A global value that changes
-        while the comparison runs, such as a dictionary used as a cache, makes cells be computed again. Changes of all
-        else are not seen, such as those of files, of the environment, of the order of a dictionary, and of global
-        things that cannot be pickled: take another folder then.
-    keep : whether the result holds the probabilities out of fold.
-    progress : a bar on a terminal, or a function that is told the share done.
+        Your own functions and classes, as methods, as machines or inside them, are recognised by their code, by their
+        closures, and by what they refer to in your modules, directly or not: functions, classes, and the contents of
+        global values and objects. Those of installed packages are recognised by name and version. A global value that
+        changes while the comparison runs, such as a dictionary used as a cache, makes cells be computed again. Other
+        changes are not noticed, such as those of files, of the environment, of the order of a dictionary, and of global
+        objects that cannot be pickled: use another folder then.
+    keep : whether the result holds the out-of-fold probabilities.
+    progress : whether to show a bar on a terminal, or a function that gets the share done.
 
     Examples
     --------
@@ -112,17 +105,27 @@ def compare(
     log_loss linear  data     0.07   0.10
     """
     kernels = (() if machines else ("linear", "rbf")) if kernels is None else kernels
-    recipes = recipes_of(DEFAULT_METHODS if methods is None else methods)
-    labels = {recipe.label: recipe.text for recipe in recipes}
-    asked = Asked(
-        labels, tuple(metrics), reusable(cv), protocol, reusable(inner_cv), grid, choose, scale, seed_of(random_state)
+    chosen = arguments.read_methods(DEFAULT_METHODS if methods is None else methods)
+    settings = ComparisonSettings(
+        methods={each.label: each.text for each in chosen},
+        metrics=tuple(metrics),
+        cv=arguments.list_folds(cv),
+        protocol=protocol,
+        inner_cv=arguments.list_folds(inner_cv),
+        grid=grid,
+        choose=choose,
+        scale=scale,
+        seed=arguments.seed_of(random_state),
     )
-    check_protocol(protocol)
-    check_asked(asked)
-    trainers = [*kernel_trainers(kernels, asked, recipes), *own_trainers(machines or {}, asked, recipes)]
-    check_trainers(trainers, asked, None if methods is None else recipes)
-    tasks = [task for each in datasets_of(data) for task in tasks_of(each, trainers, asked)]
-    return compared(tasks, Run(prepare_folder(folder), n_jobs, progress), keep=keep)
+    one_of("protocol", protocol, [name for name in PROTOCOLS if name != "prefit"])
+    arguments.check_settings(settings)
+    trainers = [
+        *arguments.make_kernel_trainers(kernels, settings, chosen),
+        *arguments.make_machine_trainers(machines or {}, settings, chosen),
+    ]
+    arguments.check_trainers(trainers, settings, required=() if methods is None else chosen)
+    tasks = [task for each in arguments.read_datasets(data) for task in arguments.make_tasks(each, trainers, settings)]
+    return run_tasks(tasks, prepare_folder(folder), n_jobs, progress, keep=keep)
 
 
 def compare_scores(
@@ -141,21 +144,21 @@ def compare_scores(
     keep: bool = True,
     progress: Progress = True,
 ) -> Comparison:
-    """Compare methods on scores and labels alone: each fold by a map fitted to the scores of the others.
+    """Compare methods on scores and labels: the map for each fold is fitted to the scores of the other folds.
 
-    The scores must be of rows their machine was not trained on.
+    The scores must be of rows that their machine was not trained on.
 
     Parameters
     ----------
-    scores, y : one score a row, or one column a class where there are more than two; or, as `scores` alone, a mapping
+    scores, y : one score per row, or one column per class if there are more than two; or, as `scores` alone, a mapping
         from names to pairs (scores, y) or triples (scores, y, groups).
     kind : {"margin", "probability", "logit"}
         What the scores are. Probabilities and logits are also compared as they are, as method "raw".
     cv : number of stratified folds, or a splitter.
     groups : rows of a group stay in one fold.
-    sample_weight : one weight a row, in fitting and in the metrics.
+    sample_weight : one weight per row, used in fitting and in the metrics.
 
-    The others are those of `compare`.
+    The other parameters are those of `compare`.
 
     Examples
     --------
@@ -169,16 +172,21 @@ def compare_scores(
     brier    scores  data     0.150    0.150   0.152
     log_loss scores  data     0.457    0.457     inf
     """
-    recipes = recipes_of(DEFAULT_METHODS if methods is None else methods)
-    labels = {recipe.label: recipe.text for recipe in recipes}
-    asked = Asked(labels, tuple(metrics), reusable(cv), "given", 0, None, "prior", None, seed_of(random_state), kind)
-    check_asked(asked)
-    trainers = score_trainers(asked, recipes)
-    check_trainers(trainers, asked, None if methods is None else recipes)
+    chosen = arguments.read_methods(DEFAULT_METHODS if methods is None else methods)
+    settings = ComparisonSettings(
+        methods={each.label: each.text for each in chosen},
+        metrics=tuple(metrics),
+        cv=arguments.list_folds(cv),
+        seed=arguments.seed_of(random_state),
+        kind=kind,
+    )
+    arguments.check_settings(settings)
+    trainers = arguments.make_score_trainers(settings, chosen)
+    arguments.check_trainers(trainers, settings, required=() if methods is None else chosen)
     if isinstance(scores, Mapping) and not (y is None and groups is None):
-        msg = "y and groups must stand inside a mapping, as (scores, y) or (scores, y, groups); got them beside it"
+        msg = "y and groups must be inside the mapping, as (scores, y) or (scores, y, groups); got them as arguments"
         raise ValueError(msg)
     given = scores if isinstance(scores, Mapping) else {"data": (scores, y, groups)}
-    tables = [with_scores(each, kind, sample_weight) for each in datasets_of(given)]
-    tasks = [task for each in tables for task in tasks_of(each, trainers, asked)]
-    return compared(tasks, Run(prepare_folder(folder), n_jobs, progress), keep=keep)
+    tables = [arguments.check_scores(each, kind, sample_weight) for each in arguments.read_datasets(given)]
+    tasks = [task for each in tables for task in arguments.make_tasks(each, trainers, settings)]
+    return run_tasks(tasks, prepare_folder(folder), n_jobs, progress, keep=keep)

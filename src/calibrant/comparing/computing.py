@@ -1,10 +1,10 @@
-"""Choosing hyper-parameters, training, and judging every method on the scores they share."""
+"""The computation of a comparison: choose hyper-parameters, train machines, and evaluate methods on shared scores."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
@@ -21,172 +21,214 @@ import calibrant
 from calibrant.arrays import Floats, Index
 from calibrant.checks import at_least_two, distributions
 from calibrant.comparing.content import FAILURES
-from calibrant.comparing.costs import cost
 from calibrant.comparing.folder import (
     Document,
     Outcome,
     digest,
-    judged_from,
     key_of,
-    outcomes_from,
-    recalled,
+    read_evaluation,
+    read_outcomes,
+    read_scores,
+    recall,
     remember,
-    scores_from,
 )
 from calibrant.comparing.records import Cell, Choice, Comparison, Predictions, unique
-from calibrant.comparing.tasks import CHOICES, Data, Part, Recipe, Run, Scores, Task, Trial, job_on, splits
+from calibrant.comparing.tasks import (
+    SEARCH_FOLDS,
+    FoldTask,
+    MachineScores,
+    NamedMethod,
+    SearchTask,
+    SharedScores,
+    make_job,
+    split_rows,
+)
 from calibrant.estimators.protocols import choose_scheme, collect, group_params, part, prepare, score_columns, train
 from calibrant.maps.classes import Plan
 from calibrant.maps.fitting import fit_classes
 from calibrant.metrics import METRICS
-from calibrant.progress import shown
+from calibrant.progress import Progress, shown
 from calibrant.samples import ClassSample
 from calibrant.warning import warn
 
-__all__ = ["AS_PROBABILITIES", "as_given", "by_training", "compared", "undisturbed"]
+__all__ = [
+    "AS_PROBABILITIES",
+    "quiet_single_thread",
+    "run_tasks",
+    "score_by_training",
+    "undisturbed",
+    "use_given_scores",
+]
 
+# For two classes these metrics need both columns: 1 - p has lost the digits of a small probability.
 _BOTH_COLUMNS = ("log_loss", "mcre", "total_log_loss")
 
+# About how long a task takes, in squared numbers of rows, because training takes time ~ n^2.
+_TASK_OVERHEAD = 500.0**2
+_TRAINING_COSTS = {"holdout": 1.5, "cv": 2.3, "ensemble": 1.3, "given": 0.0}  # of each protocol; of others it is 1
 
-def compared(tasks: Sequence[Task], run: Run, *, keep: bool) -> Comparison:
-    """Choose hyper-parameters, compute what is not in the folder, and put everything together."""
-    trials = _trials_of(tasks)
-    total = sum(map(cost, trials)) + sum(map(cost, tasks))
-    with shown("comparing", total, run.progress) as advance:
-        tasks = _settled(tasks, trials, _all_of(_try_out, trials, run, advance))
-        found = _all_of(_evaluate, tasks, run, advance)
-    done = list(zip(tasks, [documents for documents, _ in found], strict=True))
-    computed = sum(count for _, count in found)
-    cells = _in_order(
-        (cell for task, documents in done for cell in _cells_of(task, documents)), [*tasks[0].asked.methods]
+
+def run_tasks(
+    tasks: Sequence[FoldTask], folder: Path | None, n_jobs: int | None, progress: Progress, *, keep: bool
+) -> Comparison:
+    """Choose hyper-parameters, compute what is not in the folder, and collect the results."""
+    searches = [
+        search
+        for task in tasks
+        if task.fold == 0 and task.settings.choose == "prior"
+        for search in _search_tasks(task, np.arange(len(task.data.y)))
+    ]
+    total = sum(map(_cost, searches)) + sum(map(_cost, tasks))
+    with shown("comparing", total, progress) as advance:
+
+        def run(function: Callable[..., Any], work: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+            """Yield each piece of work with the function's result, in order, computed by `n_jobs` workers."""
+            calls = (delayed(function)(each, folder) for each in work)
+            for each, result in zip(work, Parallel(n_jobs=n_jobs, return_as="generator")(calls), strict=True):
+                advance(_cost(each))
+                yield each, result
+
+        outcomes: dict[tuple[int, int], list[list[Outcome]]] = {}
+        for search, found in run(_try_grid, searches):
+            outcomes.setdefault((id(search.data), id(search.trainer)), []).append(found)
+        tasks = [_set_best_point(task, outcomes.get((id(task.data), id(task.trainer)), [])) for task in tasks]
+        done = list(run(_evaluate, tasks))
+    evaluations = [(task, documents) for task, (documents, _) in done]
+    machines = unique((each.trainer.machine, each.trainer.trained, repr(each.trainer.estimator)) for each in tasks)
+    settings = {
+        "version": calibrant.__version__,
+        "machines": {f"{machine} {trained}": " ".join(text.split()) for machine, trained, text in machines},
+        **tasks[0].settings.summary(),
+    }
+    return Comparison(
+        _make_cells(evaluations),
+        _list_choices(evaluations),
+        _join_predictions(evaluations) if keep else {},
+        settings,
+        computed=sum(count for _, (_, count) in done),
     )
-    _warn_of_failures(cells)
-    settings = {"version": calibrant.__version__, "machines": _machines_of(tasks), **tasks[0].asked.summary()}
-    return Comparison(cells, _choices_of(done), _predictions_of(done) if keep else {}, settings, computed)
 
 
-def _all_of(
-    function: Callable[..., Any], tasks: Sequence[Any], run: Run, advance: Callable[[float], None]
-) -> list[Any]:
-    """Return the function of every task, side by side where asked."""
-    found = []
-    calls = (delayed(function)(task, run.folder) for task in tasks)
-    for task, result in zip(tasks, Parallel(n_jobs=run.n_jobs, return_as="generator")(calls), strict=True):
-        found.append(result)
-        advance(cost(task))
-    return found
+def _cost(task: FoldTask | SearchTask) -> float:
+    """Return about how long a task takes, in squared rows."""
+    rows, points = float(len(task.train)) ** 2, len(task.trainer.points)
+    if isinstance(task, SearchTask):
+        return _TASK_OVERHEAD + rows * points
+    own = all(method.own for method in task.trainer.methods)
+    nested = SEARCH_FOLDS["nested"] * points if task.settings.choose == "nested" else 0
+    return _TASK_OVERHEAD + rows * (nested + (1.0 if own else _TRAINING_COSTS.get(task.settings.protocol, 1.0)))
 
 
-def _trials_of(tasks: Sequence[Task]) -> list[Trial]:
-    """Return the folds on which hyper-parameters are chosen for whole data sets."""
-    firsts = [task for task in tasks if task.fold == 0 and task.asked.choose == "prior"]
-    return [trial for task in firsts for trial in _folds_of_choice(task, np.arange(len(task.data.y)))]
+@contextmanager
+def quiet_single_thread() -> Iterator[None]:
+    """Compute on one thread, so that no digit depends on the number of parallel tasks, and show no warnings."""
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
-def _folds_of_choice(task: Task, rows: Index) -> list[Trial]:
-    """Return the folds of some rows, where there is something to choose."""
+undisturbed = quiet_single_thread  # the old name, for `calibrant.papers`
+
+
+# Hyper-parameters -----------------------------------------------------------------------------------------------------
+
+
+def _search_tasks(task: FoldTask, rows: Index) -> list[SearchTask]:
+    """Return the folds of a grid search on some rows; none if there is nothing to choose."""
     if len(task.trainer.points) < 2:
         return []
     groups = rows if task.data.groups is None else np.unique(task.data.groups[rows])
-    # Not the folds on which the methods are compared.
-    parts = splits(task.data, rows, min(CHOICES[task.asked.choose], len(groups)), task.asked.seed + 1)
-    return [Trial(task.data, task.trainer, *part) for part in parts]
+    number, seed = min(SEARCH_FOLDS[task.settings.choose], len(groups)), task.settings.seed + 1
+    # Another seed than that of the folds on which the methods are compared, so that the folds differ.
+    return [SearchTask(task.data, task.trainer, *fold) for fold in split_rows(task.data, rows, number, seed)]
 
 
-def _try_out(trial: Trial, folder: Path | None) -> list[Outcome]:
-    """Return how each point did on a fold, from the folder if it is there."""
-    key = None if folder is None else key_of(trial)
-    known = recalled(folder, key, partial(outcomes_from, trial=trial))
+def _try_grid(search: SearchTask, folder: Path | None) -> list[Outcome]:
+    """Return the outcome of each grid point on one fold of a search, read from the folder if it is there."""
+    key = None if folder is None else key_of(search)
+    known = recall(folder, key, partial(read_outcomes, search=search))
     if known is not None:
         return known
-    with undisturbed():
-        found = [outcome for path in trial.trainer.paths for outcome in _along(trial, path)]
-    remember(folder, key, {"outcomes": found})
-    return found
+    data, trainer, outcomes = search.data, search.trainer, []
+    with quiet_single_thread():
+        inside = part(trainer.estimator, data.X, search.train, search.train)
+        outside = part(trainer.estimator, data.X, search.test, search.train)
+        params = group_params(trainer.estimator, None if data.groups is None else data.groups[search.train])
+        for path in trainer.paths:
+            machine = trainer.at(path[0], warm_start=True) if trainer.warm else None
+            for point in path:
+                machine = trainer.move(machine, point) if trainer.warm else trainer.at(point)
+                try:
+                    machine.fit(inside, data.y[search.train], **params)
+                    outcomes.append(_test_machine(machine, outside, search))
+                except FAILURES:
+                    outcomes.append((-1, np.inf))
+    remember(folder, key, {"outcomes": outcomes})
+    return outcomes
 
 
-def _along(trial: Trial, path: Sequence[Mapping[str, Any]]) -> Iterator[Outcome]:
-    """Yield how each point of a path did, from one machine's solution to the next where it is warm."""
-    data, trainer = trial.data, trial.trainer
-    inside = part(trainer.estimator, data.X, trial.train, trial.train)
-    outside = part(trainer.estimator, data.X, trial.test, trial.train)
-    params = group_params(trainer.estimator, None if data.groups is None else data.groups[trial.train])
-    machine = trainer.at(path[0])
-    if trainer.warm:
-        machine.set_params(**{trainer.prefix + "warm_start": True})
-    for point in path:
-        settings = {trainer.prefix + name: value for name, value in point.items()}
-        machine = machine.set_params(**settings) if trainer.warm else trainer.at(point)
-        try:
-            machine.fit(inside, data.y[trial.train], **params)
-            yield _outcome(machine, outside, data, trial.test)
-        except FAILURES:
-            yield -1, np.inf
-
-
-def _outcome(machine: Any, X: Any, data: Data, rows: Index) -> Outcome:
-    """Return how many rows a machine decides rightly, and its log loss where it has one."""
+def _test_machine(machine: Any, X: Any, search: SearchTask) -> Outcome:
+    """Return how many test rows a machine decides correctly, and its total log loss, 0 without probabilities."""
+    data = search.data
     if not hasattr(machine, "predict_proba"):
-        return int(np.sum(machine.predict(X) == data.y[rows])), 0.0
-    p, happened = _spread(machine, X, data.classes), data.index[rows]
-    losses = -np.log(np.maximum(p[np.arange(len(rows)), happened], np.finfo(float).tiny))
-    return int(np.sum(p.argmax(axis=1) == happened)), float(losses.sum())
+        return int(np.sum(machine.predict(X) == data.y[search.test])), 0.0
+    p, observed = _probabilities(machine, X, data.classes), data.index[search.test]
+    losses = -np.log(np.maximum(p[np.arange(len(p)), observed], np.finfo(float).tiny))
+    return int(np.sum(p.argmax(axis=1) == observed)), float(losses.sum())
 
 
-def _settled(tasks: Sequence[Task], trials: Sequence[Trial], outcomes: Sequence[list[Outcome]]) -> list[Task]:
-    """Give each task the best hyper-parameters of its machine and data set."""
-    by_trainer: dict[tuple[int, int], list[list[Outcome]]] = {}
-    for trial, found in zip(trials, outcomes, strict=True):
-        by_trainer.setdefault((id(trial.data), id(trial.trainer)), []).append(found)
-    return [_with_best(task, by_trainer.get((id(task.data), id(task.trainer)), [])) for task in tasks]
-
-
-def _with_best(task: Task, outcomes: Sequence[list[Outcome]]) -> Task:
-    """Return the task with the most accurate point, of equals that of the least log loss, of these the first."""
+def _set_best_point(task: FoldTask, outcomes: Sequence[list[Outcome]]) -> FoldTask:
+    """Return the task with the most accurate grid point; of equal ones the smallest log loss, and then the first."""
     points = task.trainer.points
-    if not points or (len(points) > 1 and not outcomes):
-        return task
     if len(points) == 1:
         return replace(task, parameters=points[0])
+    if not points or not outcomes:
+        return task
     hits = [sum(fold[i][0] for fold in outcomes) for i in range(len(points))]
     loss = [sum(fold[i][1] for fold in outcomes) for i in range(len(points))]
     best = min(range(len(points)), key=lambda i: (-hits[i], loss[i]))
-    n = len(task.train) if task.asked.choose == "nested" else len(task.data.y)
-    return replace(task, parameters=points[best], accuracy=hits[best] / n)
+    rows = len(task.train) if task.settings.choose == "nested" else len(task.data.y)
+    return replace(task, parameters=points[best], accuracy=hits[best] / rows)
 
 
-def _evaluate(task: Task, folder: Path | None) -> tuple[list[Document], int]:
-    """Return what each method of a task says of the test rows, and how many methods were not in the folder."""
-    recipes = task.trainer.recipes
-    keys = [None if folder is None else digest(key_of(task), recipe.content) for recipe in recipes]
-    found = {i: recalled(folder, key, partial(judged_from, task=task)) for i, key in enumerate(keys)}
-    known = {i: document for i, document in found.items() if document is not None}
-    missing = [i for i in range(len(recipes)) if i not in known]
-    if missing:
-        with undisturbed():
-            scores = _shared_scores(task, folder)
-            for i in missing:
-                known[i] = _judged(scores, recipes[i], task.data, task.test)
-                if known[i]["p"] is not None:  # what failed may do better another time
-                    remember(folder, keys[i], known[i])
-    return [known[i] for i in range(len(recipes))], len(missing)
+# One fold -------------------------------------------------------------------------------------------------------------
 
 
-def _shared_scores(task: Task, folder: Path | None) -> Scores:
-    """Return the scores of a task, from the folder if they are there."""
-    # What was kept for methods that take scores does not hold the machine's own probabilities, nor the other way round.
-    needed = sorted({recipe.own for recipe in task.trainer.recipes})
+def _evaluate(task: FoldTask, folder: Path | None) -> tuple[list[Document], int]:
+    """Return the evaluation of each method of a task, and the number of those that were not in the folder."""
+    methods = task.trainer.methods
+    keys = [None if folder is None else digest(key_of(task), method.content) for method in methods]
+    found = [recall(folder, key, partial(read_evaluation, task=task)) for key in keys]
+    if all(found):
+        return [each for each in found if each], 0
+    evaluations, computed = [], 0
+    with quiet_single_thread():
+        scores = _shared_scores(task, folder)
+        for method, key, known in zip(methods, keys, found, strict=True):
+            evaluation = known or _apply_method(method, scores, task)
+            if not known and evaluation["p"] is not None:  # one that failed is tried again by the next run
+                remember(folder, key, evaluation)
+            computed += not known
+            evaluations.append(evaluation)
+    return evaluations, computed
+
+
+def _shared_scores(task: FoldTask, folder: Path | None) -> SharedScores:
+    """Return the scores that the methods of a task share, read from the folder if they are there."""
+    # Files kept for methods that use scores do not hold the machine's own probabilities, and vice versa.
+    needed = sorted({method.own for method in task.trainer.methods})
     key = None if folder is None else digest(key_of(task), "scores", needed)
-    known = recalled(folder, key, partial(scores_from, task=task))
+    known = recall(folder, key, partial(read_scores, task=task))
     if known is not None:
         return known
-    task = _nested(task, folder)
+    if task.settings.choose == "nested":
+        task = _set_best_point(task, [_try_grid(search, folder) for search in _search_tasks(task, task.train)])
     start = time.perf_counter()
-    with _noted() as notes:
+    with _record_warnings() as notes:
         try:
-            found = task.trainer.make(task)
+            found = task.trainer.make_scores(task)
         except FAILURES as error:
-            found = Scores((), None, failure=_said(error))
+            found = SharedScores((), None, failure=f"{type(error).__name__}: {error}")
     found = replace(
         found,
         notes=tuple(notes),
@@ -198,68 +240,55 @@ def _shared_scores(task: Task, folder: Path | None) -> Scores:
     return found
 
 
-def _nested(task: Task, folder: Path | None) -> Task:
-    """Return the task with hyper-parameters chosen within its training rows, where that is asked for."""
-    if task.asked.choose != "nested":
-        return task
-    return _with_best(task, [_try_out(trial, folder) for trial in _folds_of_choice(task, task.train)])
-
-
-def by_training(task: Task) -> Scores:
-    """Train the machine by the protocol, and on all training rows, and score the test rows."""
-    data, asked, recipes = task.data, task.asked, task.trainer.recipes
-    given = task.trainer.at(task.parameters)
+def score_by_training(task: FoldTask) -> SharedScores:
+    """Train the machine by the protocol and on all training rows; score the test rows."""
+    data, settings, methods = task.data, task.settings, task.trainer.methods
+    estimator = task.trainer.at(task.parameters)
     present = np.unique(data.index[task.train])
-    scheme = choose_scheme("auto", given, len(present))
-    machine = prepare(given, scheme, "auto", fitted=False)
-    job = job_on(data, task.train, machine, scheme=scheme, cv=asked.inner_cv, random_state=asked.seed)
+    scheme = choose_scheme("auto", estimator, len(present))
+    machine = prepare(estimator, scheme, "auto", fitted=False)
+    job = make_job(data, task.train, machine, scheme=scheme, cv=settings.inner_cv, random_state=settings.seed)
     at_least_two(job.classes)
-    outside = part(given, data.X, task.test, task.train)
-    if all(recipe.own for recipe in recipes):
-        return Scores((), _spread(train(job), outside, data.classes))
-    found = collect(asked.protocol, job)
+    outside = part(estimator, data.X, task.test, task.train)
+    if all(method.own for method in methods):
+        return SharedScores((), _probabilities(train(job), outside, data.classes))
+    found = collect(settings.protocol, job)
     machines = [train(job) if each.machine is None else each.machine for each in found]
-    parts = [
-        Part(
-            present,
-            job.index[each.rows],
-            each.scores,
-            each.kind,
-            scheme,
-            score_columns(one, outside, job.classes, scheme, "auto")[0],
-        )
-        for each, one in zip(found, machines, strict=True)
-    ]
-    if not any(recipe.own for recipe in recipes):
-        return Scores(tuple(parts), None)
-    whole = train(job) if asked.protocol == "ensemble" else machines[0]  # its machines know a part of the rows each
-    return Scores(tuple(parts), _spread(whole, outside, data.classes))
+    parts = []
+    for each, one in zip(found, machines, strict=True):
+        test = score_columns(one, outside, job.classes, scheme, "auto")[0]
+        parts.append(MachineScores(present, job.index[each.rows], each.scores, each.kind, scheme, test))
+    if not any(method.own for method in methods):
+        return SharedScores(tuple(parts), None)
+    # Each machine of an ensemble was trained on some of the rows only.
+    whole = train(job) if settings.protocol == "ensemble" else machines[0]
+    return SharedScores(tuple(parts), _probabilities(whole, outside, data.classes))
 
 
-def _spread(machine: Any, X: Any, classes: NDArray[Any]) -> Floats:
-    """Return a machine's probabilities, one column for each of all classes."""
+def _probabilities(machine: Any, X: Any, classes: NDArray[Any]) -> Floats:
+    """Return a machine's own probabilities, one column per class, 0 for classes that it does not know."""
     p = np.zeros((X.shape[0] if hasattr(X, "shape") else len(X), len(classes)))
     p[:, np.searchsorted(classes, machine.classes_)] = machine.predict_proba(X)
     return p
 
 
-def as_given(task: Task) -> Scores:
+def use_given_scores(task: FoldTask) -> SharedScores:
     """Return the scores of a table, which need no training."""
-    data, train, test = task.data, task.train, task.test
+    data, train, test, kind = task.data, task.train, task.test, task.settings.kind
     weight = None if data.weight is None else data.weight[train]
     scheme = "binary" if len(data.classes) == 2 else "ovr"
     every = np.arange(len(data.classes))
-    given = Part(every, data.index[train], data.X[train], task.asked.kind, scheme, data.X[test], weight)
-    own = AS_PROBABILITIES[task.asked.kind]
-    return Scores((given,), None if own is None else own(data.X[test]))
+    given = MachineScores(every, data.index[train], data.X[train], kind, scheme, data.X[test], weight)
+    convert = AS_PROBABILITIES[kind]
+    return SharedScores((given,), None if convert is None else convert(data.X[test]))
 
 
 def _from_logits(scores: Floats) -> Floats:
-    """Return probabilities of two classes from one column of logits, of more from a column a class."""
+    """Return probabilities, from one column of logits for two classes, from one column per class for more."""
     return np.column_stack([expit(-scores), expit(scores)]) if scores.shape[1] == 1 else softmax(scores, axis=1)
 
 
-# What scores say as they are.
+# How scores of each kind become probabilities without a map.
 AS_PROBABILITIES: dict[str, Callable[[Floats], Floats] | None] = {
     "margin": None,
     "logit": _from_logits,
@@ -267,16 +296,16 @@ AS_PROBABILITIES: dict[str, Callable[[Floats], Floats] | None] = {
 }
 
 
-def _judged(scores: Scores, recipe: Recipe, data: Data, rows: Index) -> Document:
-    """Fit a method to the calibration scores and apply it to the test rows; where it fails, say why."""
+def _apply_method(method: NamedMethod, scores: SharedScores, task: FoldTask) -> Document:
+    """Fit a method to the calibration scores and apply it to the test rows; if it fails, say why in the note."""
     start, p, failure = time.perf_counter(), None, scores.failure
-    with _noted() as notes:
+    with _record_warnings() as notes:
         try:
-            p = None if failure else distributions("p", _probabilities_by(recipe, scores, data)).tolist()
+            p = None if failure else distributions("p", _predict(method, scores, len(task.data.classes))).tolist()
         except FAILURES as error:
-            failure = _said(error)
+            failure = f"{type(error).__name__}: {error}"
     return {
-        "rows": rows.tolist(),
+        "rows": task.test.tolist(),
         "p": p,
         "note": "; ".join(unique([*([failure] if failure else []), *scores.notes, *notes])),
         "seconds": time.perf_counter() - start,
@@ -286,30 +315,23 @@ def _judged(scores: Scores, recipe: Recipe, data: Data, rows: Index) -> Document
     }
 
 
-def _probabilities_by(recipe: Recipe, scores: Scores, data: Data) -> Floats:
-    """Return a method's probabilities of the test rows, averaged over machines where there are several."""
-    if recipe.own and scores.own is not None:
-        own: Floats = recipe.row.fit(scores.own)
+def _predict(method: NamedMethod, scores: SharedScores, classes: int) -> Floats:
+    """Return a method's probabilities of the test rows, averaged over machines if there are several."""
+    if method.own:
+        own: Floats = method.row.fit(scores.own, **method.options)
         return own
-    plan, found = Plan(recipe.method, recipe.options), []
+    plan, found = Plan(method.method, method.options), []
     for each in scores.parts:
         known = ClassSample(each.scores, each.index, len(each.present), each.kind, each.weight)
-        found.append(np.zeros((len(each.test), len(data.classes))))
-        found[-1][:, each.present] = fit_classes(plan, each.scheme, known)(each.test)
+        p = np.zeros((len(each.test), classes))
+        p[:, each.present] = fit_classes(plan, each.scheme, known)(each.test)
+        found.append(p)
     return np.asarray(np.mean(found, axis=0))
 
 
 @contextmanager
-def undisturbed() -> Iterator[None]:
-    """Compute on one thread, so that no last digit depends on how many tasks run, and keep warnings for the notes."""
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-@contextmanager
-def _noted() -> Iterator[list[str]]:
-    """Yield a list that will hold what was warned of."""
+def _record_warnings() -> Iterator[list[str]]:
+    """Yield a list that holds the warnings of the block after its end."""
     notes: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -317,100 +339,85 @@ def _noted() -> Iterator[list[str]]:
     notes += unique(str(warning.message) for warning in caught)
 
 
-def _said(error: Exception) -> str:
-    """Return an error as a note."""
-    return f"{type(error).__name__}: {error}"
+# Results --------------------------------------------------------------------------------------------------------------
+
+_Evaluations = Sequence[tuple[FoldTask, Sequence[Document]]]  # of each task, one document per method
 
 
-def _cells_of(task: Task, documents: Sequence[Document]) -> Iterator[Cell]:
-    """Yield the cells of a task, the metrics computed from the probabilities."""
-    for recipe, document in zip(task.trainer.recipes, documents, strict=True):
-        values, note = dict.fromkeys(task.asked.metrics, np.nan), [document["note"]] if document["note"] else []
-        for metric in task.asked.metrics if document["p"] is not None else ():
-            try:
-                values[metric] = _value_of(metric, task, np.asarray(document["p"]))
-            except ValueError as error:
-                note.append(f"{metric}: {error}")
-        yield Cell(
-            task.data.name,
-            task.trainer.machine,
-            recipe.label,
-            task.fold,
-            values,
-            document["seconds"],
-            document["training_seconds"],
-            "; ".join(note),
-            len(task.train),
-            len(task.test),
-        )
-
-
-def _value_of(metric: str, task: Task, p: Floats) -> float:
-    """Return a metric of probabilities of the test rows."""
-    index, k = task.data.index[task.test], len(task.data.classes)
-    weight = None if task.data.weight is None else task.data.weight[task.test]
-    # Of two classes the log loss needs both columns: 1 - p has lost the digits of a small probability.
-    if k == 2 and metric not in _BOTH_COLUMNS:
-        return float(METRICS[metric].function(index, p[:, 1], sample_weight=weight))
-    return float(METRICS[metric].function(index, p, sample_weight=weight, labels=np.arange(k)))
-
-
-def _machines_of(tasks: Iterable[Task]) -> dict[str, str]:
-    """Return what the machines are, for people to read."""
-    trainers = unique((task.trainer.machine, task.trainer.trained, repr(task.trainer.estimator)) for task in tasks)
-    return {f"{machine} {trained}": " ".join(shown.split()) for machine, trained, shown in trainers}
-
-
-def _in_order(cells: Iterable[Cell], labels: Sequence[str]) -> tuple[Cell, ...]:
-    """Return the cells by data set, machine, method in the order asked for, and fold."""
-    found = list(cells)
-    machines = unique((cell.dataset, cell.machine) for cell in found)
-    place = {name: i for i, name in enumerate([*machines, *labels])}
-    return tuple(sorted(found, key=lambda c: (place[c.dataset, c.machine], place[c.method], c.fold)))
-
-
-def _warn_of_failures(cells: Iterable[Cell]) -> None:
-    """Say how many cells have no value, and why the first has none."""
-    every = list(cells)
-    failed = [cell for cell in every if np.isnan(list(cell.values.values())).any()]
+def _make_cells(evaluations: _Evaluations) -> tuple[Cell, ...]:
+    """Return the cells by data set, machine, method in the user's order, and fold; warn of those without a value."""
+    cells = [
+        _make_cell(task, method, document)
+        for task, documents in evaluations
+        for method, document in zip(task.trainer.methods, documents, strict=True)
+    ]
+    machines = unique((cell.dataset, cell.machine) for cell in cells)
+    place = {name: i for i, name in enumerate([*machines, *evaluations[0][0].settings.methods])}
+    cells.sort(key=lambda cell: (place[cell.dataset, cell.machine], place[cell.method], cell.fold))
+    failed = [cell for cell in cells if np.isnan(list(cell.values.values())).any()]
     if failed:
         first = failed[0]
         where = f"{first.dataset}, {first.machine}, {first.method}, fold {first.fold}"
-        message = f"{len(failed)} of {len(every)} cells have no value; the first ({where}): {first.note}"
-        warn(message)
+        warn(f"{len(failed)} of {len(cells)} cells have no value; the first ({where}): {first.note}")
+    return tuple(cells)
 
 
-def _choices_of(done: Iterable[tuple[Task, Sequence[Document]]]) -> tuple[Choice, ...]:
-    """Return the hyper-parameters, once for all folds where they were chosen before."""
-    found: dict[Hashable, Choice] = {}
-    for task, documents in done:
-        fold = task.fold if task.asked.choose == "nested" else None
+def _make_cell(task: FoldTask, method: NamedMethod, document: Document) -> Cell:
+    """Compute the metrics of a method on a fold; one that cannot be computed is NaN, with a note."""
+    data, metrics = task.data, task.settings.metrics
+    observed, classes = data.index[task.test], len(data.classes)
+    weight = None if data.weight is None else data.weight[task.test]
+    values, notes = dict.fromkeys(metrics, np.nan), [document["note"]] if document["note"] else []
+    p = np.asarray(document["p"])
+    for metric in () if document["p"] is None else metrics:
+        compute = METRICS[metric].function
+        try:
+            if classes == 2 and metric not in _BOTH_COLUMNS:
+                values[metric] = float(compute(observed, p[:, 1], sample_weight=weight))
+            else:
+                values[metric] = float(compute(observed, p, sample_weight=weight, labels=np.arange(classes)))
+        except ValueError as error:
+            notes.append(f"{metric}: {error}")
+    return Cell(
+        data.name,
+        task.trainer.machine,
+        method.label,
+        task.fold,
+        values,
+        document["seconds"],
+        document["training_seconds"],
+        "; ".join(notes),
+        len(task.train),
+        len(task.test),
+    )
+
+
+def _list_choices(evaluations: _Evaluations) -> tuple[Choice, ...]:
+    """Return the chosen hyper-parameters: one choice per fold if the search was nested, else one for all folds."""
+    found: dict[Any, Choice] = {}
+    for task, documents in evaluations:
+        fold, parameters, accuracy = None, task.parameters, task.accuracy
+        if task.settings.choose == "nested":
+            fold, parameters, accuracy = task.fold, documents[0]["parameters"], documents[0]["accuracy"]
         name = (task.data.name, task.trainer.machine, task.trainer.trained, fold)
-        parameters, accuracy = task.parameters, task.accuracy
-        if fold is not None:
-            parameters, accuracy = documents[0]["parameters"], documents[0]["accuracy"]
         if parameters:
             found.setdefault(name, Choice(*name, parameters, np.nan if accuracy is None else accuracy))
     return tuple(found.values())
 
 
-def _predictions_of(
-    done: Iterable[tuple[Task, Sequence[Document]]],
-) -> dict[tuple[str, str, str], Predictions]:
-    """Return the probabilities out of fold; folds on which a method failed are left out."""
-    found: dict[tuple[str, str, str], list[tuple[Task, Floats]]] = {}
-    for task, documents in done:
-        for recipe, document in zip(task.trainer.recipes, documents, strict=True):
+def _join_predictions(evaluations: _Evaluations) -> dict[tuple[str, str, str], Predictions]:
+    """Return the out-of-fold probabilities of each method; folds on which it failed are left out."""
+    folds: dict[tuple[str, str, str], list[tuple[FoldTask, Floats]]] = {}
+    for task, documents in evaluations:
+        for method, document in zip(task.trainer.methods, documents, strict=True):
             if document["p"] is not None:
-                name = (task.data.name, task.trainer.machine, recipe.label)
-                found.setdefault(name, []).append((task, np.asarray(document["p"], np.float64)))
-    return {name: _joined(parts) for name, parts in found.items()}
-
-
-def _joined(parts: Sequence[tuple[Task, Floats]]) -> Predictions:
-    """Return the folds of a method as one record."""
-    data = parts[0][0].data
-    rows = np.concatenate([task.test for task, _ in parts])
-    fold = np.concatenate([np.full(len(task.test), task.fold, np.intp) for task, _ in parts])
-    weight = None if data.weight is None else data.weight[rows]
-    return Predictions(rows, fold, data.y[rows], np.concatenate([p for _, p in parts]), data.classes, weight)
+                name = (task.data.name, task.trainer.machine, method.label)
+                folds.setdefault(name, []).append((task, np.asarray(document["p"], np.float64)))
+    found = {}
+    for name, parts in folds.items():
+        data = parts[0][0].data
+        rows = np.concatenate([task.test for task, _ in parts])
+        fold = np.concatenate([np.full(len(task.test), task.fold, np.intp) for task, _ in parts])
+        weight = None if data.weight is None else data.weight[rows]
+        found[name] = Predictions(rows, fold, data.y[rows], np.concatenate([p for _, p in parts]), data.classes, weight)
+    return found

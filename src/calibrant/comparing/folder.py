@@ -1,4 +1,4 @@
-"""The folder of finished cells: files of JSON named by the content of everything they depend on."""
+"""The folder of finished work: JSON files, each named by a hash of everything that its content depends on."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import numpy as np
 import scipy
 import sklearn
-from numpy.typing import NDArray
 
 import calibrant
+from calibrant.arrays import Floats
 from calibrant.checks import KINDS, distributions, one_of
 from calibrant.comparing.content import FAILURES, content_of
-from calibrant.comparing.tasks import Part, Scores, Task, Trial
+from calibrant.comparing.tasks import FoldTask, MachineScores, SearchTask, SharedScores
 from calibrant.evidence.words import plain
 from calibrant.files import write_whole
 from calibrant.maps.classes import SCHEMES
@@ -26,24 +26,25 @@ __all__ = [
     "Document",
     "Outcome",
     "digest",
-    "judged_from",
     "key_of",
-    "outcomes_from",
     "prepare_folder",
+    "read_evaluation",
+    "read_outcomes",
+    "read_scores",
+    "recall",
     "recalled",
     "remember",
-    "scores_from",
 ]
 
-_FORMAT = 2
+_FOLDER_FORMAT = 2  # changes whenever files of older versions must not be read
 
-Document = dict[str, Any]
+Document = dict[str, Any]  # the content of a file
+Outcome = tuple[int, float]  # of a grid point: rows decided correctly, and the log loss of machines with probabilities
 _T = TypeVar("_T")
-Outcome = tuple[int, float]  # rows decided rightly, and the log loss of machines with probabilities
 
 
 def prepare_folder(folder: str | PathLike[str] | None) -> Path | None:
-    """Return the folder, made if it is not there."""
+    """Return the folder, which is created if it does not exist."""
     if folder is None:
         return None
     path = Path(folder)
@@ -56,28 +57,28 @@ def prepare_folder(folder: str | PathLike[str] | None) -> Path | None:
 
 
 def digest(*things: Any) -> str:
-    """Return a name for a content, given as JSON values."""
+    """Return a hash of JSON values."""
     return hashlib.sha256(json.dumps(things, sort_keys=True).encode()).hexdigest()[:40]
 
 
-def key_of(work: Task | Trial) -> str:
-    """Return a name for everything on which a task's scores, or a trial's outcomes, depend."""
+def key_of(work: FoldTask | SearchTask) -> str:
+    """Return a hash of everything that the scores of a fold, or the outcomes of a search, depend on."""
     trainer = work.trainer
     machine = content_of(f"machine {trainer.machine!r}", trainer.estimator)
     rows = [content_of("cv", work.train), content_of("cv", work.test)]
     versions = [each.__version__ for each in (calibrant, sklearn, np, scipy)]
-    common = [_FORMAT, versions, work.data.content, trainer.trained, machine, rows]
-    if isinstance(work, Trial):
+    common = [_FOLDER_FORMAT, versions, work.data.content, trainer.trained, machine, rows]
+    if isinstance(work, SearchTask):
         return digest(common, content_of("grid", trainer.paths), trainer.warm)
-    asked = work.asked
-    chosen = content_of("grid", trainer.paths if asked.choose == "nested" else dict(work.parameters))
+    given = work.settings
+    chosen = content_of("grid", trainer.paths if given.choose == "nested" else dict(work.parameters))
     return digest(
-        common, chosen, asked.choose, asked.protocol, content_of("inner_cv", asked.inner_cv), asked.seed, asked.kind
+        common, chosen, given.choose, given.protocol, content_of("inner_cv", given.inner_cv), given.seed, given.kind
     )
 
 
-def recalled(folder: Path | None, key: str | None, read: Callable[[Any], _T]) -> _T | None:
-    """Return what the folder knows under a key, as `read` understands it; what it does not is computed anew."""
+def recall(folder: Path | None, key: str | None, read: Callable[[Any], _T]) -> _T | None:
+    """Return the document under a key, as `read` returns it; None if it is not there or `read` refuses it."""
     if folder is None:
         return None
     try:
@@ -86,59 +87,62 @@ def recalled(folder: Path | None, key: str | None, read: Callable[[Any], _T]) ->
         return None
 
 
+recalled = recall  # the old name, for `calibrant.papers`
+
+
 def remember(folder: Path | None, key: str | None, document: Document) -> None:
-    """Keep a document in the folder; it is there whole or not at all."""
+    """Write a document to the folder, completely or not at all; do nothing without a folder."""
     if folder is not None:
         write_whole(folder / f"{key}.json", (json.dumps(plain(document), allow_nan=False) + "\n").encode())
 
 
-def outcomes_from(document: Any, trial: Trial) -> list[Outcome]:
-    """Return how each point of a trial did, or raise if a document does not say it."""
+def read_outcomes(document: Any, search: SearchTask) -> list[Outcome]:
+    """Return the outcome of each grid point of a search; raise if the document does not hold them."""
     found = [(int(hits), float(loss)) for hits, loss in document["outcomes"]]
-    _agree("outcomes", len(found), len(trial.trainer.points))
+    _require_equal("outcomes", len(found), len(search.trainer.points))
     return found
 
 
-def judged_from(document: Any, task: Task) -> Document:
-    """Return what a method said of a task's test rows, or raise if a document does not say it."""
-    _agree("rows", document["rows"], task.test.tolist())
+def read_evaluation(document: Any, task: FoldTask) -> Document:
+    """Return a method's probabilities of a task's test rows; raise if the document does not hold them."""
+    _require_equal("rows", document["rows"], task.test.tolist())
     p = distributions("p", document["p"])
-    _agree("the shape of p", p.shape, (len(task.test), len(task.data.classes)))
-    said: Document = {"rows": document["rows"], "p": p.tolist(), **_common_from(document)}
-    said["note"], said["training_seconds"] = _text(document["note"]), float(document["training_seconds"])
-    return said
+    _require_equal("the shape of p", p.shape, (len(task.test), len(task.data.classes)))
+    return {
+        "rows": document["rows"],
+        "p": p.tolist(),
+        "note": _read_text(document["note"]),
+        "training_seconds": float(document["training_seconds"]),
+        **_read_common(document),
+    }
 
 
-def scores_from(document: Any, task: Task) -> Scores:
-    """Return the scores that methods share, or raise if a document does not hold those of a task."""
-    k = len(task.data.classes)
-    parts = tuple(_part_from(each, task) for each in document["parts"])
-    own = None if document["own"] is None else _array(document["own"], (len(task.test), k))
-    notes, failure = tuple(map(_text, document["notes"])), _text(document["failure"])
-    if not failure and not parts and own is None:
-        msg = "scores must be there, or the reason why not"
+def read_scores(document: Any, task: FoldTask) -> SharedScores:
+    """Return the scores that the methods of a task share; raise if the document does not hold all of them."""
+    rows, classes = len(task.test), len(task.data.classes)
+    parts = []
+    for each in document["parts"]:
+        one_of("kind", each["kind"], KINDS)
+        one_of("scheme", each["scheme"], SCHEMES)
+        present, index = (np.asarray(each[name], np.intp) for name in ("present", "index"))
+        _require_equal("classes", bool(np.isin(present, np.arange(classes)).all()), expected=True)
+        _require_equal("classes", bool(((index >= 0) & (index < len(present))).all()), expected=True)
+        columns = SCHEMES[each["scheme"]].columns(len(present))
+        scores, test = _read_array(each["scores"], (len(index), columns)), _read_array(each["test"], (rows, columns))
+        weight = None if each["weight"] is None else _read_array(each["weight"], (len(index),))
+        parts.append(MachineScores(present, index, scores, each["kind"], each["scheme"], test, weight))
+    own = None if document["own"] is None else _read_array(document["own"], (rows, classes))
+    notes, failure = tuple(map(_read_text, document["notes"])), _read_text(document["failure"])
+    if not failure and any(own is None if method.own else not parts for method in task.trainer.methods):
+        msg = "scores must hold what the methods use, or the reason why they could not be made"
         raise ValueError(msg)
-    return Scores(parts, own, notes=notes, failure=failure, **_common_from(document))
+    return SharedScores(tuple(parts), own, notes=notes, failure=failure, **_read_common(document))
 
 
-def _part_from(document: Any, task: Task) -> Part:
-    """Return calibration scores and the test scores of the same machine, or raise if a document does not hold them."""
-    one_of("kind", document["kind"], KINDS)
-    one_of("scheme", document["scheme"], SCHEMES)
-    present, index = (np.asarray(document[name], np.intp) for name in ("present", "index"))
-    _agree("classes", bool(np.isin(present, np.arange(len(task.data.classes))).all()), expected=True)
-    _agree("classes", bool(((index >= 0) & (index < len(present))).all()), expected=True)
-    columns = SCHEMES[document["scheme"]].columns(len(present))
-    scores = _array(document["scores"], (len(index), columns))
-    test = _array(document["test"], (len(task.test), columns))
-    weight = None if document["weight"] is None else _array(document["weight"], (len(index),))
-    return Part(present, index, scores, document["kind"], document["scheme"], test, weight)
-
-
-def _common_from(document: Any) -> dict[str, Any]:
+def _read_common(document: Any) -> dict[str, Any]:
     """Return the time, the hyper-parameters and their accuracy, which all documents of a task have."""
     parameters, accuracy = document["parameters"], document["accuracy"]
-    _agree("parameters", isinstance(parameters, Mapping), expected=True)
+    _require_equal("parameters", isinstance(parameters, Mapping), expected=True)
     return {
         "seconds": float(document["seconds"]),
         "parameters": parameters,
@@ -146,20 +150,20 @@ def _common_from(document: Any) -> dict[str, Any]:
     }
 
 
-def _array(values: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Return an array of numbers of the shape that it must have."""
+def _read_array(values: Any, shape: tuple[int, ...]) -> Floats:
+    """Return an array of numbers, which must have this shape."""
     found = np.asarray(values, np.float64)
-    _agree("a shape", found.shape, shape)
+    _require_equal("a shape", found.shape, shape)
     return found
 
 
-def _text(value: Any) -> str:
-    """Return a text, and nothing else as if it were one."""
-    _agree("a text", isinstance(value, str), expected=True)
+def _read_text(value: Any) -> str:
+    """Return a text; raise for anything else."""
+    _require_equal("a text", isinstance(value, str), expected=True)
     return str(value)
 
 
-def _agree(name: str, found: Any, expected: Any) -> None:
+def _require_equal(name: str, found: Any, expected: Any) -> None:
     """Raise unless a part of a document is what it must be."""
     if found != expected:
         msg = f"{name} must be {expected!r}; got {found!r}"

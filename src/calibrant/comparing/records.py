@@ -1,4 +1,4 @@
-"""What a comparison found, as records and as tables."""
+"""The results of a comparison, as records and as tables."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from calibrant.metrics import METRICS
 __all__ = ["Cell", "Choice", "Comparison", "Predictions", "smaller_is_better", "unique"]
 
 
-_FORMAT = 1
+_COMPARISON_FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What one method did on one fold: a value a metric, NaN with a note where there is none.
+    """The results of one method on one fold: one value per metric, NaN with a note if it could not be computed.
 
-    `seconds` are those of fitting and applying the map, `training_seconds` those of the machines whose scores all
+    `seconds` is the time to fit and apply the map, `training_seconds` that of training the machines, whose scores all
     methods share; `trained` and `tested` are numbers of rows.
     """
 
@@ -47,7 +47,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The hyper-parameters of a machine on a data set, for all folds (None) or one; accuracy by cross-validation."""
+    """The hyper-parameters of a machine on a data set, for one fold or all (None), and their accuracy in the search."""
 
     dataset: str
     machine: str
@@ -59,7 +59,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predictions:
-    """Probabilities of rows that took no part in training, one column a class, fold after fold."""
+    """Out-of-fold probabilities, one column per class, fold after fold."""
 
     rows: Index
     fold: Index
@@ -71,11 +71,11 @@ class Predictions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Comparison:
-    """What a comparison found; the tables are data frames of pandas.
+    """The results of a comparison; the tables are data frames of pandas.
 
-    `cells` holds every number; `choices` the hyper-parameters; `predictions` (data set, machine, method) -> the
-    probabilities out of fold, unless not kept; `settings` what was asked for; `computed` how many cells were not read
-    from the folder.
+    `cells` holds every number, `choices` the hyper-parameters, `settings` the arguments. `predictions` maps (data set,
+    machine, method) to the out-of-fold probabilities; it is empty if they were not kept. `computed` is the number of
+    cells that were not read from the folder.
     """
 
     cells: tuple[Cell, ...]
@@ -91,21 +91,21 @@ class Comparison:
 
     @property
     def scores(self) -> Any:
-        """One row a cell, one column a metric."""
+        """One row per cell, one column per metric."""
         rows = [{**asdict(cell), **cell.values} for cell in self.cells]
         columns = ["dataset", "machine", "method", "fold", *self.metrics, "seconds", "training_seconds", "note"]
         return _pandas().DataFrame(rows)[columns]
 
     @property
     def means(self) -> Any:
-        """The mean over folds, one row a (metric, machine, data set), one column a method; infinity stays infinite."""
+        """The mean over folds, one row per (metric, machine, data set), one column per method; it may be infinite."""
         return self._frames(lambda metric, machine: self._frame("dataset", self._means(metric, machine), machine))
 
     @property
     def ranks(self) -> Any:
-        """Average ranks over data sets, 1 the best: ties get the smallest rank (as in Rüping 2004) or the average one.
+        """Average ranks over data sets, 1 is best: ties get the smallest rank (as in Rüping 2004) or the average one.
 
-        One row a (metric, machine, method). A method that failed comes last.
+        One row per (metric, machine, method). A method that failed comes last.
         """
         from calibrant.inference import ranks
 
@@ -120,9 +120,9 @@ class Comparison:
     def rejections(self) -> dict[str, Any]:
         """For each metric a table: on how many data sets the row is significantly worse than the column.
 
-        By a one-sided paired t-test over folds at 0.05 (Rüping 2004), one block of rows a machine. The folds share
-        training rows, so the test rejects too often (Nadeau & Bengio 2003). A method that failed on a fold is
-        infinitely bad there.
+        The test is a one-sided paired t-test over folds at level 0.05 (Rüping 2004). Each machine has a block of rows.
+        The folds share training rows, so the test rejects too often (Nadeau & Bengio 2003). Where a method failed on a
+        fold, its error counts as infinite.
         """
         from calibrant.inference import rejections
 
@@ -144,7 +144,7 @@ class Comparison:
         return unique(cell.method for cell in self.cells if cell.machine == machine)
 
     def errors(self, metric: str, machine: str) -> dict[str, Floats]:
-        """Return for each data set the metric's values, one row a method, one column a fold."""
+        """Return for each data set the values of a metric, one row per method, one column per fold."""
         found: dict[str, dict[str, list[float]]] = {}
         for cell in self.cells:
             if cell.machine == machine:
@@ -155,7 +155,7 @@ class Comparison:
         return {name: values.mean(axis=1) for name, values in self.errors(metric, machine).items()}
 
     def _frame(self, name: str, rows: Mapping[str, Floats], machine: str) -> Any:
-        """Return rows as a table with one column a method."""
+        """Return rows as a table with one column per method."""
         index = _pandas().Index(list(rows), name=name)
         return _pandas().DataFrame(list(rows.values()), index=index, columns=self.methods(machine))
 
@@ -166,15 +166,15 @@ class Comparison:
 
     @property
     def parameters(self) -> Any:
-        """The hyper-parameters chosen, one row a (data set, machine trained), and a fold where they differ by fold."""
+        """The chosen hyper-parameters, one row per data set and machine, and per fold where they differ by fold."""
         columns = ["dataset", "machine", "trained", "fold", "accuracy"]
         rows = [{**{name: getattr(each, name) for name in columns}, **each.parameters} for each in self.choices]
         return _pandas().DataFrame(rows, columns=None if rows else columns)
 
     def to_json(self, path: str | PathLike[str] | None = None) -> str:
-        """Return settings, hyper-parameters and cells as JSON, and write them to a file if asked."""
+        """Return settings, hyper-parameters and cells as JSON; with a path, also write them to a file."""
         document = {
-            "format": _FORMAT,
+            "format": _COMPARISON_FORMAT,
             "settings": self.settings,
             "parameters": [asdict(each) for each in self.choices],
             "cells": [asdict(cell) for cell in self.cells],
@@ -185,7 +185,7 @@ class Comparison:
         return text
 
     def report(self, path: str | PathLike[str]) -> None:
-        """Write the comparison as a page of HTML."""
+        """Write the comparison as an HTML page."""
         import_module("calibrant.report").write_report(self, path)
 
 
@@ -195,12 +195,12 @@ def unique(values: Iterable[Any]) -> list[Any]:
 
 
 def smaller_is_better(metric: str, values: Floats) -> Floats:
-    """Return a metric so that smaller is better, and what is missing as the worst."""
+    """Return values of a metric with the sign that makes smaller better; missing ones become infinite."""
     oriented = -values if METRICS[metric].better == "larger" else values
     return np.where(np.isnan(oriented), np.inf, oriented)
 
 
 def _pandas() -> Any:
-    """Return the package of data frames."""
+    """Return the module pandas; raise an error that names the extra if it is not installed."""
     with needing("a table of a comparison", "report"):
         return import_module("pandas")

@@ -1,10 +1,9 @@
-"""What there is to compute: data, machines, methods, and the folds of each."""
+"""What a comparison computes, as records: settings, data sets, methods, machines, and one task per fold."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,57 +15,58 @@ from calibrant.arrays import Floats, Index
 from calibrant.comparing.content import content_of
 from calibrant.estimators.protocols import Fold, Job, folds, group_params, part
 from calibrant.maps.methods import UNIT, Method
-from calibrant.progress import Progress
 
 __all__ = [
-    "CHOICES",
     "OWN",
     "OWN_NEEDS",
-    "SCORES",
-    "Asked",
-    "Data",
-    "Part",
-    "Recipe",
-    "Run",
-    "Scores",
-    "Task",
+    "SCORE_NEEDS",
+    "SEARCH_FOLDS",
+    "CheckedData",
+    "ComparisonSettings",
+    "FoldTask",
+    "MachineScores",
+    "NamedMethod",
+    "SearchTask",
+    "SharedScores",
     "Trainer",
-    "Trial",
-    "job_on",
-    "splits",
+    "make_job",
+    "split_rows",
 ]
 
-SCORES = ("column", "matrix")  # the needs of methods that take the scores of a machine
+SCORE_NEEDS = ("column", "matrix")  # the needs of methods that calibrate the scores of a machine
+SEARCH_FOLDS = {"prior": 10, "nested": 5}  # number of folds of the grid search, for each value of `choose`
+
+# The needs of methods that use a machine's own probabilities, each with what the user must give to meet it.
 OWN_NEEDS = {"kernel": "kernels", "own": "a machine with predict_proba, or scores that are probabilities or logits"}
 
 
-def _take_as_they_are(probabilities: Floats) -> Floats:
-    """Return the probabilities that a machine gives itself."""
+def _keep(probabilities: Floats) -> Floats:
+    """Return a machine's own probabilities unchanged."""
     return probabilities
 
 
-# Rows beside those of `METHODS`: what a machine says itself, to be compared with the methods.
+# Rows beside those of `METHODS`: their fit takes a machine's own probabilities of the test rows instead of scores.
 OWN = {
-    "klr": Method(
-        _take_as_they_are, np.ndarray, UNIT, True, "kernel logistic regression with the same kernel", needs="kernel"
-    ),
-    "raw": Method(_take_as_they_are, np.ndarray, UNIT, True, "what a machine says of itself", needs="own"),
+    "klr": Method(_keep, np.ndarray, UNIT, True, "kernel logistic regression with the same kernel", needs="kernel"),
+    "raw": Method(_keep, np.ndarray, UNIT, True, "the machine's own probabilities", needs="own"),
 }
-CHOICES = {"prior": 10, "nested": 5}  # when hyper-parameters are chosen, and by how many folds
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """How a comparison is done."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparisonSettings:
+    """How a comparison is done; `methods` maps each label to a description of its method.
+
+    The defaults are for scores that are given, where no machine is trained.
+    """
 
     methods: Mapping[str, str]
     metrics: tuple[str, ...]
     cv: Any
-    protocol: str
-    inner_cv: Any
-    grid: Any
-    choose: str
-    scale: str | None
+    protocol: str = "given"
+    inner_cv: Any = 0
+    grid: Any = None
+    choose: str = "prior"
+    scale: str | None = None
     seed: int
     kind: str = "auto"
 
@@ -76,18 +76,9 @@ class Asked:
         return {name: value if isinstance(value, plain) else repr(value) for name, value in asdict(self).items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Where and how it is computed, on which no number depends."""
-
-    folder: Path | None
-    n_jobs: int | None
-    progress: Progress
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Data:
-    """A data set: rows, labels, their classes and each row's class number; `content` tells it from others."""
+class CheckedData:
+    """A checked data set: `index` holds the class number of each row, `content` is a hash of all values."""
 
     name: str
     X: Any
@@ -100,8 +91,8 @@ class Data:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """A method with its options, under the name it is shown by; `row` is what the method declares."""
+class NamedMethod:
+    """A method with its options under the label that the tables show; `row` is its row of the table of methods."""
 
     label: str
     method: Any
@@ -110,67 +101,82 @@ class Recipe:
 
     @property
     def own(self) -> bool:
-        """Whether it takes the probabilities a machine gives itself."""
+        """Whether it uses the machine's own probabilities."""
         return self.row.needs in OWN_NEEDS
 
     @property
     def content(self) -> str:
-        """What tells this method from others: its name, or the code of a function, and the options."""
+        """A hash of the method's name, or of its code if it is a function, and of the options."""
         return content_of(f"method {self.label!r}", (self.method, dict(self.options)))
 
     @property
     def text(self) -> str:
-        """What it is, for people to read."""
+        """The method and its options as text."""
         name = self.method if isinstance(self.method, str) else getattr(self.method, "__name__", repr(self.method))
         return f"{name}({', '.join(f'{option}={value!r}' for option, value in self.options.items())})"
 
 
 @dataclass(frozen=True, slots=True)
 class Trainer:
-    """What gives the scores of some methods: an estimator, and the paths of hyper-parameters to choose from.
+    """A machine of the comparison, and the methods that use its scores or probabilities.
 
-    `machine` is the name it is shown by; `trained` tells the two estimators of a kernel apart. The points of a path may
-    start from each other's solutions where `warm`.
+    `machine` is the name that the tables show; `trained` tells the two estimators of a kernel apart. `make_scores` is
+    how the scores of a task are made. `paths` is the grid of hyper-parameters, as paths along which only C changes;
+    where `warm`, each fit on a path starts from the last solution. `prefix` stands before the names of the parameters.
     """
 
     machine: str
     trained: str
     estimator: Any
-    recipes: tuple[Recipe, ...]
-    make: Callable[[Task], Scores]
+    methods: tuple[NamedMethod, ...]
+    make_scores: Callable[[FoldTask], SharedScores]
     paths: tuple[tuple[Mapping[str, Any], ...], ...] = ()
     warm: bool = False
     prefix: str = ""
 
     @property
     def points(self) -> list[Mapping[str, Any]]:
-        """All points to choose from."""
+        """All points of the grid."""
         return [point for path in self.paths for point in path]
 
-    def at(self, point: Mapping[str, Any]) -> Any:
-        """Return the estimator with some hyper-parameters."""
-        return clone(self.estimator).set_params(**{self.prefix + name: value for name, value in point.items()})
+    def at(self, point: Mapping[str, Any], **more: Any) -> Any:
+        """Return a new estimator with the hyper-parameters of a grid point."""
+        return self.move(clone(self.estimator), {**point, **more})
+
+    def move(self, estimator: Any, point: Mapping[str, Any]) -> Any:
+        """Set the hyper-parameters of an estimator to a grid point, and return it."""
+        return estimator.set_params(**{self.prefix + name: value for name, value in point.items()})
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
-    """One fold of one machine: to train it on some rows, and to judge all its methods on others."""
+class FoldTask:
+    """One fold of one machine: train it on some rows, and evaluate all its methods on others."""
 
-    data: Data
+    data: CheckedData
     trainer: Trainer
     fold: int
     train: Index
     test: Index
-    asked: Asked
+    settings: ComparisonSettings
     parameters: Mapping[str, Any] = field(default_factory=dict)
     accuracy: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Calibration scores with their rows' classes and weights, and the same machine's scores of the test rows.
+class SearchTask:
+    """One fold of a grid search: train a machine at every grid point on some rows, and test it on others."""
 
-    `present` are the numbers of the classes there were rows of; `index` counts among them.
+    data: CheckedData
+    trainer: Trainer
+    train: Index
+    test: Index
+
+
+@dataclass(frozen=True, slots=True)
+class MachineScores:
+    """Calibration scores with the classes and weights of their rows, and the same machine's scores of the test rows.
+
+    `present` holds the numbers of the classes among the training rows; `index` counts within `present`.
     """
 
     present: Index
@@ -183,10 +189,10 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Scores:
-    """What the methods of a task share: scores, the machine's own probabilities, what was warned of, and the time."""
+class SharedScores:
+    """What all methods of a task use: scores, the machine's own probabilities, warnings (`notes`), and the time."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[MachineScores, ...]
     own: Floats | None
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
@@ -195,18 +201,8 @@ class Scores:
     accuracy: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """One fold of the choice of a trainer's hyper-parameters."""
-
-    data: Data
-    trainer: Trainer
-    train: Index
-    test: Index
-
-
-def job_on(data: Data, rows: Index, estimator: Any = None, **settings: Any) -> Job:
-    """Return what there is to train on some rows of a data set, whose classes alone a machine will know."""
+def make_job(data: CheckedData, rows: Index, estimator: Any = None, **settings: Any) -> Job:
+    """Return the job of training an estimator on some rows; it knows only the classes of these rows."""
     present = np.unique(data.index[rows])
     groups = None if data.groups is None else data.groups[rows]
     return Job(
@@ -222,7 +218,7 @@ def job_on(data: Data, rows: Index, estimator: Any = None, **settings: Any) -> J
     )
 
 
-def splits(data: Data, rows: Index, cv: Any, seed: int) -> list[Fold]:
-    """Return the training and test rows of each fold of some rows."""
-    job = job_on(data, rows, scheme="", cv=cv, random_state=seed)
+def split_rows(data: CheckedData, rows: Index, cv: Any, seed: int) -> list[Fold]:
+    """Split some rows into folds; return the training and test rows of each."""
+    job = make_job(data, rows, scheme="", cv=cv, random_state=seed)
     return [(rows[train], rows[test]) for train, test in folds(job)]

@@ -15,19 +15,20 @@ from calibrant.evidence.words import number, words
 from calibrant.inference import corrected_t, critical_difference, friedman, ranks, rejections
 from calibrant.metrics import METRICS
 
-__all__ = ["ALPHA", "against_best", "holm", "notes", "standing", "standings_of", "verdict"]
+__all__ = ["ALPHA", "against_best", "holm", "notes", "standing_of", "standings_of", "verdict"]
 
-
-ALPHA = 0.05
+ALPHA = 0.05  # level of all tests
 
 
 def standings_of(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return the standing of the methods by each metric on each machine."""
-    return [standing(comparison, metric, machine) for metric in comparison.metrics for machine in comparison.machines]
+    """Return the standing of the methods for each metric and machine."""
+    return [
+        standing_of(comparison, metric, machine) for metric in comparison.metrics for machine in comparison.machines
+    ]
 
 
-def standing(comparison: Comparison, metric: str, machine: str) -> dict[str, Any]:
-    """Return values, ranks and tests of one metric on one machine; methods best first."""
+def standing_of(comparison: Comparison, metric: str, machine: str) -> dict[str, Any]:
+    """Return the values, ranks and tests for one metric and machine, with the best method first."""
     errors = comparison.errors(metric, machine)
     methods = comparison.methods(machine)
     means = np.array([values.mean(axis=1) for values in errors.values()])
@@ -37,6 +38,11 @@ def standing(comparison: Comparison, metric: str, machine: str) -> dict[str, Any
         [np.arange(len(methods)), np.where(np.isfinite(oriented), oriented, 1e300).mean(axis=0), average]
     )
     ordered = {name: smaller_is_better(metric, values[order]) for name, values in errors.items()}
+    rejected = None  # on how many data sets each method is significantly worse than each other one
+    if min(values.shape[1] for values in ordered.values()) > 1:  # one fold cannot be tested
+        rejected = np.sum([rejections(values[None], alpha=ALPHA) for values in ordered.values()], axis=0)
+    # Rows tested per row trained on: 1/9 for ten folds, even if they are repeated.
+    ratios = [cell.tested / cell.trained for cell in comparison.cells if cell.machine == machine and cell.trained]
     return {
         "metric": metric,
         "machine": machine,
@@ -45,29 +51,17 @@ def standing(comparison: Comparison, metric: str, machine: str) -> dict[str, Any
         "folds": {name: values[order] for name, values in errors.items()},
         "means": {name: row[order] for name, row in zip(errors, means, strict=True)},
         "ranks": {"average": average[order], "min": ranks(oriented, ties="min")[order]},
-        "rejections": _rejected(list(ordered.values())),
-        "against_best": against_best(oriented[:, order], ordered, _overlap(comparison, machine)),
+        "rejections": rejected,
+        "against_best": against_best(oriented[:, order], ordered, float(np.mean(ratios)) if ratios else 1.0),
     }
 
 
-def _rejected(errors: list[Floats]) -> Any:
-    """Return on how many data sets each method is significantly worse than each other, None of single folds."""
-    if min(values.shape[1] for values in errors) < 2:
-        return None
-    return np.sum([rejections(values[None], alpha=ALPHA) for values in errors], axis=0)
-
-
-def _overlap(comparison: Comparison, machine: str) -> float:
-    """Return how many rows were tested for each trained on: 1/9 in ten folds, however often they are repeated."""
-    shares = [cell.tested / cell.trained for cell in comparison.cells if cell.machine == machine and cell.trained]
-    return float(np.mean(shares)) if shares else 1.0
-
-
 def against_best(oriented: Floats, errors: Mapping[str, Floats], ratio: float) -> dict[str, Any]:
-    """Return what says whether the best differs from each other method.
+    """Test whether each other method is worse than the best, which is the first column.
 
-    Over several data sets Friedman's test with Nemenyi's critical difference (Demšar 2006); on one the t-test over its
-    folds, corrected for training sets that overlap (Nadeau & Bengio 2003), with Holm's correction for all pairs.
+    Several data sets are tested by Friedman's test with Nemenyi's critical difference (Demšar 2006). One data set is
+    tested by the t-test over its folds, corrected for overlapping training sets (Nadeau & Bengio 2003), with Holm's
+    correction for all pairs; `ratio` is the number of rows tested per row trained on.
     """
     datasets, methods = oriented.shape
     if methods < 2:
@@ -83,7 +77,7 @@ def against_best(oriented: Floats, errors: Mapping[str, Floats], ratio: float) -
     (values,) = errors.values()
     if values.shape[1] < 2:
         return {"test": None}
-    # All pairs, not only those with the best: which method is best was seen on the same folds.
+    # All pairs, not only those with the best method, because the same folds decided which one is best.
     pairs = list(combinations(range(methods), 2))
     pvalues = holm(np.array([corrected_t(values[j], values[i], ratio=ratio).pvalue for i, j in pairs]))
     adjusted = np.append(1.0, pvalues[: methods - 1])
@@ -91,7 +85,7 @@ def against_best(oriented: Floats, errors: Mapping[str, Floats], ratio: float) -
 
 
 def holm(pvalues: Floats) -> Floats:
-    """Return p-values corrected for being the smallest of many (Holm 1979).
+    """Return p-values corrected for multiple tests (Holm 1979).
 
     >>> holm(np.array([0.01, 0.04, 0.03]))
     array([0.03, 0.06, 0.06])
@@ -107,19 +101,19 @@ def holm(pvalues: Floats) -> Floats:
 
 
 def verdict(comparison: Comparison, standings: list[dict[str, Any]]) -> str:
-    """Say which method is best for these data, and whether the difference is real."""
+    """Say which method is best on these data, and whether the difference is real."""
     first = [standing for standing in standings if standing["metric"] == comparison.metrics[0]]
     others = [standing for standing in standings if standing["metric"] != comparison.metrics[0]]
     where = {machine: f"with {machine}" if len(comparison.machines) > 1 else "" for machine in comparison.machines}
-    sentences = [_best_of(standing, where[standing["machine"]]) for standing in first]
+    sentences = [_describe_best(standing, where[standing["machine"]]) for standing in first]
     for standing in others:
         by = f"By the {words(standing['metric'])} {where[standing['machine']]}".strip()
         sentences.append(f"{by} the best is {standing['methods'][0]}.")
     return " ".join(sentences)
 
 
-def _best_of(standing: Mapping[str, Any], where: str) -> str:
-    """Say which method is best on a machine, and from which it can be told apart."""
+def _describe_best(standing: Mapping[str, Any], where: str) -> str:
+    """Say which method is best on a machine, and from which others it differs significantly."""
     methods, means = standing["methods"], list(standing["means"].values())
     best = f"is best by the {words(standing['metric'])}"
     start = f"{where[:1].upper()}{where[1:]}, {methods[0]} {best}" if where else f"{methods[0]} {best}"
@@ -129,26 +123,26 @@ def _best_of(standing: Mapping[str, Any], where: str) -> str:
         (folds,) = standing["folds"].values()
         head = f"{start}: {number(means[0][0])}, the mean of {folds.shape[1]} folds."
     found = standing["against_best"]
-    return f"{head} {_REAL[found['test']](methods, found, means)}".strip()
+    return f"{head} {_DESCRIBE_TEST[found['test']](methods, found, means)}".strip()
 
 
-def _of_ranks(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:  # noqa: ARG001
-    """Say which average ranks differ."""
+def _describe_rank_test(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:  # noqa: ARG001
+    """Say which average ranks differ from the best."""
     if found["pvalue"] is not None and found["pvalue"] >= ALPHA:
-        seen = f"Friedman's test sees no difference between methods (p = {found['pvalue']:.2g})"
-        return f"That is not shown to be real: {seen}."
-    words = f"by Nemenyi's critical difference of {number(found['critical_difference'])} ranks"
-    return _told_apart(methods, found["worse"], words)
+        test = f"Friedman's test sees no difference between methods (p = {found['pvalue']:.2g})"
+        return f"That is not shown to be real: {test}."
+    how = f"by Nemenyi's critical difference of {number(found['critical_difference'])} ranks"
+    return _describe_differences(methods, found["worse"], how)
 
 
-def _of_folds(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:
-    """Say which means over folds differ."""
-    words = _told_apart(methods, found["worse"], "by the corrected paired t-test over folds")
-    return f"{words} The next is {methods[1]} with {number(means[0][1])} (p = {found['pvalues'][1]:.2g})."
+def _describe_fold_test(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:
+    """Say which means over folds differ from the best."""
+    differences = _describe_differences(methods, found["worse"], "by the corrected paired t-test over folds")
+    return f"{differences} The next is {methods[1]} with {number(means[0][1])} (p = {found['pvalues'][1]:.2g})."
 
 
-def _told_apart(methods: list[str], worse: NDArray[np.bool_], how: str) -> str:
-    """Say from which methods the best can be told apart."""
+def _describe_differences(methods: list[str], worse: NDArray[np.bool_], how: str) -> str:
+    """Say which methods are significantly worse than the best."""
     real = [method for method, differs in zip(methods, worse, strict=True) if differs]
     same = [method for method, differs in zip(methods[1:], worse[1:], strict=True) if not differs]
     if not real:
@@ -157,23 +151,23 @@ def _told_apart(methods: list[str], worse: NDArray[np.bool_], how: str) -> str:
     return f"The difference is real from {', '.join(real)}{rest} ({how}, at {ALPHA:.0%})."
 
 
-def _untested(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:  # noqa: ARG001
+def _describe_no_test(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:  # noqa: ARG001
     """Say why there is no test."""
     return "Whether the difference is real cannot be tested on one method, or one fold."
 
 
-_REAL = {"friedman": _of_ranks, "corrected_t": _of_folds, None: _untested}
+_DESCRIBE_TEST = {"friedman": _describe_rank_test, "corrected_t": _describe_fold_test, None: _describe_no_test}
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """Return what failed, and what was not kept."""
+    """Return notes on what failed, and on what was not kept."""
     failed: dict[str, int] = {}
     for cell in comparison.cells:
         if cell.note:
-            first = cell.note.strip().splitlines()[0].rstrip(":")  # a solver may have much more to say
+            first = cell.note.strip().splitlines()[0].rstrip(":")  # a solver may write many lines
             key = f"{cell.method} on {cell.dataset} with {cell.machine}: {first}"
             failed[key] = failed.get(key, 0) + 1
-    found = [f"{words} ({count} {'fold' if count == 1 else 'folds'})" for words, count in failed.items()]
+    found = [f"{text} ({count} {'fold' if count == 1 else 'folds'})" for text, count in failed.items()]
     if not comparison.predictions:
         found.append("The probabilities were not kept: no reliability diagrams and no decisions can be shown.")
     return found

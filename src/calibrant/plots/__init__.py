@@ -1,8 +1,8 @@
-"""Pictures of what was computed elsewhere: records in, matplotlib out, no state of matplotlib changed.
+"""Plots of computed records with matplotlib, whose settings are not changed.
 
-A display is made of a record, as scikit-learn's are: `from_predictions` and `from_estimator` compute the record first,
-`plot(ax=None)` draws it and sets `ax_` and `figure_`. Without `ax` the figure is a plain `Figure` that pyplot does not
-know; a notebook shows the display itself, and `display.figure_.savefig("name.pdf")` keeps it.
+A display draws a record, as the displays of scikit-learn do: `from_predictions` and `from_estimator` compute the record
+and draw it, `plot(ax=None)` draws it and sets `ax_` and `figure_`. Without `ax` it makes a plain `Figure`, which pyplot
+does not manage; a notebook shows the display itself, and `display.figure_.savefig("name.pdf")` saves it.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ __all__ = [
     "ScoresDisplay",
 ]
 
-# Okabe & Ito's colours, which the colour-blind tell apart; the worst line is also dashed.
+# Okabe & Ito's colours, which colour-blind people can tell apart; the worst line is also dashed.
 _BEST, _WORST, _NEGATIVE, _POSITIVE = "#0072B2", "#D55E00", "#E69F00", "#56B4E9"
 _OTHER, _DARK, _INK = "#BBBBBB", "#666666", "#222222"
 
-# Lines that are told apart without colour too.
+# Colours and dashes of the first, second, ... line, which differ without colour too.
 LINES: tuple[tuple[str, Any], ...] = (
     (_BEST, "-"),
     (_WORST, (0, (5, 1.5))),
@@ -83,37 +83,20 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
 }
 
+_OUR_FIGURE = "calibrant"  # gid of figures made here; further curves on them are drawn in the same style
 
-_OURS = "calibrant"  # marks figures drawn in this style, to which a second curve may be added
 
-
-def _png(figure: Figure) -> bytes:
-    """Return a figure as the contents of a file."""
+def _notebook_png(display: Any) -> bytes | None:
+    """Return the picture of a display for a notebook; None for figures of the user, which pyplot shows."""
+    if display.figure_.get_gid() != _OUR_FIGURE:
+        return None
     content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=150)
+    display.figure_.savefig(content, format="png", dpi=150)
     return content.getvalue()
 
 
-def _draw_posterior(axes: Axes, groups: Posterior) -> None:
-    """Draw the share of positives in groups of scores with its interval."""
-    reach = [groups.share - groups.low, groups.high - groups.share]
-    look: dict[str, Any] = {"fmt": "o", "color": _INK, "markersize": 5, "capsize": 3, "linewidth": 1.2, "zorder": 5}
-    if len(groups.score) > 25:
-        look |= {"markersize": 3, "capsize": 0, "linewidth": 0.8, "ecolor": _OTHER, "zorder": 3}
-    axes.errorbar(groups.score, groups.share, reach, label=f"share of positives, {100 * groups.confidence:g} %", **look)
-
-
-def _draw_histogram(axes: Axes, counts: Histogram) -> None:
-    """Draw the scores of the positives upwards and those of the negatives downwards."""
-    _draw_classes(axes, counts)
-    axes.text(0.02, 0.92, "positives", transform=axes.transAxes, ha="left", va="top")
-    axes.text(0.98, 0.08, "negatives", transform=axes.transAxes, ha="right", va="bottom")
-    axes.set(xlabel="score (decision value)", ylabel="rows")
-    axes.margins(y=0.1)
-
-
 class ReliabilityDisplay:
-    """A reliability diagram: how often what was forecast happened, over how often which forecast was made.
+    """A reliability diagram: the share of positives by forecast, above a histogram of the forecasts.
 
     Parameters
     ----------
@@ -122,7 +105,7 @@ class ReliabilityDisplay:
     Attributes
     ----------
     ax_ : the diagram; figure_ : its figure; marginal_ax_ : the histogram of the forecasts below it, or None.
-    line_ : the curve; band_ : the shaded band or the bars of bins, or None.
+    line_ : the curve; band_ : the shaded band, or the bars of the bins, or None.
 
     Examples
     --------
@@ -138,7 +121,7 @@ class ReliabilityDisplay:
 
     @classmethod
     def from_predictions(cls, y: ArrayLike, p: ArrayLike, *, ax: Axes | None = None, **options: Any) -> Self:
-        """Draw the diagram of forecasts p of the positive class; the options are those of `curves.reliability`."""
+        """Draw the diagram of forecasts p of the positive class; options go to `curves.reliability`."""
         return cls(reliability(y, p, **options)).plot(ax)
 
     @classmethod
@@ -152,7 +135,7 @@ class ReliabilityDisplay:
         return cls.from_predictions(np.asarray(y), p, ax=ax, pos_label=positive, **options)
 
     def plot(self, ax: Axes | None = None, *, marginal: bool = True, numbers: bool = True) -> Self:
-        """Draw onto `ax`, or onto a figure of its own; a second curve on the same axes gets the next colour."""
+        """Draw on `ax`, or on a new figure; a second curve on the same axes gets the next colour."""
         with _canvas(ax, (5.2, 6.2)) as axes:
             place = sum(line.get_gid() == "curve" for line in axes.lines)
             color, dashes = LINES[place % len(LINES)]
@@ -167,25 +150,24 @@ class ReliabilityDisplay:
             if numbers:
                 _write_numbers(axes, self.curve, place)
             self.marginal_ax_ = _draw_marginal(axes, self.curve.forecasts) if marginal and not place else None
-            _legend(axes, "upper left")
+            _draw_legend(axes, "upper left")
         return self
 
-    def _repr_png_(self) -> bytes | None:
-        return _shown(self.figure_)
+    _repr_png_ = _notebook_png
 
     @property
     def bars(self) -> bool:
-        """Whether the band is one of bins, between which nothing is claimed."""
+        """Whether the curve is one of bins, whose band is drawn as one bar per bin."""
         return self.curve.count is not None
 
     @property
     def label(self) -> str:
-        """What the legend calls the curve."""
+        """The name of the curve in the legend."""
         return self.curve.name or {"corp": "isotonic recalibration", "binned": "bins"}[self.curve.method]
 
 
 class ReliabilityPanelsDisplay:
-    """Reliability diagrams of several classes side by side, each named by its class.
+    """Reliability diagrams side by side, one per class, with the name of the class as title.
 
     Parameters
     ----------
@@ -193,7 +175,7 @@ class ReliabilityPanelsDisplay:
 
     Attributes
     ----------
-    axes_ : the diagrams; figure_ : their figure; displays_ : a `ReliabilityDisplay` each.
+    axes_ : the diagrams; figure_ : their figure; displays_ : one `ReliabilityDisplay` per diagram.
     """
 
     def __init__(self, panels: ReliabilityPanels) -> None:
@@ -201,7 +183,7 @@ class ReliabilityPanelsDisplay:
 
     @classmethod
     def from_predictions(cls, y: ArrayLike, P: ArrayLike, **options: Any) -> Self:
-        """Draw the diagrams of posteriors, one column a class; options as of `curves.reliability_by_class`."""
+        """Draw the diagrams of posteriors, one column per class; options go to `curves.reliability_by_class`."""
         return cls(reliability_by_class(y, P, **options)).plot()
 
     @classmethod
@@ -210,14 +192,14 @@ class ReliabilityPanelsDisplay:
         return cls.from_predictions(y, estimator.predict_proba(X), labels=estimator.classes_, **options)
 
     def plot(self, *, columns: int = 3, marginal: bool = True) -> Self:
-        """Draw onto a figure of its own, at most so many columns wide."""
+        """Draw on a new figure with at most `columns` diagrams side by side."""
         curves = self.panels.curves
         columns = min(columns, len(curves))
         rows = -(-len(curves) // columns)
         with matplotlib.rc_context(STYLE):
             figure = _new_figure((3.7 * columns + 0.3, 4.1 * rows))
             grid = figure.subplots(rows, columns, squeeze=False).ravel()
-            # The panel's title names the curve.
+            # Without a name, because the title names the curve.
             self.displays_ = [
                 ReliabilityDisplay(replace(curve, name="")).plot(ax, marginal=marginal)
                 for curve, ax in zip(curves, grid, strict=False)
@@ -226,26 +208,22 @@ class ReliabilityPanelsDisplay:
                 ax.remove()
             for display, curve in zip(self.displays_, curves, strict=True):
                 display.curve = curve
-                self._title(display)
+                words = [word.format(name=curve.name) for word in _PANEL_WORDS[self.panels.of]]
+                lowest = display.marginal_ax_ or display.ax_
+                lowest.set_xlabel(words[1])
+                display.ax_.set(title=words[0], ylabel=words[2])
+                if display.marginal_ax_ is not None:
+                    display.marginal_ax_.texts[0].set_text(_UP_AND_DOWN.format(*words[3:]))
+                display.ax_.get_legend().remove()  # type: ignore[union-attr]
             handles, names = self.displays_[0].ax_.get_legend_handles_labels()
             figure.legend(handles, names, loc="outside lower center", ncols=2, frameon=False, fontsize="small")
         self.figure_, self.axes_ = figure, np.array([display.ax_ for display in self.displays_])
         return self
 
-    def _repr_png_(self) -> bytes | None:
-        return _shown(self.figure_)
-
-    def _title(self, display: ReliabilityDisplay) -> None:
-        words = [word.format(name=display.curve.name) for word in _PANEL_WORDS[self.panels.of]]
-        display.ax_.set_title(words[0])
-        display.ax_.set_ylabel(words[2])
-        (display.ax_ if display.marginal_ax_ is None else display.marginal_ax_).set_xlabel(words[1])
-        if display.marginal_ax_ is not None:
-            display.marginal_ax_.texts[0].set_text(_UP_AND_DOWN.format(*words[3:]))
-        display.ax_.get_legend().remove()  # type: ignore[union-attr]
+    _repr_png_ = _notebook_png
 
 
-# Title, label of the forecasts, label of what happened, names of the rows where it did and did not.
+# For each kind of panel: title, labels of the x and y axis, names of the rows where it happened and did not happen.
 _PANEL_WORDS = {
     "class": ("{name}", "probability of {name}", "share of {name}", "{name}", "others"),
     "top_label": ("decided for {name}", "confidence", "share of right decisions", "right", "wrong"),
@@ -254,7 +232,7 @@ _PANEL_WORDS = {
 
 
 class ScoresDisplay:
-    """The fitted map over the empirical posterior, and below them the scores by class (Platt 1999, Figures 1 and 2).
+    """The fitted map and the empirical posterior, above histograms of the scores (Platt 1999, Figures 1 and 2).
 
     Parameters
     ----------
@@ -272,14 +250,14 @@ class ScoresDisplay:
     def from_predictions(
         cls, y: ArrayLike, scores: ArrayLike, fitted: Map | None = None, *, ax: Axes | None = None, **options: Any
     ) -> Self:
-        """Draw scores and a map of them; the options are those of `curves.scores_by_class`."""
+        """Draw scores and a map of them; options go to `curves.scores_by_class`."""
         return cls(scores_by_class(scores, y, fitted, **options)).plot(ax)
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: ArrayLike, *, ax: Axes | None = None, **options: Any) -> Self:
         """Draw the scores and the map of a fitted `Calibrator` or `CalibratedClassifier` of two classes.
 
-        Of an ensemble it is the first machine and its map. Other classifiers have decision values and no map.
+        Of an ensemble, the first machine and its map are drawn. Other classifiers have decision values and no map.
         """
         _, positive = _positive_class(estimator, None)
         scores, fitted = _scores_and_map(estimator, X)
@@ -287,29 +265,28 @@ class ScoresDisplay:
         return cls.from_predictions(np.asarray(y), scores, fitted, ax=ax, pos_label=positive, **options)
 
     def plot(self, ax: Axes | None = None, *, density: bool = False) -> Self:
-        """Draw onto `ax`, or onto a figure of its own; `density` shows p(score | class) instead of counts."""
+        """Draw on `ax`, or on a new figure; `density` shows p(score | class) instead of counts."""
         with _canvas(ax, (6.4, 5.8)) as axes:
             self.ax_, self.figure_, self.line_ = axes, axes.figure, None
             if self.curve.fitted is not None:
                 self.line_ = _draw_map(axes, self.curve.fitted, 0, self.curve.fitted.name or "fitted map")
             _draw_posterior(axes, self.curve.posterior)
             axes.set(ylim=(-0.03, 1.03), ylabel="probability of a positive")
-            _legend(axes, "upper left")
-            self.counts_ax_ = _below(axes, 0.42)
+            _draw_legend(axes, "upper left")
+            self.counts_ax_ = _add_axes_below(axes, 0.42)
             (_draw_densities if density else _draw_histogram)(self.counts_ax_, self.curve.counts)
         return self
 
-    def _repr_png_(self) -> bytes | None:
-        return _shown(self.figure_)
+    _repr_png_ = _notebook_png
 
 
 class ErrorRejectDisplay:
-    """The errors left when the least confident objects are rejected, between the best and the useless confidence.
+    """The errors left when the least confident objects are rejected, with curves of a perfect and a useless confidence.
 
     Parameters
     ----------
     curve : a record of `calibrant.curves.error_reject_curve`.
-    name : what the legend calls it.
+    name : the name of the curve in the legend.
 
     Attributes
     ----------
@@ -337,7 +314,7 @@ class ErrorRejectDisplay:
         return cls.from_predictions(y, estimator.predict_proba(X), ax=ax, name=name, **options)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw onto `ax`, or onto a figure of its own; a second curve on the same axes gets the next colour."""
+        """Draw on `ax`, or on a new figure; a second curve on the same axes gets the next colour."""
         with _canvas(ax, (6.0, 4.4)) as axes:
             place = sum(line.get_gid() == "curve" for line in axes.lines)
             color, dashes = LINES[place % len(LINES)]
@@ -345,19 +322,22 @@ class ErrorRejectDisplay:
             label = f"{self.name or 'this confidence'}, area {self.curve.area:.4f}"
             look: dict[str, Any] = {"color": color, "linestyle": dashes, "linewidth": 2.2, "zorder": 4, "gid": "curve"}
             (self.line_,) = axes.plot(self.curve.rejected, self.curve.error, label=label, **look)
-            _draw_rejection_limits(axes, float(self.curve.error[0]), color, first=not place)
+            error = float(self.curve.error[0])
+            limit: dict[str, Any] = {"color": color, "linewidth": 1.0, "alpha": 0.8}
+            names = ("_", "_") if place else ("confidence says nothing", "all errors go first")
+            axes.plot([0, 1], [error, 0], linestyle=(0, (1.2, 1.5)), label=names[0], **limit)
+            axes.plot([0.0, error, 1.0], [error, 0.0, 0.0], linestyle=(0, (6, 2)), label=names[1], **limit)
             top = max(float(np.max(line.get_ydata())) for line in axes.lines)
             axes.set(xlim=(-0.01, 1.01), ylim=(-0.02 * top, 1.06 * top or 1.0))
             axes.set(xlabel="share of objects rejected", ylabel="errors left, share of all objects")
-            _legend(axes, "upper right")
+            _draw_legend(axes, "upper right")
         return self
 
-    def _repr_png_(self) -> bytes | None:
-        return _shown(self.figure_)
+    _repr_png_ = _notebook_png
 
 
 class MapsDisplay:
-    """Several maps of the same scores on one axis, over the empirical posterior where labels are given.
+    """Several maps of the same scores, with the empirical posterior if labels are given.
 
     Parameters
     ----------
@@ -377,7 +357,7 @@ class MapsDisplay:
     def from_maps(
         cls, maps: Mapping[str, Map], scores: ArrayLike, y: ArrayLike | None = None, *, ax: Axes | None = None
     ) -> Self:
-        """Draw fitted maps, by name, on the range of scores."""
+        """Draw fitted maps, by name, over the range of the scores."""
         groups = None if y is None else posterior(sample(scores, y))
         return cls([map_curve(each, scores, name=name) for name, each in maps.items()], groups=groups).plot(ax)
 
@@ -398,7 +378,7 @@ class MapsDisplay:
         return cls(curves, groups=posterior(data)).plot(ax)
 
     def plot(self, ax: Axes | None = None, *, bands: bool = True) -> Self:
-        """Draw onto `ax`, or onto a figure of its own."""
+        """Draw on `ax`, or on a new figure."""
         with _canvas(ax, (7.2, 4.6)) as axes:
             self.ax_, self.figure_ = axes, axes.figure
             self.lines_ = [
@@ -408,15 +388,14 @@ class MapsDisplay:
             if self.groups is not None:
                 _draw_posterior(axes, self.groups)
             axes.set(ylim=(-0.03, 1.03), xlabel="score", ylabel="probability of a positive")
-            _legend(axes, "center left", bbox_to_anchor=(1.01, 0.5))
+            _draw_legend(axes, "center left", bbox_to_anchor=(1.01, 0.5))
         return self
 
-    def _repr_png_(self) -> bytes | None:
-        return _shown(self.figure_)
+    _repr_png_ = _notebook_png
 
 
 class RanksDisplay:
-    """Average ranks on a line, best on the left; bars join those that cannot be told apart (Demšar 2006, Figure 1).
+    """Average ranks on a line, best on the left; bars join ranks that do not differ (Demšar 2006, Figure 1).
 
     Parameters
     ----------
@@ -432,25 +411,48 @@ class RanksDisplay:
 
     @classmethod
     def from_ranks(cls, ranks: ArrayLike, names: Sequence[str], *, alpha: float = 0.05, ax: Axes | None = None) -> Self:
-        """Draw ranks, one row a data set and one column a method."""
+        """Draw ranks, one row per data set and one column per method."""
         return cls(rank_diagram(ranks, names, alpha=alpha)).plot(ax)
 
     def plot(self, ax: Axes | None = None) -> Self:
-        """Draw onto `ax`, or onto a figure of its own."""
-        half = -(-len(self.diagram.names) // 2)
-        with _canvas(ax, (7.2, 1.5 + 0.3 * half + 0.14 * len(self.diagram.cliques))) as axes:
+        """Draw on `ax`, or on a new figure."""
+        diagram, methods = self.diagram, len(self.diagram.names)
+        half = -(-methods // 2)
+        with _canvas(ax, (7.2, 1.5 + 0.3 * half + 0.14 * len(diagram.cliques))) as axes:
             self.ax_, self.figure_ = axes, axes.figure
-            _draw_rank_axis(axes, self.diagram)
-            first = _draw_cliques(axes, self.diagram)
-            _draw_rank_names(axes, self.diagram, first)
+            # The scale of ranks is at height 0, the critical difference above it; heights count lines downwards.
+            axes.set(xlim=(0.8, methods + 0.2), yticks=[])
+            axes.axis("off")
+            axes.plot([1, methods], [0, 0], color=_INK, linewidth=1.2)
+            for tick in range(1, methods + 1):
+                axes.plot([tick, tick], [0, -0.25], color=_INK, linewidth=1.2)
+                axes.text(tick, -0.35, str(tick), ha="center", va="bottom")
+            end = 1 + diagram.critical_difference
+            axes.plot([1, 1, end, end], [-1.55, -1.75, -1.75, -1.55], color=_INK, linewidth=1.2, clip_on=False)
+            where = f"alpha = {diagram.alpha:g}, {diagram.datasets} data sets"
+            text = f"critical difference {diagram.critical_difference:.2f} ({where})"
+            axes.text(1, -1.95, text, ha="left", va="bottom", fontsize="small")
+            rank_of = dict(zip(diagram.names, diagram.ranks, strict=True))
+            for row, clique in enumerate(diagram.cliques):
+                ends = [rank_of[clique[0]] - 0.04, rank_of[clique[-1]] + 0.04]
+                axes.plot(ends, [0.4 + 0.38 * row] * 2, color=_BEST, linewidth=4, solid_capstyle="butt", gid="clique")
+            # The better half of the names is on the left, the other on the right, each with a line to its rank.
+            first = 0.4 + 0.38 * len(diagram.cliques)
+            for k, (name, rank) in enumerate(zip(diagram.names, diagram.ranks, strict=True)):
+                left = k < half
+                height = first + 0.5 + (k if left else methods - 1 - k)
+                side = 0.75 if left else methods + 0.25
+                axes.plot([rank, rank, side], [0, height, height], color=_DARK, linewidth=1.0, zorder=1)
+                label = f"{name}  {rank:.2f}" if left else f"{rank:.2f}  {name}"
+                axes.text(side, height, f" {label} ", ha="right" if left else "left", va="center")
+            axes.set_ylim(first + 1.0 + max(half - 1, 0), -2.6)
         return self
 
-    def _repr_png_(self) -> bytes | None:
-        return _shown(self.figure_)
+    _repr_png_ = _notebook_png
 
 
-def _legend(axes: Axes, place: Any, **look: Any) -> None:
-    """Draw the legend, curves first, on a ground that lets lines shine through."""
+def _draw_legend(axes: Axes, place: Any, **look: Any) -> None:
+    """Draw the legend, curves first, on a half-transparent background."""
     handles, names = axes.get_legend_handles_labels()
     curves = [line for line in axes.lines if line.get_gid() == "curve"]
     order = sorted(range(len(names)), key=lambda k: handles[k] not in curves)
@@ -458,31 +460,26 @@ def _legend(axes: Axes, place: Any, **look: Any) -> None:
     axes.legend(handles, names, loc=place, fontsize="small", framealpha=0.7, edgecolor="none", **look)
 
 
-def _shown(figure: Any) -> bytes | None:
-    """Return the picture of one of our figures for a notebook, which shows those of pyplot by itself."""
-    return _png(figure) if figure.get_gid() == _OURS else None
-
-
 @contextmanager
 def _canvas(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
-    """Give the axes to draw on: the user's in the user's style, or those of a new figure in ours."""
+    """Yield the axes to draw on: the user's in the user's style, or those of a new figure in ours."""
     if ax is not None:
         ax.spines[["top", "right"]].set_visible(False)
-    with matplotlib.rc_context(STYLE if ax is None or ax.figure.get_gid() == _OURS else {}):
+    with matplotlib.rc_context(STYLE if ax is None or ax.figure.get_gid() == _OUR_FIGURE else {}):
         yield _new_figure(size).add_subplot() if ax is None else ax
 
 
 def _new_figure(size: tuple[float, float]) -> Figure:
-    """Return a figure that pyplot does not know and that is known as ours."""
+    """Return a figure that pyplot does not manage, marked as ours."""
     figure = Figure(figsize=size, layout="constrained")
-    figure.set_gid(_OURS)
+    figure.set_gid(_OUR_FIGURE)
     return figure
 
 
-def _below(axes: Axes, height: float) -> Axes:
-    """Return axes below others and as wide, as high as a share of them; the numbers on the x axis move down there.
+def _add_axes_below(axes: Axes, height: float) -> Axes:
+    """Add axes of the same width below others, and move the x axis there; `height` is relative to the others.
 
-    They share the figure that the others had alone; axes among others, or at a free place, get them hung below.
+    Axes that fill their figure are made smaller to make space; those in a grid, or placed freely, get an inset below.
     """
     cell = axes.get_subplotspec()
     if cell is None or cell.get_gridspec().nrows * cell.get_gridspec().ncols > 1:
@@ -496,22 +493,8 @@ def _below(axes: Axes, height: float) -> Axes:
     return lower
 
 
-def _aligned(upper: Axes, lower: Axes) -> None:
-    """Keep axes as wide as the square above them, which the figure may have made narrower than its cell."""
-    upper.set_anchor("S")
-    lower.set_anchor("N")
-
-    def place(axes: Any, _: Any) -> Bbox:
-        upper.apply_aspect()
-        above, own = upper.get_position(), axes.get_position(original=True)
-        return Bbox.from_extents(above.x0, own.y0, above.x1, own.y1)
-
-    if lower.get_subplotspec() is not None:
-        lower.set_axes_locator(place)
-
-
 def _draw_band(axes: Axes, band: Band, color: str, *, bars: bool = False) -> Any:
-    """Shade a band, or draw a bar at each x where nothing is said in between."""
+    """Shade a band; for bins, draw one bar per bin."""
     label = f"{100 * band.confidence:g} % {band.kind} {'interval' if bars else 'band'}"
     known = axes.get_legend_handles_labels()[1]
     look: dict[str, Any] = {"color": color, "alpha": 0.25, "label": "_" if label in known else label, "zorder": 2}
@@ -529,7 +512,7 @@ def _draw_diagonal(axes: Axes) -> None:
 
 
 def _write_numbers(axes: Axes, curve: ReliabilityCurve, place: int) -> None:
-    """Write the decomposition into the lower right corner, where no reliability curve comes, a second above a first."""
+    """Write the decomposition in the lower right corner, that of a second curve above that of the first."""
     found = curve.parts
     parts = {"MCB": found.miscalibration, "DSC": found.discrimination, "UNC": found.uncertainty}
     lines = [curve.name] if curve.name else []
@@ -545,8 +528,18 @@ _UP_AND_DOWN = "{} up, {} down"
 
 def _draw_marginal(axes: Axes, counts: Histogram) -> Axes:
     """Draw the histograms of the forecasts by class below the diagram."""
-    lower = _below(axes, 0.22)
-    _aligned(axes, lower)
+    lower = _add_axes_below(axes, 0.22)
+    axes.set_anchor("S")
+    lower.set_anchor("N")
+
+    def place(below: Any, _: Any) -> Bbox:
+        """Return a place as wide as the square above, which the figure may have made narrower than its cell."""
+        axes.apply_aspect()
+        above, own = axes.get_position(), below.get_position(original=True)
+        return Bbox.from_extents(above.x0, own.y0, above.x1, own.y1)
+
+    if lower.get_subplotspec() is not None:
+        lower.set_axes_locator(place)
     lower.set_xlabel(axes.get_xlabel())
     axes.set_xlabel("")
     _draw_classes(lower, counts)
@@ -565,6 +558,15 @@ def _draw_classes(axes: Axes, counts: Histogram) -> None:
     axes.yaxis.set_major_formatter(lambda height, _: f"{abs(height):g}")
 
 
+def _draw_histogram(axes: Axes, counts: Histogram) -> None:
+    """Draw the scores of the positives upwards and those of the negatives downwards."""
+    _draw_classes(axes, counts)
+    axes.text(0.02, 0.92, "positives", transform=axes.transAxes, ha="left", va="top")
+    axes.text(0.98, 0.08, "negatives", transform=axes.transAxes, ha="right", va="bottom")
+    axes.set(xlabel="score (decision value)", ylabel="rows")
+    axes.margins(y=0.1)
+
+
 def _draw_densities(axes: Axes, counts: Histogram) -> None:
     """Draw the class-conditional densities as outlines (Platt 1999, Figure 1)."""
     negative, positive = counts.densities
@@ -575,7 +577,7 @@ def _draw_densities(axes: Axes, counts: Histogram) -> None:
 
 
 def _draw_map(axes: Axes, curve: MapCurve, place: int, label: str, *, band: bool = True) -> Any:
-    """Draw a map in the colour and the dashes of its place, with its band."""
+    """Draw a map as the line number `place`, with its band."""
     color, dashes = LINES[place % len(LINES)]
     if band and curve.band is not None:
         x = curve.band.x
@@ -587,58 +589,20 @@ def _draw_map(axes: Axes, curve: MapCurve, place: int, label: str, *, band: bool
     return axes.plot(curve.score, curve.probability, label=label, **look)[0]
 
 
-def _draw_rejection_limits(axes: Axes, error: float, color: str, *, first: bool) -> None:
-    """Draw what rejection does when confidence says nothing, and when it rejects exactly the errors."""
-    look: dict[str, Any] = {"color": color, "linewidth": 1.0, "alpha": 0.8}
-    words = ("confidence says nothing", "all errors go first") if first else ("_", "_")
-    axes.plot([0, 1], [error, 0], linestyle=(0, (1.2, 1.5)), label=words[0], **look)
-    axes.plot([0.0, error, 1.0], [error, 0.0, 0.0], linestyle=(0, (6, 2)), label=words[1], **look)
-
-
-def _draw_rank_axis(axes: Axes, diagram: RankDiagram) -> None:
-    """Draw the scale of ranks at height 0 and the critical difference above it; heights count lines downwards."""
-    methods = len(diagram.names)
-    axes.set(xlim=(0.8, methods + 0.2), yticks=[])
-    axes.axis("off")
-    axes.plot([1, methods], [0, 0], color=_INK, linewidth=1.2)
-    for rank in range(1, methods + 1):
-        axes.plot([rank, rank], [0, -0.25], color=_INK, linewidth=1.2)
-        axes.text(rank, -0.35, str(rank), ha="center", va="bottom")
-    end = 1 + diagram.critical_difference
-    axes.plot([1, 1, end, end], [-1.55, -1.75, -1.75, -1.55], color=_INK, linewidth=1.2, clip_on=False)
-    where = f"alpha = {diagram.alpha:g}, {diagram.datasets} data sets"
-    text = f"critical difference {diagram.critical_difference:.2f} ({where})"
-    axes.text(1, -1.95, text, ha="left", va="bottom", fontsize="small")
-
-
-def _draw_cliques(axes: Axes, diagram: RankDiagram) -> float:
-    """Draw a bar for each clique and return the height below them."""
-    place = dict(zip(diagram.names, diagram.ranks, strict=True))
-    for row, clique in enumerate(diagram.cliques):
-        ends = [place[clique[0]] - 0.04, place[clique[-1]] + 0.04]
-        axes.plot(ends, [0.4 + 0.38 * row] * 2, color=_BEST, linewidth=4, solid_capstyle="butt", gid="clique")
-    return 0.4 + 0.38 * len(diagram.cliques)
-
-
-def _draw_rank_names(axes: Axes, diagram: RankDiagram, first: float) -> None:
-    """Write the better half of the names on the left and the others on the right, each led to its rank."""
-    methods = len(diagram.names)
-    half = -(-methods // 2)
-    for k, (name, rank) in enumerate(zip(diagram.names, diagram.ranks, strict=True)):
-        left = k < half
-        height = first + 0.5 + (k if left else methods - 1 - k)
-        side = 0.75 if left else methods + 0.25
-        axes.plot([rank, rank, side], [0, height, height], color=_DARK, linewidth=1.0, zorder=1)
-        label = f"{name}  {rank:.2f}" if left else f"{rank:.2f}  {name}"
-        axes.text(side, height, f" {label} ", ha="right" if left else "left", va="center")
-    axes.set_ylim(first + 1.0 + max(half - 1, 0), -2.6)
+def _draw_posterior(axes: Axes, groups: Posterior) -> None:
+    """Draw the share of positives in groups of scores, with intervals."""
+    reach = [groups.share - groups.low, groups.high - groups.share]
+    look: dict[str, Any] = {"fmt": "o", "color": _INK, "markersize": 5, "capsize": 3, "linewidth": 1.2, "zorder": 5}
+    if len(groups.score) > 25:
+        look |= {"markersize": 3, "capsize": 0, "linewidth": 0.8, "ecolor": _OTHER, "zorder": 3}
+    axes.errorbar(groups.score, groups.share, reach, label=f"share of positives, {100 * groups.confidence:g} %", **look)
 
 
 def _positive_class(estimator: Any, pos_label: Any) -> tuple[int, Any]:
-    """Return the column and the name of the positive class of a classifier of two."""
+    """Return the column and the name of the positive class of a classifier of two classes."""
     classes = np.asarray(estimator.classes_).tolist()
     if len(classes) != 2:
-        msg = f"the estimator must know two classes (several: ReliabilityPanelsDisplay); got {len(classes)}"
+        msg = f"estimator must have two classes; got {len(classes)}, for which use ReliabilityPanelsDisplay"
         raise ValueError(msg)
     if pos_label is not None and pos_label not in classes:
         msg = f"pos_label must be one of {classes}; got {pos_label!r}"
@@ -648,7 +612,7 @@ def _positive_class(estimator: Any, pos_label: Any) -> tuple[int, Any]:
 
 
 def _scores_and_map(estimator: Any, X: Any) -> tuple[NDArray[Any], Map | None]:
-    """Return the scores of rows and the map that a calibrated estimator applies to them."""
+    """Return the scores of rows, and the map that a calibrated estimator applies to them."""
     if hasattr(estimator, "map_"):
         return np.asarray(X, np.float64).ravel(), estimator.map_
     if not hasattr(estimator, "calibrated_"):

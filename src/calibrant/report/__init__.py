@@ -1,4 +1,4 @@
-"""The report: one HTML file that needs no network, with the verdict, tables, charts and a panel to decide with."""
+"""The report: one HTML file that needs no network, with a verdict, tables, charts and a panel of decisions."""
 
 from __future__ import annotations
 

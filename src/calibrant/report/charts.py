@@ -1,7 +1,7 @@
-"""The charts of a report: numbers in, specifications of Vega out, which the page draws as SVG.
+"""The charts of a report: numbers in, Vega specifications out, which the page draws as SVG.
 
-Charts are described with Altair and compiled here, so that the page needs Vega alone. Those that change with a choice
-read named data, which the page replaces.
+Charts are described with Altair and compiled here, so that the page needs only Vega. Charts that depend on a choice of
+the reader use named data, which the page replaces.
 """
 
 from __future__ import annotations
@@ -16,25 +16,22 @@ import vl_convert
 from calibrant.evidence.words import number
 
 __all__ = [
-    "bundle",
-    "compiled",
-    "decomposition",
     "decomposition_rows",
-    "error_reject",
-    "folds",
-    "forecasts",
-    "ranks",
-    "reliability",
+    "draw_decomposition",
+    "draw_error_reject",
+    "draw_folds",
+    "draw_forecasts",
+    "draw_ranks",
+    "draw_reliability",
+    "vega_script",
 ]
 
 # Okabe & Ito's colours, as in `calibrant.plots`.
 _BLUE, _VERMILION, _ORANGE, _SKY, _GREEN = "#0072B2", "#D55E00", "#E69F00", "#56B4E9", "#009E73"
-_QUIET, _DARK, _INK = "#BBBBBB", "#595959", "#222222"
-
-_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
+_LIGHT, _DARK, _INK = "#BBBBBB", "#595959", "#222222"
 
 _CONFIG: dict[str, Any] = {
-    "font": _FONT,
+    "font": "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif",
     "background": "transparent",
     "view": {"stroke": None},
     "axis": {
@@ -56,41 +53,46 @@ _Rows = Sequence[Mapping[str, Any]]
 
 
 @cache
-def bundle() -> str:
-    """Return Vega as one script, from the package that brought it."""
+def vega_script() -> str:
+    """Return Vega as one script, from the package vl_convert."""
     script = vl_convert.javascript_bundle(snippet="window.vegaEmbed = vegaEmbed;")
     return script.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
-def compiled(chart: Any, description: str, height: int) -> _Spec:
-    """Return a chart as wide as its place in the page, compiled to Vega, with its words for those who cannot see it."""
+def _compile(chart: Any, description: str, height: int) -> _Spec:
+    """Compile a chart to Vega, as wide as its place in the page, with a description for screen readers."""
     sized = chart.properties(width="container", height=height, description=description).configure(**_CONFIG)
     spec: _Spec = vl_convert.vegalite_to_vega(sized.to_dict())
-    spec.pop("$schema", None)  # an address, though nobody fetches it
+    spec.pop("$schema", None)  # an address; nothing is fetched from it, but the page holds no addresses
     return spec
 
 
-def _values(rows: _Rows) -> alt.InlineData:
+def _inline(rows: _Rows) -> alt.InlineData:
     """Return rows as inline data."""
     return alt.InlineData(values=[dict(row) for row in rows])
 
 
-def _rows_of(**columns: Sequence[Any]) -> list[dict[str, Any]]:
+def _make_rows(**columns: Sequence[Any]) -> list[dict[str, Any]]:
     """Return columns as rows."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _unit_axis(kind: Callable[..., Any], field: str, title: str) -> Any:
-    """Return a channel from 0 to 1."""
+    """Return an encoding channel from 0 to 1."""
     return kind(field, type="quantitative", title=title, scale=alt.Scale(domain=[0, 1], nice=False, clamp=True))
 
 
-def reliability(curve: Mapping[str, Any] | None, what: str, description: str, *, height: int = 340) -> _Spec:
-    """Return a reliability diagram; without a curve it reads the named data "curve" and "band"."""
-    line = alt.NamedData("curve") if curve is None else _values(_curve_rows(curve))
-    area = alt.NamedData("band") if curve is None else _values(_band_rows(curve))
+def draw_reliability(curve: Mapping[str, Any] | None, what: str, description: str, *, height: int = 340) -> _Spec:
+    """Return a reliability diagram; without a curve it uses the named data "curve" and "band"."""
+    line: Any = alt.NamedData("curve")
+    area: Any = alt.NamedData("band")
+    if curve is not None:
+        places = list(range(len(curve["forecast"])))
+        band = curve["band"] or {"x": [], "low": [], "high": []}
+        line = _inline(_make_rows(forecast=curve["forecast"], share=curve["share"], place=places))
+        area = _inline(_make_rows(forecast=band["x"], low=band["low"], high=band["high"]))
     x, y = _unit_axis(alt.X, "forecast", "forecast probability"), _unit_axis(alt.Y, "share", what)
-    diagonal = alt.Chart(_values([{"forecast": 0, "share": 0}, {"forecast": 1, "share": 1}]))
+    diagonal = alt.Chart(_inline([{"forecast": 0, "share": 0}, {"forecast": 1, "share": 1}]))
     layers = [
         alt.Chart(area)
         .mark_area(color=_BLUE, opacity=0.2, clip=True)
@@ -100,27 +102,21 @@ def reliability(curve: Mapping[str, Any] | None, what: str, description: str, *,
         .mark_line(color=_BLUE, strokeWidth=2.5, point={"size": 22, "color": _BLUE})
         .encode(x=x, y=y, order=alt.Order("place:Q"), tooltip=["forecast:Q", "share:Q"]),
     ]
-    return compiled(alt.layer(*layers), description, height)
+    return _compile(alt.layer(*layers), description, height)
 
 
-def _curve_rows(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the points of a curve."""
-    places = range(len(curve["forecast"]))
-    return _rows_of(forecast=curve["forecast"], share=curve["share"], place=list(places))
-
-
-def _band_rows(curve: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the points of a band, none where there is no band."""
-    band = curve["band"] or {"x": [], "low": [], "high": []}
-    return _rows_of(forecast=band["x"], low=band["low"], high=band["high"])
-
-
-def forecasts(histogram: Mapping[str, Any] | None, names: tuple[str, str], description: str) -> _Spec:
-    """Return how often which forecast was made, the first class downwards and the second upwards."""
-    data = alt.NamedData("forecasts") if histogram is None else _values(_histogram_rows(histogram))
+def draw_forecasts(histogram: Mapping[str, Any], names: tuple[str, str], description: str) -> _Spec:
+    """Return a histogram of the forecasts: the first class points downwards, the second upwards."""
+    edges = histogram["edges"]
+    rows = [
+        {"low": low, "high": high, "rows": sign * count, "zero": 0, "number": count, "class": name}
+        for name, sign, counts in (("second", 1, histogram["positive"]), ("first", -1, histogram["negative"]))
+        for low, high, count in zip(edges, edges[1:], counts, strict=False)
+        if count
+    ]
     x = _unit_axis(alt.X, "low", "forecast probability")
     y = alt.Y("rows:Q", title="rows", axis=alt.Axis(format="~s", labelExpr="replace(datum.label, '−', '')"))
-    bars = alt.Chart(data).mark_rect(stroke="white", strokeWidth=0.5)
+    bars = alt.Chart(_inline(rows)).mark_rect(stroke="white", strokeWidth=0.5)
     colour = alt.Color(
         "class:N",
         title=None,
@@ -130,39 +126,28 @@ def forecasts(histogram: Mapping[str, Any] | None, names: tuple[str, str], descr
             symbolType="square",
             labelFontSize=12,
             labelLimit=300,
-            labelExpr=f"datum.label == 'second' ? {_quoted(names[1])} : {_quoted(names[0])}",
+            labelExpr=f"datum.label == 'second' ? {_quote(names[1])} : {_quote(names[0])}",
         ),
     )
     layers = [
         bars.encode(x=x, x2="high:Q", y=y, y2="zero:Q", color=colour, tooltip=["low:Q", "high:Q", "number:Q"]),
-        alt.Chart(_values([{"rows": 0}])).mark_rule(color=_DARK).encode(y="rows:Q"),
+        alt.Chart(_inline([{"rows": 0}])).mark_rule(color=_DARK).encode(y="rows:Q"),
     ]
-    return compiled(alt.layer(*layers), description, 110)
+    return _compile(alt.layer(*layers), description, 110)
 
 
-def _histogram_rows(histogram: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the cells of a histogram that are not empty, the first class as negative numbers."""
-    edges = histogram["edges"]
-    return [
-        {"low": low, "high": high, "rows": sign * count, "zero": 0, "number": count, "class": name}
-        for name, sign, counts in (("second", 1, histogram["positive"]), ("first", -1, histogram["negative"]))
-        for low, high, count in zip(edges, edges[1:], counts, strict=False)
-        if count
-    ]
-
-
-def _quoted(text: str) -> str:
-    """Return text as a string of Vega's expressions."""
+def _quote(text: str) -> str:
+    """Return text as a string literal of a Vega expression."""
     safe = text.replace("\\", "\\\\").replace("'", "\\'").replace("\n", " ").replace("\r", " ")
     return f"'{safe}'"
 
 
-def error_reject(description: str) -> _Spec:
+def draw_error_reject(description: str) -> _Spec:
     """Return the error-reject curve of the named data "rejecting", and the point that the panel moves."""
     x = alt.X("rejected:Q", title="share rejected", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
     y = alt.Y("error:Q", title="wrong decisions, share of all rows", axis=alt.Axis(format="~%"))
     curve = alt.Chart(alt.NamedData("rejecting")).encode(x=x, y=y)
-    point = alt.Chart(_values([{}])).transform_calculate(rejected="pointRejected", error="pointError")
+    point = alt.Chart(_inline([{}])).transform_calculate(rejected="pointRejected", error="pointError")
     layers = [
         curve.mark_line(color=_BLUE, strokeWidth=2.5).encode(tooltip=["threshold:N", "rejected:Q", "error:Q"]),
         point.mark_rule(color=_VERMILION, strokeDash=[3, 3]).encode(x=x),
@@ -170,30 +155,27 @@ def error_reject(description: str) -> _Spec:
         point.mark_point(color=_VERMILION, filled=True, size=160, opacity=1, shape="diamond").encode(x=x, y=y),
     ]
     moving = [alt.param(name=name, value=0) for name in ("pointRejected", "pointError")]
-    return compiled(alt.layer(*layers).add_params(*moving), description, 300)
+    return _compile(alt.layer(*layers).add_params(*moving), description, 300)
 
 
-def decomposition(parts: _Rows, description: str) -> _Spec:
-    """Return what a score is made of as bars: uncertainty, less discrimination, plus miscalibration."""
-    order = [part["part"] for part in parts]
+def draw_decomposition(parts: _Rows, description: str) -> _Spec:
+    """Return the parts of a score as bars: uncertainty, minus discrimination, plus miscalibration."""
+    order, kinds = [part["part"] for part in parts], [part["kind"] for part in parts]
     y = alt.Y("part:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, domain=False, ticks=False))
-    chart = alt.Chart(_values(parts))
-    colour = alt.Color("kind:N", legend=None, scale=alt.Scale(domain=_KINDS, range=[_QUIET, _GREEN, _VERMILION, _BLUE]))
+    chart = alt.Chart(_inline(parts))
+    colour = alt.Color("kind:N", legend=None, scale=alt.Scale(domain=kinds, range=[_LIGHT, _GREEN, _VERMILION, _BLUE]))
     x = alt.X("from:Q", title="Brier score", axis=alt.Axis(tickCount=3))
     bars = chart.mark_bar(height=18).encode(x=x, x2="to:Q", y=y, color=colour)
-    return compiled(alt.layer(bars, _beside(chart, y, "shown:N")), description, 130)
+    return _compile(alt.layer(bars, _write_beside(chart, y, "shown:N")), description, 130)
 
 
-_KINDS = ["uncertainty", "discrimination", "miscalibration", "score"]
-
-
-def _beside(chart: Any, y: Any, text: Any) -> Any:
-    """Return the value of each row as text beside the plot: there it needs the same room at every width."""
+def _write_beside(chart: Any, y: Any, text: Any) -> Any:
+    """Write the value of each row beside the plot, where it needs the same space at every width."""
     return chart.mark_text(align="left", dx=6).encode(x=alt.value("width"), y=y, text=text)
 
 
-def ranks(rows: _Rows, difference: float | None, description: str) -> _Spec:
-    """Return average ranks, best first, and the stretch within which nothing differs from the best."""
+def draw_ranks(rows: _Rows, difference: float | None, description: str) -> _Spec:
+    """Return average ranks, best first; the ranks that do not differ from the best are shaded."""
     order = [row["method"] for row in rows]
     y = alt.Y("method:N", title=None, sort=order, axis=alt.Axis(labelLimit=160, domain=False, ticks=False, grid=True))
     x = alt.X(
@@ -205,21 +187,21 @@ def ranks(rows: _Rows, difference: float | None, description: str) -> _Spec:
     layers: list[Any] = []
     if difference is not None:
         reach = [{"rank": rows[0]["rank"], "end": min(rows[0]["rank"] + difference, len(rows))}]
-        layers.append(alt.Chart(_values(reach)).mark_rect(color=_BLUE, opacity=0.13).encode(x=x, x2="end:Q"))
-    points = alt.Chart(_values(rows))
+        layers.append(alt.Chart(_inline(reach)).mark_rect(color=_BLUE, opacity=0.13).encode(x=x, x2="end:Q"))
+    points = alt.Chart(_inline(rows))
     layers += [
         points.mark_point(filled=True, size=90, color=_BLUE, opacity=1).encode(
             x=x, y=y, tooltip=["method:N", "rank:Q"]
         ),
-        _beside(points, y, alt.Text("rank:Q", format=".2f")),
+        _write_beside(points, y, alt.Text("rank:Q", format=".2f")),
     ]
-    return compiled(alt.layer(*layers), description, 26 * len(rows) + 10)
+    return _compile(alt.layer(*layers), description, 26 * len(rows) + 10)
 
 
-def folds(rows: int, description: str) -> _Spec:
-    """Return each fold's value by method as ticks, with the mean, of the named data "means" and "folds".
+def draw_folds(rows: int, description: str) -> _Spec:
+    """Return the value of each fold as ticks, with the mean, one row per method, of the named data "means" and "folds".
 
-    The signal "methods" says which rows there are, in order: one taken from the data would stay that of the first data.
+    The signal "methods" holds the methods in order, because an order taken from the data would not change with them.
     """
     y = alt.Y(
         "method:N",
@@ -234,13 +216,13 @@ def folds(rows: int, description: str) -> _Spec:
         means.mark_point(filled=True, size=90, opacity=1).encode(
             x=x, y=y, color=alt.condition("datum.best", alt.value(_VERMILION), alt.value(_BLUE))
         ),
-        _beside(means, y, "shown:N"),
+        _write_beside(means, y, "shown:N"),
     ]
-    return compiled(alt.layer(*layers).add_params(alt.param(name="methods", value=[])), description, 26 * rows + 10)
+    return _compile(alt.layer(*layers).add_params(alt.param(name="methods", value=[])), description, 26 * rows + 10)
 
 
 def decomposition_rows(parts: Mapping[str, float]) -> list[dict[str, Any]]:
-    """Return the bars that lead from uncertainty to the score."""
+    """Return the bars of a decomposition, from the uncertainty to the score."""
     uncertainty, score = parts["uncertainty"], parts["score"]
     low = uncertainty - parts["discrimination"]
     bars = [

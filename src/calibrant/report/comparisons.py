@@ -1,4 +1,4 @@
-"""A comparison as a report needs it: its standings, verdict and curves as plain values."""
+"""The part of a report that shows a comparison: its standings, verdict and curves as JSON values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from calibrant.comparing.records import smaller_is_better, unique
 from calibrant.comparing.verdicts import ALPHA, notes, standings_of, verdict
 from calibrant.evidence.assessing import decision_counts, thinned
-from calibrant.evidence.curves import ReliabilityCurve, reliability
+from calibrant.evidence.curves import reliability
 from calibrant.evidence.words import plain
 from calibrant.metrics import confidences, error_reject_curve
 from calibrant.samples import Sample
@@ -18,15 +18,15 @@ from calibrant.samples import Sample
 if TYPE_CHECKING:
     from calibrant.comparing import Comparison, Predictions
 
-__all__ = ["rounded", "summary"]
+__all__ = ["summarise_comparison"]
 
-_DRAWS = 200  # for the band of each of many curves
-_BAND_POINTS = 64
-_DIGITS = 5  # of numbers that are only drawn
+_BAND_DRAWS = 200  # bootstrap draws for the band of each curve
+_BAND_POINTS = 64  # most points of a band that are drawn
+_DRAWN_DIGITS = 5  # of numbers that are drawn and not written
 
 
-def summary(comparison: Comparison) -> dict[str, Any]:
-    """Return everything a report shows of a comparison, in the words of JSON."""
+def summarise_comparison(comparison: Comparison) -> dict[str, Any]:
+    """Return everything that a report shows of a comparison, as JSON values."""
     standings = standings_of(comparison)
     return {
         "settings": plain(comparison.settings),
@@ -35,47 +35,35 @@ def summary(comparison: Comparison) -> dict[str, Any]:
         "methods": unique(cell.method for cell in comparison.cells),
         "metrics": list(comparison.metrics),
         "standings": plain(standings),
-        "forecasts": _forecasts_of(comparison, standings),
+        "forecasts": _summarise_forecasts(comparison, standings),
         "parameters": plain(comparison.choices),
         "verdict": verdict(comparison, standings),
         "notes": notes(comparison),
     }
 
 
-# Forecasts ------------------------------------------------------------------------------------------------------------
-
-
-def _forecasts_of(comparison: Comparison, standings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the curves of every method, and what decisions need of the best one, for each data set and machine."""
+def _summarise_forecasts(comparison: Comparison, standings: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return for each data set and machine the curves of all methods, and the panel of decisions of the best one."""
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for (dataset, machine, method), predictions in comparison.predictions.items():
         if np.isfinite(predictions.p).all():
-            found.setdefault((dataset, machine), []).append({"method": method, **_drawn(predictions)})
+            curve = {"several": len(predictions.classes) > 2, "curve": _reliability_curve(predictions)}
+            found.setdefault((dataset, machine), []).append({"method": method, **curve})
     first = {each["machine"]: each for each in standings if each["metric"] == comparison.metrics[0]}
-    shown = []
+    forecasts = []
     for (dataset, machine), curves in found.items():
-        best = _best_method(first[machine], dataset, {curve["method"] for curve in curves})
-        decisions = _panel(comparison.predictions[dataset, machine, best])
-        shown.append({"dataset": dataset, "machine": machine, "best": best, "curves": curves, "panel": decisions})
-    return shown
+        # The best by the first metric; of equal ones the first of the standing, as in the page.
+        standing, drawn = first[machine], {curve["method"] for curve in curves}
+        values = smaller_is_better(standing["metric"], standing["means"][dataset])
+        by_method = {m: value for m, value in zip(standing["methods"], values, strict=True) if m in drawn}
+        best = min(by_method, key=by_method.__getitem__)
+        panel = _make_panel(comparison.predictions[dataset, machine, best])
+        forecasts.append({"dataset": dataset, "machine": machine, "best": best, "curves": curves, "panel": panel})
+    return forecasts
 
 
-def _best_method(standing: Mapping[str, Any], dataset: str, among: set[str]) -> str:
-    """Return the best of some methods on a data set; of equal ones the first of the standing, as in the page."""
-    values = smaller_is_better(standing["metric"], standing["means"][dataset])
-    by_method: dict[str, float] = dict(zip(standing["methods"], values, strict=True))
-    return min((method for method in by_method if method in among), key=by_method.__getitem__)
-
-
-def _drawn(predictions: Predictions) -> dict[str, Any]:
-    """Return the reliability curve of predictions, rounded for drawing."""
-    data = _what_happened(predictions)
-    curve = reliability(data.label, data.score, sample_weight=data.weight, draws=_DRAWS, confidence=1 - ALPHA)
-    return {"several": len(predictions.classes) > 2, "curve": rounded(_fewer(curve))}
-
-
-def _what_happened(predictions: Predictions) -> Sample:
-    """Return the forecasts of the positive class, or of the decision being right of more than two classes."""
+def _binary_forecasts(predictions: Predictions) -> Sample:
+    """Return the forecasts of the positive class; of more than two classes, those of the decision being right."""
     if len(predictions.classes) > 2:
         right, confidence = confidences(predictions.y, predictions.p, predictions.classes)
         return Sample(np.clip(confidence, 0.0, 1.0), right, predictions.weight)
@@ -83,20 +71,22 @@ def _what_happened(predictions: Predictions) -> Sample:
     return Sample(np.clip(predictions.p[:, 1], 0.0, 1.0), happened, predictions.weight)
 
 
-def _fewer(curve: ReliabilityCurve) -> dict[str, Any]:
-    """Return a curve as plain values with few points of its band."""
+def _reliability_curve(predictions: Predictions) -> Any:
+    """Return the reliability curve of predictions, with few points of its band and few digits."""
+    data = _binary_forecasts(predictions)
+    curve = reliability(data.label, data.score, sample_weight=data.weight, draws=_BAND_DRAWS, confidence=1 - ALPHA)
     values: dict[str, Any] = plain(curve)
     if values["band"]:
         n = len(values["band"]["x"])
         kept = np.unique(np.linspace(0, n - 1, min(n, _BAND_POINTS)).astype(int))
         for name in ("x", "low", "high"):
             values["band"][name] = [values["band"][name][k] for k in kept]
-    return values
+    return _round(values)
 
 
-def _panel(predictions: Predictions) -> dict[str, Any]:
-    """Return what decisions need of predictions."""
-    data, several = _what_happened(predictions), len(predictions.classes) > 2
+def _make_panel(predictions: Predictions) -> dict[str, Any]:
+    """Return what the panel of decisions needs: the names of the classes, counts by threshold, error-reject curve."""
+    data, several = _binary_forecasts(predictions), len(predictions.classes) > 2
     if several:
         curve = error_reject_curve(
             predictions.y, predictions.p, sample_weight=predictions.weight, labels=predictions.classes
@@ -107,10 +97,10 @@ def _panel(predictions: Predictions) -> dict[str, Any]:
     return {"classes": names, **plain({"counts": decision_counts(data, several=several), "curve": thinned(curve)})}
 
 
-def rounded(value: Any) -> Any:
-    """Return plain values with few digits."""
+def _round(value: Any) -> Any:
+    """Return JSON values with few digits."""
     if isinstance(value, dict):
-        return {name: rounded(each) for name, each in value.items()}
+        return {name: _round(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [rounded(each) for each in value]
-    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
+        return [_round(each) for each in value]
+    return float(f"{value:.{_DRAWN_DIGITS}g}") if isinstance(value, float) else value

@@ -1,6 +1,6 @@
 """Write a report: records in, one HTML file out.
 
-All that is shown is in one document of plain values, which the page also carries as JSON.
+Everything that the page shows is in one document of JSON values, which is also embedded in the page.
 """
 
 from __future__ import annotations
@@ -23,14 +23,22 @@ from calibrant.evidence.assessing import COSTS, REJECTIONS, Assessment
 from calibrant.evidence.words import NOT_FINITE, number, words
 from calibrant.files import write_whole
 from calibrant.report import charts
-from calibrant.report.figures import MOST_CLASSES, Figures, assessment_figures, comparison_figures, panel_figures
+from calibrant.report.figures import (
+    MOST_CLASSES,
+    Figures,
+    make_assessment_figures,
+    make_comparison_figures,
+    make_panel_figures,
+)
 
 if TYPE_CHECKING:
     from calibrant.comparing import Comparison
 
 __all__ = ["render_report", "write_report"]
 
-_FORMAT = 1
+_REPORT_FORMAT = 1
+_START_REJECTION = 0.25  # where the slider of the cost of a rejection starts; errors cost 1
+_PARTS = ("score", "miscalibration", "discrimination", "uncertainty")  # the columns of the table of decompositions
 
 
 def write_report(
@@ -41,13 +49,13 @@ def write_report(
     title: str | None = None,
     about: str = "",
 ) -> None:
-    """Write a report as one HTML file, whole or not at all.
+    """Write a report as one HTML file, completely or not at all.
 
     Parameters
     ----------
-    found : what `calibrant.assess`, `calibrant.compare` or `calibrant.compare_scores` returned.
-    assessment : with a comparison, also how good one forecast is.
-    title, about : the heading, and a sentence or more on the data, as plain text.
+    found : the result of `calibrant.assess`, `calibrant.compare` or `calibrant.compare_scores`.
+    assessment : the assessment of one forecast, to be shown together with a comparison.
+    title, about : the heading, and some sentences about the data, as plain text.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "report.html"
@@ -67,40 +75,35 @@ def render_report(
 ) -> str:
     """Return a report as the text of an HTML page; see `write_report`."""
     if isinstance(found, Assessment):
-        document = _document_of(found, None)
+        document = _make_document(found, None)
     else:
-        document = _document_of(assessment, import_module("calibrant.report.comparisons").summary(found))
-    document |= {"title": title or _default_title(document), "about": about}
+        summarise = import_module("calibrant.report.comparisons").summarise_comparison
+        document = _make_document(assessment, summarise(found))
+    default = "How good are these probabilities?" if document["comparison"] is None else "Which probabilities are best?"
+    document |= {"title": title or default, "about": about}
     figures: Figures = {
-        **assessment_figures(document["assessment"]),
-        **comparison_figures(document["comparison"]),
-        **panel_figures(document["panels"]),
+        **make_assessment_figures(document["assessment"]),
+        **make_comparison_figures(document["comparison"]),
+        **make_panel_figures(document["panels"]),
     }
-    return _page(document, figures)
+    return _render_page(document, figures)
 
 
-def _default_title(document: Mapping[str, Any]) -> str:
-    """Return a heading that says what is in the report."""
-    return "How good are these probabilities?" if document["comparison"] is None else "Which probabilities are best?"
-
-
-def _document_of(assessment: Assessment | None, comparison: dict[str, Any] | None) -> dict[str, Any]:
-    """Return all that a report shows, in the words of JSON."""
-    panels = []
-    if assessment is not None and assessment.decisions is not None:
-        shown = assessment.as_dict()
-        names = [share["name"] for share in shown["classes"]]
-        panels.append(
-            {"name": "the forecast", "classes": names, "counts": shown["decisions"], "curve": shown["error_reject"]}
-        )
+def _make_document(assessment: Assessment | None, comparison: dict[str, Any] | None) -> dict[str, Any]:
+    """Return everything that a report shows, as JSON values."""
+    assessed, panels = None if assessment is None else assessment.as_dict(), []
+    if assessed is not None and assessed["decisions"] is not None:
+        names = [share["name"] for share in assessed["classes"]]
+        panel = {"counts": assessed["decisions"], "curve": assessed["error_reject"]}
+        panels.append({"name": "the forecast", "classes": names, **panel})
     for each in () if comparison is None else comparison["forecasts"]:
         name = f"{each['dataset']}, {each['machine']}: {each['best']}"
         panels.append({"name": name, **each.pop("panel")})
     return {
-        "format": _FORMAT,
+        "format": _REPORT_FORMAT,
         "calibrant": calibrant.__version__,
         "not_finite": NOT_FINITE,
-        "assessment": None if assessment is None else assessment.as_dict(),
+        "assessment": assessed,
         "comparison": comparison,
         "panels": panels,
         "costs": list(COSTS),
@@ -108,34 +111,35 @@ def _document_of(assessment: Assessment | None, comparison: dict[str, Any] | Non
     }
 
 
-def _page(document: Mapping[str, Any], figures: Figures) -> str:
-    """Return the page of a document and its figures."""
-    script, style = (files("calibrant.report").joinpath("templates", name).read_text("utf-8") for name in _STATIC)
-    scripts = [charts.bundle(), script]
-    return (
-        _environment()
-        .get_template("page.html")
-        .render(
-            **document,
-            figures=figures,
-            style=Markup(style),
-            scripts=[Markup(text) for text in scripts],
-            policy=_policy(scripts),
-            most_classes=MOST_CLASSES,
-            start_rejection=REJECTIONS.index(_START_REJECTION),
-            **_tables(document),
-            data=_embedded(document),
-            specifications=_embedded({name: figure.specification for name, figure in figures.items()}),
-        )
+def _render_page(document: Mapping[str, Any], figures: Figures) -> str:
+    """Return the HTML page of a document and its figures."""
+    templates = files("calibrant.report").joinpath("templates")
+    script, style = (templates.joinpath(name).read_text("utf-8") for name in ("page.js", "style.css"))
+    scripts = [charts.vega_script(), script]
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("calibrant.report"),
+        autoescape=True,  # of everything that is not marked as safe
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"number": _format_value, "words": words, "probability": _format_pvalue}
+    return environment.get_template("page.html").render(
+        **document,
+        figures=figures,
+        style=Markup(style),
+        scripts=[Markup(text) for text in scripts],
+        policy=_content_policy(scripts),
+        most_classes=MOST_CLASSES,
+        start_rejection=REJECTIONS.index(_START_REJECTION),
+        **_make_tables(document),
+        data=_embed_json(document),
+        specifications=_embed_json({name: figure.specification for name, figure in figures.items()}),
     )
 
 
-_STATIC = ("page.js", "style.css")
-_START_REJECTION = 0.25  # where the slider begins, with errors that cost 1
-
-
-def _tables(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the rows of tables, and what the template computes with."""
+def _make_tables(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the rows of the page's tables, and the functions that its template calls."""
     assessment, comparison = document["assessment"] or {}, document["comparison"] or {}
     return {
         "class_rows": [tuple(share.values()) for share in assessment.get("classes", ())],
@@ -147,41 +151,25 @@ def _tables(document: Mapping[str, Any]) -> dict[str, Any]:
         "rejection_rows": lambda standing: [
             (method, *counts) for method, counts in zip(standing["methods"], standing["rejections"], strict=True)
         ],
-        "best": _best,
+        "best": _best_value,
     }
 
 
-_PARTS = ("score", "miscalibration", "discrimination", "uncertainty")
-
-
 def _parameter_row(choice: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the row of a machine's hyper-parameters."""
-    parameters = ", ".join(f"{name} = {_shown(value)}" for name, value in choice["parameters"].items())
+    """Return the table row of a machine's hyper-parameters."""
+    parameters = ", ".join(f"{name} = {_format_value(value)}" for name, value in choice["parameters"].items())
     fold = "all" if choice["fold"] is None else choice["fold"]
     return choice["trained"], choice["dataset"], fold, parameters, choice["accuracy"]
 
 
-def _best(values: list[Any], better: str) -> Any:
-    """Return the best of values, of which those that are not finite are strings; None if there is none."""
+def _best_value(values: list[Any], better: str) -> Any:
+    """Return the best of the finite values, None if there is none; values that are not finite are strings."""
     finite = [value for value in values if not isinstance(value, str)]
     return (max if better == "larger" else min)(finite, default=None)
 
 
-def _environment() -> jinja2.Environment:
-    """Return the templates, in which everything is escaped that is not marked as safe."""
-    found = jinja2.Environment(
-        loader=jinja2.PackageLoader("calibrant.report"),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    found.filters |= {"number": _shown, "words": words, "probability": _probability}
-    return found
-
-
-def _shown(value: Any) -> str:
-    """Return a value as people write it, also the strings that stand for numbers that are not finite."""
+def _format_value(value: Any) -> str:
+    """Return a value as text for people; the strings "inf", "-inf" and "nan" stand for numbers."""
     if value is None:
         return "–"
     if value in ("inf", "-inf", "nan"):
@@ -189,23 +177,23 @@ def _shown(value: Any) -> str:
     return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
-def _probability(value: float) -> str:
-    """Return a p-value with as many digits as mean something."""
+def _format_pvalue(value: float) -> str:
+    """Return a p-value with three decimals."""
     return f"{value:.3f}" if value >= 0.0005 else "< 0.0005"
 
 
-def _embedded(value: Any) -> Markup:
-    """Return strict JSON that no HTML parser can mistake for markup."""
+def _embed_json(value: Any) -> Markup:
+    """Return strict JSON without characters that an HTML parser could read as markup."""
     text = json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)
 
 
-def _policy(scripts: list[str]) -> str:
-    """Return a content security policy: these scripts and no others, and nothing from anywhere.
+def _content_policy(scripts: list[str]) -> str:
+    """Return a content security policy that allows these scripts only, and loads nothing from the network.
 
-    Vega compiles expressions, hence 'unsafe-eval'; what it compiles is in the page.
+    'unsafe-eval' is there because Vega compiles expressions; all of them are in the page.
     """
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts]
     allowed = " ".join(f"'sha256-{each}'" for each in hashes)
