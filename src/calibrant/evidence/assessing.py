@@ -39,7 +39,7 @@ from calibrant.evidence.words import (
     words,
 )
 from calibrant.inference.calibration import judge_by_groups, judge_by_recalibration, judge_by_score
-from calibrant.inference.resampling import bootstrap_core, planned
+from calibrant.inference.resampling import bootstrap_core, plan_bootstrap
 from calibrant.metrics import METRICS, Decomposition, Posteriors, check_forecasts
 from calibrant.metrics.confidence import decide_within_unit, trace_errors
 from calibrant.metrics.decomposition import decompose
@@ -413,7 +413,7 @@ def _interval(
     if name not in INTERVALS or not np.isfinite(value) or len(part.data) < 2 or _too_rare(part, scale):
         return None, None
     groups = None if part.whole else np.arange(len(part.data))
-    plan = planned(max(drawing.draws, 2), drawing.confidence, "percentile", drawing.random_state)
+    plan = plan_bootstrap(max(drawing.draws, 2), drawing.confidence, "percentile", drawing.random_state)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of draws without a class, which are left out
