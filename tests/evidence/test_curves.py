@@ -171,7 +171,7 @@ class TestPooledForecasts:
     def test_just_below_and_just_above_the_limit(self, shape):
         rng = np.random.default_rng(3)
         p = np.unique(SKEWED[shape](rng, 6_000))
-        above = np.sort(rng.choice(p, curves.CELLS + 1, replace=False))
+        above = np.sort(rng.choice(p, curves.MOST_REDRAWN_FORECASTS + 1, replace=False))
         below = np.delete(above, len(above) // 2)
         points, runs = np.array([0.05, 0.2, 0.5, 0.8, 0.95]), 200
         for forecast in (below, above):
@@ -189,10 +189,10 @@ class TestPooledForecasts:
         rng = np.random.default_rng(4)
         p = np.unique(SKEWED[shape](rng, 6_000))
         data = sample(p, rng.random(len(p)) < p, kind="probability")
-        pooled = collapse(data, curves.CELLS, probability_cells)
+        pooled = collapse(data, curves.MOST_REDRAWN_FORECASTS, probability_cells)
         assert len(pooled) < len(data)
         own, found = (
-            curves.corp_band(part, curves.Draws(bands, 0.9, 1_000, np.random.default_rng(seed)))
+            curves.corp_band(part, curves.BandOptions(bands, 0.9, 1_000, np.random.default_rng(seed)))
             for seed, part in enumerate((data, pooled))
         )
         # 1,000 other draws move an end of the band by up to an eighth of its largest width.
@@ -218,8 +218,8 @@ def test_cells_of_probabilities_are_narrow_in_p_and_hold_few(values, cells):
 def test_forecasts_of_few_values_are_not_pooled():
     p = np.repeat(np.linspace(0.001, 0.01, 200) ** 2, 30)
     data = sample(p, np.arange(len(p)) % 2, kind="probability")
-    assert len(data) > curves.CELLS
-    assert collapse(data, curves.CELLS).score.tolist() == np.unique(p).tolist()
+    assert len(data) > curves.MOST_REDRAWN_FORECASTS
+    assert collapse(data, curves.MOST_REDRAWN_FORECASTS).score.tolist() == np.unique(p).tolist()
 
 
 class TestBinned:
@@ -508,13 +508,16 @@ class TestRefused:
     def test_others(self):
         with pytest.raises(ValueError, match="of must be one of class, top_label, confidence; got 'top'"):
             curves.reliability_by_class([0, 1], [[0.4, 0.6], [0.5, 0.5]], of="top")
-        with pytest.raises(ValueError, match="width must not cut the scores into more than 10000 cells; got 1e-09"):
+        with pytest.raises(ValueError, match="must not divide the scores into more than 10000 cells; got width=1e-09"):
             histogram(sample([0, 1], [0, 1]), width=1e-9)
-        with pytest.raises(ValueError, match="prior must lie strictly between 0 and 1"):
+        with pytest.raises(
+            ValueError,
+            match=r"prior must lie strictly between 0 and 1, and both classes must have rows; got prior=1\.0",
+        ):
             posterior_by_bin(histogram(sample([0, 1], [0, 1])), prior=1.0)
-        with pytest.raises(ValueError, match="a column for each of two or more names"):
+        with pytest.raises(ValueError, match=r"one column for each of two or more names; got .* and 1 names"):
             rank_diagram([[1, 2]], ["one"])
-        with pytest.raises(ValueError, match="ranks must lie between 1 and the number of methods, 2; got 0"):
+        with pytest.raises(ValueError, match="ranks must lie between 1 and the number of names, 2; got 0"):
             rank_diagram([[0, 1]], ["one", "two"])
 
     @pytest.mark.parametrize("method", curves.RELIABILITY)

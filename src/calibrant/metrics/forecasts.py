@@ -40,6 +40,7 @@ __all__ = [
     "binary_labels",
     "check_forecasts",
     "check_forecasts_or_logs",
+    "check_labelled",
     "check_posteriors",
     "check_probabilities",
     "class_columns",
@@ -114,9 +115,13 @@ def check_probabilities(y: ArrayLike, p: ArrayLike, sample_weight: Weights = Non
     """
     if labels is None:
         refuse_swapped(y, p, "p", "y first and p second")
+    return check_labelled(binary_labels(y, labels), p, sample_weight)
+
+
+def check_labelled(label: NDArray[Any], p: ArrayLike, sample_weight: Weights = None) -> Sample:
+    """Check probabilities and weights, for labels in [0, 1] that are checked already."""
     probability = finite("p", p)
     within_unit("p", probability)
-    label = binary_labels(y, labels)
     same_length("y", label, probability)
     return keep_weighted(Sample(probability, label), sample_weight)
 
