@@ -17,7 +17,7 @@ from calibrant.evidence.curves import histogram, map_curve, posterior, posterior
 from calibrant.maps import Sigmoid, Steps
 from calibrant.maps.methods import list_methods
 from calibrant.samples import collapse, probability_cells, sample
-from tests.conftest import noisy_scores
+from tests.conftest import count_checks, noisy_scores
 
 
 def forecasts(n=300, seed=0, digits=None):
@@ -101,12 +101,12 @@ class TestCorp:
 
 
 def least(trials, probability, level=1e-5):
-    """Return the count below which trials of this probability fall once in 100,000 times."""
+    """Return the number of successes that is undercut with probability `level`."""
     return int(stats.binom.ppf(level, trials, probability))
 
 
 class TestCoverage:
-    """Pointwise, where the band is asked: counts have binomial bounds of one in 100,000 about the claim."""
+    """The share of runs in which a band holds a point; bounds fail by chance once in 100,000 times."""
 
     points = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
     runs = 100
@@ -137,7 +137,7 @@ class TestCoverage:
             band = reliability(rng.random(len(p)) < truth(p), p, bands="confidence", draws=150, random_state=run).band
             low, high = (np.interp(self.points, band.x, side) for side in (band.low, band.high))
             hits += (low <= truth(self.points)) & (truth(self.points) <= high)
-        # No bootstrap of an isotonic regression is exact: this one is held to 0.85 where 0.9 is said.
+        # No bootstrap of an isotonic regression is exact: a band of level 0.9 must cover at least 0.85.
         assert (hits >= least(self.runs, 0.85)).all()
 
     @pytest.mark.parametrize("bands", ["consistency", "confidence"])
@@ -166,7 +166,7 @@ SKEWED = {
 
 @pytest.mark.parametrize("shape", SKEWED)
 class TestPooledForecasts:
-    """A band must not depend on whether there are a few more distinct forecasts than are left unpooled."""
+    """A band must not change much if there are slightly more distinct forecasts than the limit, so they are pooled."""
 
     def test_just_below_and_just_above_the_limit(self, shape):
         rng = np.random.default_rng(3)
@@ -475,6 +475,11 @@ class TestRanks:
 
 
 class TestRefused:
+    def test_arguments_are_checked_once(self):
+        y, p = forecasts(60)
+        found = count_checks(lambda: reliability(y, p, sample_weight=np.arange(60) % 3, draws=5))
+        assert (found["binary"], found["finite"], found["weighed"]) == (1, 2, 1)
+
     @pytest.mark.parametrize(
         ("options", "words"),
         [

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.checks import finite, known_labels, proportion, same_length, vector, weighed, whole, within_unit
+from calibrant.checks import known_labels, proportion, vector, whole
 from calibrant.evidence.curves import (
     MOST_REDRAWN_FORECASTS,
     ErrorRejectCurve,
@@ -43,7 +43,7 @@ from calibrant.inference.resampling import bootstrap_core, plan_bootstrap
 from calibrant.metrics import METRICS, Decomposition, Posteriors, check_forecasts
 from calibrant.metrics.confidence import positive_or_decided, trace_errors
 from calibrant.metrics.decomposition import decompose
-from calibrant.metrics.forecasts import floats, one_vs_rest, select
+from calibrant.metrics.forecasts import check_labelled, floats, one_vs_rest, select
 from calibrant.samples import Sample, collapse, probability_cells, refuse_swapped
 
 __all__ = [
@@ -249,6 +249,7 @@ def assess(
     p : the probability of the positive class (the last in sorted order, or the second of `labels`), or one column per
         class. Of two columns the second is used. The rows must not have been used in training or calibrating.
     sample_weight : one weight per row; weight k is the row repeated k times. Tests need whole numbers.
+    labels : the class of each column, or the negative and the positive class; by default the sorted classes of `y`.
     confidence : the level of intervals and bands; 1 - confidence is the joint level of the tests.
     draws : the number of draws of the bootstrap, of the band and of the CORP test.
 
@@ -270,11 +271,8 @@ def assess(
     if np.size(y) == 0 and np.shape(p)[:1] == (0,):
         return _assess_nothing(0.0, (), options, "There are no rows: nothing can be shown.")
     if unnamed := _find_unnamed_class(y, p, labels):
-        probability = finite("p", p)
-        within_unit("p", probability)
-        same_length("y", vector("y", y), probability)
-        given = np.ones(len(probability)) if sample_weight is None else sample_weight
-        rows = float(weighed("sample_weight", given, probability).sum())
+        checked = check_labelled(np.ones(np.size(y)), p, sample_weight)
+        rows = float(len(checked) if checked.weight is None else checked.weight.sum())
         reason = (
             f"All rows are of one class, {unnamed!r}, and nothing says whether p is its probability: name the negative "
             "and the positive class (labels)."
