@@ -17,11 +17,11 @@ from calibrant.evidence.assessing import (
     INTERVALS,
     REJECTIONS,
     assess,
-    calibration_tests,
-    calibration_words,
     decision_counts,
-    level_of,
-    slope_of,
+    describe_calibration,
+    estimate_level,
+    estimate_slope,
+    run_calibration_tests,
 )
 from calibrant.evidence.curves import reliability
 from calibrant.evidence.words import plain
@@ -128,8 +128,8 @@ DIRECTIONS = ("too high", "too low", "too extreme", "not extreme enough")
 def said_of(label, p, draws=99):
     """Return the directions that the words on calibration claim, and the words."""
     rows = assessing.NamedForecasts(Posteriors(p, label) if p.ndim == 2 else Sample(p, label), tuple("abc"))
-    drawing = assessing.Drawing(0.95, draws, 0)
-    said = calibration_words(rows.binary, calibration_tests(rows, drawing), 0.95, several=rows.several)
+    tests = run_calibration_tests(rows, assessing.AssessOptions(0.95, draws, 0))
+    said = describe_calibration(rows.binary, tests, 0.95, several=rows.several)
     return [way for way in DIRECTIONS if f"{way}:" in said], said
 
 
@@ -213,7 +213,7 @@ def test_twice_the_probability_of_a_rare_event_matters():
 
 def test_intervals_of_level_and_slope_are_those_of_least_squares():
     y, p = forecast(500, slope=1.5)
-    level, slope = level_of(Sample(p, y), 0.9), slope_of(Sample(p, y), 0.9)
+    level, slope = estimate_level(Sample(p, y), 0.9), estimate_slope(Sample(p, y), 0.9)
     mean = stats.norm.interval(0.9, np.mean(p - y), np.std(p - y) / np.sqrt(len(y)))
     assert (level.low, level.high) == pytest.approx(mean)
     theirs = stats.linregress(p, y)

@@ -17,7 +17,7 @@ from calibrant.evidence.curves import histogram, map_curve, posterior, posterior
 from calibrant.maps import Sigmoid, Steps
 from calibrant.maps.methods import list_methods
 from calibrant.samples import collapse, probability_cells, sample
-from tests.conftest import noisy_scores
+from tests.conftest import count_checks, noisy_scores
 
 
 def forecasts(n=300, seed=0, digits=None):
@@ -101,12 +101,12 @@ class TestCorp:
 
 
 def least(trials, probability, level=1e-5):
-    """Return the count below which trials of this probability fall once in 100,000 times."""
+    """Return the number of successes that is undercut with probability `level`."""
     return int(stats.binom.ppf(level, trials, probability))
 
 
 class TestCoverage:
-    """Pointwise, where the band is asked: counts have binomial bounds of one in 100,000 about the claim."""
+    """The share of runs in which a band holds a point; bounds fail by chance once in 100,000 times."""
 
     points = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
     runs = 100
@@ -137,7 +137,7 @@ class TestCoverage:
             band = reliability(rng.random(len(p)) < truth(p), p, bands="confidence", draws=150, random_state=run).band
             low, high = (np.interp(self.points, band.x, side) for side in (band.low, band.high))
             hits += (low <= truth(self.points)) & (truth(self.points) <= high)
-        # No bootstrap of an isotonic regression is exact: this one is held to 0.85 where 0.9 is said.
+        # No bootstrap of an isotonic regression is exact: a band of level 0.9 must cover at least 0.85.
         assert (hits >= least(self.runs, 0.85)).all()
 
     @pytest.mark.parametrize("bands", ["consistency", "confidence"])
@@ -166,12 +166,12 @@ SKEWED = {
 
 @pytest.mark.parametrize("shape", SKEWED)
 class TestPooledForecasts:
-    """A band must not depend on whether there are a few more distinct forecasts than are left unpooled."""
+    """A band must not change much if there are slightly more distinct forecasts than the limit, so they are pooled."""
 
     def test_just_below_and_just_above_the_limit(self, shape):
         rng = np.random.default_rng(3)
         p = np.unique(SKEWED[shape](rng, 6_000))
-        above = np.sort(rng.choice(p, curves.CELLS + 1, replace=False))
+        above = np.sort(rng.choice(p, curves.MOST_REDRAWN_FORECASTS + 1, replace=False))
         below = np.delete(above, len(above) // 2)
         points, runs = np.array([0.05, 0.2, 0.5, 0.8, 0.95]), 200
         for forecast in (below, above):
@@ -189,10 +189,10 @@ class TestPooledForecasts:
         rng = np.random.default_rng(4)
         p = np.unique(SKEWED[shape](rng, 6_000))
         data = sample(p, rng.random(len(p)) < p, kind="probability")
-        pooled = collapse(data, curves.CELLS, probability_cells)
+        pooled = collapse(data, curves.MOST_REDRAWN_FORECASTS, probability_cells)
         assert len(pooled) < len(data)
         own, found = (
-            curves.corp_band(part, curves.Draws(bands, 0.9, 1_000, np.random.default_rng(seed)))
+            curves.corp_band(part, curves.BandOptions(bands, 0.9, 1_000, np.random.default_rng(seed)))
             for seed, part in enumerate((data, pooled))
         )
         # 1,000 other draws move an end of the band by up to an eighth of its largest width.
@@ -218,8 +218,8 @@ def test_cells_of_probabilities_are_narrow_in_p_and_hold_few(values, cells):
 def test_forecasts_of_few_values_are_not_pooled():
     p = np.repeat(np.linspace(0.001, 0.01, 200) ** 2, 30)
     data = sample(p, np.arange(len(p)) % 2, kind="probability")
-    assert len(data) > curves.CELLS
-    assert collapse(data, curves.CELLS).score.tolist() == np.unique(p).tolist()
+    assert len(data) > curves.MOST_REDRAWN_FORECASTS
+    assert collapse(data, curves.MOST_REDRAWN_FORECASTS).score.tolist() == np.unique(p).tolist()
 
 
 class TestBinned:
@@ -475,6 +475,11 @@ class TestRanks:
 
 
 class TestRefused:
+    def test_arguments_are_checked_once(self):
+        y, p = forecasts(60)
+        found = count_checks(lambda: reliability(y, p, sample_weight=np.arange(60) % 3, draws=5))
+        assert (found["binary"], found["finite"], found["weighed"]) == (1, 2, 1)
+
     @pytest.mark.parametrize(
         ("options", "words"),
         [
@@ -508,13 +513,16 @@ class TestRefused:
     def test_others(self):
         with pytest.raises(ValueError, match="of must be one of class, top_label, confidence; got 'top'"):
             curves.reliability_by_class([0, 1], [[0.4, 0.6], [0.5, 0.5]], of="top")
-        with pytest.raises(ValueError, match="width must not cut the scores into more than 10000 cells; got 1e-09"):
+        with pytest.raises(ValueError, match="must not divide the scores into more than 10000 cells; got width=1e-09"):
             histogram(sample([0, 1], [0, 1]), width=1e-9)
-        with pytest.raises(ValueError, match="prior must lie strictly between 0 and 1"):
+        with pytest.raises(
+            ValueError,
+            match=r"prior must lie strictly between 0 and 1, and both classes must have rows; got prior=1\.0",
+        ):
             posterior_by_bin(histogram(sample([0, 1], [0, 1])), prior=1.0)
-        with pytest.raises(ValueError, match="a column for each of two or more names"):
+        with pytest.raises(ValueError, match=r"one column for each of two or more names; got .* and 1 names"):
             rank_diagram([[1, 2]], ["one"])
-        with pytest.raises(ValueError, match="ranks must lie between 1 and the number of methods, 2; got 0"):
+        with pytest.raises(ValueError, match="ranks must lie between 1 and the number of names, 2; got 0"):
             rank_diagram([[0, 1]], ["one", "two"])
 
     @pytest.mark.parametrize("method", curves.RELIABILITY)

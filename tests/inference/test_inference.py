@@ -32,7 +32,7 @@ from calibrant.inference import (
     wilcoxon,
 )
 from calibrant.inference.calibration import judge_by_groups, judge_by_score
-from calibrant.inference.evaluations import evaluation, mean_of
+from calibrant.inference.evaluations import prepare_mean, prepare_metric
 from calibrant.metrics import METRICS
 from calibrant.samples import collapse
 from tests.conftest import ARRAY_CHECKS, count_checks, paper_tables
@@ -55,12 +55,12 @@ def forecast(n=300, seed=0, digits=None):
 
 
 def at_most(rejected, trials, alpha):
-    """Whether so many rejections are compatible with a test of size alpha."""
+    """Return whether this many rejections are compatible with a test of size at most alpha."""
     return stats.binomtest(int(rejected), trials, alpha, alternative="greater").pvalue > 1e-4
 
 
 def about(rejected, trials, alpha):
-    """Whether so many rejections are compatible with a test of exactly this size."""
+    """Return whether this many rejections are compatible with a test of size alpha."""
     return stats.binomtest(int(rejected), trials, alpha).pvalue > 1e-4
 
 
@@ -184,11 +184,11 @@ def test_corrected_t_is_a_t_of_a_larger_variance():
         ([1, 2, 3], [1, 2, 3], 0, 0.5),  # no difference
         ([2, 3, 4], [1, 2, 3], INF, 0),  # no spread: worse
         ([1, 2, 3], [2, 3, 4], -INF, 1),  # no spread: better
-        ([0.1, 0.2, 0.3], [0.1 + 0.2 - 0.2, 0.2, 0.3], 0, 0.5),  # but for rounding
+        ([0.1, 0.2, 0.3], [0.1 + 0.2 - 0.2, 0.2, 0.3], 0, 0.5),  # equal up to rounding
         ([INF, 1, 1], [1, 2, 2], INF, 0),
         ([1, 2, 2], [INF, 1, 1], -INF, 1),
         ([INF, INF, INF], [INF, INF, INF], 0, 0.5),
-        ([INF, 1, 1], [1, INF, 1], 0, 0.5),  # one against one
+        ([INF, 1, 1], [1, INF, 1], 0, 0.5),  # an infinite value on each side
     ],
 )
 def test_paired_t_at_the_edge(first, second, statistic, pvalue):
@@ -409,7 +409,7 @@ def pvalues(pairs, n):
         ([1, 2, 3], [(0, 1), (0, 2)], [0]),
         ([3, 1, 2], [(0, 1), (0, 2)], [1, 2]),
         ([1, 2, 3], [], [0, 1, 2]),
-        ([1, 2, 3], [(0, 2)], []),  # the middle one is neither
+        ([1, 2, 3], [(0, 2)], []),  # the middle one is neither worse than the first nor better than the last
         ([1, 2, 3], [(0, 1), (1, 2), (0, 2)], [0]),
     ],
 )
@@ -424,7 +424,7 @@ def test_one_sided_tests_may_contradict_the_values():
 @pytest.mark.parametrize("p", [0.01, 1e-100])
 @pytest.mark.parametrize("off", [1 + 1e-15, 1 - 1e-12])
 def test_underlining_does_not_hang_on_rounding(p, off):
-    """The p-value of one two-sided test, computed twice, and equal values, computed twice."""
+    """The same two-sided p-value, and the same value, may be computed twice with different rounding."""
     for table in ([[1, p], [p * off, 1]], [[1, p * off], [p, 1]]):
         np.testing.assert_array_equal(underline([2.0, 1.0], table), [False, True])
         for values in ([0.3, 0.1 + 0.2], [0.1 + 0.2, 0.3]):
@@ -483,7 +483,9 @@ def test_hosmer_lemeshow_at_the_edge():
     test = hosmer_lemeshow([0, 1, 0, 1], [0.0, 1.0, 0.3, 0.3], groups=4)  # only the middle can be tested
     assert test.degrees_of_freedom == 1
     assert hosmer_lemeshow([1, 1, 0, 1], [0.0, 1.0, 0.3, 0.3], groups=4).pvalue == 0
-    with pytest.raises(ValueError, match="degree of freedom"):
+    with pytest.raises(
+        ValueError, match=r"must leave at least one degree of freedom; got 1 groups .* and fitted_parameters=2"
+    ):
         hosmer_lemeshow([0, 1], [0.5, 0.5], groups=10, fitted_parameters=2)
 
 
@@ -512,7 +514,7 @@ def test_corp_draws_the_same_null_by_rows_and_by_cells():
     assert abs(np.mean(direct) - expected) < 4 * np.std(direct) / np.sqrt(300) + 1e-5
 
 
-# Size under the null, power off it
+# Size under the null hypothesis, and power
 
 
 CALIBRATION = {
@@ -579,7 +581,7 @@ def test_every_metric_has_an_interval(name, digits):
 def test_fast_forms_agree_with_the_metric_on_repeated_rows(name):
     y, p = forecast(80, digits=2)
     count = np.random.default_rng(1).integers(0, 4, 80)
-    value = evaluation(name, y, p, {})(count.astype(float))
+    value = prepare_metric(name, y, p, {})(count.astype(float))
     assert value == pytest.approx(METRICS[name].function(np.repeat(y, count), np.repeat(p, count)), rel=1e-9)
 
 
@@ -593,6 +595,14 @@ def test_draws_check_nothing(name, classes):
     few, many = (count_checks(lambda draws=draws: bootstrap(name, y, p, draws=draws)) for draws in (5, 25))
     for check in ARRAY_CHECKS:
         assert few[check] == many[check] <= 3, check
+
+
+@pytest.mark.parametrize("test", [spiegelhalter, hosmer_lemeshow, corp])
+def test_calibration_tests_check_arguments_once(test):
+    y, p = forecast(60)
+    found = count_checks(lambda: test(y, p, sample_weight=np.arange(60) % 3))
+    assert found["finite"] == 2  # p and the weights
+    assert found["weighed"] == 1
 
 
 def test_tests_of_calibration_take_counts():
@@ -637,12 +647,12 @@ def test_intervals_agree_with_scipy(method):
     assert (ours.low, ours.high) == pytest.approx(tuple(theirs), abs=0.06 * ours.standard_error * 4)
 
 
-def drawn(known, confidence=0.95, loss=None):
-    """Return draws of a mean loss as the intervals see them."""
+def make_draws(known, confidence=0.95, loss=None):
+    """Return the draws of a mean loss as the functions of intervals take them."""
     loss = np.zeros(2) if loss is None else loss
-    plan = resampling.Plan(len(known), confidence, "bca", np.random.default_rng(0))
+    plan = resampling.BootstrapPlan(len(known), confidence, "bca", np.random.default_rng(0))
     population = resampling.Population(np.ones(len(loss)))
-    return resampling.Drawn(mean_of(loss), population, plan, float(loss.mean()), np.sort(known))
+    return resampling.BootstrapDraws(prepare_mean(loss), population, plan, float(loss.mean()), np.sort(known))
 
 
 @pytest.mark.parametrize("confidence", [0.5, 0.9, 0.95, 0.99])
@@ -651,8 +661,8 @@ def test_quantiles_of_draws_are_those_of_the_inverse_distribution_function(n, co
     known = np.random.default_rng(n).normal(size=n)
     shares = np.round([(1 - confidence) / 2, (1 + confidence) / 2], 12)
     theirs = np.quantile(known, shares, method="inverted_cdf")
-    assert resampling.percentile_ends(drawn(known, confidence)) == tuple(theirs)
-    low, high = resampling.percentile_ends(drawn(np.arange(1, 1001), 0.95))
+    assert resampling.percentile_ends(make_draws(known, confidence)) == tuple(theirs)
+    low, high = resampling.percentile_ends(make_draws(np.arange(1, 1001), 0.95))
     assert (low, high) == (25, 975)
 
 
@@ -660,7 +670,7 @@ def test_quantiles_of_draws_are_those_of_the_inverse_distribution_function(n, co
 def test_acceleration_of_a_mean_is_a_sixth_of_its_skewness(sign):
     # Efron (1987), eq. 6.6: leaving out row i moves the mean by (mean - x_i)/(n - 1).
     loss = sign * np.random.default_rng(1).exponential(size=80)
-    found = drawn(np.zeros(10), loss=loss)
+    found = make_draws(np.zeros(10), loss=loss)
     a = resampling.acceleration(found.evaluate, found.population, np.random.default_rng(0))
     assert a == pytest.approx(stats.skew(loss) / (6 * np.sqrt(80)))
     assert np.sign(a) == sign
@@ -674,7 +684,7 @@ def test_bca_is_efrons_formula(sign):
     z0 = stats.norm.ppf(np.mean(known < loss.mean()))
     z, a = stats.norm.ppf([0.05, 0.95]), stats.skew(loss) / (6 * np.sqrt(60))
     shares = stats.norm.cdf(z0 + (z0 + z) / (1 - a * (z0 + z)))  # Efron & Tibshirani 1993, eq. 14.10
-    ends = resampling.bca_ends(drawn(known, 0.9, loss))
+    ends = resampling.bca_ends(make_draws(known, 0.9, loss))
     assert ends == pytest.approx(tuple(np.quantile(known, shares, method="inverted_cdf")))
 
 
@@ -775,7 +785,7 @@ def test_only_random_state_is_random():
     assert bootstrap("auc", y, p, draws=50, random_state=generator) == bootstrap("auc", y, p, draws=50)
 
 
-# The table, and the door
+# The table, and the checks
 
 
 def test_every_test_says_what_it_asks_and_where_it_comes_from():
@@ -819,13 +829,13 @@ def test_every_test_returns_a_frozen_record(name):
         (lambda: paired_t([1, 2], ["a", "b"]), "second must be real numbers"),
         (lambda: paired_t([1, 2], [2, 3], alternative="worse"), "alternative must be one of two-sided, greater, less"),
         (lambda: corrected_t([1, 2], [2, 3], ratio=-1), "ratio must be a finite number not below 0"),
-        (lambda: mcnemar([0, 2], [0, 1]), "first must say whether each decision is wrong, by 0 and 1; got 2"),
-        (lambda: mcnemar([0, 1], [0, 1], sample_weight=[1, 0.5]), "sample_weight must be whole numbers"),
+        (lambda: mcnemar([0, 2], [0, 1]), "first must hold 1 for each wrong decision and 0 for each right one; got 2"),
+        (lambda: mcnemar([0, 1], [0, 1], sample_weight=[1, 0.5]), "sample_weight must be whole numbers, because"),
         (lambda: mcnemar_from_counts(-1, 2), "only_first must be a whole number, at least 0"),
         (lambda: mcnemar_from_counts(1, 2.5), "only_second must be a whole number, at least 0; got 2.5"),
         (lambda: wilcoxon([1, 2], [2, 3], digits=0), "digits must be a whole number, at least 1; got 0"),
         (lambda: ranks([1, 2]), "values must have two dimensions"),
-        (lambda: ranks([[1, 2], [3]]), "values must be a full table of real numbers"),
+        (lambda: ranks([[1, 2], [3]]), "values must be a table of real numbers with rows of equal length"),
         (lambda: ranks([[1, np.nan]]), "values must not be NaN; got 1, the first at position 0, 1"),
         (lambda: ranks([[1, 2]], ties="max"), "ties must be one of min, average; got 'max'"),
         (lambda: friedman([[1, 2], [1, 2]]), "at least 2 data sets and 3 methods"),
@@ -837,15 +847,21 @@ def test_every_test_returns_a_frozen_record(name):
         (lambda: underline([1, 2], [[1, 2], [2, 1]]), "pvalues must be a square of numbers in"),
         (lambda: spiegelhalter([0, 1], [0.5, 1.5]), "p declared as probabilities must lie in"),
         (lambda: spiegelhalter([0, 1], [0.5, 0.5], score="auc"), "score must be one of brier, log_loss; got 'auc'"),
-        (lambda: corp([0.5, 1.0], [0.5, 0.5]), "y must hold two classes, for a test counts rows; got 0.5"),
+        (
+            lambda: corp([0.5, 1.0], [0.5, 0.5]),
+            "y must hold two classes, because the test counts rows; got the share 0.5",
+        ),
         (lambda: hosmer_lemeshow([0, 1], [0.5, 0.5], groups=0), "groups must be a whole number, at least 1; got 0"),
         (lambda: bootstrap("best", [0, 1], [0.5, 0.5]), "metric must be one of brier, "),
         (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], method="t"), "method must be one of percentile, basic, bca"),
         (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], confidence=95), r"confidence must lie in \(0, 1\); got 95"),
         (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], draws=1), "draws must be a whole number, at least 2; got 1"),
-        (lambda: bootstrap("brier", [0, 1], [0.5]), "one value a row"),
+        (lambda: bootstrap("brier", [0, 1], [0.5]), "one value per row"),
         (lambda: bootstrap("brier", [0, 1], [0.5, np.nan]), "p must be finite"),
-        (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], sample_weight=[1, 0.5]), r"groups=range\(n\) draws rows"),
+        (
+            lambda: bootstrap("brier", [0, 1], [0.5, 0.5], sample_weight=[1, 0.5]),
+            r"give groups=range\(n\), which draws rows",
+        ),
         (lambda: bootstrap("brier", [0, 1], [0.5, 0.5], groups=[1]), "groups must have one value per row"),
         (lambda: bootstrap("auc", [1, 1], [0.5, 0.6]), "both classes|metric must exist"),
     ],
@@ -866,8 +882,6 @@ def test_any_numbers_give_a_pvalue_or_a_named_error(a, b):
 
 
 def test_spiegelhalter_takes_the_names_of_two_classes():
-    from calibrant.inference import spiegelhalter
-
     y = ["yes", "no", "no"] * 20
     one = spiegelhalter(y, [0.1, 0.9, 0.9] * 20, labels=["yes", "no"])
     other = spiegelhalter(y, [0.9, 0.1, 0.1] * 20, labels=["no", "yes"])

@@ -51,14 +51,14 @@ def test_equal_widths_are_right_to_the_last_bit(bins, values):
     np.testing.assert_array_equal(table.count, expected)
 
 
-def test_bins_without_rows_are_not_numbers():
+def test_empty_bins_have_nan():
     table = metrics.reliability_table([1, 0], [0.1, 0.9], bins=3)
     np.testing.assert_array_equal(table.count, [1, 0, 1])
     np.testing.assert_array_equal(np.isnan(table.share), [False, True, False])
     np.testing.assert_array_equal(np.isnan(table.mean_probability), [False, True, False])
 
 
-def test_equal_mass_is_equal_and_never_parts_ties():
+def test_bins_of_equal_mass_keep_ties_together():
     y, p = rows(1500)
     np.testing.assert_array_equal(metrics.reliability_table(y, p, strategy="mass").count, np.full(15, 100))
     table = metrics.reliability_table([0, 1] * 10, [0.2] * 12 + [0.4] * 8, strategy="mass")
@@ -127,7 +127,7 @@ def test_two_classes_have_the_error_of_the_positive_one():
 
 
 def test_debiasing_takes_the_bias_off():
-    """Of calibrated forecasts the squared error is 0: the plain form is too large by the noise, the other is not."""
+    """Calibrated forecasts have squared error 0: noise makes the plain estimate too large, but not the debiased one."""
     plain, unbiased, absolute, less = (np.empty(300) for _ in range(4))
     for seed in range(300):
         y, p = rows(450, seed, calibrated=True)
@@ -166,7 +166,7 @@ def test_bad_options_are_named(keywords, message):
 
 
 def integral_by_definition(y, p, width, points=8_001):
-    """Sum the Gaussian bumps of all rows and of their images in mirrors at 0 and 1, and integrate."""
+    """Sum the Gaussian kernels of all rows, reflected at 0 and 1, and integrate."""
     t = np.linspace(0, 1, points)[:, None]
     images = np.concatenate([sign * p + 2 * k for k in range(-4, 5) for sign in (1, -1)])
     bumps = np.exp(-(((t - images) / width) ** 2) / 2) / (width * np.sqrt(2 * np.pi))
@@ -206,7 +206,7 @@ def test_smooth_error_falls_with_the_width_and_bounds_below_the_mean_gap():
 
 
 def test_smooth_error_does_not_jump():
-    """Moving forecasts by d moves it by little, where a bin's edge can move much."""
+    """Forecasts moved across the edge of a bin change the binned error a lot, the smooth error little."""
     p = np.array([0.5 - 1e-6, 0.5 + 1e-6] * 50)
     y = np.array([1, 0] * 50)
     assert metrics.ece(y, p, bins=2) == pytest.approx(0.5, abs=1e-5)

@@ -9,7 +9,7 @@ from calibrant import metrics
 
 
 def rows(confidence, correct):
-    """Return two-class posteriors that decide for class 0, and labels that make the decisions right or not."""
+    """Return posteriors of two classes that decide for class 0, and the labels that make them right or wrong."""
     confidence = np.asarray(confidence, float)
     return 1 - np.asarray(correct, int), np.column_stack([confidence, 1 - confidence])
 
@@ -34,7 +34,7 @@ def test_vectors(vectors):
 def test_the_limits_of_rho():
     wrong = np.array([1] * 15 + [0] * 5)
     assert metrics.normalized_confidence_error(*rows(np.ones(20), wrong)) == pytest.approx(0.5)  # p = 1 everywhere
-    half = np.array([0.5] * 4 + [1.0] * 16)  # twice the errors at 1/2, half of them wrong, the others surely right
+    half = np.array([0.5] * 4 + [1.0] * 16)  # 4 objects at 1/2, half of them wrong; the others certain and right
     assert metrics.normalized_confidence_error(*rows(half, [0, 0] + [1] * 18)) == pytest.approx(0.0)
     assert metrics.normalized_confidence_error(*rows(np.full(20, 0.5), [0, 0] + [1] * 18)) == pytest.approx(2.0)
     assert np.isnan(metrics.normalized_confidence_error([0, 1, 0], [0.1, 0.8, 0.3]))  # no error
@@ -44,7 +44,7 @@ def test_runs_give_the_ratio_of_averages():
     q, epsilon = [0.05, 0.1, 0.02], [0.1, 0.2, 0.0]
     assert metrics.normalized_confidence_error_of_runs(q, epsilon) == pytest.approx(0.17 / 0.3 - 0.5)
     assert np.isnan(metrics.normalized_confidence_error_of_runs([0.1, 0.2], [0.0, 0.0]))
-    cases = [random_case(seed=seed) for seed in range(3)]  # runs of one size pool to one run
+    cases = [random_case(seed=seed) for seed in range(3)]  # three runs of equal size pooled are one run
     y, P = np.concatenate([c[0] for c in cases]), np.concatenate([c[1] for c in cases])
     several = metrics.normalized_confidence_error_of_runs(
         [metrics.confidence_error(c[0], c[1]) for c in cases], [metrics.error_rate(c[0], c[1]) for c in cases]

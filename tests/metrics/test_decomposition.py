@@ -30,7 +30,7 @@ def by_definition(y, p, w, score):
 
 
 @pytest.mark.parametrize("score", SCORES)
-@pytest.mark.parametrize("n", [20, 500, 50_000])  # beyond 30,000 rows they are sifted first
+@pytest.mark.parametrize("n", [20, 500, 50_000])  # above 30,000 rows another algorithm is used
 @pytest.mark.parametrize("decimals", [1, 17])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_agrees_with_isotonic_regression_of_scikit_learn(score, n, decimals, weighted):
@@ -87,7 +87,7 @@ def test_an_impossible_event_is_infinite_miscalibration():
 
 def test_one_class_is_nothing_but_miscalibration():
     assert decomposition([1, 1], [0.5, 1.0]) == Decomposition(0.125, 0.125, 0.0, 0.0)
-    with pytest.raises(ValueError, match="y must hold both classes for a discrimination"):
+    with pytest.raises(ValueError, match="y must hold both classes for the discrimination"):
         metrics.discrimination([1, 1], [0.5, 1.0])
 
 

@@ -39,7 +39,7 @@ def test_agree_with_scikit_learn(n, weighted):
 
 
 @pytest.mark.parametrize("labels", [None, ["c", "a", "b"]])
-def test_one_column_a_class(labels):
+def test_one_column_per_class(labels):
     rng = np.random.default_rng(1)
     P, y = rng.dirichlet([1, 1, 1], 200), np.array(["a", "b", "c"])[rng.integers(0, 3, 200)]
     order = [0, 1, 2] if labels is None else [2, 0, 1]
@@ -122,7 +122,7 @@ def test_bad_keywords_are_named():
 
 
 def binary_rows(n=300, seed=0, ties=False):
-    """Return labels, probabilities of both extremes too, and whole weights with zeros."""
+    """Return labels, probabilities including values near 0 and 1, and whole weights including zeros."""
     rng = np.random.default_rng(seed)
     p = rng.beta(0.7, 0.9, n)
     p = np.round(p, 1) if ties else p
@@ -182,7 +182,7 @@ class TestEveryMetric:
         both = function(y, np.column_stack([1 - p, p]), sample_weight=w)
         assert both == pytest.approx(times * function(y, p, sample_weight=w), rel=1e-9)
 
-    def test_a_column_more_that_never_happens_or_is_forecast(self, name):
+    def test_a_third_column_of_zeros_changes_nothing(self, name):
         y, p, w = ROWS["no ties"]
         P, function = np.column_stack([1 - p, p]), metrics.METRICS[name].function
         three = np.column_stack([P, np.zeros(len(p))])
@@ -240,7 +240,7 @@ class TestEveryMetric:
         known |= dict.fromkeys(["discrimination", "log_discrimination"], 0)
         known |= {"uncertainty": 0.24, "log_uncertainty": -0.4 * np.log(0.4) - 0.6 * np.log(0.6)}
         known["miscalibration"] = 1 - 0.24
-        if name == "smooth_ece":  # the residuals at 0 and 1 meet under a wide kernel, unless all have one sign
+        if name == "smooth_ece":  # a wide kernel mixes the residuals at 0 and 1, which cancel unless they have one sign
             y = np.zeros(5)
         assert metrics.METRICS[name].function(y, 1.0 - y) == pytest.approx(known.get(name, 1), abs=1e-12)
 
@@ -269,10 +269,14 @@ class TestEveryMetric:
             (([0, np.nan], [0.2, 0.3]), {}, "y must be finite"),
             ((["a", "a"], [0.2, 0.3]), {}, r"positive by labels=\[negative, positive\]"),
             (([0, 1], [0.2, 0.3]), {"labels": [0, 1, 2]}, "labels must hold the negative and the positive class"),
-            (([0, 1], [0.2, 0.3]), {"labels": [1, 1]}, "labels must be different"),
+            (([0, 1], [0.2, 0.3]), {"labels": [1, 1]}, "labels must all be different"),
             ((["a", "x"], [0.2, 0.3]), {"labels": ["a", "b"]}, "only the classes in labels; got 'x'"),
             (([None, "b"], [0.2, 0.3]), {"labels": ["a", "b"]}, "y must hold no missing label; got 1"),
-            ((np.array([1, "b"], object), [0.2, 0.3]), {"labels": ["a", "b"]}, "type of the classes; got int, str"),
+            (
+                (np.array([1, "b"], object), [0.2, 0.3]),
+                {"labels": ["a", "b"]},
+                "same type as the classes in .*; got int, str",
+            ),
             (([0, 1], [[0.2, 0.3], [0.5, 0.5]]), {}, "sum to 1"),
             (([0, 1], [[0.2, 0.3, 0.5], [0.5, 0.5, 0]]), {}, "give labels"),
             (([0, 3], [[0.2, 0.3, 0.5], [0.5, 0.5, 0]]), {"labels": [0, 1, 2]}, "only the classes in labels; got '3'"),
@@ -287,7 +291,7 @@ class TestEveryMetric:
             metrics.METRICS[name].function(*arguments, **keywords)
 
     @pytest.mark.parametrize("rows", ROWS)
-    def test_the_function_is_its_core_behind_a_door(self, name, rows):
+    def test_the_function_is_its_core_after_the_checks(self, name, rows):
         y, p, w = ROWS[rows]
         data = metrics.check_forecasts(y, p, w)
         assert metrics.METRICS[name].core(data) == metrics.METRICS[name].function(y, p, sample_weight=w)
@@ -310,7 +314,7 @@ class TestEveryMetric:
             assert metric.totals(*sorted_rows(data)) == pytest.approx(metric.core(data), rel=1e-9, abs=1e-12)
 
     @pytest.mark.parametrize("rows", ROWS)
-    def test_the_door_is_passed_once(self, name, rows):
+    def test_arguments_are_checked_once(self, name, rows):
         y, p, w = ROWS[rows]
         found = count_checks(lambda: metrics.METRICS[name].function(y, p, sample_weight=w))
         assert found["finite"] + found["distributions"] == 2  # p and the weights
@@ -417,10 +421,16 @@ def test_log_probabilities_do_not_cancel():
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({}, "give p or log_p, one of them; got neither"),
+        ({}, "give either p or log_p; got neither"),
         ({"p": [0.1, 0.2], "log_p": [[0, 0], [0, 0]]}, "got both"),
-        ({"log_p": [-0.1, -0.2]}, r"log_p must be real, one column a class; got an array of shape \(2,\)"),
-        ({"log_p": [[-0.5, -0.5], [-0.1, 0.3]]}, r"logarithms of numbers that sum to 1; row 0 is \[-0.5, -0.5\]"),
+        ({"log_p": [-0.1, -0.2]}, r"exp\(log_p\) must have one row .* class; got an array of shape \(2,\)"),
+        ({"log_p": [["a", "b"]]}, "log_p must be real numbers"),
+        ({"log_p": np.ma.masked_less([[-0.7, -0.7]] * 2, 0)}, "log_p must not be masked"),
+        (
+            {"log_p": [[-0.5, -0.5], [-0.1, 0.3]]},
+            r"exp\(log_p\) must hold rows .*; row 0 is \[0.606531, 0.606531",
+        ),
+        ({"log_p": [[0.0, -np.inf], [1000.0, 0.0]]}, r"exp\(log_p\) must hold rows .* row 1 is \[inf, 1\]"),
         ({"log_p": np.log([[0.5, 0.5], [np.nan, 0.5]])}, r"sum to 1; row 1 is \[nan"),
     ],
 )

@@ -1,1 +1,1 @@
-"""What was found about forecasts: curves, the assessment of one forecast, and the words for it."""
+"""The evidence about forecasts: curves, the assessment of one forecast, and its words."""

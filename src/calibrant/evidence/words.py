@@ -8,30 +8,39 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CONVERT", "NAMES", "NOT_FINITE", "chance", "counted", "number", "percent", "plain", "shown_pvalue", "words"]
+__all__ = [
+    "NOT_FINITE",
+    "describe_pvalue",
+    "format_count",
+    "format_percent",
+    "format_pvalue",
+    "number",
+    "plain",
+    "words",
+]
 
 NOT_FINITE = 'numbers that are not finite are the strings "inf", "-inf" and "nan"'
 
 
-def counted(n: int, noun: str) -> str:
-    """Return a number of things in words: "1 group", "3 groups"."""
+def format_count(n: int, noun: str) -> str:
+    """Return a number with its noun: "1 group", "3 groups"."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def chance(pvalue: float) -> str:
-    """Say what a p-value is."""
-    return f"{shown_pvalue(pvalue)}, the chance of as large a deviation were the forecast calibrated"
+def describe_pvalue(pvalue: float) -> str:
+    """Return a p-value of a test of calibration, and what it means."""
+    return f"{format_pvalue(pvalue)}, the chance of as large a deviation were the forecast calibrated"
 
 
-def shown_pvalue(pvalue: float) -> str:
+def format_pvalue(pvalue: float) -> str:
     """Return a p-value with three decimals."""
     return f"p = {pvalue:.3f}" if pvalue >= 0.0005 else "p < 0.0005"
 
 
-def percent(share: float) -> str:
-    """Return a share in percent, with two digits of the distance to 0 or 1 where it is small.
+def format_percent(share: float) -> str:
+    """Return a share in percent; near 0 or 1, with two significant digits of the distance to it.
 
-    >>> percent(0.475), percent(0.00123), percent(0.99987), percent(0.0)
+    >>> format_percent(0.475), format_percent(0.00123), format_percent(0.99987), format_percent(0.0)
     ('47.5%', '0.12%', '99.987%', '0.0%')
     """
     rest = min(share, 1.0 - share)
@@ -40,7 +49,7 @@ def percent(share: float) -> str:
 
 
 def number(value: float) -> str:
-    """Return a number as people write it.
+    """Return a number with about four significant digits.
 
     >>> number(0.123456), number(1234.0), number(float("inf")), number(0.00001234), number(-0.0)
     ('0.1235', '1,234', 'infinite', '1.23e-05', '0')
@@ -56,10 +65,10 @@ def number(value: float) -> str:
 
 def words(name: str) -> str:
     """Return the name of a metric or a test as words."""
-    return NAMES.get(name, name.replace("_", " "))
+    return _NAMES.get(name, name.replace("_", " "))
 
 
-NAMES = {
+_NAMES = {
     "auc": "AUC",
     "ece": "ECE",
     "mcre": "MCRE",
@@ -79,12 +88,12 @@ NAMES = {
 
 
 def plain(value: Any) -> Any:
-    """Return records, arrays and numbers in the words of JSON, numbers that are not finite as strings.
+    """Return records, arrays and numbers as JSON values; numbers that are not finite become strings.
 
     >>> plain({"a": np.array([0.5, np.inf]), "b": (1, None)})
     {'a': [0.5, 'inf'], 'b': [1, None]}
     """
-    for kind, convert in CONVERT.items():
+    for kind, convert in _CONVERT.items():
         if isinstance(value, kind):
             return convert(value)
     if is_dataclass(value):
@@ -92,7 +101,7 @@ def plain(value: Any) -> Any:
     return value if value is None else str(value)
 
 
-CONVERT: dict[Any, Callable[[Any], Any]] = {
+_CONVERT: dict[Any, Callable[[Any], Any]] = {
     bool | int | str: lambda value: value,
     float: lambda value: value if np.isfinite(value) else str(value),
     np.ndarray | np.generic: lambda value: plain(value.tolist()),

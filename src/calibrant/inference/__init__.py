@@ -1,4 +1,4 @@
-"""Tests and intervals: is the difference real, are the probabilities calibrated, how sure is the metric."""
+"""Tests of differences between methods and of calibration, and bootstrap intervals of metrics."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """A test: the function, the question it answers, what holds under the null, and where it comes from.
+    """A test: the function, the question it answers, the null hypothesis, and the source.
 
     The function returns a frozen record with at least a `statistic` and a `pvalue`.
     """
@@ -77,8 +77,8 @@ TESTS: dict[str, Test] = {
     ),
     "mcnemar": Test(
         mcnemar,
-        "Are two methods wrong differently often on the same rows?",
-        "a row that one method alone has wrong is as likely either's",
+        "Is one of two methods wrong more often on the same rows?",
+        "on a row where only one method is wrong, either is equally likely to be the wrong one",
         "McNemar 1947; Platt 2000, sec. 3",
     ),
     "wilcoxon": Test(
@@ -89,26 +89,26 @@ TESTS: dict[str, Test] = {
     ),
     "friedman": Test(
         friedman,
-        "Do at least three methods differ over data sets, and which?",
+        "Do three or more methods differ over data sets, and which ones?",
         "on every data set all rankings of the methods are equally likely",
         "Friedman 1937; Nemenyi 1963; Demšar 2006, sec. 3.2",
     ),
     "spiegelhalter": Test(
         spiegelhalter,
-        "Is the score what the forecast itself expects?",
-        "every outcome has the probability that the forecast says",
+        "Does the score equal its expectation under the forecast?",
+        "every outcome has its forecast probability",
         "Spiegelhalter 1986",
     ),
     "hosmer_lemeshow": Test(
         hosmer_lemeshow,
         "Are there as many positives as the forecast expects, in groups of similar probabilities?",
-        "every outcome has the probability that the forecast says",
+        "every outcome has its forecast probability",
         "Hosmer & Lemeshow 1980",
     ),
     "corp": Test(
         corp,
         "Would monotone recalibration gain more than it does by chance?",
-        "every outcome has the probability that the forecast says",
+        "every outcome has its forecast probability",
         "Dimitriadis, Gneiting & Jordan 2021",
     ),
 }

@@ -1,8 +1,7 @@
-"""Metrics as functions of how often each cell of rows counts, made ready for thousands of draws.
+"""Metrics as functions of how often each cell of rows counts, prepared for thousands of bootstrap draws.
 
-Means of losses need the losses once; metrics of totals at each probability need the order once; all others get weights.
-None of the fast forms is a dot product: the threads of BLAS cost more than they save, much more where they have to
-wait.
+A mean of losses computes the losses once; a metric of totals at each probability sorts once; all others get weights.
+The fast forms avoid dot products: starting the threads of BLAS costs more than it saves.
 """
 
 from __future__ import annotations
@@ -20,15 +19,14 @@ from calibrant.metrics.forecasts import Forecasts, floats, take
 from calibrant.metrics.scores import row_losses
 from calibrant.samples import Sample
 
-__all__ = ["Evaluate", "Metric", "evaluate_core", "evaluation", "mean_of"]
+__all__ = ["Evaluate", "MetricOrName", "prepare_core", "prepare_mean", "prepare_metric"]
 
-Metric = str | Callable[..., float]
+MetricOrName = str | Callable[..., float]
 Evaluate = Callable[[Floats], float]  # from how often each cell counts to the value of a metric
-_Totals = Callable[[Floats, Floats, Floats], float]  # of rising p, the positives and all rows at each
 
 
-def evaluation(metric: Metric, y: NDArray[Any], p: NDArray[Any], options: Mapping[str, Any]) -> Evaluate:
-    """Return a metric as a function of how often each cell counts, after checking labels and probabilities."""
+def prepare_metric(metric: MetricOrName, y: NDArray[Any], p: NDArray[Any], options: Mapping[str, Any]) -> Evaluate:
+    """Check labels and probabilities, and return a metric as a function of how often each cell counts."""
     if callable(metric):
         function = metric
 
@@ -39,16 +37,16 @@ def evaluation(metric: Metric, y: NDArray[Any], p: NDArray[Any], options: Mappin
         return evaluate
     one_of("metric", metric, METRICS, beside=", or a function")
     others = {name: value for name, value in options.items() if name != "labels"}
-    return evaluate_core(metric, check_forecasts(y, p, labels=options.get("labels")), others)
+    return prepare_core(metric, check_forecasts(y, p, labels=options.get("labels")), others)
 
 
-def evaluate_core(metric: str, data: Forecasts, options: Mapping[str, Any]) -> Evaluate:
-    """Return a metric of checked forecasts as a function of how often each of them counts."""
+def prepare_core(metric: str, data: Forecasts, options: Mapping[str, Any]) -> Evaluate:
+    """Return a metric of checked forecasts as a function of how often each row counts."""
     row = METRICS[metric]
     if not options and row.loss is not None:
-        return mean_of(row_losses(data, row.loss))
+        return prepare_mean(row_losses(data, row.loss))
     if not options and row.totals is not None and isinstance(data, Sample):
-        return _of_totals(row.totals, floats(data.label), floats(data.score))
+        return _prepare_totals(row.totals, floats(data.label), floats(data.score))
 
     def evaluate(count: Floats) -> float:
         kept = np.flatnonzero(count)
@@ -57,8 +55,8 @@ def evaluate_core(metric: str, data: Forecasts, options: Mapping[str, Any]) -> E
     return evaluate
 
 
-def mean_of(loss: Floats) -> Evaluate:
-    """Return the mean of losses as a function of how often each counts."""
+def prepare_mean(loss: Floats) -> Evaluate:
+    """Return the mean of losses as a function of how often each loss counts."""
     infinite = np.isinf(loss)
     known = np.where(infinite, 0.0, loss)
 
@@ -70,17 +68,17 @@ def mean_of(loss: Floats) -> Evaluate:
     return evaluate
 
 
-def _of_totals(function: _Totals, label: Floats, p: Floats) -> Evaluate:
-    """Return a metric of the totals at each p as a function of how often each cell counts."""
+def _prepare_totals(function: Callable[[Floats, Floats, Floats], float], label: Floats, p: Floats) -> Evaluate:
+    """Return a metric of the totals at each p as a function of how often each row counts."""
     order = np.argsort(p, kind="stable")
     start = np.flatnonzero(np.append(True, np.diff(p[order]) > 0))
     distinct, happened = p[order][start], label[order]
-    is_sorted, pooled = bool((np.diff(p) >= 0).all()), len(start) < len(p)
+    is_sorted, has_ties = bool((np.diff(p) >= 0).all()), len(start) < len(p)
 
     def evaluate(count: Floats) -> float:
         total = count if is_sorted else count[order]
         positive = total * happened
-        if pooled:
+        if has_ties:
             total, positive = np.add.reduceat(total, start), np.add.reduceat(positive, start)
         kept = total > 0
         return function(distinct[kept], positive[kept], total[kept])

@@ -1,7 +1,7 @@
-"""Is the difference between two methods real? Tests on paired errors: of folds, of rows, of decisions.
+"""Tests whether two methods differ, from paired errors: of folds, of rows, of decisions.
 
-`first` and `second` hold one value a fold, or a row, smaller = better, in the same order. An infinite value is worse
-than every finite one and equal to another infinite one; values that differ by rounding only are equal.
+`first` and `second` hold one value per fold, or per row, in the same order; smaller is better. An infinite value is
+worse than every finite one and equal to another infinite one. Values that differ only by rounding are equal.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ from calibrant.arrays import Floats
 from calibrant.checks import number, one_of, require_real, same_length, vector, weighed, whole
 
 __all__ = [
-    "ROUNDING",
-    "ROWS_A_CELL",
+    "CELL_DRAW_ROWS",
+    "RELATIVE_ROUNDING",
     "TAILS",
     "McNemar",
     "PairedT",
     "Wilcoxon",
+    "check_reals",
+    "check_whole_weights",
     "corrected_t",
+    "dense_ranks",
     "difference",
     "mcnemar",
     "mcnemar_from_counts",
     "paired_t",
-    "places",
     "refuse_nan",
     "require_whole_weights",
     "t_pvalues",
     "t_statistics",
-    "whole_weights",
     "wilcoxon",
-    "without_nan",
 ]
 
 
-_FEW = 25  # below this many discordant decisions, and up to this many differences, the exact null distribution is used
-ROWS_A_CELL = 8  # with fewer, drawing row by row is faster than drawing one number a cell
-ROUNDING = 8 * float(np.finfo(np.float64).eps)  # of the larger value: smaller differences are none
+_EXACT_LIMIT = 25  # the null distribution is exact below this many discordant decisions, or up to as many differences
+CELL_DRAW_ROWS = 8  # rows per cell above which drawing one number per cell is faster than drawing every row
+RELATIVE_ROUNDING = 8 * float(np.finfo(np.float64).eps)  # values that differ by less, relative to their size, are equal
 
-# The p-value of a statistic z whose distribution function under the null is symmetric about 0.
+# The p-value of a statistic z with the distribution function `below` under the null, symmetric about 0.
 TAILS: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
     "two-sided": lambda z, below: np.minimum(1.0, 2.0 * below(-np.abs(z))),
     "greater": lambda z, below: below(-z),
@@ -56,7 +56,7 @@ TAILS: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
 class PairedT:
     """A paired t-test: t = `difference`/`standard_error` with n - 1 `degrees_of_freedom`.
 
-    `difference` is the mean of first - second, so that a positive one says that the first is worse.
+    `difference` is the mean of first - second: if it is positive, the first method is worse.
     """
 
     statistic: float
@@ -70,9 +70,9 @@ class PairedT:
 
 @dataclass(frozen=True, slots=True)
 class McNemar:
-    """McNemar's test: `only_first` decisions are wrong by the first method alone, `only_second` by the second alone.
+    """McNemar's test: on `only_first` rows the first method alone is wrong, on `only_second` the second alone.
 
-    The statistic is the smaller of the two where the test is exact, else chi-square with 1 degree of freedom.
+    The statistic is the smaller of the two if the test is exact, else chi-square with 1 degree of freedom.
     """
 
     statistic: float
@@ -87,7 +87,8 @@ class McNemar:
 class Wilcoxon:
     """Wilcoxon's signed rank test: `plus` and `minus` are the sums of ranks where the first is worse and better.
 
-    The statistic is W+ = `plus`, `z` its standardised value; of `rows`, `zeros` show no difference and are left out.
+    The statistic is W+ = `plus`, and `z` its standardised value. Of all `rows`, `zeros` have no difference and are left
+    out.
     """
 
     statistic: float
@@ -105,29 +106,29 @@ class Wilcoxon:
 def paired_t(first: ArrayLike, second: ArrayLike, *, alternative: str = "two-sided") -> PairedT:
     """Test whether two methods have the same mean error over folds (Rüping 2004).
 
-    d_k = first_k - second_k, t = mean(d)/(sd(d)/sqrt(K)) with K - 1 degrees of freedom. `alternative="greater"` asks
-    whether the first is worse. Without any spread of the differences the sign of their mean decides. The folds of a
-    cross-validation share training rows: the test rejects too often, see `corrected_t`.
+    d_k = first_k - second_k, t = mean(d)/(sd(d)/sqrt(K)) with K - 1 degrees of freedom. `alternative="greater"` tests
+    whether the first is worse. If all differences are equal, t is infinite with their sign. The folds of a
+    cross-validation share training rows, so the test rejects too often: see `corrected_t`.
 
     >>> test = paired_t([0.31, 0.29, 0.35, 0.28], [0.28, 0.27, 0.34, 0.29], alternative="greater")
     >>> round(test.statistic, 3), round(test.pvalue, 3), test.direction
     (1.464, 0.12, 'first is worse')
     """
-    d = _differences(first, second, least=2)
+    d = difference(*_check_pairs(first, second, least=2))
     return _t_test(d, 1.0 / len(d), alternative)
 
 
 def corrected_t(first: ArrayLike, second: ArrayLike, *, ratio: float, alternative: str = "two-sided") -> PairedT:
     """Test as `paired_t`, with the variance corrected for training sets that overlap (Nadeau & Bengio 2003, sec. 5).
 
-    t = mean(d)/(sd(d) sqrt(1/K + ratio)) with K - 1 degrees of freedom, where `ratio` is the number of test rows over
-    the number of training rows of a fold: 1/9 in 10-fold cross-validation, also when it is repeated.
+    t = mean(d)/(sd(d) sqrt(1/K + ratio)) with K - 1 degrees of freedom, where `ratio` is the number of test rows
+    divided by the number of training rows of a fold: 1/9 in 10-fold cross-validation, also if it is repeated.
 
     >>> first, second = [0.31, 0.29, 0.35, 0.28], [0.28, 0.27, 0.34, 0.29]
     >>> round(corrected_t(first, second, ratio=1 / 3, alternative="greater").pvalue, 3)
     0.204
     """
-    d = _differences(first, second, least=2)
+    d = difference(*_check_pairs(first, second, least=2))
     return _t_test(d, 1.0 / len(d) + number("ratio", ratio, inclusive=True), alternative)
 
 
@@ -135,32 +136,32 @@ def _t_test(d: Floats, share: float, alternative: str) -> PairedT:
     """Return the t-test of differences whose mean has the variance `share` sd(d)^2."""
     one_of("alternative", alternative, TAILS)
     t = float(t_statistics(d, share))
-    unit = float(_scale(d))
+    unit = float(_largest_size(d))
     mean, spread = (unit * float(moment) for moment in _mean_and_spread(d / unit))
     pvalue = float(t_pvalues(t, len(d) - 1, alternative))
-    return PairedT(t, pvalue, _direction(t), len(d) - 1, mean, spread * share**0.5, alternative)
+    return PairedT(t, pvalue, _say_which_is_worse(t), len(d) - 1, mean, spread * share**0.5, alternative)
 
 
 def t_statistics(d: Floats, share: float) -> Floats:
-    """Return mean(d)/(sd(d) sqrt(share)) over the last axis, 0 where it does not exist.
+    """Return mean(d)/(sd(d) sqrt(share)) over the last axis, 0 where it is undefined.
 
-    Infinite where there is no spread, or where an infinite difference stands against none of the other sign.
+    It is infinite if all differences are equal, or if some are infinite and those have one sign.
     """
-    mean, spread = _mean_and_spread(d / _scale(d)[..., None])
-    constant = (d == d[..., :1]).all(axis=-1)  # sd may be a rounding instead of 0
+    mean, spread = _mean_and_spread(d / _largest_size(d)[..., None])
+    constant = (d == d[..., :1]).all(axis=-1)  # rounding may leave sd slightly above 0
     with np.errstate(invalid="ignore", divide="ignore"):
         t = np.where(constant | np.isinf(mean), np.sign(mean) * np.inf, mean / (spread * np.sqrt(share)))
     return np.asarray(np.where(np.isnan(t), 0.0, t))
 
 
-def _scale(d: Floats) -> Floats:
-    """Return the largest finite size over the last axis, without which squares may leave the floating-point range."""
+def _largest_size(d: Floats) -> Floats:
+    """Return the largest finite |d| over the last axis, or 1; squares of d divided by it do not overflow."""
     largest = np.where(np.isfinite(d), np.abs(d), 0.0).max(axis=-1)
     return np.asarray(np.where(largest > 0, largest, 1.0))
 
 
 def _mean_and_spread(d: Floats) -> tuple[Floats, Floats]:
-    """Return mean and standard deviation over the last axis; NaN where infinite values leave them undefined."""
+    """Return mean and standard deviation over the last axis; NaN where infinite values make them undefined."""
     with np.errstate(invalid="ignore"):
         return np.asarray(d.mean(axis=-1)), np.asarray(np.std(d, axis=-1, ddof=1))
 
@@ -173,31 +174,32 @@ def t_pvalues(t: Any, degrees_of_freedom: int, alternative: str) -> Any:
 def mcnemar(first: ArrayLike, second: ArrayLike, *, sample_weight: ArrayLike | None = None) -> McNemar:
     """Test whether two methods are wrong equally often on the same rows (McNemar 1947; Platt 2000, sec. 3).
 
-    `first` and `second` say of each row whether the method is wrong. Only rows on which one of them is wrong count.
+    `first` and `second` hold 1 for each row on which the method is wrong, else 0. Only rows on which exactly one of
+    them is wrong matter.
 
     >>> mcnemar([1, 1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0, 0, 1])
     McNemar(statistic=1.0, pvalue=0.125, direction='first is worse', only_first=6, only_second=1, exact=True)
     """
-    wrong, too = (_yes_or_no(name, values) for name, values in (("first", first), ("second", second)))
-    same_length("second", too, wrong)
-    rows = whole_weights(sample_weight, wrong)
-    return mcnemar_from_counts(int(rows[wrong & ~too].sum()), int(rows[too & ~wrong].sum()))
+    a, b = _check_wrong("first", first), _check_wrong("second", second)
+    same_length("second", b, a)
+    rows = check_whole_weights(sample_weight, a)
+    return mcnemar_from_counts(int(rows[a & ~b].sum()), int(rows[b & ~a].sum()))
 
 
 def mcnemar_from_counts(only_first: int, only_second: int) -> McNemar:
-    """Test as `mcnemar`, from b rows that only the first method has wrong and c that only the second has.
+    """Test as `mcnemar`, from b rows on which only the first method is wrong and c on which only the second is.
 
-    Exact for b + c < 25: p = min(1, 2 P(X <= min(b, c))), X ~ Binomial(b + c, 1/2). Else chi-square with continuity
-    correction, max(0, |b - c| - 1)^2/(b + c), 1 degree of freedom.
+    For b + c < 25 the test is exact: p = min(1, 2 P(X <= min(b, c))), X ~ Binomial(b + c, 1/2). Otherwise it is
+    chi-square with continuity correction, max(0, |b - c| - 1)^2/(b + c), 1 degree of freedom.
 
     >>> round(mcnemar_from_counts(80, 50).pvalue, 4)
     0.011
     """
     b, c = (whole(name, n, low=0) for name, n in (("only_first", only_first), ("only_second", only_second)))
-    exact = b + c < _FEW
+    exact = b + c < _EXACT_LIMIT
     statistic = float(min(b, c)) if exact else max(0.0, abs(b - c) - 1.0) ** 2 / (b + c)
     pvalue = min(1.0, 2.0 * special.bdtr(min(b, c), b + c, 0.5)) if exact else special.chdtrc(1, statistic)
-    return McNemar(statistic, float(pvalue), _direction(b - c), b, c, exact)
+    return McNemar(statistic, float(pvalue), _say_which_is_worse(b - c), b, c, exact)
 
 
 def wilcoxon(
@@ -208,49 +210,57 @@ def wilcoxon(
     alternative: str = "two-sided",
     digits: int | None = 10,
 ) -> Wilcoxon:
-    """Test whether losses of the same rows differ, by signed ranks (Wilcoxon 1945; Platt 2000, sec. 3).
+    """Test by signed ranks whether the losses of the same rows differ (Wilcoxon 1945; Platt 2000, sec. 3).
 
-    d_i = first_i - second_i without zeros, W+ = sum of the ranks of |d_i| over d_i > 0, ties sharing their mean rank.
-    z = (W+ - n(n + 1)/4)/sqrt(n(n + 1)(2n + 1)/24 - sum (t^3 - t)/48), t the sizes of the ties, is nearly normal;
-    for at most 25 differences without ties the null distribution is exact. The test weighs every row alike up to its
-    rank, and so may contradict the sum of the losses. Differences that agree to `digits` significant digits, or up to
-    the rounding of the losses themselves, are a tie; None ranks the differences as they are.
+    d_i = first_i - second_i without zeros; W+ is the sum of the ranks of |d_i| over d_i > 0, ties sharing their mean
+    rank. z = (W+ - n(n + 1)/4)/sqrt(n(n + 1)(2n + 1)/24 - sum (t^3 - t)/48), t the sizes of the ties, is nearly normal.
+    For at most 25 differences without ties the null distribution is exact. Only the ranks of the differences matter, so
+    the test may contradict the sums of the losses. Differences that agree to `digits` significant digits, or up to the
+    rounding of the losses, are tied; `digits=None` ranks the differences as they are.
 
     >>> test = wilcoxon([0.12, 0.5, 0.33, 0.9, 0.05, 0.41], [0.1, 0.55, 0.3, 0.7, 0.06, 0.33])
     >>> test.plus, test.minus, test.pvalue, test.exact
     (16.0, 5.0, 0.3125, True)
     """
     one_of("alternative", alternative, TAILS)
-    a, b = _pairs(first, second)
+    a, b = _check_pairs(first, second)
     d = difference(a, b)
-    rows = whole_weights(sample_weight, d)
-    kept = (d != 0) & (rows > 0)
-    place = places(np.abs(d[kept]), _doubts(a[kept], b[kept], digits))
-    plus, minus, variance, tied = _signed_ranks(d[kept] > 0, place, rows[kept])
-    z = (plus - minus) / 2 / np.sqrt(variance) if variance > 0 else 0.0
-    exact = not tied and 0 < int(kept.sum()) <= _FEW
-    pvalue = _exact_signed_rank(d[kept], alternative) if exact else float(TAILS[alternative](z, special.ndtr))
-    counted = int(rows.sum())
-    zeros = counted - int(rows[kept].sum())
-    return Wilcoxon(plus, pvalue, _direction(plus - minus), plus, minus, float(z), counted, zeros, exact, alternative)
+    all_rows = check_whole_weights(sample_weight, d)
+    kept = (d != 0) & (all_rows > 0)
+    a, b, d, rows = a[kept], b[kept], d[kept], all_rows[kept]
+    error = np.zeros(len(d))
+    if digits is not None:
+        significant = 10.0 ** -whole("digits", digits) * np.abs(d)
+        error = np.maximum(significant, RELATIVE_ROUNDING * np.maximum(np.abs(a), np.abs(b)))
+    place = dense_ranks(np.abs(d), error)
+    tie = np.bincount(place, rows)
+    rank = (np.cumsum(tie) - (tie - 1.0) / 2.0)[place]
+    n = float(rows.sum())
+    plus = float((rows * rank)[d > 0].sum())
+    minus = n * (n + 1) / 2 - plus
+    variance = n * (n + 1) * (2 * n + 1) / 24 - float((tie**3 - tie).sum()) / 48
+    z = float((plus - minus) / 2 / np.sqrt(variance)) if variance > 0 else 0.0
+    exact = not (tie > 1).any() and 0 < len(d) <= _EXACT_LIMIT
+    if exact:
+        from scipy import stats  # too slow to import before it is needed
+
+        ranks = np.sign(d) * stats.rankdata(np.abs(d))  # finite even where differences are not
+        pvalue = float(stats.wilcoxon(ranks, method="exact", alternative=alternative).pvalue)
+    else:
+        pvalue = float(TAILS[alternative](z, special.ndtr))
+    total = int(all_rows.sum())
+    direction = _say_which_is_worse(plus - minus)
+    return Wilcoxon(plus, pvalue, direction, plus, minus, z, total, total - int(n), bool(exact), alternative)
 
 
-def _doubts(a: Floats, b: Floats, digits: int | None) -> Floats:
-    """Return how far a - b may be off: by the rounding of a and b, or beyond its own significant digits."""
-    if digits is None:
-        return np.zeros(len(a))
-    own = 10.0 ** -whole("digits", digits) * np.abs(difference(a, b))
-    return np.asarray(np.maximum(own, ROUNDING * np.maximum(np.abs(a), np.abs(b))))
+def dense_ranks(values: Floats, error: Floats) -> NDArray[np.intp]:
+    """Return the dense rank of each value over the last axis, from 0; values that may be equal share a rank.
 
-
-def places(values: Floats, doubt: Floats) -> NDArray[np.intp]:
-    """Return the place of each value over the last axis, 0 the smallest, where values that may be equal share one.
-
-    Neighbours may be equal if their distance is at most the sum of their doubts. A run of such neighbours that is wider
-    than that is no tie but many close values, each with its own place. Infinite values of one sign are equal.
+    Neighbours may be equal if their distance is at most the sum of their errors. A run of such neighbours that is wider
+    than that is not a tie but many close values, each with its own rank. Infinite values of one sign are equal.
     """
     order = np.argsort(values, axis=-1, kind="stable")
-    rising, unsure = (np.take_along_axis(array, order, axis=-1) for array in (values, doubt))
+    rising, unsure = (np.take_along_axis(array, order, axis=-1) for array in (values, error))
     with np.errstate(invalid="ignore"):
         gap = np.diff(rising, axis=-1)
         differ = np.ones(values.shape, bool)
@@ -266,32 +276,9 @@ def places(values: Floats, doubt: Floats) -> NDArray[np.intp]:
     return place
 
 
-def _signed_ranks(worse: NDArray[np.bool_], place: NDArray[np.intp], rows: Floats) -> tuple[float, float, float, bool]:
-    """Return W+, W-, the variance of W+ under the null, and whether there are ties."""
-    tie = np.bincount(place, rows)
-    rank = (np.cumsum(tie) - (tie - 1.0) / 2.0)[place]
-    n = float(rows.sum())
-    variance = n * (n + 1) * (2 * n + 1) / 24 - float((tie**3 - tie).sum()) / 48
-    plus = float((rows * rank)[worse].sum())
-    return plus, n * (n + 1) / 2 - plus, variance, bool((tie > 1).any())
-
-
-def _exact_signed_rank(d: Floats, alternative: str) -> float:
-    """Return the exact p-value of signed ranks without ties."""
-    from scipy import stats  # too slow to import before it is needed
-
-    ranks = np.sign(d) * stats.rankdata(np.abs(d))  # finite where differences are not
-    return float(stats.wilcoxon(ranks, method="exact", alternative=alternative).pvalue)
-
-
-def _differences(first: ArrayLike, second: ArrayLike, *, least: int = 1) -> Floats:
-    """Return first - second, 0 where they are both infinite or differ by rounding only."""
-    return difference(*_pairs(first, second, least=least))
-
-
-def _pairs(first: ArrayLike, second: ArrayLike, *, least: int = 1) -> tuple[Floats, Floats]:
-    """Return two vectors of equal length."""
-    a, b = without_nan("first", first), without_nan("second", second)
+def _check_pairs(first: ArrayLike, second: ArrayLike, *, least: int = 1) -> tuple[Floats, Floats]:
+    """Return two vectors of equal length, at least `least`."""
+    a, b = check_reals("first", first), check_reals("second", second)
     same_length("second", b, a)
     if len(a) < least:
         msg = f"first must hold at least {least} values; got {len(a)}"
@@ -300,14 +287,14 @@ def _pairs(first: ArrayLike, second: ArrayLike, *, least: int = 1) -> tuple[Floa
 
 
 def difference(a: Floats, b: Floats) -> Floats:
-    """Return a - b, 0 where they are equal, infinite or not, but for rounding."""
+    """Return a - b, and 0 where both are the same infinity or differ only by rounding."""
     with np.errstate(invalid="ignore", over="ignore"):
-        close = (a == b) | (np.abs(a - b) <= ROUNDING * np.minimum(np.abs(a), np.abs(b)))
+        close = (a == b) | (np.abs(a - b) <= RELATIVE_ROUNDING * np.minimum(np.abs(a), np.abs(b)))
         return np.asarray(np.where(close, 0.0, a - b))
 
 
-def without_nan(name: str, values: ArrayLike) -> Floats:
-    """Return a vector of real numbers, infinite ones allowed."""
+def check_reals(name: str, values: ArrayLike) -> Floats:
+    """Return a vector of real numbers; infinite ones are allowed, NaN is not."""
     array = vector(name, values)
     require_real(name, array)
     refuse_nan(name, array)
@@ -322,18 +309,18 @@ def refuse_nan(name: str, array: NDArray[Any]) -> None:
         raise ValueError(msg)
 
 
-def _yes_or_no(name: str, values: ArrayLike) -> NDArray[np.bool_]:
-    """Return a vector of False and True, or 0 and 1."""
+def _check_wrong(name: str, values: ArrayLike) -> NDArray[np.bool_]:
+    """Return a vector of 0 and 1, or False and True, as booleans."""
     array = vector(name, values)
     known = (array == 0) | (array == 1)
     if not np.all(known):
-        shown = array[~known][0] if np.ndim(known) else array[0]
-        msg = f"{name} must say whether each decision is wrong, by 0 and 1; got {shown!s}"
+        other = array[~known][0] if np.ndim(known) else array[0]
+        msg = f"{name} must hold 1 for each wrong decision and 0 for each right one; got {other!s}"
         raise ValueError(msg)
     return np.asarray(array == 1)
 
 
-def whole_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
+def check_whole_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
     """Return how many rows each row stands for."""
     if sample_weight is None:
         return np.ones(len(rows))
@@ -343,14 +330,14 @@ def whole_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats
 
 
 def require_whole_weights(weight: Floats, remedy: str = "") -> None:
-    """Raise unless weights are numbers of rows; `remedy` says what helps."""
+    """Raise unless weights are numbers of rows; `remedy` ends the message."""
     if (broken := weight != np.floor(weight)).any():
         place = int(np.flatnonzero(broken)[0])
-        rule = "sample_weight must be whole numbers, for weight k is k rows"
+        rule = "sample_weight must be whole numbers, because weight k stands for k rows"
         msg = f"{rule}; got {weight[place]} at position {place}{remedy}"
         raise ValueError(msg)
 
 
-def _direction(difference: float) -> str:
+def _say_which_is_worse(difference: float) -> str:
     """Say which of two methods is worse, by the sign of a difference of errors."""
     return {1: "first is worse", -1: "second is worse", 0: "no difference"}[int(np.sign(difference))]

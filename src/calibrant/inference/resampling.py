@@ -1,7 +1,7 @@
-"""How sure is a metric? Bootstrap intervals of any metric, and of the difference between two forecasts.
+"""Bootstrap intervals of any metric, and of the difference between two forecasts.
 
-Rows with the same label and the same probabilities are one cell: a draw is a number of rows for every cell, never a
-list of rows. Weight k is k rows. With `groups` whole groups of rows are drawn, and every row keeps its weight.
+Rows with the same label and the same probabilities form one cell; a draw is a number of rows for every cell, not a list
+of rows. A row of weight k stands for k rows. With `groups`, whole groups are drawn, and their rows keep their weights.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from scipy import special
 
 from calibrant.arrays import Floats, Index
 from calibrant.checks import counts, known_labels, one_of, proportion, refuse_masked, same_length, vector, whole
-from calibrant.inference.evaluations import Evaluate, Metric, evaluate_core, evaluation
-from calibrant.inference.paired import ROWS_A_CELL, require_whole_weights
+from calibrant.inference.evaluations import Evaluate, MetricOrName, prepare_core, prepare_metric
+from calibrant.inference.paired import CELL_DRAW_ROWS, require_whole_weights
 from calibrant.metrics.forecasts import Forecasts, take
 from calibrant.samples import Sample
 from calibrant.warning import warn
 
 __all__ = [
-    "Drawn",
+    "BootstrapDraws",
+    "BootstrapPlan",
     "Interval",
-    "Plan",
     "Population",
     "acceleration",
     "bca_ends",
@@ -33,19 +33,20 @@ __all__ = [
     "bootstrap_core",
     "bootstrap_difference",
     "percentile_ends",
-    "planned",
+    "plan_bootstrap",
 ]
 
 
-_BLOCKS = 500  # of the jackknife, at most
-_MANY = 1_000_000  # from so many units on the acceleration, of order 1/sqrt(n), is as good as 0
+_JACKKNIFE_BLOCKS = 500  # the jackknife leaves out at most this many blocks, one at a time
+_UNITS_WITHOUT_ACCELERATION = 1_000_000  # with more units the acceleration, of order 1/sqrt(n), is taken as 0
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A metric's `value` with an interval from `low` to `high`; `undefined` draws, where it does not exist, left out.
+    """The `value` of a metric with an interval from `low` to `high`.
 
-    `standard_error` and `bias` are the standard deviation of the draws and their mean less the value.
+    `standard_error` is the standard deviation of the draws, and `bias` their mean minus the value. The metric did not
+    exist on `undefined` of the `draws`, which were left out.
     """
 
     value: float
@@ -60,8 +61,8 @@ class Interval:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """How to draw, and how to make an interval of the draws."""
+class BootstrapPlan:
+    """How many draws to make, by which generator, and which interval to compute from them."""
 
     draws: int
     confidence: float
@@ -71,9 +72,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """What is drawn: units, each there `times` over. They are the cells, or else the groups to which the rows belong.
+    """The units that are drawn, each present `times` times: cells of rows, or groups of rows.
 
-    Row i comes with the group `unit[i]`, with the weight `carried[i]`.
+    With groups, row i belongs to the group `unit[i]` and has the weight `carried[i]`.
     """
 
     times: Floats
@@ -81,22 +82,22 @@ class Population:
     carried: Floats | float = 1.0
 
     def spread(self, drawn: Floats) -> Floats:
-        """Return how often each cell counts when each unit was drawn so often."""
+        """Return how often each row counts, from how often each unit was drawn."""
         return drawn if self.unit is None else np.asarray(drawn[self.unit] * self.carried)
 
     @property
     def size(self) -> int:
-        """The number of units, repetitions counted."""
+        """The number of units, counting repetitions."""
         return int(self.times.sum())
 
     @property
     def owner(self) -> Index:
-        """The unit of each of them when repetitions are written out."""
+        """The position of each unit, repeated as often as it is present."""
         return np.repeat(np.arange(len(self.times)), self.times.astype(np.int64))
 
 
 def bootstrap(
-    metric: Metric,
+    metric: MetricOrName,
     y: ArrayLike,
     p: ArrayLike,
     *,
@@ -112,17 +113,17 @@ def bootstrap(
 
     Parameters
     ----------
-    metric : a name of `calibrant.metrics.METRICS`, or a function `metric(y, p, sample_weight=..., **options)`.
-    sample_weight : whole numbers, weight k is k rows; with `groups` any weights.
-    groups : one name a row; rows of a group, such as those of one patient, are drawn together and keep their weights.
-        `groups=range(n)` draws rows that keep weights which are not counts.
+    metric : a name in `calibrant.metrics.METRICS`, or a function `metric(y, p, sample_weight=..., **options)`.
+    sample_weight : whole numbers, weight k standing for k rows; with `groups`, any weights.
+    groups : one name per row; the rows of a group, such as those of one patient, are drawn together and keep their
+        weights. `groups=range(n)` draws single rows that keep any weights.
     method : "percentile": quantiles of the draws; "basic": these reflected at the value; "bca": quantiles corrected for
         bias and skewness.
-    **options : those of the metric, such as `labels`.
+    **options : options of the metric, such as `labels`.
 
-    Draws on which the metric does not exist, such as the AUC of one class, are left out, with a warning. Metrics that
-    noise can only raise, such as `ece` and `miscalibration`, are raised once more in every draw: their `bias` is large,
-    quantiles of draws may lie above the value, and only "basic" corrects for it.
+    Draws on which the metric does not exist, such as the AUC of one class, are left out, with a warning. Noise raises
+    metrics such as `ece` and `miscalibration`, and every draw adds noise: their `bias` is large, quantiles of the draws
+    may lie above the value, and only "basic" corrects for it.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(1000)
@@ -130,22 +131,22 @@ def bootstrap(
     >>> round(interval.value, 3), round(interval.low, 3), round(interval.high, 3)  # expected: 1/6
     (0.166, 0.155, 0.178)
     """
-    plan = planned(draws, confidence, method, random_state)
-    rows, population = _cells(*_check_columns(y, [p], sample_weight, groups))
-    evaluate = evaluation(metric, np.asarray(y)[rows], np.asarray(p)[rows], options)
-    return _interval(evaluate, population, plan)
+    plan = plan_bootstrap(draws, confidence, method, random_state)
+    label, (forecast,), weight, names = _check_columns(y, [p], sample_weight, groups)
+    rows, population = _find_cells(label, [forecast], weight, names)
+    return _draw_interval(prepare_metric(metric, label[rows], forecast[rows], options), population, plan)
 
 
-def bootstrap_core(metric: str, data: Forecasts, groups: NDArray[Any] | None, plan: Plan) -> Interval:
-    """Return the interval of a metric by its name, of checked forecasts whose weights count rows, or with groups."""
+def bootstrap_core(metric: str, data: Forecasts, groups: NDArray[Any] | None, plan: BootstrapPlan) -> Interval:
+    """Return `bootstrap` of a metric by its name, for checked forecasts; without groups, weights are whole numbers."""
     p, happened = (data.score, data.label) if isinstance(data, Sample) else (data.posterior, data.index)
     weight = np.ones(len(data)) if data.weight is None else np.asarray(data.weight, np.float64)
-    rows, population = _cells(happened, [p], weight, groups)
-    return _interval(evaluate_core(metric, take(data, rows, None), {}), population, plan)
+    rows, population = _find_cells(happened, [p], weight, groups)
+    return _draw_interval(prepare_core(metric, take(data, rows, None), {}), population, plan)
 
 
 def bootstrap_difference(
-    metric: Metric,
+    metric: MetricOrName,
     y: ArrayLike,
     first: ArrayLike,
     second: ArrayLike,
@@ -158,9 +159,9 @@ def bootstrap_difference(
     method: str = "percentile",
     **options: Any,
 ) -> Interval:
-    """Return metric(y, first) - metric(y, second) with a bootstrap interval; both see the same draws of rows.
+    """Return metric(y, first) - metric(y, second) with a bootstrap interval; both are computed on the same draws.
 
-    Arguments as for `bootstrap`. Where the interval does not hold 0 the difference is real.
+    The arguments are those of `bootstrap`. If the interval does not contain 0, the difference is significant.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(1000)
@@ -169,24 +170,26 @@ def bootstrap_difference(
     >>> 0 < interval.low < interval.value < interval.high
     True
     """
-    plan = planned(draws, confidence, method, random_state)
-    rows, population = _cells(*_check_columns(y, [first, second], sample_weight, groups))
-    label = np.asarray(y)[rows]
-    one, other = (evaluation(metric, label, np.asarray(p)[rows], options) for p in (first, second))
-    return _interval(lambda count: one(count) - other(count), population, plan)
+    plan = plan_bootstrap(draws, confidence, method, random_state)
+    label, forecasts, weight, names = _check_columns(y, [first, second], sample_weight, groups)
+    rows, population = _find_cells(label, forecasts, weight, names)
+    one, other = (prepare_metric(metric, label[rows], p[rows], options) for p in forecasts)
+    return _draw_interval(lambda count: one(count) - other(count), population, plan)
 
 
-def planned(draws: int, confidence: float, method: str, random_state: int | np.random.Generator) -> Plan:
-    """Check the choices of a bootstrap."""
+def plan_bootstrap(
+    draws: int, confidence: float, method: str, random_state: int | np.random.Generator
+) -> BootstrapPlan:
+    """Check the options of a bootstrap."""
     one_of("method", method, _ENDS)
     level, repeats = proportion("confidence", confidence), whole("draws", draws, low=2)
-    return Plan(repeats, level, method, np.random.default_rng(random_state))
+    return BootstrapPlan(repeats, level, method, np.random.default_rng(random_state))
 
 
 def _check_columns(
     y: ArrayLike, forecasts: list[ArrayLike], sample_weight: ArrayLike | None, groups: ArrayLike | None
 ) -> tuple[NDArray[Any], list[NDArray[Any]], Floats, NDArray[Any] | None]:
-    """Check that labels, forecasts, weights and groups have the same rows; weights without groups must be whole."""
+    """Check that labels, forecasts, weights and groups have equal lengths; without groups, weights must be whole."""
     label = known_labels("y", y)
     for p in forecasts:
         refuse_masked("p", p)
@@ -194,16 +197,16 @@ def _check_columns(
     weight = counts(sample_weight, label)
     names = None if groups is None else vector("groups", groups)
     if names is None:
-        require_whole_weights(weight, ": groups=range(n) draws rows that keep any weights")
+        require_whole_weights(weight, ": for other weights give groups=range(n), which draws rows with their weights")
     else:
         same_length("groups", names, label)
     return label, [np.asarray(p) for p in forecasts], weight, names
 
 
-def _cells(
+def _find_cells(
     label: NDArray[Any], forecasts: list[NDArray[Any]], weight: Floats, groups: NDArray[Any] | None
 ) -> tuple[Index, Population]:
-    """Return one row of each cell, and what is to be drawn."""
+    """Return the position of one row of each cell, and the units to draw; with groups, every row is a cell."""
     kept = np.flatnonzero(weight > 0)
     if groups is not None:
         _, unit = np.unique(groups[kept], return_inverse=True)
@@ -216,10 +219,10 @@ def _cells(
     return kept[order[new]], Population(times)
 
 
-def _resamples(population: Population, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
-    """Yield how often each cell counts in as many units as there are, drawn with replacement."""
+def _resample(population: Population, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
+    """Yield how often each row counts if as many units as there are, are drawn with replacement."""
     size, units = population.size, len(population.times)
-    if size > ROWS_A_CELL * units:
+    if size > CELL_DRAW_ROWS * units:
         share = population.times / population.times.sum()
         for _ in range(draws):
             yield population.spread(rng.multinomial(size, share).astype(np.float64))
@@ -231,28 +234,26 @@ def _resamples(population: Population, draws: int, rng: np.random.Generator) -> 
         yield population.spread(np.bincount(unit, minlength=units).astype(np.float64))
 
 
-def _interval(evaluate: Evaluate, population: Population, plan: Plan) -> Interval:
-    """Return the value on all rows with an interval from draws."""
+def _draw_interval(evaluate: Evaluate, population: Population, plan: BootstrapPlan) -> Interval:
+    """Return the value on all rows, with an interval from draws."""
     value = evaluate(population.spread(population.times))
-    drawn = np.array([_where_defined(evaluate, count) for count in _resamples(population, plan.draws, plan.rng)])
+    drawn = np.array([_evaluate_or_nan(evaluate, count) for count in _resample(population, plan.draws, plan.rng)])
     known = np.sort(drawn[~np.isnan(drawn)])
     undefined = plan.draws - len(known)
     if len(known) < 2 or np.isnan(value):
-        msg = (
-            f"metric must exist on the rows and on at least 2 of {plan.draws} draws; got {value} and {len(known)} draws"
-        )
+        rule = f"metric must exist on all rows and on at least 2 of {plan.draws} draws"
+        msg = f"{rule}; got the value {value} and {len(known)} draws on which it exists"
         raise ValueError(msg)
     if undefined:
-        message = f"the metric does not exist on {undefined} of {plan.draws} draws, which are left out"
-        warn(message)
-    low, high = _ENDS[plan.method](Drawn(evaluate, population, plan, value, known))
+        warn(f"the metric does not exist on {undefined} of {plan.draws} draws, which are left out")
+    low, high = _ENDS[plan.method](BootstrapDraws(evaluate, population, plan, value, known))
     with np.errstate(invalid="ignore"):
         spread, bias = float(np.std(known, ddof=1)), float(known.mean() - value)
     return Interval(value, low, high, spread, bias, plan.confidence, plan.method, plan.draws, undefined)
 
 
-def _where_defined(evaluate: Evaluate, count: Floats) -> float:
-    """Return the value of a draw, NaN where the metric refuses it, as many do of one class."""
+def _evaluate_or_nan(evaluate: Evaluate, count: Floats) -> float:
+    """Return the value on a draw, NaN if the metric raises an error, as many do if there is only one class."""
     try:
         return evaluate(count)
     except (ValueError, ZeroDivisionError):
@@ -260,47 +261,47 @@ def _where_defined(evaluate: Evaluate, count: Floats) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
-    """A value, its sorted draws, and how they came about."""
+class BootstrapDraws:
+    """The value of a metric, its sorted draws (`known`), and how they were made."""
 
     evaluate: Evaluate
     population: Population
-    plan: Plan
+    plan: BootstrapPlan
     value: float
     known: Floats
 
     def quantiles(self, shares: Floats) -> tuple[float, float]:
-        """Return the smallest draws that at least these shares of the draws do not exceed, infinite ones too."""
+        """Return two quantiles of the draws by the inverse of their distribution function; draws may be infinite."""
         place = np.ceil(shares * len(self.known) - 1e-9).astype(np.intp) - 1
         low, high = self.known[np.clip(place, 0, len(self.known) - 1)]
         return float(low), float(high)
 
-    def finite(self) -> None:
+    def require_finite(self) -> None:
         """Raise if the value or a draw is infinite."""
         if not np.isfinite([self.value, self.known[0], self.known[-1]]).all():
             need = f"method {self.plan.method!r} needs a metric with finite values; got {self.value}"
-            msg = f"{need}, and up to {self.known[-1]} in draws: take 'percentile'"
+            msg = f"{need}, and draws from {self.known[0]} to {self.known[-1]}: use method='percentile'"
             raise ValueError(msg)
 
 
-def percentile_ends(drawn: Drawn) -> tuple[float, float]:
+def percentile_ends(drawn: BootstrapDraws) -> tuple[float, float]:
     """Return the quantiles of the draws."""
     return drawn.quantiles(_tails(drawn.plan.confidence))
 
 
-def _basic_ends(drawn: Drawn) -> tuple[float, float]:
-    """Return 2 value - quantile: the draws are about the value as the value about the truth."""
-    drawn.finite()
+def _basic_ends(drawn: BootstrapDraws) -> tuple[float, float]:
+    """Return 2 value - quantile: the draws are taken to differ from the value as the value does from the truth."""
+    drawn.require_finite()
     low, high = percentile_ends(drawn)
     return 2.0 * drawn.value - high, 2.0 * drawn.value - low
 
 
-def bca_ends(drawn: Drawn) -> tuple[float, float]:
+def bca_ends(drawn: BootstrapDraws) -> tuple[float, float]:
     """Return the quantiles at Phi(z0 + (z0 + z)/(1 - a (z0 + z))) (Efron 1987).
 
-    z0 = Phi^-1(share of draws below the value), a the acceleration.
+    z0 = Phi^-1(share of draws below the value), and a is the acceleration.
     """
-    drawn.finite()
+    drawn.require_finite()
     below = float((drawn.known < drawn.value).mean() + (drawn.known <= drawn.value).mean()) / 2.0
     least = 0.5 / len(drawn.known)
     z0 = float(special.ndtri(np.clip(below, least, 1.0 - least)))
@@ -309,7 +310,7 @@ def bca_ends(drawn: Drawn) -> tuple[float, float]:
     return drawn.quantiles(special.ndtr(z0 + z / (1.0 - a * z)))
 
 
-_ENDS: dict[str, Callable[[Drawn], tuple[float, float]]] = {
+_ENDS: dict[str, Callable[[BootstrapDraws], tuple[float, float]]] = {
     "percentile": percentile_ends,
     "basic": _basic_ends,
     "bca": bca_ends,
@@ -317,23 +318,23 @@ _ENDS: dict[str, Callable[[Drawn], tuple[float, float]]] = {
 
 
 def _tails(confidence: float) -> Floats:
-    """Return the shares that an interval leaves below its ends."""
+    """Return the shares of the draws below the two ends of an interval."""
     return np.array([1.0 - confidence, 1.0 + confidence]) / 2.0
 
 
 def acceleration(evaluate: Evaluate, population: Population, rng: np.random.Generator) -> float:
-    """Return a = sum u^3/(6 (sum u^2)^(3/2)), u the effect of leaving out a unit, or one of 500 random blocks of them.
+    """Return a = sum u^3/(6 (sum u^2)^(3/2)), u the effect of leaving out one unit, or one of 500 random blocks.
 
-    The effects of blocks are sums of those of their units, so that third and second moments are the same on average.
+    The effect of a block is the sum of the effects of its units, so second and third moments are equal on average.
     """
-    if population.size >= _MANY:
+    if population.size >= _UNITS_WITHOUT_ACCELERATION:
         return 0.0
     owner = rng.permutation(population.owner)
-    parts = min(_BLOCKS, len(owner))
+    parts = min(_JACKKNIFE_BLOCKS, len(owner))
     left = np.empty(parts)
     for part in range(parts):
         out = np.bincount(owner[part::parts], minlength=len(population.times))
-        left[part] = _where_defined(evaluate, population.spread(population.times - out))
+        left[part] = _evaluate_or_nan(evaluate, population.spread(population.times - out))
     u = np.nanmean(left) - left[~np.isnan(left)]
     scale = float((u**2).sum()) ** 1.5
     return float((u**3).sum()) / (6.0 * scale) if scale > 0 else 0.0

@@ -1,7 +1,7 @@
-"""How good probabilities are: one table of metrics, and the records behind them.
+"""Metrics of probabilities: one table of all of them, and the functions and records behind it.
 
 `y` holds two classes and `p` the probability of the positive one (the last in sorted order, or the second of `labels`);
-or `p` has one column a class, in the order of `labels` or of the sorted classes.
+or `p` has one column per class, in the order of `labels` or of the sorted classes.
 
 >>> from calibrant import metrics
 >>> metrics.METRICS["brier"].function([1, 0, 1], [0.5, 0.0, 1.0])
@@ -131,17 +131,17 @@ __all__ = [
 ]
 
 _INFINITY = float("inf")
-_Totals = Callable[[Floats, Floats, Floats], float]  # of rising p, the positives and all rows at each
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One way to say how good probabilities are: `function(y, p, *, sample_weight=None, labels=None, **options)`.
+    """A metric of probabilities: `function(y, p, *, sample_weight=None, labels=None, **options)`.
 
     `function` checks its arguments and calls `core(data, **options)`, which takes checked forecasts: a `Sample` of rows
-    or of counts, or `Posteriors`. `bounds` hold for every input, of any number of classes; `one_class` says whether it
-    exists where only one class happened. Thousands of draws are fast where the row has a `loss`, of which the metric is
-    the mean, or `totals`, the core of two classes for forecasts that are already sorted and pooled.
+    or of counts, or `Posteriors`. `bounds` hold for every input and any number of classes; `one_class` says whether the
+    metric is defined if only one class happened. Two optional fields make thousands of bootstrap draws fast: `loss`, if
+    the metric is the mean of a loss, and `totals`, the core for two classes from rising p with the weight of positives
+    and of all rows at each p.
     """
 
     function: Callable[..., float]
@@ -152,7 +152,7 @@ class Metric:
     bounds: tuple[float, float] = (0.0, _INFINITY)
     one_class: bool = True
     loss: Loss | None = None
-    totals: _Totals | None = None
+    totals: Callable[[Floats, Floats, Floats], float] | None = None
 
 
 def _mean_metric(function: Callable[..., float], loss: Loss, *rest: Any) -> Metric:
@@ -160,18 +160,18 @@ def _mean_metric(function: Callable[..., float], loss: Loss, *rest: Any) -> Metr
     return replace(Metric(function, partial(mean_loss, loss=loss), *rest), loss=loss)
 
 
-_PARTS = {
+_PART_FORMULAS = {
     "miscalibration": "MCB = S(p) - S(isotonic)",
     "discrimination": "DSC = S(share) - S(isotonic)",
     "uncertainty": "UNC = S(share)",
 }
-_SUMMED = {"brier": "Brier", "log_loss": "S the log loss, summed over more than two classes"}
+_SCORES_IN_FORMULAS = {"brier": "Brier", "log_loss": "S the log loss, summed over more than two classes"}
 
 
 def _part_metric(function: Callable[..., float], part: str, score: str, most: float = _INFINITY) -> Metric:
     """Return the row of a part of a decomposition."""
     core, totals = (partial(form, part=part, score=score) for form in (part_of, part_of_totals))
-    formula, source = f"{_PARTS[part]}, {_SUMMED[score]}", "Dimitriadis, Gneiting & Jordan 2021"
+    formula, source = f"{_PART_FORMULAS[part]}, {_SCORES_IN_FORMULAS[score]}", "Dimitriadis, Gneiting & Jordan 2021"
     if part == "discrimination":
         return Metric(function, core, "larger", formula, source, (0.0, most), one_class=False, totals=totals)
     return Metric(function, core, "smaller", formula, source, (0.0, most), totals=totals)
@@ -277,7 +277,7 @@ METRICS: dict[str, Metric] = {
 def from_counts(name: str, p: ArrayLike, positive: ArrayLike, negative: ArrayLike, **options: Any) -> float:
     """Return a metric of `METRICS` from the number, or weight, of positive and negative rows at each p.
 
-    All of them depend on rows of two classes only through these totals; a p may come several times.
+    Every metric of two classes depends on the rows only through these totals. A value of p may occur several times.
 
     >>> from_counts("brier", [0.2, 0.7], positive=[1, 6], negative=[3, 2])
     0.19000000000000003
@@ -289,6 +289,6 @@ def from_counts(name: str, p: ArrayLike, positive: ArrayLike, negative: ArrayLik
         if totals.min() < 0:
             msg = f"{argument} must not be negative; got {totals.min()} at position {int(totals.argmin())}"
             raise ValueError(msg)
-    # Positives and negatives apart: a share of positives would lose a few negatives beside very many positives.
+    # Separate rows for positives and negatives: a share of positives would round away a few negatives among very many.
     happened, weight = np.repeat([1, 0], len(probability)), np.concatenate([hits, misses])
     return METRICS[name].core(check_probabilities(happened, np.tile(probability, 2), weight), **options)

@@ -1,8 +1,8 @@
-"""Calibration errors in bins of the forecast probability: what was forecast against how often it happened.
+"""Calibration errors in bins: the mean forecast of a bin against the share of positives in it.
 
-Of two classes each error is that of the positive one. With more than two columns it is that of the confidence, the
-probability of the most probable class, against the accuracy (Guo et al. 2017), which is what the field calls the ECE
-of several classes; the mean over classes, each against the rest, is `classwise_ece` (Kull et al. 2019).
+For two classes each error is that of the positive class. With more than two columns it compares the confidence, the
+probability of the most probable class, with the accuracy (Guo et al. 2017), which is usually called the ECE of several
+classes. The mean over classes, each against the rest, is `classwise_ece` (Kull et al. 2019).
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ __all__ = [
 class ReliabilityTable:
     """Forecasts in bins: bin b holds edges[b] < p <= edges[b + 1], and p = 0 lies in the first.
 
-    `count` is the weight of its rows, `mean_probability` their mean forecast and `share` their share of positives,
-    both NaN where there are no rows.
+    `count` is the weight of the rows in each bin, `mean_probability` their mean forecast and `share` their share of
+    positives; both are NaN in an empty bin.
     """
 
     edges: Floats
@@ -56,7 +56,7 @@ class ReliabilityTable:
     share: Floats
 
     def gaps(self) -> tuple[Floats, Floats, Floats, Floats]:
-        """Return (n_b/n, d_b = mean p - share, share, n_b) of the bins that hold rows."""
+        """Return (n_b/n, d_b = mean p - share, share, n_b) of the bins that are not empty."""
         filled = self.count > 0
         count, share = self.count[filled], self.share[filled]
         return count / count.sum(), self.mean_probability[filled] - share, share, count
@@ -77,12 +77,12 @@ def classwise_gap(data: Forecasts, bins: int = 15, strategy: str = "width") -> f
 
 
 def top_label_gap(data: Forecasts, bins: int = 15, strategy: str = "width") -> float:
-    """Return sum_b n_b/n |d_b| of the confidences."""
+    """Return sum_b n_b/n |d_b| of the confidence in the decisions."""
     return absolute_gap(decide_within_unit(data), bins, strategy)
 
 
 def absolute_gap_debiased(data: Forecasts, bins: int = 15, strategy: str = "mass") -> float:
-    """Return sum_b n_b/n (2 |d_b| - E|d_b + s_b Z|), with the mean of the folded normal distribution."""
+    """Return sum_b n_b/n (2 |d_b| - E|d_b + s_b Z|); the expectation is the mean of a folded normal distribution."""
     weight, gap, share, count = tabulate(positive_or_decided(data), bins, strategy).gaps()
     noise = np.sqrt(share * (1.0 - share) / count)
     z = np.divide(np.abs(gap), noise, out=np.full(len(gap), np.inf), where=noise > 0)
@@ -104,27 +104,28 @@ def squared_gap_debiased(data: Forecasts, bins: int = 15, strategy: str = "mass"
 
 
 def tabulate(data: Sample, bins: int, strategy: str) -> ReliabilityTable:
-    """Return the table of forecasts of one class."""
+    """Return the core of `reliability_table`."""
     bins = whole("bins", bins, high=MOST_BINS)
     one_of("strategy", strategy, _STRATEGIES)
     return _STRATEGIES[strategy](data, bins)
 
 
-def _equally_wide(data: Sample, bins: int) -> ReliabilityTable:
+def _tabulate_equal_width(data: Sample, bins: int) -> ReliabilityTable:
     """Return the table for bins of equal width."""
     edges = np.linspace(0.0, 1.0, bins + 1)
     sums = np.zeros((3, bins))
     for p, label, weight in data.blocks():
-        bin_of = _bins_of(p, edges)
-        for total, values in zip(sums, (None, p, label), strict=True):
-            total += np.bincount(bin_of, _product(values, weight), bins)
-    return _tabulated(edges, *sums)
+        bin_of = _find_bins(p, edges)
+        weighted = (None, p, label) if weight is None else (weight, p * weight, label * weight)
+        for total, values in zip(sums, weighted, strict=True):
+            total += np.bincount(bin_of, values, bins)
+    return _make_table(edges, *sums)
 
 
-def _bins_of(p: Floats, edges: Floats) -> NDArray[np.intp]:
-    """Return b with edges[b] < p <= edges[b + 1] for equally spaced edges, by a product and its correction.
+def _find_bins(p: Floats, edges: Floats) -> NDArray[np.intp]:
+    """Return `searchsorted(edges[1:-1], p)` for equally spaced edges, several times faster.
 
-    It is `searchsorted(edges[1:-1], p)`, several times faster.
+    The product p * bins gives b with edges[b] < p <= edges[b + 1] up to rounding, which is then corrected.
     """
     bins = len(edges) - 1
     b = np.minimum((p * bins).astype(np.intp), bins - 1)
@@ -133,30 +134,26 @@ def _bins_of(p: Floats, edges: Floats) -> NDArray[np.intp]:
     return np.maximum(b, 0)
 
 
-def _equally_heavy(data: Sample, bins: int) -> ReliabilityTable:
+def _tabulate_equal_mass(data: Sample, bins: int) -> ReliabilityTable:
     """Return the table for bins of equal mass."""
     p, positive, weight = sorted_rows(data)
-    first = np.unique(np.searchsorted(p, frequency_edges(p, weight, bins), side="right"))  # of each bin but one
-    first = np.append(0, first[first < len(p)])
+    first = np.unique(np.searchsorted(p, frequency_edges(p, weight, bins), side="right"))
+    first = np.append(0, first[first < len(p)])  # the position of the first p in each bin
     sums = (np.add.reduceat(values, first) for values in (weight, p * weight, positive))
     below, above = p[first[1:] - 1], p[first[1:]]
     middle = below / 2 + above / 2
     inner = np.where(middle < above, middle, below)  # no number lies between neighbouring floats
-    return _tabulated(np.concatenate([[0.0], inner, [1.0]]), *sums)
+    return _make_table(np.concatenate([[0.0], inner, [1.0]]), *sums)
 
 
-_STRATEGIES: dict[str, Callable[[Sample, int], ReliabilityTable]] = {"width": _equally_wide, "mass": _equally_heavy}
+_STRATEGIES: dict[str, Callable[[Sample, int], ReliabilityTable]] = {
+    "width": _tabulate_equal_width,
+    "mass": _tabulate_equal_mass,
+}
 
 
-def _product(values: Floats | None, weight: Floats | None) -> Floats | None:
-    """Return values times weights, where None is 1."""
-    if values is None or weight is None:
-        return weight if values is None else values
-    return values * weight
-
-
-def _tabulated(edges: Floats, count: Floats, forecast: Floats, positive: Floats) -> ReliabilityTable:
-    """Return the table of means from sums."""
+def _make_table(edges: Floats, count: Floats, forecast: Floats, positive: Floats) -> ReliabilityTable:
+    """Return the table from the sums over each bin."""
     empty = np.full(len(count), np.nan)
     means = (np.divide(sums, count, out=empty.copy(), where=count > 0) for sums in (forecast, positive))
     mean_probability, share = (np.clip(mean, 0.0, 1.0) for mean in means)
@@ -175,9 +172,9 @@ def reliability_table(
     sample_weight: Weights = None,
     labels: Classes = None,
 ) -> ReliabilityTable:
-    """Return the mean forecast and the share of positives in bins of equal width, or of equal mass.
+    """Return the mean forecast and the share of positives in bins of equal width or of equal mass.
 
-    Bins of equal mass never part equal forecasts, so that ties leave fewer bins.
+    Equal forecasts always share a bin, so that `strategy="mass"` may give fewer bins if there are ties.
 
     >>> reliability_table([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2)
     ReliabilityTable(edges=array([0. , 0.5, 1. ]), count=array([2., 2.]), mean_probability=array([0.15, 0.8 ]),
@@ -197,7 +194,7 @@ def ece(
 ) -> float:
     """Return the expected calibration error sum_b n_b/n |mean p - share| (Naeini et al. 2015), bins of equal width.
 
-    With more than two columns p is the probability of the most probable class, and the share that of right decisions
+    With more than two columns p is the probability of the most probable class, and the share is that of right decisions
     (Guo et al. 2017).
 
     >>> round(ece([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2), 3)
@@ -219,7 +216,7 @@ def classwise_ece(
 ) -> float:
     """Return the mean over classes of the `ece` of each class against the rest (Kull et al. 2019).
 
-    Of two classes it is the `ece` of the positive one.
+    For two classes it is the `ece` of the positive class.
 
     >>> round(classwise_ece([0, 1, 2], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1]]), 3)
     0.378
@@ -247,10 +244,10 @@ def top_label_ece(
     bins: int = 15,
     strategy: str = "width",
 ) -> float:
-    """Return sum_b n_b/n |mean confidence - accuracy|, of the most probable class (Guo et al. 2017).
+    """Return sum_b n_b/n |mean confidence - accuracy| in bins of the confidence (Guo et al. 2017).
 
-    It is `ece(*confidences(y, p))`: with more than two columns the `ece`, but of two classes not that of the positive
-    one.
+    It is `ece(*confidences(y, p))`. With more than two columns it equals `ece`; for two classes it does not, because
+    `ece` is then the error of the positive class.
 
     >>> round(top_label_ece([0, 1, 2], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1]]), 3)
     0.5
@@ -269,8 +266,8 @@ def ece_debiased(
 ) -> float:
     """Return sum_b n_b/n (2 |d_b| - E|d_b + s_b Z|), s_b^2 = share (1 - share)/n_b, Z normal (Kumar et al. 2019).
 
-    |d_b| is too large by what noise of the size s_b adds to it, about E|d_b + s_b Z| - |d_b| (in closed form here). The
-    bins have equal mass by default because a bin needs several rows. Negative: less error than noise alone makes.
+    Noise of size s_b makes |d_b| too large by about E|d_b + s_b Z| - |d_b|, which has a closed form. The bins have
+    equal mass by default because a bin needs several rows. A negative value means less error than noise alone causes.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(1000)
@@ -309,7 +306,8 @@ def squared_ece_debiased(
 ) -> float:
     """Return sum_b n_b/n (d_b^2 - share (1 - share)/(n_b - 1)) (Bröcker 2012; Kumar et al. 2019).
 
-    Without bias for fixed bins, and so negative at times; Kumar et al. take the root. A bin of one row stays as it is.
+    It has no bias for fixed bins, so it may be negative. Kumar et al. take its square root. A bin of one row is not
+    corrected.
 
     >>> round(squared_ece_debiased([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2), 5)
     -0.04375

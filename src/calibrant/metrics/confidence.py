@@ -1,8 +1,8 @@
-"""How far a classifier's confidence in its own decisions can be trusted (Duin & Tax 1998, sec. 3), and rejection.
+"""Metrics of decisions and of the confidence in them (Duin & Tax 1998, sec. 3), and rejection.
 
-The decision is the most probable class, the first of equal ones; the confidence p(x) is its posterior; C(x) is 1 where
-the decision is right. `y` holds classes and `P` one column a class, in the order of `labels` (by default the sorted
-classes of `y`); or `y` holds two classes and `P` the probability of the positive one, as for the other metrics.
+The decision is the most probable class, the first if several are equally probable; the confidence p(x) is its
+posterior; C(x) is 1 if the decision is right, else 0. `y` holds classes and `P` one column per class, in the order of
+`labels` (by default the sorted classes of `y`); or `y` holds two classes and `P` the probability of the positive one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 
 
 def _decide_binary(p: Floats, label: Floats) -> tuple[Floats, Floats]:
-    """Return C and the confidence of decisions at p = 1/2; of a label between 0 and 1 C is the share that is right."""
+    """Return C and the confidence of decisions at p = 1/2; C is a share of rows where the label is a share."""
     second = p > 0.5
     return np.where(second, label, 1.0 - label), np.where(second, p, 1.0 - p)
 
@@ -68,18 +68,18 @@ def _decide_classes(P: Floats, index: Index) -> tuple[Floats, Floats]:
     return floats(decided == index), P[np.arange(len(decided)), decided]
 
 
-def _of_decisions(loss: Callable[[Floats, Floats], Floats]) -> Loss:
-    """Return a loss of C and the confidence as one of forecasts."""
+def _decision_loss(loss: Callable[[Floats, Floats], Floats]) -> Loss:
+    """Return a loss of forecasts from a loss of (C, confidence)."""
     return Loss(lambda p, label: loss(*_decide_binary(p, label)), lambda P, index: loss(*_decide_classes(P, index)))
 
 
-RIGHT = _of_decisions(lambda right, _: right)
-ERROR = _of_decisions(lambda right, _: 1.0 - right)
-CONFIDENCE_ERROR = _of_decisions(lambda right, confidence: squared_error(confidence, right))
+RIGHT = _decision_loss(lambda right, _: right)
+ERROR = _decision_loss(lambda right, _: 1.0 - right)
+CONFIDENCE_ERROR = _decision_loss(lambda right, confidence: squared_error(confidence, right))
 
 
 def decide(data: Forecasts) -> Sample:
-    """Return the decisions as forecasts of being right: the confidence, C, and the weight."""
+    """Return decisions as forecasts of being right: the score is the confidence, the label is C."""
     if isinstance(data, Sample):
         right, confidence = _decide_binary(floats(data.score), floats(data.label))
     else:
@@ -88,14 +88,14 @@ def decide(data: Forecasts) -> Sample:
 
 
 def positive_or_decided(data: Forecasts) -> Sample:
-    """Return the forecasts of the positive class; of more than two classes the confidences, and which were right."""
+    """Return the forecasts of the positive class; for more than two classes, of the decision being right."""
     if isinstance(data, Posteriors) and data.posterior.shape[1] > 2:
         return decide_within_unit(data)
     return one_vs_rest(data)[0]
 
 
 def decide_within_unit(data: Forecasts) -> Sample:
-    """Return decisions with confidences that rounding has not left above 1."""
+    """Return `decide` with confidences of at most 1: rounding may leave a posterior slightly above 1."""
     found = decide(data)
     return Sample(np.minimum(found.score, 1.0), found.label, found.weight)
 
@@ -107,11 +107,11 @@ def count_errors(data: Forecasts) -> float:
 
 def normalize_confidence_error(data: Forecasts) -> float:
     """Return the core of `normalized_confidence_error`."""
-    return _over_error_rate(mean_loss(data, CONFIDENCE_ERROR), mean_loss(data, ERROR))
+    return _divide_by_error_rate(mean_loss(data, CONFIDENCE_ERROR), mean_loss(data, ERROR))
 
 
-def _over_error_rate(q: float, epsilon: float) -> float:
-    """Return rho = q/epsilon - 1/2, NaN without errors."""
+def _divide_by_error_rate(q: float, epsilon: float) -> float:
+    """Return rho = q/epsilon - 1/2, NaN if there are no errors."""
     return q / epsilon - 0.5 if epsilon else float("nan")
 
 
@@ -128,7 +128,7 @@ def error_rate(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, lab
 
 
 def accuracy(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
-    """Return mean(C), the share of right decisions at p = 1/2, or for the most probable class.
+    """Return mean(C), the share of right decisions.
 
     >>> accuracy([0, 0, 1, 1], [0.1, 0.6, 0.3, 0.7])
     0.5
@@ -137,7 +137,7 @@ def accuracy(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, label
 
 
 def errors(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
-    """Return sum(1 - C), the number of wrong decisions, or their weight.
+    """Return sum(1 - C), the number of wrong decisions; with weights, their total weight.
 
     >>> errors([0, 0, 1, 1], [0.1, 0.6, 0.3, 0.7])
     2.0
@@ -162,7 +162,7 @@ def accuracy_at_threshold(
 def confidence_error(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return q = mean((C - p)^2), the Brier score of the confidences (Duin & Tax 1998, eq. 6).
 
-    Calibrated confidences have q = mean(p (1 - p)).
+    For calibrated confidences q is mean(p (1 - p)) on average.
 
     >>> round(confidence_error([0, 0, 1], [[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]]), 4)
     0.1533
@@ -173,10 +173,10 @@ def confidence_error(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = Non
 def normalized_confidence_error(
     y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None
 ) -> float:
-    """Return rho = q/epsilon - 1/2 (Duin & Tax 1998, eq. 7), NaN without errors.
+    """Return rho = q/epsilon - 1/2 (Duin & Tax 1998, eq. 7), NaN if there are no errors.
 
-    0: the errors are half of the objects with confidence 1/2, and all others are surely right. 1/2: every confidence is
-    1, or as good as that. Above 1/2 the confidences should not be used.
+    At rho = 0 every object is either certain and right, or has confidence 1/2, and half of those are errors. At
+    rho = 1/2 the confidences are no better than if all were 1. Above 1/2 the confidences should not be used.
 
     >>> round(normalized_confidence_error([0, 0, 1, 1], [1.0, 0.0, 1.0, 1.0]), 4)
     0.5
@@ -187,24 +187,24 @@ def normalized_confidence_error(
 def normalized_confidence_error_of_runs(confidence_errors: ArrayLike, error_rates: ArrayLike) -> float:
     """Return rho = mean(q)/mean(epsilon) - 1/2 over the runs of an experiment, NaN if no run made an error.
 
-    The ratio of averages, as in the paper's tables; the average of the ratios has no meaning where a run is without
-    error, and a large variance where it has few.
+    It is the ratio of averages, as in the tables of the paper. The average of ratios is undefined if a run has no
+    errors, and has a large variance if a run has few.
 
     >>> round(normalized_confidence_error_of_runs([0.05, 0.10, 0.02], [0.1, 0.2, 0.0]), 4)
     0.0667
     """
     q, epsilon = finite("confidence_errors", confidence_errors), finite("error_rates", error_rates)
     same_length("error_rates", epsilon, q)
-    return _over_error_rate(float(q.mean()), float(epsilon.mean()))
+    return _divide_by_error_rate(float(q.mean()), float(epsilon.mean()))
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorRejectCurve:
-    """The errors left when the least confident objects are rejected (Duin & Tax 1998, sec. 3).
+    """The errors that remain when the least confident objects are rejected (Duin & Tax 1998, sec. 3).
 
-    At point k the objects with a confidence below `threshold[k]` are rejected: a share `rejected[k]` of all objects.
-    The wrong decisions among the others are a share `error[k]` of all objects. Between points the curve is straight:
-    objects of equal confidence are rejected in random order.
+    At point k the objects with a confidence below `threshold[k]` are rejected, a share `rejected[k]` of all objects.
+    The wrong decisions among the others are a share `error[k]` of all objects. Between points the curve is straight,
+    because objects of equal confidence are rejected in random order.
     """
 
     threshold: Floats
@@ -213,12 +213,12 @@ class ErrorRejectCurve:
 
     @property
     def area(self) -> float:
-        """The area under the curve: epsilon/2 if confidence says nothing, epsilon^2/2 if all errors go first."""
+        """The area under the curve: epsilon/2 for equal confidences, epsilon^2/2 if all errors are rejected first."""
         width = np.diff(self.rejected)
         return float(width @ (self.error[1:] + self.error[:-1]) / 2)
 
     def error_at(self, rejected: float) -> float:
-        """Return the errors left, as a share of all objects, when a share of them is rejected."""
+        """Return the remaining errors, as a share of all objects, when a share `rejected` of them is rejected."""
         proportion("rejected", rejected, low=True, high=True)
         return float(np.interp(rejected, self.rejected, self.error))
 
@@ -233,8 +233,7 @@ def error_reject_curve(
 ) -> ErrorRejectCurve:
     """Return the error-reject curve (Chow 1970; Duin & Tax 1998, sec. 3).
 
-    Rejecting a share d of the objects lowers the error by d/2 where rho = 0, and by d epsilon where rho = 1/2 because
-    confidence says nothing.
+    Rejecting a share d of the objects lowers the error by d/2 if rho = 0, and by d epsilon for equal confidences.
 
     >>> curve = error_reject_curve([0, 0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.3, 0.7], [0.2, 0.8]])
     >>> curve.rejected, curve.error
@@ -263,7 +262,7 @@ def accuracy_at_coverage(
 ) -> float:
     """Return the share of right decisions among the most confident objects, a share `coverage` of all.
 
-    Of objects of equal confidence a random part is taken, and the result is the expectation.
+    Among objects of equal confidence a random part is taken; the result is the expected share.
 
     >>> accuracy_at_coverage([0, 0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.3, 0.7], [0.2, 0.8]], coverage=0.75)
     1.0
@@ -272,6 +271,6 @@ def accuracy_at_coverage(
 
 
 def confidences(y: ArrayLike, P: ArrayLike, labels: Classes = None) -> tuple[Floats, Floats]:
-    """Return C, whether each decision is right (its share for a label between 0 and 1), and the confidence p."""
+    """Return C, 1 for each right decision (a share where the label is a share), and the confidence p."""
     found = decide(check_forecasts(y, P, labels=labels))
     return found.label, found.score

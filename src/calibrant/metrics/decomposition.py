@@ -1,7 +1,7 @@
 """The CORP decomposition of a mean score (Dimitriadis, Gneiting & Jordan 2021).
 
-The forecasts are recalibrated by isotonic regression, whose blocks need no choice of bins. Each block, and all rows
-together, has an entropy: the mean loss of a forecast that says the block's share of positives.
+The forecasts are recalibrated by isotonic regression, which needs no choice of bins. The score of the recalibrated
+forecasts is the mean entropy of its blocks: the loss of a forecast that says the block's share of positives.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ __all__ = [
     "SCORES",
     "Decomposition",
     "decompose",
-    "decompose_totals",
     "decomposition",
     "discrimination",
     "log_discrimination",
@@ -41,8 +40,8 @@ __all__ = [
 class Decomposition:
     """A mean score = miscalibration - discrimination + uncertainty, none of them negative.
 
-    Miscalibration is what isotonic recalibration takes off the score, discrimination what the recalibrated forecasts
-    take off that of the best constant, and uncertainty the score of that constant, the share of positives.
+    Uncertainty is the score of the best constant forecast, the share of positives. Discrimination is how much better
+    the recalibrated forecasts are than that constant, miscalibration how much better they are than the forecasts.
     """
 
     score: float
@@ -53,14 +52,14 @@ class Decomposition:
 
 @dataclass(frozen=True, slots=True)
 class _Score:
-    """A proper score, the entropy of `positive` and `negative` rows under it, and its value for columns.
+    """A proper score, and the entropy of `positive` and `negative` rows: their summed loss if p is their share.
 
-    `columns` is the score of two columns over that of the second alone.
+    `additive`: the loss of several columns is the sum of the losses of each class against the rest.
     """
 
     loss: Loss
     entropy: Callable[[Floats, Floats], Floats]
-    columns: float
+    additive: bool
 
 
 def _gini(positive: Floats, negative: Floats) -> Floats:
@@ -74,7 +73,7 @@ def _shannon(positive: Floats, negative: Floats) -> Floats:
     return np.asarray(-special.xlogy(positive, positive / total) - special.xlogy(negative, negative / total))
 
 
-SCORES = {"brier": _Score(BRIER, _gini, 2.0), "log_loss": _Score(LOG_LOSS, _shannon, 1.0)}
+SCORES = {"brier": _Score(BRIER, _gini, additive=True), "log_loss": _Score(LOG_LOSS, _shannon, additive=False)}
 
 
 # Cores ----------------------------------------------------------------------------------------------------------------
@@ -84,61 +83,57 @@ def decompose(data: Forecasts, score: str = "brier") -> Decomposition:
     """Return the core of `decomposition`."""
     one_of("score", score, SCORES)
     rule, classes = SCORES[score], one_vs_rest(data)
-    if len(classes) > 1 and rule.columns == 1.0:
+    if len(classes) > 1 and not rule.additive:
         whole = sum(mean_loss(each, rule.loss) for each in classes)
     else:
         whole = mean_loss(data, rule.loss)
-    times = rule.columns if isinstance(data, Posteriors) and len(classes) == 1 else 1.0
-    recalibrated, constant = times * np.sum([_entropies(*_pooled(each), rule) for each in classes], axis=0)
-    return _decomposed(whole, float(recalibrated), float(constant))
+    # Two columns are scored as one class against the rest; the other class has the same Brier score once more.
+    times = 2.0 if rule.additive and isinstance(data, Posteriors) and len(classes) == 1 else 1.0
+    recalibrated, constant = times * np.sum([_mean_entropies(*_pool_rows(each), rule) for each in classes], axis=0)
+    return _split_score(whole, float(recalibrated), float(constant))
 
 
-def decompose_totals(p: Floats, positive: Floats, total: Floats, score: str = "brier") -> Decomposition:
-    """Return the decomposition from rising p with the positives and all rows at each: `decompose` without the sort."""
+def part_of(data: Forecasts, *, part: str, score: str = "brier") -> float:
+    """Return one part of the decomposition by its name."""
+    return _read_part(decompose(data, score), part)
+
+
+def part_of_totals(p: Floats, positive: Floats, total: Floats, *, part: str, score: str = "brier") -> float:
+    """Return `part_of` from rising p with the weight of positives and of all rows at each: no sorting needed."""
     rule = SCORES[score]
     whole = mean_loss(Sample(p, positive / total, total), rule.loss)
-    return _decomposed(whole, *_entropies(positive, total, rule))
+    return _read_part(_split_score(whole, *_mean_entropies(positive, total, rule)), part)
 
 
-def _decomposed(whole: float, recalibrated: float, constant: float) -> Decomposition:
-    """Return the parts of a score from the scores of the recalibrated forecasts and of the share of positives."""
-    least = min(recalibrated, constant, whole)  # by rounding only is it another than the first
-    return Decomposition(whole, whole - least, constant - least, constant)
+def _read_part(found: Decomposition, part: str) -> float:
+    """Return a part by its name, or raise for the discrimination of one class only."""
+    if part == "discrimination" and found.uncertainty == 0:
+        msg = "y must hold both classes for the discrimination; got rows of one class only"
+        raise ValueError(msg)
+    return float(getattr(found, part))
 
 
-def _pooled(data: Sample) -> tuple[Floats, Floats]:
-    """Return the positives and all rows at points whose isotonic regression is that of all rows."""
+def _split_score(whole: float, recalibrated: float, constant: float) -> Decomposition:
+    """Return the parts of a score from the scores of the recalibrated forecasts and of the constant forecast."""
+    best = min(recalibrated, constant, whole)  # without rounding errors it is the first
+    return Decomposition(whole, whole - best, constant - best, constant)
+
+
+def _pool_rows(data: Sample) -> tuple[Floats, Floats]:
+    """Return the weight of positives and of all rows at points that have the same isotonic regression as all rows."""
     data = moderate(data)
     _, positive, weight = sorted_rows(data) if len(data) <= FEW else sifted_rows(data)
     return positive, weight
 
 
-def _entropies(positive: Floats, total: Floats, rule: _Score) -> tuple[float, float]:
-    """Return the mean entropy within the blocks of the isotonic regression, and of all rows as one block."""
+def _mean_entropies(positive: Floats, total: Floats, rule: _Score) -> tuple[float, float]:
+    """Return the mean entropy of the blocks of the isotonic regression, and of all rows as one block."""
     start = pool_adjacent_violators(positive, total)[0][:-1]
     hits, rows = np.add.reduceat(positive, start), np.add.reduceat(total, start)
     misses = np.maximum(rows - hits, 0.0)
     everything = np.array([hits.sum()]), np.array([misses.sum()])
     n = float(total.sum())
     return float(rule.entropy(hits, misses).sum()) / n, float(rule.entropy(*everything)[0]) / n
-
-
-def part_of(data: Forecasts, *, part: str, score: str = "brier") -> float:
-    """Return one part of the decomposition by its name."""
-    return _defined_part(decompose(data, score), part)
-
-
-def part_of_totals(p: Floats, positive: Floats, total: Floats, *, part: str, score: str = "brier") -> float:
-    """Return one part of the decomposition by its name, from totals at rising p."""
-    return _defined_part(decompose_totals(p, positive, total, score), part)
-
-
-def _defined_part(found: Decomposition, part: str) -> float:
-    """Return a part by its name; without both classes there is no discrimination."""
-    if part == "discrimination" and found.uncertainty == 0:
-        msg = "y must hold both classes for a discrimination; got rows of one class only"
-        raise ValueError(msg)
-    return float(getattr(found, part))
 
 
 # Public functions -----------------------------------------------------------------------------------------------------
@@ -149,9 +144,9 @@ def decomposition(
 ) -> Decomposition:
     """Return score = miscalibration - discrimination + uncertainty (Dimitriadis, Gneiting & Jordan 2021, eq. 3).
 
-    MCB = S(p) - S(c), DSC = S(r) - S(c), UNC = S(r): c the isotonic recalibration of p, r the share of positives.
-    With more than two columns the parts are sums over classes, each against the rest: for Brier they add up to
-    `brier`; for the log loss to the sum of the classes' log losses, which is not `log_loss`.
+    MCB = S(p) - S(c), DSC = S(r) - S(c), UNC = S(r): c is the isotonic recalibration of p, r the share of positives.
+    With more than two columns the parts are sums over classes, each against the rest. For Brier they add up to
+    `brier`; for the log loss they add up to the sum of the log losses of the classes, which is not `log_loss`.
 
     >>> decomposition([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9])
     Decomposition(score=0.2175, miscalibration=0.0925, discrimination=0.125, uncertainty=0.25)
@@ -162,7 +157,7 @@ def decomposition(
 def miscalibration(
     y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, score: str = "brier"
 ) -> float:
-    """Return MCB = S(p) - S(c), what isotonic recalibration takes off the score (see `decomposition`).
+    """Return MCB = S(p) - S(c), how much isotonic recalibration would lower the score (see `decomposition`).
 
     >>> round(miscalibration([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
     0.0925
@@ -173,7 +168,7 @@ def miscalibration(
 def discrimination(
     y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, score: str = "brier"
 ) -> float:
-    """Return DSC = S(r) - S(c), what recalibrated forecasts take off the score of a constant (see `decomposition`).
+    """Return DSC = S(r) - S(c), how much better recalibrated forecasts are than a constant (see `decomposition`).
 
     >>> discrimination([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9])
     0.125
@@ -193,7 +188,7 @@ def uncertainty(
 
 
 def log_miscalibration(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
-    """Return MCB of the log loss, summed over classes where there are more than two (see `decomposition`).
+    """Return MCB of the log loss, summed over classes if there are more than two (see `decomposition`).
 
     >>> round(log_miscalibration([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
     0.2362
@@ -202,7 +197,7 @@ def log_miscalibration(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = N
 
 
 def log_discrimination(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
-    """Return DSC of the log loss, summed over classes where there are more than two (see `decomposition`).
+    """Return DSC of the log loss, summed over classes if there are more than two (see `decomposition`).
 
     >>> round(log_discrimination([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
     0.3466
@@ -211,7 +206,7 @@ def log_discrimination(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = N
 
 
 def log_uncertainty(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
-    """Return UNC of the log loss, summed over classes where there are more than two (see `decomposition`).
+    """Return UNC of the log loss, summed over classes if there are more than two (see `decomposition`).
 
     >>> round(log_uncertainty([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
     0.6931

@@ -1,8 +1,8 @@
-"""What a metric looks at: forecasts and what happened, checked once at a door here.
+"""The input of every metric: forecasts and what happened, checked once by the functions `check_...`.
 
 Two classes are a `Sample`: the probability of the positive class, the label in [0, 1] and the weight, as rows or as
-counts (label = share of positives, weight = total). More columns are `Posteriors`. A metric's core takes either, checks
-nothing, and depends on a sample only through the weight of positives and of negatives at each probability.
+counts (label = share of positives, weight = total). More columns are `Posteriors`. The core of a metric takes either
+and checks nothing. It depends on a sample only through the weight of positives and negatives at each probability.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import Floats, Index
 from calibrant.checks import (
     BLOCK,
-    ROUNDING,
     binary,
     distributions,
     finite,
     known_labels,
     refuse_masked,
+    require_real,
     same_length,
     vector,
     weighed,
@@ -31,15 +31,16 @@ from calibrant.checks import (
 from calibrant.samples import Sample, refuse_swapped
 
 __all__ = [
+    "AnyForecasts",
     "Classes",
     "Forecasts",
-    "Kind",
     "Posteriors",
     "Weights",
     "against_rest",
     "binary_labels",
     "check_forecasts",
     "check_forecasts_or_logs",
+    "check_labelled",
     "check_posteriors",
     "check_probabilities",
     "class_columns",
@@ -53,9 +54,9 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Posteriors:
-    """Checked posteriors, one column per class, and the column of each row's class; `weight=None` counts a row once.
+    """Checked posteriors, one column per class, and the column of each row's class.
 
-    `logs` says that the columns hold logarithms.
+    `weight=None` counts every row once; `logs` says that the columns hold logarithms.
     """
 
     posterior: NDArray[Any]
@@ -77,8 +78,8 @@ class Posteriors:
 
 Forecasts = Sample | Posteriors
 Weights = ArrayLike | None  # one weight per row; None counts every row once
-Classes = ArrayLike | None  # the class of each column, or the negative and the positive one; None sorts those of y
-Kind = TypeVar("Kind", bound=Forecasts)
+Classes = ArrayLike | None  # the class of each column, or (negative, positive); None: the sorted classes of y
+AnyForecasts = TypeVar("AnyForecasts", bound=Forecasts)
 
 
 def floats(values: NDArray[Any]) -> Floats:
@@ -86,11 +87,11 @@ def floats(values: NDArray[Any]) -> Floats:
     return np.asarray(values, np.float64)
 
 
-# Doors ----------------------------------------------------------------------------------------------------------------
+# Checks ---------------------------------------------------------------------------------------------------------------
 
 
 def check_forecasts(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, labels: Classes = None) -> Forecasts:
-    """Check forecasts and return the rows that count: of one column a `Sample`, of one column per class `Posteriors`.
+    """Check forecasts and return the rows with a weight: one column as a `Sample`, several as `Posteriors`.
 
     >>> check_forecasts(["a", "b"], [[0.2, 0.8], [0.5, 0.5]])
     Posteriors(posterior=array([[0.2, 0.8],
@@ -101,22 +102,26 @@ def check_forecasts(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, l
 
 
 def check_posteriors(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, labels: Classes = None) -> Posteriors:
-    """Check posteriors, one column per class, and return the rows that count."""
+    """Check posteriors, one column per class, and return the rows with a weight."""
     posterior = distributions("p", p)
     return keep_weighted(Posteriors(posterior, class_columns(y, posterior, labels)), sample_weight)
 
 
 def check_probabilities(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, labels: Classes = None) -> Sample:
-    """Check forecasts of the positive class and return the rows that count.
+    """Check probabilities of the positive class and return the rows with a weight.
 
     >>> check_probabilities(["no", "yes", "yes"], [0.2, 0.7, 0.9], [1, 0, 2])
     Sample(score=array([0.2, 0.9]), label=array([False,  True]), weight=array([1., 2.]))
     """
     if labels is None:
         refuse_swapped(y, p, "p", "y first and p second")
+    return check_labelled(binary_labels(y, labels), p, sample_weight)
+
+
+def check_labelled(label: NDArray[Any], p: ArrayLike, sample_weight: Weights = None) -> Sample:
+    """Check probabilities and weights, for labels in [0, 1] that are checked already."""
     probability = finite("p", p)
     within_unit("p", probability)
-    label = binary_labels(y, labels)
     same_length("y", label, probability)
     return keep_weighted(Sample(probability, label), sample_weight)
 
@@ -126,16 +131,21 @@ def check_forecasts_or_logs(
 ) -> Forecasts:
     """Check forecasts given as probabilities, or as their logarithms with one column per class."""
     if (p is None) == (log_p is None):
-        msg = f"give p or log_p, one of them; got {'neither' if p is None else 'both'}"
+        msg = f"give either p or log_p; got {'neither' if p is None else 'both'}"
         raise ValueError(msg)
     if p is not None:
         return check_forecasts(y, p, sample_weight, labels)
-    logs = _log_distributions("log_p", log_p)  # type: ignore[arg-type]
+    refuse_masked("log_p", log_p)
+    logs = np.asarray(log_p)
+    require_real("log_p", logs)
+    logs = floats(logs)
+    with np.errstate(over="ignore"):
+        distributions("exp(log_p)", np.exp(logs))
     return keep_weighted(Posteriors(logs, class_columns(y, logs, labels), logs=True), sample_weight)
 
 
-def keep_weighted(data: Kind, sample_weight: Weights) -> Kind:
-    """Check weights and return the rows whose weight is not 0, with them."""
+def keep_weighted(data: AnyForecasts, sample_weight: Weights) -> AnyForecasts:
+    """Check weights, set them, and leave out the rows of weight 0."""
     if sample_weight is None:
         return data
     weight = weighed("sample_weight", sample_weight, data.index if isinstance(data, Posteriors) else data.label)
@@ -144,14 +154,14 @@ def keep_weighted(data: Kind, sample_weight: Weights) -> Kind:
 
 
 def binary_labels(y: ArrayLike, labels: Classes) -> NDArray[Any]:
-    """Return labels in [0, 1]; `labels` names the negative and the positive class."""
+    """Return labels of two classes as numbers in [0, 1]; `labels` names the negative and the positive class."""
     if labels is not None:
         classes = vector("labels", labels)
         if len(classes) != 2:
             shown = ", ".join(str(value) for value in classes[:5])
             msg = f"labels must hold the negative and the positive class; got {len(classes)} value(s): {shown}"
             raise ValueError(msg)
-        return _places(known_labels("y", y), classes)
+        return _find_classes(known_labels("y", y), classes)
     try:
         return binary("y", y)
     except ValueError as error:
@@ -164,61 +174,43 @@ def class_columns(y: ArrayLike, p: NDArray[Any], labels: Classes) -> Index:
     same_length("y", observed, p)
     classes = np.unique(observed) if labels is None else vector("labels", labels)
     if len(classes) != p.shape[1]:
-        msg = f"p must have one column a class; got {p.shape[1]} columns for {len(classes)} classes: give labels"
+        msg = f"p must have one column per class; got {p.shape[1]} columns for {len(classes)} classes: give labels"
         raise ValueError(msg)
-    return _places(observed, classes)
+    return _find_classes(observed, classes)
 
 
-def _places(observed: NDArray[Any], classes: NDArray[Any]) -> Index:
-    """Return the place of each label among the classes."""
+def _find_classes(observed: NDArray[Any], classes: NDArray[Any]) -> Index:
+    """Return the position of each label in the list of classes."""
     order = np.argsort(classes, kind="stable")
     if (classes[order[1:]] == classes[order[:-1]]).any():
-        msg = f"labels must be different from each other; got {', '.join(str(value) for value in classes[:5])}"
+        msg = f"labels must all be different; got {', '.join(str(value) for value in classes[:5])}"
         raise ValueError(msg)
     try:
         place = np.searchsorted(classes[order], observed)
     except TypeError:
         kinds = sorted({type(value).__name__ for value in observed})
-        msg = f"y must hold labels of the type of the classes; got {', '.join(kinds)}"
+        msg = f"y must hold labels of the same type as the classes in labels; got {', '.join(kinds)}"
         raise ValueError(msg) from None
     found = order[np.minimum(place, len(classes) - 1)]
     if not (classes[found] == observed).all():
-        stranger = observed[classes[found] != observed][0]
-        msg = f"y must hold only the classes in labels; got {str(stranger)!r}"
+        unknown = observed[classes[found] != observed][0]
+        msg = f"y must hold only the classes in labels; got {str(unknown)!r}"
         raise ValueError(msg)
     return np.asarray(found, np.intp)
-
-
-def _log_distributions(name: str, values: ArrayLike) -> Floats:
-    """Return logarithms of posteriors, one column a class, after checking that each row sums to 1 up to rounding."""
-    refuse_masked(name, values)
-    array = np.asarray(values)
-    if array.ndim != 2 or array.shape[1] < 2 or len(array) == 0 or array.dtype.kind not in "fiub":
-        msg = f"{name} must be real, one column a class; got an array of shape {array.shape} and dtype {array.dtype}"
-        raise ValueError(msg)
-    array = floats(array)
-    with np.errstate(all="ignore"):
-        off = np.abs(np.exp(array).sum(axis=1) - 1.0)
-    if not (off <= ROUNDING).all():
-        row = int(np.flatnonzero(~(off <= ROUNDING))[0])
-        shown = ", ".join(f"{value:g}" for value in array[row, :5]) + (", ..." if array.shape[1] > 5 else "")
-        msg = f"{name} must hold rows of logarithms of numbers that sum to 1; row {row} is [{shown}]"
-        raise ValueError(msg)
-    return array
 
 
 # Views of checked forecasts -------------------------------------------------------------------------------------------
 
 
-def take(data: Kind, rows: Any, weight: NDArray[Any] | None) -> Kind:
-    """Return some rows with other weights."""
+def take(data: AnyForecasts, rows: Any, weight: NDArray[Any] | None) -> AnyForecasts:
+    """Return some rows with new weights."""
     if isinstance(data, Posteriors):
         return replace(data, posterior=data.posterior[rows], index=data.index[rows], weight=weight)
     return replace(data, score=data.score[rows], label=data.label[rows], weight=weight, negative=None)
 
 
 def one_vs_rest(data: Forecasts) -> list[Sample]:
-    """Return the forecasts of each class; of two classes only those of the positive one, which say it all."""
+    """Return the forecasts of each class against the rest; for two classes only those of the positive class."""
     if isinstance(data, Sample):
         return [data]
     columns = data.posterior.shape[1]
@@ -226,10 +218,10 @@ def one_vs_rest(data: Forecasts) -> list[Sample]:
 
 
 def against_rest(data: Posteriors, k: int) -> Sample:
-    """Return the forecasts of class k."""
+    """Return the forecasts of class k against the rest."""
     return Sample(np.minimum(floats(data.posterior[:, k]), 1.0), data.index == k, data.weight)
 
 
-def select(data: Kind, rows: Any) -> Kind:
+def select(data: AnyForecasts, rows: Any) -> AnyForecasts:
     """Return some rows with their weights."""
     return take(data, rows, None if data.weight is None else data.weight[rows])

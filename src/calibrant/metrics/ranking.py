@@ -1,4 +1,4 @@
-"""How well probabilities rank the rows, whatever their values: the area under the ROC curve."""
+"""How well probabilities rank the rows: the area under the ROC curve."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ __all__ = ["area", "auc", "mean_area"]
 def auc(
     y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, multiclass: str = "ovr"
 ) -> float:
-    """Return P(p+ > p-) + P(p+ = p-)/2 for a positive and a negative row, the area under the ROC curve.
+    """Return the area under the ROC curve, P(p+ > p-) + P(p+ = p-)/2 for a positive and a negative row.
 
-    With more than two columns it is the plain mean over classes of each against the rest (`multiclass="ovr"`), or over
-    ordered pairs (k, l) of p_k on the rows of k against those of l (`"ovo"`, Hand & Till 2001).
+    With more than two columns it is the unweighted mean over classes, each against the rest (`multiclass="ovr"`), or
+    over ordered pairs (k, l) of the area of p_k on the rows of classes k and l (`"ovo"`, Hand & Till 2001).
 
     >>> auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
     0.75
@@ -38,25 +38,20 @@ def mean_area(data: Forecasts, multiclass: str = "ovr") -> float:
 
 
 def area(p: Floats, positive: Floats, total: Floats) -> float:  # noqa: ARG001, functions of totals share arguments
-    """Return sum n+/N+ (N-below + n-/2)/N- from rising p, with the positives and all rows at each."""
+    """Return the area sum n+/N+ (N-below + n-/2)/N-, from rising p with the weight of positives and of all rows."""
     negative = total - positive
     hits, misses = float(positive.sum()), float(negative.sum())
     if not (hits > 0 and misses > 0):
         only = "positive" if hits > 0 else "negative"
-        msg = f"y must hold both classes for the area under the ROC curve; got rows of the {only} one only"
+        msg = f"y must hold both classes for the area under the ROC curve; got rows of the {only} class only"
         raise ValueError(msg)
     below = np.cumsum(negative) - negative / 2
-    # Not a dot product: in thousands of draws the threads of BLAS cost more than they save.
+    # Not a dot product: in thousands of bootstrap draws, starting the threads of BLAS costs more than it saves.
     return float(((positive / hits) * (below / misses)).sum())
 
 
-def _each_against_the_rest(classes: list[Sample]) -> Iterator[Sample]:
-    """Yield the forecasts of each class."""
-    yield from classes
-
-
-def _each_pair(classes: list[Sample]) -> Iterator[Sample]:
-    """Yield the forecasts of a class on its rows and those of another, for every ordered pair."""
+def _split_into_pairs(classes: list[Sample]) -> Iterator[Sample]:
+    """Yield the forecasts of the first class on the rows of both, for every ordered pair of classes."""
     if len(classes) == 1:
         yield classes[0]
     for one, other in combinations(classes, 2):
@@ -65,4 +60,4 @@ def _each_pair(classes: list[Sample]) -> Iterator[Sample]:
         yield select(other, both)
 
 
-_MULTICLASS: dict[str, Callable[[list[Sample]], Iterator[Sample]]] = {"ovr": _each_against_the_rest, "ovo": _each_pair}
+_MULTICLASS: dict[str, Callable[[list[Sample]], Iterator[Sample]]] = {"ovr": iter, "ovo": _split_into_pairs}

@@ -1,7 +1,7 @@
-"""Proper scores of probabilities against what happened: each is the mean, or the sum, of one loss per row.
+"""Proper scores: the mean, or the sum, of one loss per row.
 
 `y` holds two classes and `p` the probability of the positive one, the last of `labels` (by default of the sorted
-classes; numbers in [0, 1] are shares of the positive class); or `p` has one column a class, in the order of `labels`.
+classes; numbers in [0, 1] are shares of the positive class); or `p` has one column per class, in the order of `labels`.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ __all__ = [
 class Loss:
     """A loss of each row: `binary(p, label)` with labels in [0, 1], `classes(P, index)` with one column per class.
 
-    `logs(log P, index)` takes logarithms of probabilities, for a loss that can.
+    `logs(log P, index)` takes logarithms of probabilities; it is None where the loss has no such form.
     """
 
     binary: Callable[[Floats, Floats], Floats]
     classes: Callable[[Floats, Index], Floats]
     logs: Callable[[Floats, Index], Floats] | None = None
 
-    def rule(self, data: Forecasts) -> Callable[..., Floats]:
-        """Return the form of the loss for these forecasts."""
+    def form_for(self, data: Forecasts) -> Callable[..., Floats]:
+        """Return the form of the loss that takes these forecasts."""
         if isinstance(data, Sample):
             return self.binary
         if not data.logs:
@@ -65,10 +65,10 @@ class Loss:
 def sum_losses(data: Forecasts, loss: Loss) -> tuple[float, float]:
     """Return the weighted sum of the losses and the total weight, block by block."""
     total = size = 0.0
-    rule = loss.rule(data)
+    form = loss.form_for(data)
     with np.errstate(divide="ignore"):
         for p, happened, weight in data.blocks():
-            each = rule(p, happened)
+            each = form(p, happened)
             total += float(each.sum() if weight is None else (each * weight).sum())
             size += float(len(p) if weight is None else weight.sum())
     return total, size
@@ -82,9 +82,9 @@ def mean_loss(data: Forecasts, loss: Loss) -> float:
 
 def row_losses(data: Forecasts, loss: Loss) -> Floats:
     """Return the loss of each row."""
-    rule = loss.rule(data)
+    form = loss.form_for(data)
     with np.errstate(divide="ignore"):
-        return np.concatenate([rule(p, happened) for p, happened, _ in data.blocks()])
+        return np.concatenate([form(p, happened) for p, happened, _ in data.blocks()])
 
 
 def squared_error(p: Floats, label: Floats) -> Floats:
@@ -110,8 +110,7 @@ def _cosine(P: Floats, index: Index) -> Floats:
 def _cross_entropy(p: Floats, label: Floats, eps: float) -> Floats:
     """Return -label log p - (1 - label) log(1 - p), with 0 log 0 = 0."""
     p = np.clip(p, eps, 1.0 - eps) if eps else p
-    hard = (label == 0.0) | (label == 1.0)
-    if hard.all():
+    if ((label == 0.0) | (label == 1.0)).all():
         return np.asarray(-np.log(np.where(label > 0, p, 1.0 - p)))
     entropy = np.zeros(len(p))
     for share, chance in ((label, p), (1.0 - label, 1.0 - p)):
@@ -131,8 +130,8 @@ def _log_surprise(logs: Floats, index: Index, eps: float) -> Floats:
     return np.asarray(0.0 - np.clip(logs[np.arange(len(logs)), index], low, high))
 
 
-def _log_loss_above(eps: float) -> Loss:
-    """Return the log loss of probabilities cut to [eps, 1 - eps]."""
+def _clipped_log_loss(eps: float) -> Loss:
+    """Return the log loss of probabilities clipped to [eps, 1 - eps]."""
     if not 0.0 <= eps < 0.5:
         msg = f"eps must lie in [0, 0.5); got {eps}"
         raise ValueError(msg)
@@ -141,17 +140,17 @@ def _log_loss_above(eps: float) -> Loss:
 
 BRIER = Loss(squared_error, _squared_distance)
 SPHERICAL = Loss(_binary_cosine, _cosine)
-LOG_LOSS = _log_loss_above(0.0)
+LOG_LOSS = _clipped_log_loss(0.0)
 
 
 def mean_log_loss(data: Forecasts, eps: float = 0.0) -> float:
     """Return the core of `log_loss`."""
-    return mean_loss(data, _log_loss_above(eps))
+    return mean_loss(data, _clipped_log_loss(eps))
 
 
 def sum_log_loss(data: Forecasts, eps: float = 0.0) -> float:
     """Return the core of `total_log_loss`."""
-    return sum_losses(data, _log_loss_above(eps))[0]
+    return sum_losses(data, _clipped_log_loss(eps))[0]
 
 
 def mean_cross_entropy(data: Forecasts, paper_scale_folds: float = 1, eps: float = 0.0) -> float:
@@ -165,7 +164,7 @@ def mean_cross_entropy(data: Forecasts, paper_scale_folds: float = 1, eps: float
 def brier(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return the mean squared error (1/n) sum (y - p)^2 (Brier 1950).
 
-    With one column a class it is the mean of each row's sum over classes, which for two classes is twice as much.
+    With one column per class, the squares are summed over classes. For two columns the score is twice that of one.
 
     >>> round(brier([1, 0, 1, 1, 0], [0.9, 0.2, 0.6, 0.4, 0.75]), 4)
     0.2265
@@ -176,7 +175,7 @@ def brier(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: 
 def spherical(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return the spherical score (1/n) sum p(what happened)/|p|, |p|^2 = sum_k p_k^2: larger is better.
 
-    It is proper as the others are (Roby 1965; Gneiting & Raftery 2007, example 2), and never infinite.
+    It is proper and never infinite (Roby 1965; Gneiting & Raftery 2007, example 2).
 
     >>> round(spherical([1, 0], [0.8, 0.5]), 4)
     0.8386
@@ -195,8 +194,8 @@ def log_loss(
 ) -> float:
     """Return -(1/n) sum log p(what happened), in nats: infinite if what happened had probability 0 (Good 1952).
 
-    `eps` > 0 cuts the probabilities to [eps, 1 - eps] first. `log_p` in place of `p` gives their logarithms, one column
-    a class, as `predict_log_proba` and `maps.log_probabilities` do: exact also where p rounds to 0 or 1.
+    `eps` > 0 clips the probabilities to [eps, 1 - eps] first. `log_p` instead of `p` gives their logarithms, one column
+    per class, as `predict_log_proba` and `maps.log_probabilities` return them: exact even where p rounds to 0 or 1.
 
     >>> round(log_loss([1, 0, 1, 1, 0], [0.9, 0.2, 0.6, 0.4, 0.75]), 6)
     0.628383
@@ -236,9 +235,10 @@ def mcre(
     eps: float = 0.0,
     log_p: ArrayLike | None = None,
 ) -> float:
-    """Return the mean cross-entropy, which is `log_loss`; on request on the scale of Rüping's tables (2004).
+    """Return the mean cross-entropy, which is `log_loss`, divided by `paper_scale_folds`.
 
-    They show a tenth of it for ten folds, as if each fold's sum had been divided by the size of the whole set.
+    The tables of Rüping (2004) show a tenth of the mean cross-entropy of ten folds, as if the sum over each fold had
+    been divided by the size of the whole set: `paper_scale_folds=10` gives their scale.
 
     >>> round(mcre([1, 0, 1, 1, 0], [0.9, 0.2, 0.6, 0.4, 0.75], paper_scale_folds=10), 7)
     0.0628383
