@@ -21,7 +21,7 @@ from calibrant.decisions.combining import POOLS, LinearPool, LogPool, combine, f
 from calibrant.decisions.deciding import (
     Threshold,
     bayes,
-    checked_costs,
+    check_costs,
     chow_threshold,
     reject,
     threshold_for_coverage,
@@ -153,7 +153,7 @@ class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         trained, held = self._parts(labels, weight, promised=promised)
         self.estimator_ = self._machine(X, labels, weight, groups, trained)
         self.classes_ = at_least_two(known_classes(self.estimator_, labels))
-        self.costs_ = None if self.costs is None else checked_costs(self.costs, len(self.classes_))
+        self.costs_ = None if self.costs is None else check_costs(self.costs, len(self.classes_))
         self.threshold_: float | Threshold | None = None
         if promised:
             part = None if weight is None else weight[held]
