@@ -163,8 +163,8 @@ class TestDeciding:
             ({"coverage": 0.5, "holdout": 0.999}, "leaves no row of class"),
             ({"error": 0.001}, "needs at least .* rows to be guaranteed"),
             ({"error": 0.05}, "cannot be guaranteed with confidence 0.95"),
-            ({"threshold": 0.5, "reject_label": 1}, "reject_label must be none of the classes"),
-            ({"threshold": 0.5, "reject_label": "?"}, "of the kind of the classes"),
+            ({"threshold": 0.5, "reject_label": 1}, "reject_label must differ from the classes"),
+            ({"threshold": 0.5, "reject_label": "?"}, "of the type of the classes"),
             ({"prefit": True}, "not fitted yet"),
         ],
     )
