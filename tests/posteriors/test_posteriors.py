@@ -833,7 +833,7 @@ def test_confident_refuses_what_it_cannot_read():
     with pytest.raises(ValueError, match="classifier of one output"):
         confident(DecisionTreeClassifier().fit(X, np.column_stack([y, y])))
     four = np.where(np.arange(len(y)) % 5 == 0, "d", y)
-    with pytest.raises(ValueError, match="one decision value a class"):
+    with pytest.raises(ValueError, match="one decision value per class"):
         confident(SVC(decision_function_shape="ovo").fit(X, four), X, four)
 
 
