@@ -39,7 +39,7 @@ class TestNumbers:
         assert {METHODS[name].record for name in demo.ALGORITHMS} == {METHODS["platt"].record}
 
     def test_the_data_are_balanced_and_each_row_is_judged_once(self, result: Comparison) -> None:
-        features, label = demo.data()
+        features, label = demo.load_data()
         assert (features.shape, label.sum()) == ((442, 10), 221)
         for predictions in result.predictions.values():
             assert sorted(predictions.rows) == list(range(442))
