@@ -582,17 +582,17 @@ def test_more_classes_are_cut_at_the_same_significance():
 def test_derivatives_of_the_net(outputs):
     rng = np.random.default_rng(0)
     layers = Layers(4, 3, outputs)
-    problem = SquaredError(layers, rng.random((7, 4)), rng.random((7, outputs)), rng.exponential(size=7))
+    objective = SquaredError(layers, rng.random((7, 4)), rng.random((7, outputs)), rng.exponential(size=7))
     theta = start_weights(layers, rng)
-    assert check_grad(problem.error, lambda t: problem.gradient(t)[1], theta) < 1e-6
-    _, product = problem.normal_equations(theta)
-    gradient = problem.gradient(theta)[1] * problem.weight.sum() * outputs / 2
+    assert check_grad(objective.error, lambda t: objective.gradient(t)[1], theta) < 1e-6
+    _, product = objective.normal_equations(theta)
+    gradient = objective.gradient(theta)[1] * objective.weight.sum() * outputs / 2
     np.testing.assert_allclose(product, gradient, atol=1e-12)
-    jacobian, residual = problem.jacobian(theta, slice(None))
+    jacobian, residual = objective.jacobian(theta, slice(None))
     for j in range(len(theta)):
         step = np.zeros(len(theta))
         step[j] = 1e-6
-        difference = problem.jacobian(theta + step, slice(None))[1] - problem.jacobian(theta - step, slice(None))[1]
+        difference = objective.jacobian(theta + step, slice(None))[1] - objective.jacobian(theta - step, slice(None))[1]
         np.testing.assert_allclose(jacobian[:, j], difference / 2e-6, atol=1e-8)
     assert len(residual) == 7 * outputs
 
@@ -613,8 +613,8 @@ def test_levenberg_marquardt_ends_where_the_gradient_vanishes():
     X, y = generators.easy(60, distance=1.0, random_state=0)
     model = Network(hidden=1, random_state=1).fit(X, y).model_
     target = np.where(y == 1, 0.9, 0.1)[:, None]
-    problem = SquaredError(model.layers, (X - model.low) / model.span, target, np.ones(len(y)))
-    assert np.abs(problem.normal_equations(model.theta)[1]).max() < 1e-4
+    objective = SquaredError(model.layers, (X - model.low) / model.span, target, np.ones(len(y)))
+    assert np.abs(objective.normal_equations(model.theta)[1]).max() < 1e-4
 
 
 def test_the_failing_start_of_1997_leaves_nets_untrained():

@@ -13,18 +13,18 @@ from calibrant.checks import number, one_of
 from calibrant.numerics.simplex import normalise
 from calibrant.posteriors.objects import Objects, apply_in_blocks, require_objects
 
-__all__ = ["COVARIANCES", "NormalDensities", "bayes", "class_priors", "fit_normal"]
+__all__ = ["COVARIANCES", "NormalDensities", "apply_bayes_rule", "class_priors", "fit_normal"]
 
 _ROUNDING = 8 * float(np.finfo(np.float64).eps)  # a variance at most this times features times the largest one is 0
 _LEAST_VARIANCE = 1e-16  # added to each variance, in units of the mean variance, before its logarithm is taken
 
 
-def bayes(log_joint: Floats) -> Floats:
+def apply_bayes_rule(log_joint: Floats) -> Floats:
     """Return P(i | x) = F_i(x) P_i/sum_j F_j(x) P_j from log F_i(x) P_i (Duin & Tax 1998, eq. 1).
 
     Where every density is 0, the classes are equally probable.
 
-    >>> bayes(np.log([[0.1, 0.3]]) - 5000)
+    >>> apply_bayes_rule(np.log([[0.1, 0.3]]) - 5000)
     array([[0.25, 0.75]])
     """
     largest = log_joint.max(axis=1, keepdims=True)
@@ -58,7 +58,7 @@ class NormalDensities:
 
     def __call__(self, x: Floats) -> Floats:
         """Return P(class | x)."""
-        return bayes(apply_in_blocks(self.log_joint, x, self.mean.shape[1]))
+        return apply_bayes_rule(apply_in_blocks(self.log_joint, x, self.mean.shape[1]))
 
 
 def fit_normal(

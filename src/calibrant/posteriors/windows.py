@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats
 from calibrant.checks import number
-from calibrant.posteriors.densities import bayes, class_priors
+from calibrant.posteriors.densities import apply_bayes_rule, class_priors
 from calibrant.posteriors.objects import BLOCK_NUMBERS, Objects, apply_in_blocks
 
 __all__ = ["SCANNED_OBJECTS", "Windows", "fit_windows", "leave_one_out_likelihood", "likeliest_width"]
@@ -41,7 +41,7 @@ class Windows:
 
     def __call__(self, x: Floats) -> Floats:
         """Return P(class | x)."""
-        return bayes(apply_in_blocks(self.log_joint, x, max(len(rows) for rows, _ in self.groups)))
+        return apply_bayes_rule(apply_in_blocks(self.log_joint, x, max(len(rows) for rows, _ in self.groups)))
 
 
 def _log_density(x: Floats, group: _Group, width: float) -> Floats:
