@@ -1,4 +1,4 @@
-"""Modules that stood elsewhere once: their old names import the same modules."""
+"""Old names of modules that have moved; importing one gives the module under its new name."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _MOVED = {
 
 
 class OldNames:
-    """A finder of modules for `sys.meta_path`, and their loader."""
+    """A finder and loader, for `sys.meta_path`, of modules by their old names."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # noqa: ARG002
-        """Return how to load a module by its old name, None where the name is not one."""
+        """Return how to load a module by its old name, or None if the name is not an old one."""
         package, _, rest = name.partition(".")
         old, _, inner = rest.partition(".")
         if package != "calibrant" or old not in _MOVED:
@@ -43,12 +43,12 @@ class OldNames:
         return ModuleSpec(name, self, origin=new)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module itself, which keeps its own specification."""
+        """Return the module under its new name, and remember its own specification."""
         module = import_module(str(spec.origin))
         spec.loader_state = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Do nothing: the module has been executed; but take back what the import system wrote on it."""
+        """Restore the module's own specification, which the import system replaced; the module has run already."""
         assert module.__spec__ is not None
         module.__spec__ = module.__spec__.loader_state

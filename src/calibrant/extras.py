@@ -1,4 +1,4 @@
-"""Packages that only some need: an extra of calibrant brings them, and where one is missing an error says which."""
+"""Optional packages: an error names the extra of calibrant that installs a missing one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["needing"]
 
 @contextmanager
 def needing(what: str, extra: str) -> Iterator[None]:
-    """Import packages inside: where one is not installed, the error says what needs it and which extra brings it.
+    """Import optional packages inside this context: if one is missing, the error says which extra installs it.
 
     >>> with needing("this example", "report"):
     ...     import no_such_package

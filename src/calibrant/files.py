@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, and read up to a limit."""
+"""Files are written completely or not at all, and read up to a limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 __all__ = ["read_limited", "whole", "write_whole"]
 
-_CHUNK = 2**20
+_CHUNK = 2**20  # bytes read at a time
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -25,30 +25,34 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @contextmanager
 def whole(path: Path) -> Iterator[Path]:
-    """Yield a temporary file whose content becomes that of `path` at the end, or disappears if there is no end.
+    """Yield a temporary file that replaces `path` at the end, or is removed if an exception is raised.
 
-    Links are followed. A file that is there keeps its mode, and its owner and group where the system allows. A pipe, a
-    terminal or another thing that is not a file gets the content once it is complete, and stays what it is.
+    Links are followed. An existing file keeps its mode, and its owner and group where the system allows. If `path` is
+    not a regular file, such as a pipe or a terminal, the content is written to it once it is complete.
     """
-    there = _status(path)
-    if there is not None and stat.S_ISDIR(there.st_mode):
+    existing = _status(path)
+    if existing is not None and stat.S_ISDIR(existing.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    with _poured(path) if _stays_open(path, there) else _replaced(Path(os.path.realpath(path)), there) as temporary:
-        yield temporary
+    if existing is not None and _must_stay(path, existing):
+        with _append_at_end(path) as temporary:
+            yield temporary
+    else:
+        with _replace_at_end(Path(os.path.realpath(path)), existing) as temporary:
+            yield temporary
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Return what the system says of a file, None where there is none, also at the end of a link."""
+    """Return the status of a file, or of the file that a link points to, or None if there is none."""
     try:
         return os.stat(path)
     except FileNotFoundError:
         return None
 
 
-def _stays_open(path: Path, there: os.stat_result | None) -> bool:
-    """Return whether a path is no file, or a name of one that somebody holds open, as /dev/stdout is."""
-    if there is None or not stat.S_ISREG(there.st_mode):
-        return there is not None
+def _must_stay(path: Path, existing: os.stat_result) -> bool:
+    """Return whether a path is not a regular file, or names an open file of a process, such as /dev/stdout."""
+    if not stat.S_ISREG(existing.st_mode):
+        return True
     link = path
     while link.is_symlink():
         if os.path.realpath(link.parent).startswith("/proc/"):
@@ -58,8 +62,8 @@ def _stays_open(path: Path, there: os.stat_result | None) -> bool:
 
 
 @contextmanager
-def _poured(path: Path) -> Iterator[Path]:
-    """Yield a temporary file elsewhere, whose content is appended to `path` at the end."""
+def _append_at_end(path: Path) -> Iterator[Path]:
+    """Yield a temporary file in another folder, whose content is appended to `path` at the end."""
     with tempfile.TemporaryDirectory() as folder:
         temporary = Path(folder) / "content"
         yield temporary
@@ -68,34 +72,34 @@ def _poured(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def _replaced(path: Path, there: os.stat_result | None) -> Iterator[Path]:
-    """Yield a temporary file beside `path` that takes its place, its mode and its owner at the end."""
+def _replace_at_end(path: Path, existing: os.stat_result | None) -> Iterator[Path]:
+    """Yield a temporary file in the same folder that replaces `path` at the end, with the same mode and owner."""
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
-    # The system itself takes the umask off a new file's mode; what replaces a private file is private from the start.
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if there is None else 0o600))
+    # The system applies the umask to the mode of a new file. What replaces a private file is private from the start.
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if existing is None else 0o600))
     try:
         yield temporary
-        if there is not None:
-            _keep_owner(temporary, there)
-            os.chmod(temporary, stat.S_IMODE(there.st_mode))
+        if existing is not None:
+            _copy_owner(existing, temporary)
+            os.chmod(temporary, stat.S_IMODE(existing.st_mode))
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _keep_owner(path: Path, there: os.stat_result) -> None:
-    """Give a file the owner and group of another, or what of it the system allows."""
-    mine = os.stat(path)
-    if hasattr(os, "chown") and (mine.st_uid, mine.st_gid) != (there.st_uid, there.st_gid):
+def _copy_owner(source: os.stat_result, path: Path) -> None:
+    """Give a file the owner and group of another, as far as the system allows."""
+    own = os.stat(path)
+    if hasattr(os, "chown") and (own.st_uid, own.st_gid) != (source.st_uid, source.st_gid):
         with suppress(PermissionError):
-            os.chown(path, -1, there.st_gid)
+            os.chown(path, -1, source.st_gid)
         with suppress(PermissionError):
-            os.chown(path, there.st_uid, -1)
+            os.chown(path, source.st_uid, -1)
 
 
 def read_limited(path: str | os.PathLike[str], most: int) -> bytes:
-    """Return the content of a file, or raise if it has more than `most` bytes, as one without end does."""
+    """Return the content of a file, or raise if it has more than `most` bytes, as an endless device does."""
     content = bytearray()
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK):

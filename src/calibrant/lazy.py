@@ -1,4 +1,4 @@
-"""Names that a package offers and imports only when they are asked for."""
+"""Names of a package that are imported on first use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["attach"]
 
 
 def attach(package: str, where: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return a package's `__getattr__` and `__dir__`: `where` tells the module of each name, or the module it names."""
+    """Return `__getattr__` and `__dir__` of a package; `where` maps each name to its module, or to the module it is."""
 
     def get(name: str) -> Any:
         if name not in where:

@@ -1,25 +1,31 @@
-"""How far a long computation is: one bar on the standard error stream, drawn by rich where somebody may be watching."""
+"""The progress of a long computation, as a bar of rich on the standard error stream if that is a terminal."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 __all__ = ["Progress", "Step", "drawn", "shown"]
 
-Progress = bool | Callable[[float], None]  # whether to draw a bar, or what is told the share done
+Progress = bool | Callable[[float], None]  # whether to draw a bar, or a function called with the share done
 Step = Callable[..., None]  # takes `advance` or `completed`, and a new `description`
 
 
 @contextmanager
 def shown(what: str, total: float, progress: Progress) -> Iterator[Callable[[float], None]]:
-    """Yield a function that is told what has been done, and shows it: a bar with the time left, on a terminal only."""
+    """Yield a function to call with each amount of work done: it moves a bar on a terminal, or calls `progress`."""
     if callable(progress):
-        yield _Share(progress, total or 1.0)
+        done = 0.0
+
+        def report_share(more: float) -> None:
+            nonlocal done
+            done += more
+            progress(min(1.0, done / (total or 1.0)))
+
+        yield report_share
         return
     with drawn(what, total) if progress and total else nullcontext() as step:
         yield (lambda _: None) if step is None else (lambda done: step(advance=done))
@@ -27,25 +33,25 @@ def shown(what: str, total: float, progress: Progress) -> Iterator[Callable[[flo
 
 @contextmanager
 def drawn(what: str, total: float | None = None, *, stays: bool = False) -> Iterator[Step | None]:
-    """Yield what moves a bar, None where nobody is watching or rich is not installed; `stays` leaves it at the end."""
+    """Yield a function that moves a bar, or None without a terminal or without rich; `stays` keeps it at the end."""
     try:
-        found = _bar(timed=total is not None, stays=stays) if _is_terminal() else None
+        bar = _make_bar(timed=total is not None, stays=stays) if _is_terminal() else None
     except ModuleNotFoundError:
-        found = None
-    if found is None:
+        bar = None
+    if bar is None:
         yield None
         return
-    with found:
-        yield partial(found.update, found.add_task(what, total=total))
+    with bar:
+        yield partial(bar.update, bar.add_task(what, total=total))
 
 
 def _is_terminal() -> bool:
-    """Return whether somebody may be watching."""
+    """Return whether the standard error stream is a terminal."""
     return sys.stderr.isatty()
 
 
-def _bar(*, timed: bool, stays: bool) -> Any:
-    """Return a bar, with the time left if its end is known."""
+def _make_bar(*, timed: bool, stays: bool) -> Any:
+    """Return a bar of rich, with the remaining time if `timed`."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -61,17 +67,3 @@ def _bar(*, timed: bool, stays: bool) -> Any:
     if timed:
         columns += [TextColumn("left"), TimeRemainingColumn(), TaskProgressColumn()]
     return Progress(*columns, console=Console(stderr=True), transient=not stays)
-
-
-@dataclass(slots=True)
-class _Share:
-    """Tells a function the share done."""
-
-    told: Callable[[float], None]
-    total: float
-    done: float = 0.0
-
-    def __call__(self, more: float) -> None:
-        """Add what has been done."""
-        self.done += more
-        self.told(min(1.0, self.done / self.total))

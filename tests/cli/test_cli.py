@@ -339,7 +339,7 @@ class TestApply:
     def test_many_batches(self, map_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         from calibrant.cli import tables
 
-        monkeypatch.setattr(tables, "_ROWS", 100)
+        monkeypatch.setattr(tables, "_BATCH_ROWS", 100)
         scores = np.linspace(-3, 3, 1_001)
         table = write(tmp_path / "t.parquet", f=scores, name=["x"] * 1_001)
         assert "1,001 rows" in done("apply", map_file, table, "--score", "f", "-o", tmp_path / "o.parquet").stdout
@@ -730,7 +730,7 @@ class TestAssess:
     @pytest.mark.parametrize("pos_label", ["yes", "no"])
     def test_one_class_of_words_needs_a_name(self, pos_label: str, tmp_path: Path) -> None:
         table = write(tmp_path / "t.csv", p=[0.1, 0.3, 0.2], y=["yes"] * 3)
-        assert "one class; say by --pos-label" in refused("assess", table, *ASSESSED)
+        assert "one class; give --pos-label" in refused("assess", table, *ASSESSED)
         values = values_of(document("assess", table, *ASSESSED, "--pos-label", pos_label))
         happened = float(pos_label == "yes")
         assert values["brier"] == pytest.approx(np.mean((happened - np.array([0.1, 0.3, 0.2])) ** 2))
@@ -778,7 +778,7 @@ class TestCompare:
 
     @pytest.mark.parametrize(("kind", "own"), [("margin", []), ("probability", ["raw"]), ("logit", ["raw"])])
     def test_all_methods(self, kind: str, own: list[str]) -> None:
-        assert evidence.scalings("all", kind) == [*own, *list_methods("column", "matrix")]
+        assert evidence.parse_methods("all", kind) == [*own, *list_methods("column", "matrix")]
 
     def test_weights_and_groups(self, forecasts: Path) -> None:
         found = document("compare", forecasts, *SCORED, "--weight", "w", "--group", "g")
@@ -873,9 +873,9 @@ REFUSED_EVIDENCE = {
     "three classes": ("p,y\n0.1,a\n0.2,b\n0.3,c\n", ASK, "column 'y' must hold two classes"),
     "positive of three": ("p,y\n0.1,a\n0.2,b\n0.3,c\n", (*ASK, "--pos-label", "a"), "got 3 values: a, b, c"),
     "unknown positive": (FORECASTS, (*ASK, "--pos-label", "7"), "must be one of two labels in column 'y'; got '7'"),
-    "nameless columns": (FORECASTS, PETS_OF, "say by --classes which"),
+    "nameless columns": (FORECASTS, PETS_OF, "give --classes, the class of each"),
     "too few classes": (FORECASTS, (*PETS_OF, "--classes", "cat"), "2 in all"),
-    "wrong class": (FORECASTS, (*PETS_OF, "--classes", "cat,cow"), "there is 'dog'"),
+    "wrong class": (FORECASTS, (*PETS_OF, "--classes", "cat,cow"), "without 'dog'"),
     "classes of one": (FORECASTS, (*ASK, "--classes", "0,1"), "--classes is for several columns"),
     "positive of two columns": (FORECASTS, ("assess", "--probability", "p,q", "--label", "y", "--pos-label", "1"),
                                 "--pos-label is for one column"),

@@ -39,7 +39,7 @@ class TestNumbers:
         assert {METHODS[name].record for name in demo.ALGORITHMS} == {METHODS["platt"].record}
 
     def test_the_data_are_balanced_and_each_row_is_judged_once(self, result: Comparison) -> None:
-        features, label = demo.data()
+        features, label = demo.load_data()
         assert (features.shape, label.sum()) == ((442, 10), 221)
         for predictions in result.predictions.values():
             assert sorted(predictions.rows) == list(range(442))
@@ -64,18 +64,18 @@ class TestNumbers:
 
 
 class TestCommand:
-    def told(self, result: Comparison, *arguments: object) -> Result:
+    def run_demo(self, result: Comparison, *options: object) -> Result:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(demo, "run", lambda: result)
-            asked = ["demo", *map(str, arguments)]
-            told = CliRunner().invoke(cli.application(), asked, env={"COLUMNS": "80"})
-        assert told.exit_code == 0, told.output
-        assert told.stderr == ""
-        return told
+            arguments = ["demo", *map(str, options)]
+            answer = CliRunner().invoke(cli.application(), arguments, env={"COLUMNS": "80"})
+        assert answer.exit_code == 0, answer.output
+        assert answer.stderr == ""
+        return answer
 
     def test_prints_the_comparison_and_writes_the_page(self, tmp_path: Path, result: Comparison) -> None:
         output = tmp_path / "demo.html"
-        text = self.told(result, "--output", output).stdout
+        text = self.run_demo(result, "--output", output).stdout
         assert [path.name for path in tmp_path.iterdir()] == ["demo.html"]
         page = output.read_text("utf-8")
         assert demo.TITLE in page
@@ -91,8 +91,8 @@ class TestCommand:
         assert lines[-1] == f"Report, for your browser: {output}"
 
     def test_json(self, tmp_path: Path, result: Comparison) -> None:
-        told = self.told(result, "-o", tmp_path / "demo.html", "--json")
-        document = json.loads(told.stdout, parse_constant=pytest.fail)
+        answer = self.run_demo(result, "-o", tmp_path / "demo.html", "--json")
+        document = json.loads(answer.stdout, parse_constant=pytest.fail)
         assert document["report"] == str(tmp_path / "demo.html")
         assert len(document["cells"]) == len(result.cells)
         best = document["standings"][0]["methods"][0]
@@ -101,7 +101,7 @@ class TestCommand:
 
     @pytest.mark.parametrize(("output", "words"), [("none/a.html", "folder that exists"), (".", "must be a file")])
     def test_refuses_before_it_computes(self, output: str, words: str, tmp_path: Path) -> None:
-        told = CliRunner().invoke(cli.application(), ["demo", "--output", str(tmp_path / output)])
-        assert told.exit_code == 2
-        assert words in told.stderr
+        answer = CliRunner().invoke(cli.application(), ["demo", "--output", str(tmp_path / output)])
+        assert answer.exit_code == 2
+        assert words in answer.stderr
         assert not list(tmp_path.iterdir())

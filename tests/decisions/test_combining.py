@@ -72,7 +72,7 @@ class TestEveryRule:
     def test_blocks_do_not_show(self, rule, classes, monkeypatch):
         posteriors = members(100, classes)
         whole = combine(posteriors, rule)
-        monkeypatch.setattr(combining, "_NUMBERS", 7 * len(posteriors) * classes)
+        monkeypatch.setattr(combining, "_BLOCK_NUMBERS", 7 * len(posteriors) * classes)
         np.testing.assert_array_equal(combine(posteriors, rule), whole)
 
     def test_single_precision(self, rule, classes):
@@ -176,7 +176,7 @@ def test_pool_weight_is_repetition_and_order_is_free(kind):
 def test_many_rows_start_from_some(monkeypatch):
     y, posteriors = noisy_members(3000)
     expected = fit_pool(posteriors, y, "log").weights
-    monkeypatch.setattr(combining, "_FEW", 500)
+    monkeypatch.setattr(combining, "_STARTING_ROWS", 500)
     np.testing.assert_allclose(fit_pool(posteriors, y, "log").weights, expected, atol=1e-7)
 
 
@@ -232,7 +232,7 @@ def test_pools_at_the_edge():
         (lambda P: combine([P, P[:-1]]), "same rows and classes"),
         (lambda P: combine([P, np.where(P > 0.9, np.nan, P)]), r"posteriors\[1\] must hold rows"),
         (lambda P: combine([P * 2, P]), r"posteriors\[0\] must hold rows .* sum to 1; row 0"),
-        (lambda P: combine([P, P], LinearPool((1.0,))), "one weight a member; got 1 weights for 2 members"),
+        (lambda P: combine([P, P], LinearPool((1.0,))), "one weight per member; got 1 weights for 2 members"),
         (lambda P: LinearPool((0.0, 0.0)), "nor all zero"),
         (lambda P: LogPool((1.0, -1.0)), "must not be negative"),
         (lambda P: LogPool((1.0, np.nan)), "weights must be finite"),

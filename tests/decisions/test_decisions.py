@@ -263,8 +263,8 @@ def test_mixture_gap_bounds_what_is_left():
         (lambda P: decisions.threshold_for_coverage(P, 1.2), "coverage must lie in"),
         (lambda P: decisions.threshold_for_coverage(P, 0.9, confidence=1), r"confidence must lie in \(0, 1\)"),
         (lambda P: decisions.threshold_for_error(P.argmax(1), P, 0.0), r"error must lie in \(0, 1\)"),
-        (lambda P: decisions.threshold_for_error(P.argmax(1), P, 1e-4), "needs at least .* rows to be promised"),
-        (lambda P: decisions.threshold_for_error(P.argmin(1), P, 0.1), "cannot be promised with confidence 0.95"),
+        (lambda P: decisions.threshold_for_error(P.argmax(1), P, 1e-4), "needs at least .* rows to be guaranteed"),
+        (lambda P: decisions.threshold_for_error(P.argmin(1), P, 0.1), "cannot be guaranteed with confidence 0.95"),
         (
             lambda P: decisions.threshold_for_error(P.argmax(1), P, 0.1, levels=0),
             "levels must be a whole number",
@@ -290,7 +290,7 @@ def test_an_error_target_is_met_up_to_rounding():
         (lambda P: reject(P, threshold="a"), "threshold must lie in"),
         (lambda P: reject(P, coverage="a"), "coverage must lie in"),
         (lambda P: bayes(P, "x"), "costs must be a matrix of numbers"),
-        (lambda P: chow_threshold("a"), "costs must be finite"),
+        (lambda P: chow_threshold("a"), "costs must be finite numbers"),
     ],
 )
 def test_words_are_no_numbers(call, message):

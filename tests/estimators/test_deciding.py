@@ -161,10 +161,10 @@ class TestDeciding:
             ({"coverage": 1.5}, "coverage must lie in"),
             ({"coverage": 0.5, "holdout": 1}, "holdout must lie in"),
             ({"coverage": 0.5, "holdout": 0.999}, "leaves no row of class"),
-            ({"error": 0.001}, "needs at least .* rows to be promised"),
-            ({"error": 0.05}, "cannot be promised with confidence 0.95"),
-            ({"threshold": 0.5, "reject_label": 1}, "reject_label must be none of the classes"),
-            ({"threshold": 0.5, "reject_label": "?"}, "of the kind of the classes"),
+            ({"error": 0.001}, "needs at least .* rows to be guaranteed"),
+            ({"error": 0.05}, "cannot be guaranteed with confidence 0.95"),
+            ({"threshold": 0.5, "reject_label": 1}, "reject_label must differ from the classes"),
+            ({"threshold": 0.5, "reject_label": "?"}, "of the type of the classes"),
             ({"prefit": True}, "not fitted yet"),
         ],
     )
@@ -291,7 +291,7 @@ class TestCombining:
         [
             ({"members": [GaussianNB()]}, "at least two classifiers; got 1"),
             ({"rule": "sum"}, "rule must be one of max, median"),
-            ({"rule": LinearPool((0.5, 0.3, 0.1, 0.1))}, "one weight a member; got 4 weights for 3"),
+            ({"rule": LinearPool((0.5, 0.3, 0.1, 0.1))}, "one weight per member; got 4 weights for 3"),
             ({"calibrate": "plat"}, "method must be one of"),
             ({"recalibrate": "plat"}, "method must be one of"),
             ({"prefit": True}, "not fitted yet"),

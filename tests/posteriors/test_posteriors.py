@@ -44,7 +44,7 @@ from calibrant.posteriors import (
 from calibrant.posteriors import neighbours as neighbours_module
 from calibrant.posteriors import windows as windows_module
 from calibrant.posteriors.neighbours import leave_one_out_right
-from calibrant.posteriors.networks import Layers, Problem, start_weights
+from calibrant.posteriors.networks import Layers, SquaredError, start_weights
 from calibrant.posteriors.objects import objects
 from calibrant.posteriors.trees import chi_square, prune_early
 from calibrant.posteriors.windows import leave_one_out_likelihood, likeliest_width
@@ -228,7 +228,7 @@ def test_bad_objects_are_named(name, X, y, message):
 @pytest.mark.parametrize(
     ("x", "y", "weight", "message"),
     [
-        ([1.0, 2.0], [0, 1], None, "one row an object"),
+        ([1.0, 2.0], [0, 1], None, "one row per object"),
         ([[1.0], [np.inf]], [0, 1], None, "X must be finite; got inf in row 1"),
         (
             [[1.0], [2.0]],
@@ -401,7 +401,7 @@ def brute_force_right(X, y, largest):
 @pytest.mark.parametrize("limit", [None, 7])
 @pytest.mark.parametrize("ties", [False, True])
 def test_every_k_in_one_pass(limit, ties, monkeypatch):
-    monkeypatch.setattr(neighbours_module, "CELLS", 500)  # several blocks
+    monkeypatch.setattr(neighbours_module, "BLOCK_NUMBERS", 500)  # several blocks
     for seed in range(3):
         X, y = three_classes(seed, n=14)
         X = np.round(X) if ties else X
@@ -477,10 +477,10 @@ def test_the_likelihood_is_that_of_kernel_density_left_out():
     np.testing.assert_allclose(leave_one_out_likelihood(objects(X, y)[0], widths), expected)
 
 
-@pytest.mark.parametrize("scanned", [windows_module.SCANNED, range(5, 10)])
+@pytest.mark.parametrize("scanned", [windows_module.SCANNED_OBJECTS, range(5, 10)])
 def test_the_width_is_the_likeliest(scanned, monkeypatch):
-    monkeypatch.setattr(windows_module, "SCANNED", scanned)
-    monkeypatch.setattr(windows_module, "_KEPT", 0)
+    monkeypatch.setattr(windows_module, "SCANNED_OBJECTS", scanned)
+    monkeypatch.setattr(windows_module, "_KEPT_DISTANCES", 0)
     for seed in range(4):
         data, _ = objects(*unequal(seed=seed))
         width = likeliest_width(data.distinct())
@@ -582,17 +582,17 @@ def test_more_classes_are_cut_at_the_same_significance():
 def test_derivatives_of_the_net(outputs):
     rng = np.random.default_rng(0)
     layers = Layers(4, 3, outputs)
-    problem = Problem(layers, rng.random((7, 4)), rng.random((7, outputs)), rng.exponential(size=7))
+    objective = SquaredError(layers, rng.random((7, 4)), rng.random((7, outputs)), rng.exponential(size=7))
     theta = start_weights(layers, rng)
-    assert check_grad(problem.error, lambda t: problem.gradient(t)[1], theta) < 1e-6
-    _, product = problem.normal_equations(theta)
-    gradient = problem.gradient(theta)[1] * problem.weight.sum() * outputs / 2
+    assert check_grad(objective.error, lambda t: objective.gradient(t)[1], theta) < 1e-6
+    _, product = objective.normal_equations(theta)
+    gradient = objective.gradient(theta)[1] * objective.weight.sum() * outputs / 2
     np.testing.assert_allclose(product, gradient, atol=1e-12)
-    jacobian, residual = problem.jacobian(theta, slice(None))
+    jacobian, residual = objective.jacobian(theta, slice(None))
     for j in range(len(theta)):
         step = np.zeros(len(theta))
         step[j] = 1e-6
-        difference = problem.jacobian(theta + step, slice(None))[1] - problem.jacobian(theta - step, slice(None))[1]
+        difference = objective.jacobian(theta + step, slice(None))[1] - objective.jacobian(theta - step, slice(None))[1]
         np.testing.assert_allclose(jacobian[:, j], difference / 2e-6, atol=1e-8)
     assert len(residual) == 7 * outputs
 
@@ -613,8 +613,8 @@ def test_levenberg_marquardt_ends_where_the_gradient_vanishes():
     X, y = generators.easy(60, distance=1.0, random_state=0)
     model = Network(hidden=1, random_state=1).fit(X, y).model_
     target = np.where(y == 1, 0.9, 0.1)[:, None]
-    problem = Problem(model.layers, (X - model.low) / model.span, target, np.ones(len(y)))
-    assert np.abs(problem.normal_equations(model.theta)[1]).max() < 1e-4
+    objective = SquaredError(model.layers, (X - model.low) / model.span, target, np.ones(len(y)))
+    assert np.abs(objective.normal_equations(model.theta)[1]).max() < 1e-4
 
 
 def test_the_failing_start_of_1997_leaves_nets_untrained():
@@ -833,7 +833,7 @@ def test_confident_refuses_what_it_cannot_read():
     with pytest.raises(ValueError, match="classifier of one output"):
         confident(DecisionTreeClassifier().fit(X, np.column_stack([y, y])))
     four = np.where(np.arange(len(y)) % 5 == 0, "d", y)
-    with pytest.raises(ValueError, match="one decision value a class"):
+    with pytest.raises(ValueError, match="one decision value per class"):
         confident(SVC(decision_function_shape="ovo").fit(X, four), X, four)
 
 

@@ -1,7 +1,7 @@
-"""The command line: reads what was asked, calls the library, prints what came of it.
+"""The command line: it reads the options, calls the library and prints the result.
 
-A command refuses with one sentence on stderr and exit code 2, and then has written nothing. What a command needs beyond
-typer and rich is imported when it runs.
+A command that cannot do its work prints one sentence on stderr, exits with code 2 and writes nothing. Packages other
+than typer and rich are imported only when a command needs them.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ def main() -> None:
     """Run the command line."""
     try:
         commands = application()
-    except ModuleNotFoundError as error:  # without rich there is nothing to print it with
+    except ModuleNotFoundError as error:  # rich, which prints other errors, may be the missing package
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    for name in ("SIGTERM", "SIGHUP"):  # end as by Ctrl-C, with temporary files removed
+    for name in ("SIGTERM", "SIGHUP"):  # exit as after Ctrl-C, so that temporary files are removed
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
     commands()
 
 
 def application() -> typer.Typer:
-    """Return the commands as an application of typer."""
+    """Return the commands as a typer application."""
     with needing("the command line", "cli"):
         from calibrant.cli.commands import application
 

@@ -1,4 +1,4 @@
-"""All commands, and what `calibrant --help` says of them."""
+"""All commands, and the text of `calibrant --help`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import calibrant
-from calibrant.cli.console import refusing
+from calibrant.cli.console import report_errors
 from calibrant.cli.evidence import assess, compare, report
 from calibrant.cli.fitting import apply, fit, methods
 from calibrant.cli.showing import demo, reproduce
@@ -17,8 +17,8 @@ __all__ = ["application"]
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "From scores to probabilities": (fit, apply, methods),
-    "The evidence": (assess, compare, report),
-    "To see it at work": (demo, reproduce),
+    "Evaluation": (assess, compare, report),
+    "Demonstration": (demo, reproduce),
 }
 
 _EPILOG = """\
@@ -30,20 +30,20 @@ _EPILOG = """\
   calibrant apply map.json new.parquet --score f -o out.parquet
   calibrant assess out.parquet --probability probability --label y
 
-[bold]Tables[/bold] are CSV or Parquet files, told apart by the ending of the name.
+[bold]Tables[/bold] are CSV or Parquet files; the file name must end in .csv or .parquet.
 Lists are written with commas: --methods platt,isotonic.
-Every command that prints numbers prints them as JSON with --json; there,
-numbers that are not finite are the texts "inf", "-inf" and "nan".
+With --json, a command prints its results as JSON; infinite and missing
+numbers are then the strings "inf", "-inf" and "nan".
 Progress is shown on a terminal only.
 
-[bold]Exit status[/bold]: 0 done; 2 refused, with one sentence that says why;
-130 interrupted. Unless it is 0, no file has been written or changed, but for
-the finished parts that --folder keeps.
+[bold]Exit status[/bold]: 0 success; 1 some cells of reproduce failed; 2 error, with
+one sentence that explains it; 130 interrupted. After 2 and 130 no file has
+been written or changed, except the finished parts in --folder.
 """
 
 
 def application() -> typer.Typer:
-    """Return the commands as an application of typer."""
+    """Return the commands as a typer application."""
     app = typer.Typer(
         name="calibrant",
         no_args_is_help=True,
@@ -53,30 +53,31 @@ def application() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
         epilog=_EPILOG,
     )
-    app.callback()(_about)
+    app.callback()(_describe_program)
     for panel, commands in _PANELS.items():
         for command in commands:
-            app.command(rich_help_panel=panel)(refusing(command))
+            app.command(rich_help_panel=panel)(report_errors(command))
     return app
 
 
-def _version(*, asked: bool) -> None:
-    """Print the version and stop, if asked."""
-    if asked:
+def _print_version(*, wanted: bool) -> None:
+    """Print the version and exit, if wanted."""
+    if wanted:
         print(f"calibrant {calibrant.__version__}")
         raise typer.Exit
 
 
-def _about(
+def _describe_program(
     *,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Turn what a classifier says into a probability you can act on, and see the evidence.
+    """Turn the scores of a classifier into calibrated probabilities, and evaluate them.
 
-    A classifier's score says which rows are more likely to be positive. A map,
-    fitted to scores of rows that the classifier was not trained on, says how
-    likely: compare says which method suits your scores, fit writes a map, apply
-    uses it, assess and report say how good the probabilities are.
+    A classifier's score ranks rows by how likely they are to be positive. A
+    map, fitted to scores of rows that the classifier was not trained on, turns
+    the score into a probability. Use compare to find the best method for your
+    scores, fit to write a map, apply to use it, and assess or report to see how
+    good the probabilities are.
     """

@@ -1,8 +1,8 @@
-"""One real data set, a support vector machine beside kernel logistic regression, every method.
+"""The demo: every method on a support vector machine, and kernel logistic regression, on one real data set.
 
 The data are the 442 diabetes patients of Efron, Hastie, Johnstone & Tibshirani (2004), which come with scikit-learn;
-the question is whether a patient's disease progressed more than the median. The classes overlap, so that the answer is
-a probability and not a decision: on scikit-learn's other sets an SVM is right on 19 rows of 20 or more.
+the question is whether a patient's disease progressed more than the median. The classes overlap, so probabilities
+matter: on the other data sets of scikit-learn an SVM is right on at least 19 of 20 rows.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from calibrant.comparing import Comparison, compare
 from calibrant.maps.methods import list_methods
 from calibrant.progress import Progress
 
-__all__ = ["ABOUT", "ALGORITHMS", "GRID", "TITLE", "data", "run"]
+__all__ = ["ABOUT", "ALGORITHMS", "GRID", "TITLE", "load_data", "run"]
 
 TITLE = "442 diabetes patients: did the disease progress more than the median?"
 ABOUT = (
     "The data come with scikit-learn (load_diabetes; Efron, Hastie, Johnstone & Tibshirani 2004). A support vector "
     "machine with an RBF kernel is trained on nine tenths of the rows, every method is fitted to its out-of-fold "
-    "scores there, and judged on the other tenth; ten times. Beside it kernel logistic regression with the same kernel "
-    "(klr). C and gamma are chosen within each nine tenths."
+    "scores there, and evaluated on the other tenth; ten times. Kernel logistic regression (klr) with the same kernel "
+    "is trained in the same way. C and gamma are chosen within each nine tenths."
 )
-ALGORITHMS = ("platt_newton", "platt_lm")  # that find Platt's sigmoid in other ways
-GRID = {"rbf": {"C": [0.25, 1.0, 4.0], "gamma": [1 / 128, 1 / 32, 1 / 8]}}
+ALGORITHMS = ("platt_newton", "platt_lm")  # left out: other algorithms for Platt's sigmoid
+GRID = {"rbf": {"C": [0.25, 1.0, 4.0], "gamma": [1 / 128, 1 / 32, 1 / 8]}}  # the values of C and gamma to try
 _SEED = 0
 
 
-def data() -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def load_data() -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return ten measurements of each patient, and whether the disease progressed more than the median."""
     features, progression = load_diabetes(return_X_y=True)
     return features, progression > np.median(progression)
 
 
 def run(progress: Progress = True) -> Comparison:
-    """Compare every method, and kernel logistic regression, under ten folds."""
+    """Compare every method, and kernel logistic regression, by ten-fold cross-validation."""
     return compare(
-        {"diabetes": data()},
+        {"diabetes": load_data()},
         kernels=["rbf"],
         methods=["klr", *(name for name in list_methods("column", "matrix") if name not in ALGORITHMS)],
         metrics=("log_loss", "brier", "error_rate"),

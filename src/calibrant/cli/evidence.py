@@ -1,4 +1,4 @@
-"""Commands that show how good probabilities are: assess, compare, report."""
+"""Commands that evaluate probabilities: assess, compare, report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from calibrant.checks import KINDS, binary, one_of, within_unit
-from calibrant.cli.console import number, print_json, print_line, print_text, ruled, working
+from calibrant.cli.console import format_number, make_table, print_json, print_line, print_text, show_activity
 from calibrant.cli.reading import (
     AsJson,
     Classes,
@@ -27,13 +27,13 @@ from calibrant.cli.reading import (
     Weight,
     classes_of,
     columns_of,
+    negative_and_positive,
     parse_options,
     read_labels,
     read_rows,
     require_one_naming,
     require_place,
-    split,
-    two_classes,
+    split_list,
 )
 from calibrant.files import write_whole
 from calibrant.maps.methods import list_methods
@@ -47,29 +47,34 @@ if TYPE_CHECKING:
 __all__ = [
     "assess",
     "compare",
+    "explain_interruption",
+    "parse_methods",
     "print_comparison",
     "report",
     "require_report",
-    "resumable",
-    "scalings",
-    "summary",
+    "summarise_comparison",
     "write_page",
 ]
 
 _Probability = Annotated[
-    list[str], typer.Option(help="The column of probabilities of the positive class, or one column a class.")
+    list[str], typer.Option(help="The column of probabilities of the positive class, or one column per class.")
 ]
-_Scores = Annotated[list[str], typer.Option(help="The column of scores, or one column a class where there are more.")]
+_Scores = Annotated[
+    list[str], typer.Option(help="The column of scores, or one column per class for more than two classes.")
+]
 _Methods = Annotated[
     str | None,
-    typer.Option(help='Methods with their options, "platt,bins k=20", or all.', show_default="those of Rüping 2004"),
+    typer.Option(
+        help='The methods to compare, with options as in "platt,bins k=20", or all.',
+        show_default="those of Rüping 2004",
+    ),
 ]
-_Metrics = Annotated[list[str], typer.Option(help="Metrics; the first is the one to rank by.")]
+_Metrics = Annotated[list[str], typer.Option(help="The metrics to compute; methods are ranked by the first.")]
 _Folds = Annotated[int, typer.Option(min=2, help="The number of folds.")]
 _Folder = Annotated[
-    Path | None, typer.Option(help="Where finished parts are kept: the same command goes on from there.")
+    Path | None, typer.Option(help="The folder for finished parts, from which the same command continues.")
 ]
-_Seed = Annotated[int, typer.Option(help="Shuffles the folds.")]
+_Seed = Annotated[int, typer.Option(help="The seed that shuffles the folds.")]
 
 
 # assess ---------------------------------------------------------------------------------------------------------------
@@ -84,20 +89,22 @@ def assess(
     pos_label: PosLabel = None,
     classes: Classes = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file to write everything to, with the curves, as JSON.")
+        Path | None, typer.Option("--output", "-o", help="A JSON file to write the result to, with the curves.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say how good probabilities are: metrics, decompositions, tests, a verdict.
+    """Evaluate probabilities: metrics, decompositions, tests, a verdict.
 
-    The rows must have taken no part in training or calibrating. Intervals are
-    from 1000 bootstrap draws. A test's p is the probability of a deviation as
-    large if the probabilities were calibrated. A score is taken apart into
-    miscalibration, which a monotone map could remove, discrimination, and the
-    uncertainty of the classes themselves. Formulas and sources are in the JSON.
+    Use rows that were not used for training or calibration. Intervals are from
+    1000 bootstrap draws. The p of a test is the probability of a deviation at
+    least as large if the probabilities were calibrated. A score is decomposed
+    into miscalibration, which a monotone map could remove, discrimination, and
+    the uncertainty of the classes themselves. Formulas and sources are in the
+    JSON.
 
-    With more than two classes --probability names one column a class; which
-    class, --classes says, or the end of the column's name, as in p_cat, p_dog.
+    With more than two classes, --probability names one column per class. Their
+    classes are given by --classes, or by the ends of the column names, as in
+    p_cat, p_dog.
 
     [bold]Examples[/bold]
 
@@ -106,10 +113,10 @@ def assess(
     """
     if output is not None:
         require_place(output, table)
-    found = _assessment(Source(table, label, weight, pos_label, classes), probability)
+    found = _assess_table(Source(table, label, weight, pos_label, classes), probability)
     if not found.measures:
-        unnamed = f"all rows of column {label!r} are of one class; say by --pos-label which the probabilities are of"
-        raise ValueError(unnamed if found.rows else found.verdict)
+        one_class = f"all rows of column {label!r} are of one class; give --pos-label, the class of the probabilities"
+        raise ValueError(one_class if found.rows else found.verdict)
     document = {"table": str(table), **found.as_dict()}
     if output is not None:
         write_whole(output, (json.dumps(document, allow_nan=False, indent=1) + "\n").encode())
@@ -119,9 +126,9 @@ def assess(
         _print_assessment(table, found)
 
 
-def _assessment(source: Source, probability: Sequence[str]) -> Assessment:
-    """Return what there is to say of a table's columns of probabilities."""
-    from calibrant.evidence.assessing import assess as assessed
+def _assess_table(source: Source, probability: Sequence[str]) -> Assessment:
+    """Evaluate columns of probabilities of a table."""
+    from calibrant.evidence.assessing import assess as assess_arrays
 
     columns = columns_of(source.table, probability)
     require_one_naming(source, columns)
@@ -131,53 +138,38 @@ def _assessment(source: Source, probability: Sequence[str]) -> Assessment:
     if len(columns) == 1:
         if len(np.unique(rows.y)) > 2:
             binary(f"column {source.label!r}", rows.y)
-        labels, p = two_classes(source.label, rows.y, source.pos_label), rows.numbers[:, 0]
+        labels, p = negative_and_positive(source.label, rows.y, source.pos_label), rows.numbers[:, 0]
     else:
         labels, p = classes_of(columns, rows.y, source.classes), rows.numbers
-    with working(f"assessing {', '.join(columns)}"):
-        return assessed(rows.y, p, sample_weight=rows.weight, labels=labels)
+    with show_activity(f"assessing {', '.join(columns)}"):
+        return assess_arrays(rows.y, p, sample_weight=rows.weight, labels=labels)
 
 
 def _print_assessment(table: Path, found: Assessment) -> None:
-    """Print the assessment as tables, and the verdict."""
+    """Print the metrics, the decomposed scores and the tests as tables, and the verdict."""
+    from calibrant.evidence.assessing import PARTS
+
+    metrics = make_table("metric", "value", f"{found.confidence:.0%} interval", last="better")
+    for each in found.measures:
+        if each.name not in PARTS:  # the parts of decomposed scores have their own table
+            limits = [] if each.low is None or each.high is None else [each.low, each.high]
+            metrics.add_row(each.name, format_number(each.value), " to ".join(map(format_number, limits)), each.better)
+    scores = make_table("score", "value =", "miscalibration -", "discrimination +", "uncertainty")
+    for name, part in found.decompositions.items():
+        parts = part.score, part.miscalibration, part.discrimination, part.uncertainty
+        scores.add_row(name, *map(format_number, parts))
+    tests = make_table("test of calibration", "p", last="result")
+    for test in found.tests:
+        tests.add_row(test.name, f"{test.pvalue:.3g}", Text(test.sentence))
     shares = ", ".join(f"{each.name} {each.rows:,.10g} ({each.share:.1%})" for each in found.classes)
     print_text(
         Text(f"{table}: {found.rows:,.10g} rows; {shares}", style="bold"),
-        _measures(found),
-        _decompositions(found),
-        *([_tests(found)] if found.tests else []),
+        metrics,
+        scores,
+        *([tests] if found.tests else []),
         found.verdict,
         *(f"Note: {note}" for note in found.notes),
     )
-
-
-def _measures(found: Assessment) -> Table:
-    """Return the table of metrics; the parts of scores have their own."""
-    from calibrant.evidence.assessing import PARTS
-
-    table = ruled("metric", "value", f"{found.confidence:.0%} interval", last="better")
-    for each in found.measures:
-        if each.name not in PARTS:
-            interval = "" if each.low is None or each.high is None else f"{number(each.low)} to {number(each.high)}"
-            table.add_row(each.name, number(each.value), interval, each.better)
-    return table
-
-
-def _decompositions(found: Assessment) -> Table:
-    """Return the table of decomposed scores."""
-    table = ruled("score", "value =", "miscalibration -", "discrimination +", "uncertainty")
-    for name, part in found.decompositions.items():
-        parts = part.score, part.miscalibration, part.discrimination, part.uncertainty
-        table.add_row(name, *map(number, parts))
-    return table
-
-
-def _tests(found: Assessment) -> Table:
-    """Return the table of tests of calibration."""
-    table = ruled("test of calibration", "p", last="what it says")
-    for each in found.tests:
-        table.add_row(each.name, f"{each.pvalue:.3g}", Text(each.sentence))
-    return table
 
 
 # compare --------------------------------------------------------------------------------------------------------------
@@ -190,15 +182,15 @@ def compare(
     label: Label,
     score: _Scores = [],  # noqa: B006
     features: Annotated[
-        list[str], typer.Option(help="Columns to train machines on.", show_default="all others, without --score")
+        list[str], typer.Option(help="The columns to train machines on.", show_default="all others, without --score")
     ] = [],  # noqa: B006
     kernels: Annotated[
-        str | None, typer.Option(help="Of the machines to train: linear, rbf, poly.", show_default="linear,rbf")
+        str | None, typer.Option(help="The kernels of the machines: linear, rbf, poly.", show_default="linear,rbf")
     ] = None,
     choose: Annotated[
         str | None,
         typer.Option(
-            help="The machines' parameters: prior, once on all rows, or nested, in each training part.",
+            help="Where parameters of machines are chosen: prior, once on all rows, or nested, in each training part.",
             show_default="prior",
         ),
     ] = None,
@@ -207,28 +199,29 @@ def compare(
     folds: _Folds = 10,
     kind: Kind = "margin",
     weight: Weight = None,
-    group: Annotated[str | None, typer.Option(help="The column of groups, whose rows stay in one fold.")] = None,
+    group: Annotated[str | None, typer.Option(help="The column of groups; rows of a group stay in one fold.")] = None,
     pos_label: PosLabel = None,
     classes: Classes = None,
     seed: _Seed = 0,
-    jobs: Annotated[int, typer.Option(help="How many processes compute; -1 for all cores.")] = 1,
+    jobs: Annotated[int, typer.Option(help="The number of parallel processes; -1 is one per core.")] = 1,
     folder: _Folder = None,
-    report: Annotated[Path | None, typer.Option(help="A page of HTML to write.")] = None,
+    report: Annotated[Path | None, typer.Option(help="An HTML page to write.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the best method for your data: methods x folds, ranks, paired tests.
+    """Find the best method for your data by cross-validation.
 
-    The experiment of Rüping (2004). With --score: each fold is judged by maps
-    fitted to the scores of the other folds; the scores must be of rows that
-    their classifier was not trained on. Without: support vector machines are
-    trained on the features, beside kernel logistic regression (klr), and each
-    map is fitted to out-of-fold scores within the training part. All methods
-    see the same folds.
+    This is the experiment of Rüping (2004). With --score, maps are fitted to the
+    scores of all folds but one and evaluated on that one; the scores must be of
+    rows that the classifier was not trained on. Without --score, support vector
+    machines and kernel logistic regression (klr) are trained on the features,
+    and maps are fitted to out-of-fold scores within each training part. All
+    methods use the same folds.
 
-    "worse than" names the methods that Rüping's paired one-sided t-test over
-    folds, at 0.05, finds significantly better. Folds share training rows, so
-    this test finds too much; p is that of the test against the best method
-    corrected for this (Nadeau & Bengio 2003) and for many methods (Holm 1979).
+    "worse than" names the methods that are significantly better by Rüping's
+    paired one-sided t-test over folds, at level 0.05. Because folds share
+    training rows, this test finds too many differences. p is for the test
+    against the best method, corrected for shared rows (Nadeau & Bengio 2003) and
+    for many methods (Holm 1979).
 
     [bold]Examples[/bold]
 
@@ -237,8 +230,8 @@ def compare(
       calibrant compare patients.csv --label ill --kernels rbf --folder unfinished
     """
     source = Source(table, label, weight, pos_label, classes)
-    asked = {
-        "metrics": _named(metric),
+    options = {
+        "metrics": _split_names(metric),
         "cv": folds,
         "random_state": seed,
         "n_jobs": jobs,
@@ -248,98 +241,93 @@ def compare(
         require_report()
         require_place(report, table, name="--report")
     if score:
-        _refuse(context, ["features", "kernels", "choose"], "trains machines, --score compares methods on scores")
+        _refuse_options(
+            context, ["features", "kernels", "choose"], "trains machines, --score compares methods on scores"
+        )
     else:
-        _refuse(context, ["kind"], "needs --score: machines that are trained here have scores of their own kind")
-        _refuse(context, ["weight"], "needs --score: machines are trained without weights")
-    _require_other_columns(label, [*_named(score), *_named(features)])
-    with resumable(folder):
+        _refuse_options(
+            context, ["kind"], "needs --score: machines that are trained here have scores of their own kind"
+        )
+        _refuse_options(context, ["weight"], "needs --score: machines are trained without weights")
+    if label in [*_split_names(score), *_split_names(features)]:
+        msg = f"--label must not be among the columns of --score or --features; got {label!r} as both"
+        raise ValueError(msg)
+    with explain_interruption(folder):
         if score:
-            found = _of_scores(source, score, group, {**asked, "kind": kind, "methods": scalings(methods, kind)})
+            options |= {"kind": kind, "methods": parse_methods(methods, kind)}
+            found = _compare_on_scores(source, score, group, options)
         else:
-            machines = {"kernels": split("linear,rbf" if kernels is None else kernels), "choose": choose or "prior"}
-            found = _of_features(source, features, group, asked | machines | {"methods": scalings(methods, None)})
-    _require_success(found)
+            options |= {"kernels": split_list("linear,rbf" if kernels is None else kernels)}
+            options |= {"choose": choose or "prior", "methods": parse_methods(methods, None)}
+            found = _compare_on_features(source, features, group, options)
+    failed = [cell.note for cell in found.cells if all(value != value for value in cell.values.values())]
+    if len(failed) == len(found.cells):
+        msg = f"no method gave probabilities: {failed[0]}"
+        raise ValueError(msg)
     if report is not None:
         write_page(found, report, about=f"Table {table.name}, label {label}.")
     if as_json:
-        print_json({"table": str(table), **summary(found), "report": report})
+        print_json({"table": str(table), **summarise_comparison(found), "report": report})
     else:
-        print_comparison(found, f"{table}: {_rows_of(found):,} rows")
+        rows = max(len(each.rows) for each in found.predictions.values())
+        print_comparison(found, f"{table}: {rows:,} rows")
         if report is not None:
             print_line(f"Report: {report}")
 
 
-def _refuse(context: typer.Context, names: Sequence[str], reason: str) -> None:
-    """Raise where an option was given that would have no say."""
+def _refuse_options(context: typer.Context, names: Sequence[str], reason: str) -> None:
+    """Raise if an option was given that would have no effect."""
     for name in names:
         source = context.get_parameter_source(name)
         if source is not None and source.name == "COMMANDLINE":
-            msg = f"--{name} {reason}; got --{name} {_shown(context.params[name])}"
+            value = context.params[name]
+            given = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            msg = f"--{name} {reason}; got --{name} {given}"
             raise ValueError(msg)
 
 
-def _shown(value: Any) -> str:
-    """Return an option's value as it was given.
+def parse_methods(methods: str | None, kind: str | None) -> Any:
+    """Return methods as `calibrant.compare` takes them; `kind` is None if machines are trained.
 
-    >>> _shown(["brier", "ece"]), _shown(10)
-    ('brier ece', '10')
-    """
-    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def _require_other_columns(label: str, columns: list[str]) -> None:
-    """Raise where the label is also what it is to be found from."""
-    if label in columns:
-        msg = f"--label must be another column than those it is found from; got {label!r} as both"
-        raise ValueError(msg)
-
-
-def _require_success(found: Any) -> None:
-    """Raise where no method gave a probability."""
-    failed = [cell.note for cell in found.cells if all(value != value for value in cell.values.values())]
-    if len(failed) == len(found.cells):
-        msg = f"no method could be judged: {failed[0]}"
-        raise ValueError(msg)
-
-
-def scalings(methods: str | None, kind: str | None) -> Any:
-    """Return methods as `calibrant.compare` takes them; `kind` is that of scores, None where machines are trained.
-
-    >>> scalings("platt,bins k=20", "margin")
+    >>> parse_methods("platt,bins k=20", "margin")
     {'platt': ('platt', {}), 'bins k=20': ('bins', {'k': 20})}
     """
     if methods is None:
         return None
     if methods == "all":
-        return [*_OWN[kind], *list_methods("column", "matrix")]
+        return [*_UNCALIBRATED[kind], *list_methods("column", "matrix")]
     found = {}
-    for text in split(methods):
+    for text in split_list(methods):
         name, *options = text.split()
         found[text] = name, parse_options(options, f"--methods: an option of {name}")
     return found
 
 
-# What a machine says itself, to be compared with the methods: kernel logistic regression, or scores as they are.
-_OWN = {None: ["klr"], "margin": [], "probability": ["raw"], "logit": ["raw"]}
+# What else --methods all compares, by the kind of scores: kernel logistic regression, or the scores as they are.
+_UNCALIBRATED = {None: ["klr"], "margin": [], "probability": ["raw"], "logit": ["raw"]}
 
 
-def _of_scores(source: Source, score: Sequence[str], group: str | None, asked: Mapping[str, Any]) -> Comparison:
+def _compare_on_scores(
+    source: Source, score: Sequence[str], group: str | None, options: Mapping[str, Any]
+) -> Comparison:
     """Compare methods on columns of scores."""
     from calibrant.comparing import compare_scores
 
-    one_of("--kind", asked["kind"], KINDS)
+    one_of("--kind", options["kind"], KINDS)
     columns = columns_of(source.table, score)
     require_one_naming(source, columns)
     rows = read_rows(source.table, columns, source.label, source.weight)
-    scores, y = rows.numbers[:, 0], _happened(source, rows.y)
+    scores, y = rows.numbers[:, 0], _check_labels(source, rows.y)
     if len(columns) > 1:
         order = np.argsort(np.asarray(classes_of(columns, rows.y, source.classes)))
         scores, y = rows.numbers[:, order], rows.y
-    return compare_scores(scores, y, groups=_groups_of(source, group), sample_weight=rows.weight, **asked)
+    groups = None if group is None else read_labels(source.table, group)
+    return compare_scores(scores, y, groups=groups, sample_weight=rows.weight, **options)
 
 
-def _of_features(source: Source, features: Sequence[str], group: str | None, asked: Mapping[str, Any]) -> Comparison:
+def _compare_on_features(
+    source: Source, features: Sequence[str], group: str | None, options: Mapping[str, Any]
+) -> Comparison:
     """Compare methods on machines trained on columns of numbers, by default all but the label and the group."""
     from calibrant.cli import tables
     from calibrant.comparing import compare
@@ -347,52 +335,38 @@ def _of_features(source: Source, features: Sequence[str], group: str | None, ask
     given = columns_of(source.table, features)
     others = [name for name in tables.column_names(source.table) if name not in (source.label, group)]
     rows = read_rows(source.table, given or others, source.label)
-    return compare((rows.numbers, _happened(source, rows.y), _groups_of(source, group)), **asked)
+    groups = None if group is None else read_labels(source.table, group)
+    return compare((rows.numbers, _check_labels(source, rows.y), groups), **options)
 
 
-def _happened(source: Source, y: NDArray[Any]) -> NDArray[Any]:
-    """Return labels that can be compared on, as whether they are the positive one where that was said."""
-    _require_folds(source.label, y)
-    found = two_classes(source.label, y, source.pos_label)
+def _check_labels(source: Source, y: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels, or with --pos-label whether each is positive; raise unless folds can have all classes."""
+    classes, counts = np.unique(y, return_counts=True)
+    if len(classes) < 2 or counts.min() < 2:  # of each class, one row to fit on and one to evaluate
+        rows = ", ".join(f"{count} of {name}" for name, count in list(zip(classes, counts, strict=True))[:5])
+        msg = f"column {source.label!r} must hold at least two classes with two rows each; got {rows or 'no rows'}"
+        raise ValueError(msg)
+    found = negative_and_positive(source.label, y, source.pos_label)
     return y if found is None else np.asarray(y == found[1])
 
 
-def _require_folds(label: str, y: NDArray[Any]) -> None:
-    """Raise unless there are two classes, of at least two rows each: one to fit on, one to judge."""
-    classes, counts = np.unique(y, return_counts=True)
-    if len(classes) < 2 or counts.min() < 2:
-        rows = ", ".join(f"{count} of {name}" for name, count in list(zip(classes, counts, strict=True))[:5])
-        msg = f"column {label!r} must hold at least two classes with two rows each; got {rows or 'no rows'}"
-        raise ValueError(msg)
-
-
-def _groups_of(source: Source, group: str | None) -> NDArray[Any] | None:
-    """Return the column of groups, if there is one."""
-    return None if group is None else read_labels(source.table, group)
-
-
 @contextmanager
-def resumable(folder: Path | None) -> Iterator[None]:
-    """Say, if interrupted, where the finished parts are."""
+def explain_interruption(folder: Path | None) -> Iterator[None]:
+    """Add to an interruption where the finished parts are."""
     try:
         yield
     except KeyboardInterrupt:
-        kept = f"finished parts are kept in {folder}: the same command goes on from there" if folder else ""
+        kept = f"finished parts are kept in {folder}: the same command continues from there" if folder else ""
         raise KeyboardInterrupt(kept) from None
 
 
-def _named(given: Sequence[str]) -> list[str]:
-    """Return names given one by one or with commas between them."""
-    return [name for text in given for name in split(text)]
+def _split_names(given: Sequence[str]) -> list[str]:
+    """Return the names in several texts, each of one name or of several separated by commas."""
+    return [name for text in given for name in split_list(text)]
 
 
-def _rows_of(found: Comparison) -> int:
-    """Return the number of rows of a comparison on one data set."""
-    return max(len(each.rows) for each in found.predictions.values())
-
-
-def summary(found: Comparison) -> dict[str, Any]:
-    """Return a comparison as JSON values: what it says, and every number behind it."""
+def summarise_comparison(found: Comparison) -> dict[str, Any]:
+    """Return a comparison as JSON values: its verdict, notes and standings, and all numbers."""
     from calibrant.comparing.verdicts import notes, standings_of, verdict
 
     standings = standings_of(found)
@@ -405,30 +379,26 @@ def summary(found: Comparison) -> dict[str, Any]:
 
 
 def print_comparison(found: Comparison, heading: str) -> None:
-    """Print a comparison as one table a machine, and the verdict."""
+    """Print a comparison as one table per machine, and the verdict."""
     from calibrant.comparing.verdicts import notes, standings_of, verdict
 
     standings, folds = standings_of(found), len({cell.fold for cell in found.cells})
     print_text(
         Text(heading, style="bold"),
-        f"Means over {folds} folds, the same for all methods; p against the best method by the "
-        "corrected t-test, worse than others by the plain one.",
+        f"Means over {folds} folds, the same for all methods. p is against the best method by the "
+        "corrected t-test; worse than is by the plain t-test.",
     )
     for machine in found.machines:
         mine = [each for each in standings if each["machine"] == machine]
-        print_text(*_chosen(found, machine), _method_table(mine))
+        for choice in found.choices:
+            if choice.machine == machine and choice.fold is None:  # the same parameters for all folds
+                parameters = ", ".join(f"{name} = {value:g}" for name, value in choice.parameters.items())
+                print_text(f"{machine} {choice.trained}: {parameters}; accuracy {choice.accuracy:.3f}")
+        print_text(_make_method_table(mine))
     print_text(verdict(found, standings), *(f"Note: {note}" for note in notes(found)))
 
 
-def _chosen(found: Comparison, machine: str) -> Iterator[str]:
-    """Yield what machines were trained, with which parameters where they are the same for all folds."""
-    for choice in found.choices:
-        if choice.machine == machine and choice.fold is None:
-            parameters = ", ".join(f"{name} = {value:g}" for name, value in choice.parameters.items())
-            yield f"{machine} {choice.trained}: {parameters}; accuracy {choice.accuracy:.3f}"
-
-
-def _method_table(standings: Sequence[Mapping[str, Any]]) -> Table:
+def _make_method_table(standings: Sequence[Mapping[str, Any]]) -> Table:
     """Return the methods on one machine, best first, with the means of all metrics."""
     first = standings[0]
     methods, names = first["methods"], [each["metric"] for each in standings]
@@ -437,19 +407,20 @@ def _method_table(standings: Sequence[Mapping[str, Any]]) -> Table:
         for each in standings
     }
     pvalues = ["", *(f"{p:.2g}" for p in first["against_best"].get("pvalues", np.ones(len(methods)))[1:])]
-    table = ruled("method", *names, "rank", "p", last="worse than")
+    table = make_table("method", *names, "rank", "p", last="worse than")
     for place, method in enumerate(methods):
         better = [other for other, worse in zip(methods, first["rejections"][place], strict=True) if worse]
-        values = [number(means[name][method]) for name in names]
-        table.add_row(method, *values, f"{first['ranks']['min'][place]:g}", pvalues[place], _some(better, len(methods)))
+        values = [format_number(means[name][method]) for name in names]
+        rank = f"{first['ranks']['min'][place]:g}"
+        table.add_row(method, *values, rank, pvalues[place], _shorten_names(better, len(methods)))
     return table
 
 
-def _some(names: Sequence[str], total: int) -> str:
-    """Return a few of the names of methods, or how many of the others they are.
+def _shorten_names(names: Sequence[str], total: int) -> str:
+    """Return up to three names of methods, or how many of the other methods they are.
 
-    >>> _some(["platt", "pp"], 9), _some(list("abcdefgh"), 9), _some(list("abcde"), 9), _some([], 9)
-    ('platt, pp', 'all others', '5 of the 8 others', '')
+    >>> [_shorten_names(list(names), 9) for names in ("ab", "abcdefgh", "abcde", "")]
+    ['a, b', 'all others', '5 of the 8 others', '']
     """
     if len(names) == total - 1 > 1:
         return "all others"
@@ -464,10 +435,10 @@ def report(
     table: TableFile,
     *,
     label: Label,
-    output: Annotated[Path, typer.Option("--output", "-o", help="The page of HTML to write.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="The HTML page to write.")],
     probability: _Probability = [],  # noqa: B006
     score: _Scores = [],  # noqa: B006
-    title: Annotated[str | None, typer.Option(help="The heading.")] = None,
+    title: Annotated[str | None, typer.Option(help="The title of the page.")] = None,
     methods: _Methods = None,
     metric: _Metrics = ["log_loss", "brier"],  # noqa: B006
     folds: _Folds = 10,
@@ -478,12 +449,11 @@ def report(
     seed: _Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Write the evidence as one page of HTML that needs no network.
+    """Write an evaluation as one HTML page that needs no network.
 
-    With --probability: how good these probabilities are, as assess says it,
-    with reliability diagrams. With --score: which method makes the best
-    probabilities of these scores, as compare says it. Either with a panel that
-    shows what costs of errors and of rejections do to decisions.
+    With --probability, the page shows the results of assess, with reliability
+    diagrams. With --score, it shows the results of compare. Both have a panel
+    that shows how the costs of errors and rejections change decisions.
 
     [bold]Examples[/bold]
 
@@ -491,40 +461,40 @@ def report(
       calibrant report scores.csv --score f --label y --methods all -o report.html
     """
     if bool(probability) == bool(score):
-        msg = "--probability shows probabilities as they are, --score compares methods; give one of them"
+        msg = "--probability evaluates probabilities, --score compares methods on scores; give one of them"
         raise ValueError(msg)
     require_report()
     require_place(output, table)
     source = Source(table, label, weight, pos_label, classes)
     found: Assessment | Comparison
     if probability:
-        _refuse(
+        _refuse_options(
             context, ["methods", "metric", "folds", "kind", "seed"], "is for comparing methods, so it needs --score"
         )
-        found = _assessment(source, probability)
-        words = found.verdict
+        found = _assess_table(source, probability)
+        sentence = found.verdict
     else:
         from calibrant.comparing.verdicts import standings_of, verdict
 
-        asked = {"metrics": _named(metric), "cv": folds, "random_state": seed, "kind": kind}
-        found = _of_scores(source, score, None, {**asked, "methods": scalings(methods, kind)})
-        words = verdict(found, standings_of(found))
+        options = {"metrics": _split_names(metric), "cv": folds, "random_state": seed, "kind": kind}
+        found = _compare_on_scores(source, score, None, {**options, "methods": parse_methods(methods, kind)})
+        sentence = verdict(found, standings_of(found))
     write_page(found, output, title=title, about=f"Table {table.name}, label {label}.")
     if as_json:
-        print_json({"report": str(output), "verdict": words})
+        print_json({"report": str(output), "verdict": sentence})
     else:
-        print_text(words)
+        print_text(sentence)
         print_line(f"Report: {output}")
 
 
 def require_report() -> None:
-    """Raise now, and not when all has been computed, if a package is missing that makes pages."""
+    """Raise before anything is computed if a package for reports is missing."""
     import_module("calibrant.report")
 
 
 def write_page(found: Assessment | Comparison, output: Path, **words: Any) -> None:
-    """Write the report."""
+    """Write a report as an HTML page."""
     from calibrant.report import write_report
 
-    with working(f"writing {output}"):
+    with show_activity(f"writing {output}"):
         write_report(found, output, **words)

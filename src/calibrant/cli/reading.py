@@ -1,4 +1,4 @@
-"""What the commands share in listening: their common options, columns of tables, lists, and places to write to."""
+"""Input of the commands: their common options, columns of tables, lists, and files to write to."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
 from calibrant.checks import KINDS, finite, weighed
-from calibrant.cli.console import working
+from calibrant.cli.console import show_activity
 
 __all__ = [
     "AsJson",
@@ -22,42 +22,41 @@ __all__ = [
     "Kind",
     "Label",
     "PosLabel",
-    "Rows",
     "Source",
     "TableFile",
+    "TableRows",
     "Weight",
     "classes_of",
     "columns_of",
+    "negative_and_positive",
     "parse_options",
     "read_labels",
     "read_rows",
     "require_one_naming",
     "require_place",
-    "split",
-    "two_classes",
+    "split_list",
 ]
-
 
 TableFile = Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV or Parquet file.")]
 Label = Annotated[str, typer.Option(help="The column of labels.")]
-Weight = Annotated[str | None, typer.Option(help="The column of weights; weight k is the row k times.")]
-Kind = Annotated[str, typer.Option(help=f"What the scores are: {', '.join(KINDS)}.")]
+Weight = Annotated[str | None, typer.Option(help="The column of weights; a row of weight k counts k times.")]
+Kind = Annotated[str, typer.Option(help=f"The kind of the scores: {', '.join(KINDS)}.")]
 PosLabel = Annotated[
-    str | None, typer.Option(help="The positive label of two.", show_default="the last in sorted order")
+    str | None, typer.Option(help="The label of the positive class.", show_default="the last in sorted order")
 ]
 Classes = Annotated[
     str | None,
     typer.Option(
-        help="The class of each column, where there are several: a,b,c.",
-        show_default="what the names of the columns end in",
+        help="The class of each column if there are several, as in a,b,c.",
+        show_default="the ends of the column names",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A table, and what was said of its rows."""
+    """A table, and the options that say how to read its rows."""
 
     table: Path
     label: str
@@ -67,42 +66,42 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
-    """What was read: numbers, one column a name; labels of any type, none missing; and weights."""
+class TableRows:
+    """Rows of a table: columns of numbers, labels of any type without missing values, and weights."""
 
     numbers: Floats
     y: NDArray[Any]
     weight: Floats | None
 
 
-def read_rows(table: Path, columns: list[str], label: str, weight: str | None = None) -> Rows:
-    """Read columns of numbers, labels and weights, checked; there may be no rows."""
+def read_rows(table: Path, columns: list[str], label: str, weight: str | None = None) -> TableRows:
+    """Read and check columns of numbers, labels and weights; there may be no rows."""
     from calibrant.cli import tables
 
-    with working(f"reading {table}"):
+    with show_activity(f"reading {table}"):
         names = columns if weight is None else [*columns, weight]
         numbers, column = tables.read_columns(table, names, label)
-        y = _present(label, tables.labels(column, label))
+        y = _require_no_missing(label, tables.to_labels(column, label))
         matrix = np.column_stack(numbers[: len(columns)])
         if not len(y):
-            return Rows(matrix, y, None)
+            return TableRows(matrix, y, None)
         for name, values in zip(columns, matrix.T, strict=True):
             finite(f"column {name!r}", values)
         weights = None if weight is None else np.asarray(weighed(f"column {weight!r}", numbers[-1], y), np.float64)
-        return Rows(matrix, y, weights)
+        return TableRows(matrix, y, weights)
 
 
 def read_labels(table: Path, name: str) -> NDArray[Any]:
     """Read a column of any type, without missing values."""
     from calibrant.cli import tables
 
-    return _present(name, tables.labels(tables.read_columns(table, [], name)[1], name))
+    return _require_no_missing(name, tables.to_labels(tables.read_columns(table, [], name)[1], name))
 
 
-def _present(name: str, y: NDArray[Any]) -> NDArray[Any]:
-    """Return labels if none is missing."""
-    gaps = np.asarray([value is None or value != value for value in y]) if y.dtype == object else y != y
-    missing = np.flatnonzero(gaps)
+def _require_no_missing(name: str, y: NDArray[Any]) -> NDArray[Any]:
+    """Return the labels, or raise if one is missing."""
+    is_missing = np.asarray([value is None or value != value for value in y]) if y.dtype == object else y != y
+    missing = np.flatnonzero(is_missing)
     if len(missing):
         msg = f"column {name!r} must hold no missing label; got {len(missing)}, the first at position {missing[0]}"
         raise ValueError(msg)
@@ -110,15 +109,15 @@ def _present(name: str, y: NDArray[Any]) -> NDArray[Any]:
 
 
 def columns_of(table: Path, given: Sequence[str]) -> list[str]:
-    """Return the names of columns asked for, one by one or with commas between them."""
+    """Return the names of the given columns; each text is one name, or several separated by commas."""
     from calibrant.cli import tables
 
     known = tables.column_names(table)
-    return [name for text in given for name in ([text] if text in known else split(text))]
+    return [name for text in given for name in ([text] if text in known else split_list(text))]
 
 
-def two_classes(label: str, y: NDArray[Any], pos_label: str | None) -> list[Any] | None:
-    """Return the negative and the positive class, None where nothing was said of them."""
+def negative_and_positive(label: str, y: NDArray[Any], pos_label: str | None) -> list[Any] | None:
+    """Return the negative and the positive class, or None without --pos-label."""
     from calibrant.cli import tables
 
     if pos_label is None:
@@ -126,14 +125,17 @@ def two_classes(label: str, y: NDArray[Any], pos_label: str | None) -> list[Any]
     positive = tables.parse_label(pos_label, y)
     others = [value for value in np.unique(y).tolist() if value != positive]
     if len(others) > 1:
-        msg = f"--pos-label must be one of two labels in column {label!r}; got {pos_label!r}, beside {_shown(others)}"
+        msg = (
+            f"--pos-label must be one of two labels in column {label!r}; "
+            f"got {pos_label!r}, and the column also holds {_format_values(others)}"
+        )
         raise ValueError(msg)
     opposite = f"not {positive}" if isinstance(positive, str) else type(positive)(not positive)
     return [*(others or [opposite]), positive]
 
 
 def classes_of(columns: Sequence[str], y: NDArray[Any], classes: str | None) -> list[Any]:
-    """Return the class of each of several columns: as said, or what their names end in.
+    """Return the class of each of several columns: as given by --classes, or from the ends of their names.
 
     >>> classes_of(["p_dog", "p_cat"], np.array(["cat", "dog"]), None), classes_of(["a", "b"], np.array([2, 3]), "3,2")
     (['dog', 'cat'], [3, 2])
@@ -142,57 +144,52 @@ def classes_of(columns: Sequence[str], y: NDArray[Any], classes: str | None) -> 
 
     found = np.unique(y).tolist()
     if classes is not None:
-        named = [tables.parse_label(text, y) for text in split(classes)]
-        _require_classes(columns, named, found)
+        named = [tables.parse_label(text, y) for text in split_list(classes)]
+        if len({*named}) != len(columns):
+            msg = f"--classes must name one class per column, {len(columns)} in all; got {_format_values(named)}"
+            raise ValueError(msg)
+        unnamed = [value for value in found if value not in named]
+        if unnamed:
+            msg = f"--classes must name every label; got {_format_values(named)}, without {unnamed[0]!r}"
+            raise ValueError(msg)
         return named
     for prefix in {columns[0].removesuffix(str(value)) for value in found}:
         by_column = {f"{prefix}{value}": value for value in found}
         if by_column.keys() == {*columns}:
             return [by_column[column] for column in columns]
     msg = (
-        f"say by --classes which class each of the columns {', '.join(columns)} is for: "
-        f"their names do not end in the labels {_shown(found)}"
+        f"give --classes, the class of each of the columns {', '.join(columns)}: "
+        f"their names do not end in the labels {_format_values(found)}"
     )
     raise ValueError(msg)
 
 
 def require_one_naming(source: Source, columns: Sequence[str]) -> None:
-    """Raise where classes are named in the way meant for another number of columns."""
+    """Raise if --pos-label is given for several columns, or --classes for one."""
     if len(columns) > 1 and source.pos_label is not None:
-        msg = f"--pos-label is for one column; say by --classes which class each of {', '.join(columns)} is for"
+        msg = f"--pos-label is for one column; give --classes, the class of each of {', '.join(columns)}"
         raise ValueError(msg)
     if len(columns) == 1 and source.classes is not None:
-        msg = f"--classes is for several columns; say by --pos-label which label {columns[0]!r} is for"
+        msg = f"--classes is for several columns; give --pos-label, the label that {columns[0]!r} is for"
         raise ValueError(msg)
 
 
-def _require_classes(columns: Sequence[str], named: Sequence[Any], found: Sequence[Any]) -> None:
-    """Raise unless there is one class a column and every label is among them."""
-    if len({*named}) != len(columns):
-        msg = f"--classes must name one class a column, {len(columns)} in all; got {_shown(named)}"
-        raise ValueError(msg)
-    strangers = [value for value in found if value not in named]
-    if strangers:
-        msg = f"--classes must name every label; got {_shown(named)}, and there is {strangers[0]!r}"
-        raise ValueError(msg)
-
-
-def _shown(values: Sequence[Any]) -> str:
-    """Return some values as text, of many the first."""
+def _format_values(values: Sequence[Any]) -> str:
+    """Return at most five values as text."""
     return ", ".join(map(str, values[:5])) + (", ..." if len(values) > 5 else "")
 
 
-def split(text: str) -> list[str]:
-    """Return what stands between commas.
+def split_list(text: str) -> list[str]:
+    """Return the parts of a text between commas.
 
-    >>> split("platt, bins k=20")
+    >>> split_list("platt, bins k=20")
     ['platt', 'bins k=20']
     """
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def parse_options(given: list[str], argument: str = "--option") -> dict[str, Any]:
-    """Return name=value pairs as a dictionary of numbers, truth values, None and text.
+    """Return name=value pairs as a dictionary of numbers, booleans, None and strings.
 
     >>> parse_options(["k=20", "strength=1.5", "smoothing=raw", "clip=true", "penalty=none"])
     {'k': 20, 'strength': 1.5, 'smoothing': 'raw', 'clip': True, 'penalty': None}
@@ -211,7 +208,7 @@ _WORDS = {"none": None, "true": True, "false": False}
 
 
 def _parse_value(text: str) -> Any:
-    """Return a text as None, a truth value, a whole number or a number, if it reads as one."""
+    """Return a text as None, a boolean, an integer or a float if it is one, else the text itself."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     for number_type in (int, float):
@@ -223,7 +220,7 @@ def _parse_value(text: str) -> Any:
 
 
 def require_place(output: Path, *inputs: Path, name: str = "--output") -> None:
-    """Raise unless a file can be written there without losing an input."""
+    """Raise unless the output can be written without overwriting an input."""
     if output.exists() and not output.is_file():
         msg = f"{name} must be a file; {str(output)!r} is a folder or a device"
         raise ValueError(msg)
@@ -232,7 +229,7 @@ def require_place(output: Path, *inputs: Path, name: str = "--output") -> None:
         msg = f"{name} must be in a folder that exists; {str(folder)!r} does not"
         raise ValueError(msg)
     if not os.access(folder, os.W_OK):
-        msg = f"{name} must be in a folder one may write to; {str(folder)!r} is not"
+        msg = f"{name} must be in a folder with write permission; {str(folder)!r} has none"
         raise ValueError(msg)
     for path in inputs:
         if output.exists() and path.exists() and output.samefile(path):

@@ -1,7 +1,7 @@
-"""Tables on disk, CSV and Parquet: columns out of them, and one more column into a copy of them.
+"""Tables in CSV and Parquet files: reading columns, and copying a table with one column added.
 
-The ending of a file's name says what it is. A table that is copied keeps every other column: Parquet keeps its types,
-and CSV its text, so that "007" stays "007".
+The ending of a file name says which format it has. A copy keeps all other columns: Parquet keeps the types of values,
+and CSV keeps their text, so that "007" stays "007".
 """
 
 from __future__ import annotations
@@ -29,29 +29,28 @@ __all__ = [
     "add_column",
     "column_names",
     "count_rows",
-    "ending",
-    "labels",
+    "file_ending",
     "parse_label",
     "read_columns",
     "require_columns",
+    "to_labels",
 ]
 
+_BATCH_ROWS = 131_072  # rows of a table in memory at a time: about 1 MB per column of numbers
 
-_ROWS = 131_072  # a batch of Parquet rows: some MB a column
-
-_MISSING = pa.array(arrow_csv.ConvertOptions().null_values)  # the texts that stand for no number: "", "NA", "nan", ...
+_MISSING = pa.array(arrow_csv.ConvertOptions().null_values)  # the texts that mean a missing value: "", "NA", "nan", ...
 
 
 def read_columns(path: Path, numbers: list[str], other: str) -> tuple[list[Floats], pa.ChunkedArray]:
-    """Return some columns as float64, NaN where a value is missing, and one as it is."""
+    """Return some columns as float64, with NaN for missing values, and one other column as it is."""
     require_columns(path, [*numbers, other])
-    with _reading(path):
-        table = _READ[ending(path)](path, numbers, other)
-    return [_floats(table.column(name), name) for name in numbers], table.column(other)
+    with _translate_read_errors(path):
+        table = _READ[file_ending(path)](path, numbers, other)
+    return [_to_floats(table.column(name), name) for name in numbers], table.column(other)
 
 
 def _read_csv(path: Path, numbers: list[str], other: str) -> pa.Table:
-    """Read columns of a CSV file, the numbers as text: who parses it can name the first that is none."""
+    """Read columns of a CSV file; the numbers are read as text, so that an error can show the first wrong one."""
     _require_closed_quotes(path)
     types = dict.fromkeys(numbers, pa.string())
     convert = arrow_csv.ConvertOptions(
@@ -60,7 +59,7 @@ def _read_csv(path: Path, numbers: list[str], other: str) -> pa.Table:
     table = arrow_csv.read_csv(path, parse_options=_dialect(), convert_options=convert)
     for name in numbers:
         place = table.column_names.index(name)
-        table = table.set_column(place, name, pa.array(_parsed(table.column(name), name)))
+        table = table.set_column(place, name, pa.array(_parse_numbers(table.column(name), name)))
     return table
 
 
@@ -70,32 +69,32 @@ def _read_parquet(path: Path, numbers: list[str], other: str) -> pa.Table:
         return file.read(columns=list(dict.fromkeys([*numbers, other])))
 
 
-def _floats(column: Any, name: str, start: int = 0) -> Floats:
+def _to_floats(column: Any, name: str, start: int = 0) -> Floats:
     """Return a column of numbers as float64; `start` is the position of its first row in the table."""
-    column = _decoded(column)
+    column = _decode_categories(column)
     if not any(check(column.type) for check in _NUMERIC):
         if _is_text(column.type):
-            _parsed(column, name, start)  # names the first text that is no number, if there is one
-        shown = f", {column[0].as_py()!r} at position {start}" if len(column) else ""
-        msg = f"column {name!r} must hold numbers; it holds {column.type}{shown}"
+            _parse_numbers(column, name, start)  # raises with the first text that is not a number, if there is one
+        first = f", {column[0].as_py()!r} at position {start}" if len(column) else ""
+        msg = f"column {name!r} must hold numbers; it holds {column.type}{first}"
         raise ValueError(msg)
-    return _as_array(column)
+    return _cast_to_floats(column)
 
 
-def _parsed(column: Any, name: str, start: int = 0) -> Floats:
-    """Return a column of text as float64, NaN where it says that a value is missing."""
+def _parse_numbers(column: Any, name: str, start: int = 0) -> Floats:
+    """Return a column of text as float64, with NaN for missing values."""
     text = pc.utf8_trim_whitespace(column.cast(pa.string()))
     text = pc.if_else(pc.is_in(text, value_set=_MISSING), pa.scalar(None, pa.string()), text)
     try:
-        return _as_array(text)
+        return _cast_to_floats(text)
     except pa.ArrowInvalid:
         position, value = next((i, v) for i, v in enumerate(text.to_pylist()) if v is not None and not _is_number(v))
     msg = f"column {name!r} must hold numbers; got {value!r} at position {start + position}"
     raise ValueError(msg)
 
 
-def _as_array(column: Any) -> Floats:
-    """Return a column cast to float64, NaN where a value is missing."""
+def _cast_to_floats(column: Any) -> Floats:
+    """Return a column cast to float64, with NaN for missing values."""
     numbers = column.cast(pa.float64(), safe=False)
     return np.asarray(pc.fill_null(numbers, np.nan), np.float64)
 
@@ -117,11 +116,11 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def labels(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
-    """Return a column of labels as an array of their own type, None or NaN where one is missing."""
-    column = _decoded(column)
-    if pa.types.is_binary(column.type):  # what Arrow makes of text that is not UTF-8
-        msg = f"column {name!r} must hold numbers, truth values or text in UTF-8; it holds {column.type}"
+def to_labels(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
+    """Return a column of labels as an array of their own type, with None or NaN for missing values."""
+    column = _decode_categories(column)
+    if pa.types.is_binary(column.type):  # Arrow reads text that is not UTF-8 as binary
+        msg = f"column {name!r} must hold numbers, booleans or text in UTF-8; it holds {column.type}"
         raise ValueError(msg)
     if column.null_count or not _is_text(column.type):
         return np.asarray(column.to_numpy())
@@ -130,7 +129,7 @@ def labels(column: pa.ChunkedArray, name: str) -> NDArray[Any]:
 
 
 def parse_label(text: str, values: NDArray[Any]) -> Any:
-    """Return the label among `values` that is written `text`, or the text itself."""
+    """Return `text` as a label of the type of `values`, or the text itself if it cannot be one."""
     kinds: dict[str, Callable[[str], Any]] = {"i": int, "u": int, "f": float, "b": _BOOLEANS.__getitem__}
     try:
         return kinds.get(values.dtype.kind, str)(text)
@@ -151,32 +150,31 @@ def add_column(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Copy a table with the column `name` = formula(score) added or replaced, yielding each batch once it is written.
 
-    A missing or NaN score has a missing value. The copy appears, whole, when the iterator ends, and not before.
+    A missing or NaN score gives a missing value. The copy appears, complete, when the iterator ends.
     """
-    with _reading(source):
-        schema, batches = _OPEN[ending(source), ending(target)](source, score)
-    extended = (_with_values(batch, name, formula(scores)) for batch, scores in _read_on(source, batches))
-    with whole(target) as temporary, _writing(target):
-        yield from _WRITE[ending(target)](temporary, _with_field(schema, name), extended)
 
+    def read_and_extend() -> Iterator[pa.RecordBatch]:
+        with _translate_read_errors(source):
+            for batch, scores in batches:
+                yield _set_column(batch, name, formula(scores))
 
-def _read_on(path: Path, batches: _Batches) -> _Batches:
-    """Yield the batches, and one sentence if the file breaks off."""
-    with _reading(path):
-        yield from batches
+    with _translate_read_errors(source):
+        schema, batches = _OPEN[file_ending(source), file_ending(target)](source, score)
+    with whole(target) as temporary, _translate_write_errors(target):
+        yield from _WRITE[file_ending(target)](temporary, _set_field(schema, name), read_and_extend())
 
 
 def _open_parquet(path: Path, score: str) -> tuple[pa.Schema, _Batches]:
     """Return the schema of a Parquet file and its rows in batches, each with its scores."""
     file = parquet.ParquetFile(path)
-    return file.schema_arrow, _with_scores(file.iter_batches(_ROWS), score, _floats)
+    return file.schema_arrow, _pair_with_scores(file.iter_batches(_BATCH_ROWS), score, _to_floats)
 
 
 def _open_typed_csv(path: Path, score: str) -> tuple[pa.Schema, _Batches]:
-    """Return the schema Arrow infers from the whole of a CSV file and its rows in batches, each with its scores."""
+    """Return the schema that Arrow infers from a whole CSV file, and its rows in batches, each with its scores."""
     _require_closed_quotes(path)
     table = arrow_csv.read_csv(path, parse_options=_dialect())
-    return table.schema, _with_scores(table.to_batches(_ROWS), score, _floats)
+    return table.schema, _pair_with_scores(table.to_batches(_BATCH_ROWS), score, _to_floats)
 
 
 def _open_text_csv(path: Path, score: str) -> tuple[pa.Schema, _Batches]:
@@ -185,31 +183,33 @@ def _open_text_csv(path: Path, score: str) -> tuple[pa.Schema, _Batches]:
     types = dict.fromkeys(_csv_names(path), pa.string())
     convert = arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=True, null_values=[""])
     reader = arrow_csv.open_csv(path, parse_options=_dialect(), convert_options=convert)
-    return reader.schema, _with_scores(reader, score, _parsed)
+    return reader.schema, _pair_with_scores(reader, score, _parse_numbers)
 
 
-def _with_scores(batches: Iterable[pa.RecordBatch], score: str, numbers: Callable[[Any, str, int], Floats]) -> _Batches:
+def _pair_with_scores(
+    batches: Iterable[pa.RecordBatch], score: str, convert: Callable[[Any, str, int], Floats]
+) -> _Batches:
     """Yield batches, each with its scores."""
     start = 0
     for batch in batches:
-        yield batch, numbers(batch.column(score), score, start)
+        yield batch, convert(batch.column(score), score, start)
         start += batch.num_rows
 
 
-def _with_field(schema: pa.Schema, name: str) -> pa.Schema:
-    """Return a schema with a float64 field added at the end, or in the place of the field it replaces."""
+def _set_field(schema: pa.Schema, name: str) -> pa.Schema:
+    """Return a schema with a float64 field added at the end, or in place of the field of the same name."""
     field = pa.field(name, pa.float64())
     place = schema.get_field_index(name)
     return schema.append(field) if place < 0 else schema.set(place, field)
 
 
-def _with_values(batch: pa.RecordBatch, name: str, values: Floats) -> pa.RecordBatch:
-    """Return a batch with a column added at the end, or in the place of the column it replaces; NaN is missing."""
+def _set_column(batch: pa.RecordBatch, name: str, values: Floats) -> pa.RecordBatch:
+    """Return a batch with a column added at the end, or in place of the one of the same name; NaN becomes missing."""
     column = pa.array(values, pa.float64(), mask=np.isnan(values))
     columns = dict(enumerate(batch.columns))
     place = batch.schema.get_field_index(name)
     columns[len(columns) if place < 0 else place] = column
-    return pa.RecordBatch.from_arrays(list(columns.values()), schema=_with_field(batch.schema, name))
+    return pa.RecordBatch.from_arrays(list(columns.values()), schema=_set_field(batch.schema, name))
 
 
 def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -221,34 +221,34 @@ def _write_parquet(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBat
 
 
 def _write_csv(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Write batches to a CSV file with quotes only where a value needs them, yielding each."""
-    # A lone empty value is quoted, for a blank line is no row.
+    """Write batches to a CSV file, with quotes only around values that need them, yielding each."""
+    # In a table of one column an empty value is quoted, because readers skip blank lines.
     special = '[",\r\n]' if len(schema) > 1 else '^$|[",\r\n]'
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerow(schema.names)
         for batch in batches:
-            lines = pc.binary_join_element_wise(*[_quoted(column, special) for column in batch.columns], ",")
+            lines = pc.binary_join_element_wise(*[_quote(column, special) for column in batch.columns], ",")
             file.writelines(f"{line}\n" for line in lines.to_pylist())
             yield batch
 
 
-def _quoted(column: pa.Array, special: str) -> pa.Array:
-    """Return a column as text, in quotes where a value matches `special`."""
-    text = pc.fill_null(_decoded(column).cast(pa.string()), "")
+def _quote(column: pa.Array, special: str) -> pa.Array:
+    """Return a column as text, with quotes around values that match `special`."""
+    text = pc.fill_null(_decode_categories(column).cast(pa.string()), "")
     inside = pc.binary_join_element_wise('"', pc.replace_substring(text, '"', '""'), '"', "")
     return pc.if_else(pc.match_substring_regex(text, special), inside, text)
 
 
-def _decoded(column: Any) -> Any:
-    """Return a column of categories as a column of their values."""
+def _decode_categories(column: Any) -> Any:
+    """Return a column of categories as a column of their values, and other columns as they are."""
     return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
-def ending(path: Path) -> str:
-    """Return ".csv" or ".parquet", what a file's name says it is."""
+def file_ending(path: Path) -> str:
+    """Return ".csv" or ".parquet", or raise if a file name has another ending."""
     suffix = path.suffix.lower()
     if suffix not in _FORMATS:
         msg = f"a table's file name must end in {' or '.join(_FORMATS)}; got {str(path)!r}"
@@ -258,8 +258,8 @@ def ending(path: Path) -> str:
 
 def column_names(path: Path) -> list[str]:
     """Return the names of a table's columns."""
-    names = _NAMES[ending(path)]
-    with _reading(path):
+    names = _NAMES[file_ending(path)]
+    with _translate_read_errors(path):
         return names(path)
 
 
@@ -282,25 +282,25 @@ def require_columns(path: Path, wanted: list[str]) -> None:
             msg = f"{path} has no column {name!r}; it has {', '.join(names)}"
             raise ValueError(msg)
         if names.count(name) > 1:
-            msg = f"{path} has {names.count(name)} columns {name!r}; a name must be clear"
+            msg = f"{path} has {names.count(name)} columns {name!r}; column names must be unique"
             raise ValueError(msg)
 
 
 def count_rows(path: Path) -> int | None:
-    """Return the number of rows where the file says it."""
-    if ending(path) != ".parquet":
+    """Return the number of rows of a Parquet file; for CSV it is unknown, None."""
+    if file_ending(path) != ".parquet":
         return None
-    with _reading(path):
+    with _translate_read_errors(path):
         return int(parquet.read_metadata(path).num_rows)
 
 
 def _dialect() -> arrow_csv.ParseOptions:
-    """Return commas, and line breaks inside quotes."""
+    """Return the format of CSV files: commas, and line breaks allowed inside quotes."""
     return arrow_csv.ParseOptions(newlines_in_values=True)
 
 
 def _require_closed_quotes(path: Path) -> None:
-    """Raise if a CSV file ends inside quotes, as half a file may; Arrow would read the rest as one value."""
+    """Raise if a CSV file ends inside quotes, as a truncated file may; Arrow would read the rest as one value."""
     with path.open("rb") as file:
         if sum(block.count(b'"') for block in iter(lambda: file.read(1 << 20), b"")) % 2 == 0:
             return
@@ -314,8 +314,8 @@ def _require_closed_quotes(path: Path) -> None:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Turn what Arrow says about a file it cannot read into one sentence about that file."""
+def _translate_read_errors(path: Path) -> Iterator[None]:
+    """Turn Arrow's errors about a file it cannot read into one sentence about that file."""
     try:
         yield
     except pa.ArrowCancelled:
@@ -324,13 +324,13 @@ def _reading(path: Path) -> Iterator[None]:
         msg = f"{path} does not exist"
         raise ValueError(msg) from None
     except (pa.ArrowException, OSError) as error:
-        msg = f"{path} is not a readable {_FORMATS[ending(path)]} file: {str(error).splitlines()[0]}"
+        msg = f"{path} is not a readable {_FORMATS[file_ending(path)]} file: {str(error).splitlines()[0]}"
         raise ValueError(msg) from None
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    """Turn what Arrow says about values a file cannot hold into one sentence about that file."""
+def _translate_write_errors(path: Path) -> Iterator[None]:
+    """Turn Arrow's errors about values that a file cannot hold into one sentence about that file."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
@@ -338,7 +338,7 @@ def _writing(path: Path) -> Iterator[None]:
         raise ValueError(msg) from None
 
 
-# What the ending of a name stands for. CSV to CSV stays text; CSV to Parquet needs types.
+# What each file ending stands for. From CSV to CSV, values stay text; from CSV to Parquet, they need types.
 _FORMATS = {".csv": "CSV", ".parquet": "Parquet"}
 _NAMES = {".csv": _csv_names, ".parquet": _parquet_names}
 _READ = {".csv": _read_csv, ".parquet": _read_parquet}

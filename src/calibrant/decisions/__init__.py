@@ -1,4 +1,4 @@
-"""What to do with posteriors: reject, decide by costs, follow priors that have moved, combine several machines."""
+"""What to do with posteriors: reject, decide by costs, correct for changed priors, combine several classifiers."""
 
 from __future__ import annotations
 

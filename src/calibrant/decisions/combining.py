@@ -1,7 +1,7 @@
-"""One posterior from those of several classifiers: the fixed rules of Duin & Tax 1998, and pools with fitted weights.
+"""Combine the posteriors of several classifiers: the fixed rules of Duin & Tax 1998, and pools with fitted weights.
 
-`posteriors` holds one matrix a member, each with one row an object, that sums to 1, and one column a class, the same
-for all. Members are read in blocks of rows, so that the work needs little more memory than the result.
+`posteriors` holds one matrix per member, with one row per object and one column per class, the same for all members;
+each row sums to 1. Members are read in blocks of rows, so combining needs little more memory than its result.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ __all__ = [
 ]
 
 _Members = list[NDArray[Any]]
-_Expansion = tuple[float, Floats, Floats]  # a function's value, gradient and Hessian
 
-_NUMBERS = 1 << 19  # of all members in one block: 4 MB
-_LEAST = 1e-15
-_FEW = 20_000  # rows that start the fit of a log-linear pool
-_CLOSE = 1e-11  # share of the loss that the last step of the fit of a log-linear pool may still promise
-_RIDGE = 1e-9  # on weights of a log-linear pool, only to share evenly among members that always agree
+_BLOCK_NUMBERS = 1 << 19  # posteriors of all members in one block of rows: 4 MB
+
+# The fit of a log-linear pool.
+_STARTING_ROWS = 20_000  # with more than twice as many rows, about this many are fitted first to find a start
+_TOLERANCE = 1e-11  # stop when the next Newton step promises to lower the loss by at most this share of it
+_RIDGE = 1e-9  # penalty on the squared weights, only to give members that always agree equal weights
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A fixed rule: `combine(block)` makes posteriors of an array (member, row, class)."""
+    """A fixed rule: `combine(block)` returns posteriors from an array (member, row, class)."""
 
     combine: Callable[[Floats], Floats]
     source: str
@@ -57,7 +57,7 @@ class Rule:
 def combine(posteriors: Sequence[ArrayLike], rule: str | Callable[[Floats], Floats] = "mean") -> Floats:
     """Return the posteriors of several members combined by a rule of `RULES`, or by a pool.
 
-    A pool is what `fit_pool` returns, or `LinearPool(weights)` or `LogPool(weights)` of one's own.
+    A pool is what `fit_pool` returns, or a `LinearPool(weights)` or `LogPool(weights)` with given weights.
 
     >>> members = [[[0.9, 0.1]], [[0.6, 0.4]], [[0.2, 0.8]], [[0.7, 0.3]]]
     >>> {rule: combine(members, rule)[0].round(3).tolist() for rule in ["mean", "product", "vote"]}
@@ -65,27 +65,27 @@ def combine(posteriors: Sequence[ArrayLike], rule: str | Callable[[Floats], Floa
     >>> combine(members, LinearPool((0.7, 0.1, 0.1, 0.1))).round(3)
     array([[0.78, 0.22]])
     """
-    members = _checked_members(posteriors)
-    together = rule_of(rule, len(members))
+    members = _check_members(posteriors)
+    combine_block = rule_of(rule, len(members))
     out = np.empty(members[0].shape)
     for rows, block in _blocks(members):
-        out[rows] = together(block)
+        out[rows] = combine_block(block)
     return out
 
 
 def rule_of(rule: Any, members: int) -> Callable[[Floats], Floats]:
-    """Return the function of a rule's name, or a pool that has a weight for each member."""
+    """Return the function that a rule's name stands for, or a pool with one weight per member."""
     if not callable(rule):
         one_of("rule", rule, RULES, beside=", or a pool")
         return RULES[rule].combine
     if isinstance(rule, (LinearPool, LogPool)) and len(rule.weights) != members:
-        msg = f"a pool must have one weight a member; got {len(rule.weights)} weights for {members} members"
+        msg = f"a pool must have one weight per member; got {len(rule.weights)} weights for {members} members"
         raise ValueError(msg)
     return cast("Callable[[Floats], Floats]", rule)
 
 
-def _checked_members(posteriors: Sequence[ArrayLike]) -> _Members:
-    """Return at least two matrices of posteriors of the same shape."""
+def _check_members(posteriors: Sequence[ArrayLike]) -> _Members:
+    """Return at least two matrices of posteriors of the same shape, or raise."""
     members = [distributions(f"posteriors[{number}]", each) for number, each in enumerate(posteriors)]
     if len(members) < 2:
         msg = f"posteriors must hold at least two members; got {len(members)}"
@@ -98,9 +98,9 @@ def _checked_members(posteriors: Sequence[ArrayLike]) -> _Members:
 
 
 def _blocks(members: _Members) -> Iterator[tuple[slice, Floats]]:
-    """Yield rows, and the posteriors of all members for them as an array (member, row, class)."""
+    """Yield the rows of each block, and the posteriors of all members for them as an array (member, row, class)."""
     n, classes = members[0].shape
-    size = max(1, _NUMBERS // (len(members) * classes))
+    size = max(1, _BLOCK_NUMBERS // (len(members) * classes))
     for start in range(0, n, size):
         rows = slice(start, min(start + size, n))
         yield rows, np.stack([np.asarray(each[rows], np.float64) for each in members])
@@ -109,24 +109,24 @@ def _blocks(members: _Members) -> Iterator[tuple[slice, Floats]]:
 def _largest(block: Floats) -> Floats:
     """Return max_m p_mk, normalised.
 
-    For two classes it is 1 - min_m of the other class, which is the same, but keeps what a posterior near 1 has lost.
+    For two classes this is computed as 1 - min_m of the other class, which keeps digits that a posterior near 1 lost.
     """
     if block.shape[2] > 2:
         return normalise(block.max(axis=0))
     least = block.min(axis=0)
-    return _apart(normalise(1.0 - least[:, ::-1]), least)
+    return _break_rounded_ties(normalise(1.0 - least[:, ::-1]), least)
 
 
 def _smallest(block: Floats) -> Floats:
     """Return min_m p_mk, normalised."""
     least = block.min(axis=0)
-    return normalise(least) if block.shape[2] > 2 else _apart(normalise(least), least)
+    return normalise(least) if block.shape[2] > 2 else _break_rounded_ties(normalise(least), least)
 
 
-def _apart(P: Floats, least: Floats) -> Floats:
-    """Keep two posteriors that rounding made equal on the side of the larger of their smallest, by one last digit.
+def _break_rounded_ties(P: Floats, least: Floats) -> Floats:
+    """Where rounding made the posteriors of two classes equal, raise that of the larger `least` by one last digit.
 
-    The maximum and the minimum rule decide alike for two classes; without this, rounding would part them.
+    For two classes the maximum and the minimum rule make the same decisions; rounding alone would make them differ.
     """
     above = np.nextafter(0.5, 1.0)
     sign = np.sign(least[:, 0] - least[:, 1]) * (P[:, 0] == P[:, 1])
@@ -136,7 +136,7 @@ def _apart(P: Floats, least: Floats) -> Floats:
 
 
 def _median(block: Floats) -> Floats:
-    """Return the median over members of p_mk, the mean of the middle two for an even number, normalised."""
+    """Return the median over members of p_mk (the mean of the middle two for an even number), normalised."""
     count = len(block)
     ordered = np.partition(block, ((count - 1) // 2, count // 2), axis=0)
     return normalise((ordered[(count - 1) // 2] + ordered[count // 2]) / 2)
@@ -148,25 +148,25 @@ def _mean(block: Floats) -> Floats:
 
 
 def _product(block: Floats) -> Floats:
-    """Return exp sum_m log p_mk, normalised; 1/c where every class has a member that excludes it."""
+    """Return exp sum_m log p_mk, normalised; 1/c where every class has a member that gives it 0."""
     with np.errstate(divide="ignore"):
         total = np.log(block).sum(axis=0)
-    return _exponentials(total)
+    return _normalise_logarithms(total)
 
 
-def _exponentials(logarithm: Floats) -> Floats:
-    """Return posteriors from their logarithms up to a constant a row; 1/c where every class is excluded."""
+def _normalise_logarithms(logarithm: Floats) -> Floats:
+    """Return posteriors from their logarithms up to a constant per row; 1/c where all classes have posterior 0."""
     top = logarithm.max(axis=1, keepdims=True)
     return normalise(np.exp(logarithm - np.where(np.isfinite(top), top, 0.0)))
 
 
 def _weighted_sum(weights: Floats, block: Floats) -> Floats:
-    """Return sum_m w_m block[m], without BLAS, whose threads cost more than they save on a block."""
+    """Return sum_m w_m block[m]; einsum, because the threads of BLAS cost more than they save on a block."""
     return np.asarray(np.einsum("m,mik->ik", weights, block))
 
 
 def _vote(block: Floats) -> Floats:
-    """Return the share of members whose most probable class it is."""
+    """Return for each class the share of members to which it is the most probable."""
     votes = np.zeros(block.shape[1:])
     rows = np.arange(block.shape[1])
     for decision in block.argmax(axis=2):
@@ -186,7 +186,7 @@ RULES: dict[str, Rule] = {
 
 @dataclass(frozen=True, slots=True)
 class LinearPool:
-    """P_k = sum_m w_m p_mk, weights that sum to 1 (Stone 1961).
+    """P_k = sum_m w_m p_mk, with weights that sum to 1 (Stone 1961).
 
     >>> LinearPool((0.5, 0.5))(np.array([[[0.9, 0.1]], [[0.5, 0.5]]]))
     array([[0.7, 0.3]])
@@ -207,28 +207,28 @@ class LinearPool:
 class LogPool:
     """P_k = prod_m p_mk^w_m, divided by the sum over classes; weights not negative (Genest & Zidek 1986).
 
-    Weights of 1 are the product rule, of members that know different things; a sum of 1 is for members that know the
-    same. The sum says how sure the members are together. Posteriors below `least` count as that: a 0 would be a veto,
-    whatever its weight.
+    Weights of 1 give the product rule, for members with independent evidence; weights that sum to 1 are for members
+    with the same evidence. The larger the sum, the more confident the pool. Posteriors below `least` are raised to it:
+    a posterior of 0 would exclude the class, whatever the weight of the member.
 
     >>> LogPool((1.0, 1.0))(np.array([[[0.9, 0.1]], [[0.5, 0.5]]]))
     array([[0.9, 0.1]])
     """
 
     weights: tuple[float, ...]
-    least: float = _LEAST
+    least: float = 1e-15
 
     def __post_init__(self) -> None:
-        """Check the weights; all zero is a pool of members that know nothing."""
+        """Check the weights; if all are zero, the pool is uniform."""
         _check_weights(self.weights, zeros=True)
 
     def __call__(self, block: Floats) -> Floats:
         """Return posteriors from an array (member, row, class)."""
-        return _exponentials(_weighted_sum(np.asarray(self.weights), np.log(np.maximum(block, self.least))))
+        return _normalise_logarithms(_weighted_sum(np.asarray(self.weights), np.log(np.maximum(block, self.least))))
 
 
 def _check_weights(weights: tuple[float, ...], *, zeros: bool) -> None:
-    """Raise unless the weights of a pool are finite, none negative and, but for `zeros`, not all zero."""
+    """Raise unless the weights of a pool are finite, not negative and, unless `zeros` is true, not all zero."""
     w = finite("weights", weights)
     if w.min() < 0 or not (zeros or w.any()):
         msg = f"weights must not be negative{'' if zeros else ', nor all zero'}; got {tuple(weights)}"
@@ -237,9 +237,9 @@ def _check_weights(weights: tuple[float, ...], *, zeros: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _PoolData:
-    """Calibration rows: members' posteriors, the column of each row's class, and how much each row counts.
+    """Calibration rows: the posteriors of the members, the column of each row's class, and the weight of each row.
 
-    `least` is the smallest posterior that so many rows can tell from 0, 1/(n + 2).
+    Posteriors below `least`, 1/(n + 2) for n rows, are raised to it.
     """
 
     members: _Members
@@ -256,7 +256,7 @@ def fit_pool(
     sample_weight: ArrayLike | None = None,
     labels: ArrayLike | None = None,
 ) -> LinearPool | LogPool:
-    """Fit the weights of a pool, by maximum likelihood, on rows the members have not been trained on.
+    """Fit the weights of a pool by maximum likelihood, on rows that the members were not trained on.
 
     kind : "linear" or "log", see `LinearPool` and `LogPool`.
     labels : the classes in the order of the columns, by default the sorted classes of `y`.
@@ -270,28 +270,28 @@ def fit_pool(
     (True, True)
     """
     one_of("kind", kind, POOLS)
-    members = _checked_members(posteriors)
+    members = _check_members(posteriors)
     index = class_columns(y, members[0], labels)
     weight = counts(sample_weight, index)
     return POOLS[kind](_PoolData(members, index, weight, _least_posterior(weight)))
 
 
 def _least_posterior(weight: Floats) -> float:
-    """Return 1/(n + 2), as Platt's target of a class that was never seen among n rows."""
+    """Return 1/(n + 2), Platt's target for a class that does not occur among n rows."""
     return 1.0 / (float(weight.sum()) + 2.0)
 
 
 def _fit_linear(data: _PoolData) -> LinearPool:
-    """Maximise sum_i log sum_m w_m p_m(class of i): the weights of a mixture."""
-    happened = np.empty((len(data.index), len(data.members)))
+    """Maximise sum_i log sum_m w_m p_m(class of row i): the weights of a mixture."""
+    of_true_class = np.empty((len(data.index), len(data.members)))
     for rows, block in _blocks(data.members):
-        happened[rows] = block[:, np.arange(block.shape[1]), data.index[rows]].T
+        of_true_class[rows] = block[:, np.arange(block.shape[1]), data.index[rows]].T
     start = np.full(len(data.members), 1.0 / len(data.members))
-    found = fit_mixture(happened, data.weight, start)
+    found = fit_mixture(of_true_class, data.weight, start)
     if not found.converged:
         msg = (
             f"the weights of the linear pool did not converge in {found.iterations} iterations: "
-            f"the mean log-likelihood of a row may still rise by {found.gap:.2g}"
+            f"the mean log-likelihood per row may still rise by {found.gap:.2g}"
         )
         raise RuntimeError(msg)
     return LinearPool(found.weights)
@@ -300,62 +300,51 @@ def _fit_linear(data: _PoolData) -> LinearPool:
 def _fit_log(data: _PoolData, *, max_iter: int = 100) -> LogPool:
     """Maximise the log-likelihood of prod_m p_mk^w_m, which is concave, over w >= 0 by Newton's method.
 
-    The class that happened has Platt's target (n + 1)/(n + 2) and the others share the rest, without which members that
-    are never wrong would get infinite weight; and no posterior counts as less than 1/(n + 2), without which a member
-    that is surely wrong once would get none. Each step minimises the quadratic model over w >= 0. Of many rows
-    some are fitted first, and all of them from there.
+    The true class has Platt's target (n + 1)/(n + 2) and the others share the rest; with targets 1 and 0, members that
+    are never wrong would get infinite weights. Posteriors below 1/(n + 2) are raised to it; otherwise a member that
+    once gives the true class a posterior near 0 would get weight 0. Each step minimises the quadratic model over
+    w >= 0. If there are many rows, a part of them is fitted first to find a good start.
     """
-    w = _start_weights(data)
-    here = _log_pool_loss(data, w)
+    w = np.full(len(data.members), 1.0 / len(data.members))
+    rows = slice(None, None, max(1, len(data.index) // _STARTING_ROWS))
+    part = _PoolData([each[rows] for each in data.members], data.index[rows], data.weight[rows], data.least)
+    if len(part.index) < len(data.index) and part.weight.any():
+        w = np.array(_fit_log(part).weights)
+    loss, gradient, hessian = _log_pool_loss(data, w)
     for _ in range(max_iter):
-        step = newton_step(w, *here[1:])
-        if -float(here[1] @ step) <= _CLOSE * here[0]:  # what the last step leaves is less still
+        step = newton_step(w, gradient, hessian)
+        slope = float(gradient @ step)
+        if -slope <= _TOLERANCE * loss:
             return LogPool(tuple(np.maximum(w + step, 0.0).tolist()), data.least)
-        w, here = _descend(data, w, here, step)
-    msg = f"the weights of the pool did not converge in {max_iter} iterations"
+        # Halve the step until the loss falls by 1e-4 of what its slope promises (Armijo). This ends because the loss is
+        # convex and its curvature changes at most by a factor e while no log odds change by more than 1.
+        length = 1.0
+        while True:
+            shorter = np.maximum(w + length * step, 0.0)
+            new_loss, gradient, hessian = _log_pool_loss(data, shorter)
+            if new_loss <= loss + 1e-4 * length * slope + 1e-15 * abs(loss):
+                break
+            length /= 2
+        w, loss = shorter, new_loss
+    msg = f"the weights of the log-linear pool did not converge in {max_iter} iterations"
     raise RuntimeError(msg)
 
 
-def _start_weights(data: _PoolData) -> Floats:
-    """Return equal weights, or where there are many rows those that suit some of them."""
-    rows = slice(None, None, max(1, len(data.index) // _FEW))
-    some = _PoolData([each[rows] for each in data.members], data.index[rows], data.weight[rows], data.least)
-    if len(some.index) == len(data.index) or not some.weight.any():
-        return np.full(len(data.members), 1.0 / len(data.members))
-    return np.array(_fit_log(some).weights)
-
-
-def _descend(data: _PoolData, w: Floats, here: _Expansion, step: Floats) -> tuple[Floats, _Expansion]:
-    """Halve the step until the loss falls by 1e-4 of what its slope promises (Armijo).
-
-    The loss is convex, and its bend changes by a factor e at most where no log odds move by more than 1: a short enough
-    step always lowers it.
-    """
-    slope = float(here[1] @ step)
-    length = 1.0
-    while True:
-        new = np.maximum(w + length * step, 0.0)
-        there = _log_pool_loss(data, new)
-        if there[0] <= here[0] + 1e-4 * length * slope + 1e-15 * abs(here[0]):
-            return new, there
-        length /= 2
-
-
-def _log_pool_loss(data: _PoolData, w: Floats) -> _Expansion:
+def _log_pool_loss(data: _PoolData, w: Floats) -> tuple[float, Floats, Floats]:
     """Return the mean cross-entropy of a log-linear pool, its gradient and its Hessian."""
     total, classes = float(data.weight.sum()), data.members[0].shape[1]
     miss = _least_posterior(data.weight) / (classes - 1)
     value, gradient, hessian = _RIDGE * float(w @ w) / 2, _RIDGE * w, _RIDGE * np.eye(len(w))
     for rows, block in _blocks(data.members):
         x = np.log(np.maximum(block, data.least))
-        # Against the class that happened, whose own target then does not matter: no sums cancel where p is all but 1.
-        happened = np.arange(classes) == data.index[rows, None]
-        x -= x[:, happened][:, :, None]
+        # Log odds against the true class: its own target drops out, and no digits cancel where its posterior is near 1.
+        is_true_class = np.arange(classes) == data.index[rows, None]
+        x -= x[:, is_true_class][:, :, None]
         share = data.weight[rows, None] / total
         u = _weighted_sum(w, x)
         top = u.max(axis=1, keepdims=True)
         p = np.exp(u - top)
-        others = np.where(happened, 0.0, p).sum(axis=1, keepdims=True)
+        others = np.where(is_true_class, 0.0, p).sum(axis=1, keepdims=True)
         log_total = top + np.where(top > 0, np.log(others + np.exp(-top)), np.log1p(others))
         p /= p.sum(axis=1, keepdims=True)
         value += float((share * (log_total - miss * u.sum(axis=1, keepdims=True))).sum())
@@ -372,7 +361,7 @@ POOLS: dict[str, Callable[[_PoolData], LinearPool | LogPool]] = {"linear": _fit_
 
 @dataclass(frozen=True, slots=True)
 class Recalibration:
-    """Posteriors to posteriors: none below `least`, then the map of all classes.
+    """A map from posteriors to calibrated posteriors: those below `least` are raised to it, then `inner` is applied.
 
     >>> from calibrant.maps import Steps
     >>> steps = ClassMap("binary", (Steps((0.5,), (0.1, 0.8)),))
@@ -397,18 +386,18 @@ def fit_recalibration(
     sample_weight: ArrayLike | None = None,
     labels: ArrayLike | None = None,
 ) -> Recalibration:
-    """Calibrate combined posteriors on rows the members have not been trained on, by a method of `METHODS`.
+    """Calibrate combined posteriors by a method of `METHODS`, on rows that the members were not trained on.
 
-    How sure a rule should be depends on how far its members repeat each other, and that only rows can tell (the
-    question Duin & Tax 1998, sec. 5, leave open). Posteriors below 1/(n + 2), n the number of rows, count as that:
-    rules such as the product and the vote often say 0 and 1, whose logit would otherwise rule the fit.
+    How confident a rule should be depends on how much its members depend on each other, which only data can show (the
+    open question of Duin & Tax 1998, sec. 5). With n rows, posteriors below 1/(n + 2) are raised to it: rules such as
+    the product and the vote often give 0 and 1, and their infinite logits would dominate the fit.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(5000)
     >>> y = rng.random(5000) < p
     >>> member = np.column_stack([1 - p, p])
-    >>> too_sure = combine([member, member, member], "product")  # three members that all say the same
-    >>> fit_recalibration(too_sure, y)(np.array([[0.2, 0.8]])).round(2)  # 0.8 = 4/1 odds, whose cube root is 1.6
+    >>> too_sure = combine([member, member, member], "product")  # three identical members
+    >>> fit_recalibration(too_sure, y)(np.array([[0.2, 0.8]])).round(2)  # odds of 4, and their cube root is 1.6
     array([[0.39, 0.61]])
     """
     posterior = distributions("P", P)
@@ -421,6 +410,6 @@ def fit_recalibration(
 
 
 def _as_scores(P: NDArray[Any], least: float) -> Floats:
-    """Return posteriors, none below `least`, as scores: the second column for two classes, else all."""
+    """Return posteriors, those below `least` raised to it, as scores: the second column for two classes, else all."""
     kept = normalise(np.maximum(floats(P), least))
     return kept[:, 1:] if kept.shape[1] == 2 else kept

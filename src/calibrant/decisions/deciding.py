@@ -1,13 +1,12 @@
-"""What to do, given posteriors: the cheapest class, or none.
+"""Decisions from posteriors: by threshold, by cost, or under changed priors.
 
-`P` has one row an object, that sums to 1, and one column a class. A decision is the number of a column, or `REJECT`.
-The confidence of a row is its largest posterior.
+`P` has one row per object and one column per class; each row sums to 1. A decision is the number of a column, or
+`REJECT`. The confidence of a row is its largest posterior.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, SupportsFloat
@@ -28,7 +27,7 @@ __all__ = [
     "PriorShift",
     "Threshold",
     "bayes",
-    "checked_costs",
+    "check_costs",
     "chow_threshold",
     "elkan_threshold",
     "prior_shift",
@@ -38,8 +37,7 @@ __all__ = [
     "threshold_for_error",
 ]
 
-
-REJECT = -1
+REJECT = -1  # the decision for an object that is not decided on
 
 
 def reject(
@@ -52,98 +50,77 @@ def reject(
 ) -> Index:
     """Return the most probable class of each row, or `REJECT` where its posterior is below a threshold (Chow 1970).
 
-    Say one of four things:
+    Give exactly one of four rules:
 
     threshold : reject where max_k p_k < threshold; a number, or a `Threshold` chosen on other rows.
-    cost : of a rejection, where an error costs 1 and a right decision 0: the threshold is 1 - cost.
-    coverage : decide on at least this share of these rows, the most confident ones; the share is larger where rows of
-        equal confidence cannot be told apart.
-    error : decide on as many of these rows as have a mean of 1 - max_k p_k of at most this: the error rate to expect of
-        them, if the posteriors are right.
+    cost : the cost of a rejection, where an error costs 1 and a right decision 0; the threshold is 1 - cost.
+    coverage : decide on at least this share of the rows, the most confident ones. The share is larger where rows have
+        equal confidence.
+    error : decide on as many rows as possible while their mean of 1 - max_k p_k is at most this. It is their expected
+        error rate if the posteriors are calibrated.
 
-    The last two look at these rows only. For a threshold that is promised to hold on rows to come, see
+    The last two rules look at these rows only. For a threshold that also holds on new rows, see
     `threshold_for_coverage` and `threshold_for_error`.
 
     >>> P = [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]]
     >>> reject(P, threshold=0.7), reject(P, cost=0.3), reject(P, coverage=2 / 3), reject(P, error=0.15)
     (array([ 0, -1,  1]), array([ 0, -1,  1]), array([ 0, -1,  1]), array([ 0, -1,  1]))
     """
-    given = {"threshold": threshold, "cost": cost, "coverage": coverage, "error": error}
-    asked = [name for name, value in given.items() if value is not None]
-    if len(asked) != 1:
-        msg = f"say exactly one of {', '.join(given)}; got {' and '.join(asked) or 'none'}"
+    rules = {"threshold": threshold, "cost": cost, "coverage": coverage, "error": error}
+    given = [name for name, value in rules.items() if value is not None]
+    if len(given) != 1:
+        msg = f"give exactly one of {', '.join(rules)}; got {' and '.join(given) or 'none'}"
         raise ValueError(msg)
     posterior = distributions("P", P)
     confidence = np.asarray(posterior.max(axis=1), np.float64)
-    value = given[asked[0]]
-    limit = _LIMITS[asked[0]](confidence, value.value if isinstance(value, Threshold) else value)  # type: ignore[arg-type]
-    return np.where(confidence >= limit, posterior.argmax(axis=1), REJECT)
-
-
-def _limit_of_threshold(confidence: Floats, threshold: float) -> float:  # noqa: ARG001
-    """Return the threshold itself."""
-    return proportion("threshold", threshold, low=True, high=True)
-
-
-def _limit_of_cost(confidence: Floats, cost: float) -> float:  # noqa: ARG001
-    """Return the threshold that a cost implies."""
-    return chow_threshold(cost)
-
-
-def _limit_of_coverage(confidence: Floats, coverage: float) -> float:
-    """Return the largest threshold that leaves a share of these rows."""
-    proportion("coverage", coverage, high=True)
-    kept = int(np.ceil(coverage * len(confidence) * (1 - 1e-12)))  # 0.7 of 10 rows are 7, whatever the rounding
-    return float(np.partition(confidence, len(confidence) - kept)[len(confidence) - kept])
-
-
-def _limit_of_error(confidence: Floats, error: float) -> float:
-    """Return the smallest threshold above which the mean of 1 - confidence is at most `error`."""
-    proportion("error", error, low=True, high=True)
-    falling = np.sort(confidence)[::-1]
-    doubt = np.cumsum(1.0 - falling) / np.arange(1, len(falling) + 1)
-    kept = int(np.count_nonzero(doubt <= error + 1e-12))  # 1 - 0.85 is 0.15, whatever the rounding
-    return 0.0 if kept == len(falling) else _just_above(float(falling[kept]))
-
-
-_LIMITS: dict[str, Callable[[Floats, float], float]] = {
-    "threshold": _limit_of_threshold,
-    "cost": _limit_of_cost,
-    "coverage": _limit_of_coverage,
-    "error": _limit_of_error,
-}
-
-
-def _just_above(value: float) -> float:
-    """Return the next number, so that `confidence >= just_above(v)` is `confidence > v`."""
-    return float(np.nextafter(value, np.inf))
+    n = len(confidence)
+    if threshold is not None:
+        number: Any = threshold.value if isinstance(threshold, Threshold) else threshold
+        least = proportion("threshold", number, low=True, high=True)
+    elif cost is not None:
+        least = chow_threshold(cost)
+    elif coverage is not None:
+        proportion("coverage", coverage, high=True)
+        kept = int(np.ceil(coverage * n * (1 - 1e-12)))  # rounding must not turn 0.7 of 10 rows into 8 rows
+        least = float(np.partition(confidence, n - kept)[n - kept])
+    else:
+        limit = proportion("error", error, low=True, high=True)
+        falling = np.sort(confidence)[::-1]
+        expected_error = np.cumsum(1.0 - falling) / np.arange(1, n + 1)
+        kept = int(np.count_nonzero(expected_error <= limit + 1e-12))  # rounding must not make 1 - 0.85 more than 0.15
+        # The next larger number: rows as confident as the first one too many are rejected with it.
+        least = 0.0 if kept == n else float(np.nextafter(falling[kept], np.inf))
+    return np.where(confidence >= least, posterior.argmax(axis=1), REJECT)
 
 
 def chow_threshold(cost: Any, *, error: Any = 1.0, right: Any = 0.0) -> float:
     """Return the confidence below which rejecting is cheaper: (error - cost)/(error - right) (Chow 1970).
 
-    `cost`, `error` and `right` are the costs of a rejection, of a wrong decision and of a right one. With c classes a
-    rejection that costs more than (c - 1)/c of the way from `right` to `error` never pays.
+    `cost`, `error` and `right` are the costs of a rejection, of a wrong decision and of a right decision. With c
+    classes, rejecting never pays if it costs more than right + (error - right) (c - 1)/c.
 
     >>> chow_threshold(0.25), chow_threshold(2.0, error=10.0)
     (0.75, 0.8)
     """
     numbers = all(isinstance(value, Real) and np.isfinite(float(value)) for value in (cost, error, right))
     if not (numbers and right <= cost <= error and right < error):
-        msg = f"costs must be finite with right <= cost <= error and right < error; got {right}, {cost}, {error}"
+        msg = (
+            "costs must be finite numbers with right <= cost <= error and right < error; "
+            f"got right={right}, cost={cost}, error={error}"
+        )
         raise ValueError(msg)
     return float((error - cost) / (error - right))
 
 
 def elkan_threshold(costs: ArrayLike) -> float:
-    """Return the probability of the second of two classes from which deciding for it is cheaper (Elkan 2001, eq. 2).
+    """Return the probability of the second of two classes above which deciding for it is cheaper (Elkan 2001, eq. 2).
 
     p* = (c01 - c00)/(c01 - c00 + c10 - c11), where c_ij is the cost of deciding j when i is true.
 
-    >>> elkan_threshold([[0, 1], [9, 0]])  # a miss costs nine false alarms
+    >>> elkan_threshold([[0, 1], [9, 0]])  # a miss costs as much as nine false alarms
     0.1
     """
-    c = checked_costs(costs, 2)
+    c = check_costs(costs, 2)
     false_alarm, miss = c[0, 1] - c[0, 0], c[1, 0] - c[1, 1]
     if c.shape != (2, 2) or false_alarm < 0 or miss < 0 or false_alarm + miss <= 0:
         msg = f"costs must be 2 x 2, and no error may cost less than the right decision; got {c.tolist()}"
@@ -154,8 +131,8 @@ def elkan_threshold(costs: ArrayLike) -> float:
 def bayes(P: ArrayLike, costs: ArrayLike) -> Index:
     """Return the decision of least expected cost, argmin_j sum_i p_i costs[i, j] (the Bayes decision).
 
-    `costs[i, j]` is the cost of deciding for class j where class i is true; a column more than there are classes holds
-    the costs of a rejection. Of equally cheap decisions the first is taken, so a class rather than none.
+    `costs[i, j]` is the cost of deciding for class j where class i is true; an additional last column holds the costs
+    of a rejection. Of equally cheap decisions the first is taken, so a class is preferred to a rejection.
 
     >>> P = [[0.9, 0.1], [0.6, 0.4], [0.4, 0.6]]
     >>> bayes(P, [[0, 1], [5, 0]])
@@ -165,15 +142,16 @@ def bayes(P: ArrayLike, costs: ArrayLike) -> Index:
     """
     posterior = distributions("P", P)
     classes = posterior.shape[1]
-    c = checked_costs(costs, classes)
-    # A constant a true class changes no decision; with this one costs 0 and 1 give exactly the most probable class.
+    c = check_costs(costs, classes)
+    # Subtracting a constant from a row of costs changes no decision. With this constant, costs of 0 and 1 give exactly
+    # the most probable class, without rounding errors.
     expected = np.asarray(posterior, np.float64) @ (c - c.max(axis=1, keepdims=True))
     decision = expected.argmin(axis=1)
     return np.where(decision == classes, REJECT, decision)
 
 
-def checked_costs(costs: ArrayLike, classes: int) -> Floats:
-    """Return a finite matrix of one row a class and one column a decision."""
+def check_costs(costs: ArrayLike, classes: int) -> Floats:
+    """Return the costs as a matrix with one row per class and one column per decision, or raise."""
     refuse_masked("costs", costs)
     try:
         c = np.asarray(costs, np.float64)
@@ -182,8 +160,8 @@ def checked_costs(costs: ArrayLike, classes: int) -> Floats:
         raise ValueError(msg) from None
     if c.shape not in ((classes, classes), (classes, classes + 1)):
         msg = (
-            f"costs must have a row for each of the {classes} classes and a column for each, "
-            f"or one column more for rejection; got shape {c.shape}"
+            f"costs must have a row for each of the {classes} classes and a column for each decision: "
+            f"the classes, and optionally rejection; got shape {c.shape}"
         )
         raise ValueError(msg)
     if not np.isfinite(c).all():
@@ -194,11 +172,11 @@ def checked_costs(costs: ArrayLike, classes: int) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """A confidence from which to decide, chosen on calibration rows, and what is promised of it.
+    """A threshold on the confidence, chosen on calibration rows, with its guarantees.
 
-    With a probability of at least `confidence` over the draw of the calibration rows, an object of the same
-    distribution is decided on with a probability of at least `least_coverage`, and is then decided wrongly with a
-    probability of at most `most_error`. `coverage` and `error` are those of the calibration rows.
+    With probability at least `confidence` over the draw of the calibration rows, a new object of the same distribution
+    is decided on with probability at least `least_coverage`, and a decision is wrong with probability at most
+    `most_error`. `coverage` and `error` are those of the calibration rows.
     """
 
     value: float
@@ -216,14 +194,16 @@ class Threshold:
 def threshold_for_coverage(
     P: ArrayLike, coverage: float, *, confidence: float = 0.95, sample_weight: ArrayLike | None = None
 ) -> Threshold:
-    """Choose the threshold that rejects most and still covers a share of the objects to come.
+    """Choose the largest threshold that still decides on a given share of new objects.
 
-    The threshold is the k-th smallest confidence of the n calibration rows. The probability F of falling below it is at
-    most Beta(k, n - k + 1) distributed, so P(F > 1 - coverage) <= P(Binomial(n, 1 - coverage) < k); k is the largest
-    that keeps this below 1 - confidence (the tolerance limit of Wilks 1941). Where none does, nothing is rejected.
+    The threshold is the k-th smallest confidence of the n calibration rows. The probability F of falling below it is
+    stochastically at most Beta(k, n - k + 1), so P(F > 1 - coverage) <= P(Binomial(n, 1 - coverage) < k); k is the
+    largest number for which this is at most 1 - confidence (the tolerance limit of Wilks 1941). If there is none,
+    nothing is rejected.
 
-    The promise holds for every distribution of confidences, ties included, if calibration rows and objects to
-    come are independent draws of it, and the posteriors were not fitted to the calibration rows. A weight counts rows.
+    The guarantee holds for every distribution of confidences, also with ties, if the calibration rows and the new
+    objects are independent draws from it and the posteriors were not fitted to the calibration rows. A row of weight w
+    counts as w rows.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(500)
@@ -233,16 +213,15 @@ def threshold_for_coverage(
     """
     proportion("coverage", coverage, high=True)
     proportion("confidence", confidence)
-    sure = np.asarray(distributions("P", P).max(axis=1), np.float64)
-    order = np.argsort(sure, kind="stable")
-    weight = counts(sample_weight, sure)
+    largest = np.asarray(distributions("P", P).max(axis=1), np.float64)
+    order = np.argsort(largest, kind="stable")
+    weight = counts(sample_weight, largest)
     below = np.cumsum(weight[order])
     n = int(below[-1] * (1 + 1e-12))
-    k = bisect_right(
-        range(1, n + 1), 1.0 - confidence, key=lambda k: float(special.betainc(n - k + 1, k, coverage))
-    )  # the largest k of which P(Binomial(n, 1 - coverage) < k) is so small; it rises with k
-    value = float(sure[order[np.searchsorted(below, k * (1 - 1e-12))]]) if k else 0.0
-    covered = float(weight[sure >= value].sum() / below[-1])
+    # P(Binomial(n, 1 - coverage) < k) rises with k.
+    k = bisect_right(range(1, n + 1), 1.0 - confidence, key=lambda k: float(special.betainc(n - k + 1, k, coverage)))
+    value = float(largest[order[np.searchsorted(below, k * (1 - 1e-12))]]) if k else 0.0
+    covered = float(weight[largest >= value].sum() / below[-1])
     return Threshold(value, covered, float("nan"), coverage, 1.0, confidence)
 
 
@@ -256,22 +235,22 @@ def threshold_for_error(
     sample_weight: ArrayLike | None = None,
     labels: ArrayLike | None = None,
 ) -> Threshold:
-    """Choose the threshold that rejects least and still keeps the error rate of what is decided on below a bound.
+    """Choose the threshold that rejects least and still keeps the error rate of the decisions below a bound.
 
-    Candidates are fixed before looking: to decide on all rows, or on about m_j rows, m_j in `levels` equal steps
-    from the fewest that can prove anything. Given the m-th largest confidence v, the rows above v are independent draws
-    from the objects of confidence above v, so their errors are binomial. A candidate is accepted if its N rows and k
-    errors have P(Binomial(N, error) <= k) <= (1 - confidence)/levels (Clopper & Pearson 1934; Bonferroni), and of
-    those accepted the one with the largest coverage is taken. (Geifman & El-Yaniv 2017 search by halving instead.)
+    The candidates are fixed before the labels are used: decide on all rows, or on about m_j rows, where the m_j are
+    `levels` equal steps from the fewest rows that can prove the bound. Given the m-th largest confidence v, the rows
+    above v are independent draws from the objects of confidence above v, so their errors are binomial. A candidate with
+    N rows and k errors is accepted if P(Binomial(N, error) <= k) <= (1 - confidence)/levels (Clopper & Pearson 1934;
+    Bonferroni). The accepted candidate of largest coverage is taken. (Geifman & El-Yaniv 2017 use bisection instead.)
 
-    With a probability of at least `confidence` over the draw of the calibration rows, the error rate among the
-    objects decided on is at most `most_error` <= `error`. This needs calibration rows and objects to come to be
-    independent draws of one distribution, and posteriors that were not fitted to the calibration rows; it does not need
-    the posteriors to be right, nor their errors to fall with confidence. A weight counts rows.
+    With probability at least `confidence` over the draw of the calibration rows, the error rate among the objects
+    decided on is at most `most_error` <= `error`. This needs calibration rows and new objects that are independent
+    draws from one distribution, and posteriors that were not fitted to the calibration rows. It does not need
+    calibrated posteriors, nor errors that fall with confidence. A row of weight w counts as w rows.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(4000)
-    >>> y = (rng.random(4000) < p).astype(int)  # right with probability max(p, 1 - p): wrong one time in four
+    >>> y = (rng.random(4000) < p).astype(int)  # the error rate without rejection is 1/4
     >>> threshold = threshold_for_error(y, np.column_stack([1 - p, p]), 0.1)
     >>> round(threshold.value, 2), round(threshold.error, 3), round(threshold.most_error, 3)
     (0.86, 0.074, 0.099)
@@ -279,58 +258,48 @@ def threshold_for_error(
     proportion("error", error)
     proportion("confidence", confidence)
     levels = whole("levels", levels)
-    right, sure = confidences(y, P, labels)
-    weight = counts(sample_weight, sure)
+    right, largest = confidences(y, P, labels)
+    weight = counts(sample_weight, largest)
+    total = float(weight.sum())
     risk = (1.0 - confidence) / levels
-    value, decided, wrong = _candidates(sure, right, weight, _fewest(error, risk, float(weight.sum())), levels)
-    bound = _upper_bounds(decided, wrong, risk)
+
+    fewest = int(np.ceil(np.log(risk) / np.log1p(-error)))  # with no errors among m rows, (1 - error)^m <= risk
+    if fewest > total:
+        msg = f"error={error} needs at least {fewest} rows to be guaranteed, even without any error; got {total:g}"
+        raise ValueError(msg)
+
+    # The candidates: thresholds just above the confidence at fixed ranks, and 0; with the rows and errors above each.
+    order = np.argsort(-largest, kind="stable")
+    falling, seen = largest[order], np.cumsum(weight[order])
+    missed = np.cumsum((weight * (1.0 - right))[order])
+    ranks = np.floor(fewest + (seen[-1] - fewest) * np.arange(levels - 1) / max(levels - 1, 1))
+    following = np.minimum(np.searchsorted(seen, ranks + 1 - 1e-9), len(falling) - 1)
+    above = np.searchsorted(-falling, -falling[following], side="left")  # rows strictly above
+    value = np.append(np.nextafter(falling[following], np.inf), 0.0)
+    decided = np.append(np.where(above > 0, seen[above - 1], 0.0), seen[-1])
+    wrong = np.minimum(np.append(np.where(above > 0, missed[above - 1], 0.0), missed[-1]), decided)
+
+    # Clopper & Pearson's upper bound: the p for which P(Binomial(decided, p) <= wrong) = risk, 1 if all are wrong.
+    some_right = decided > wrong
+    bound = special.betaincinv(wrong + 1.0, np.where(some_right, decided - wrong, 1.0), 1.0 - risk)
+    bound = np.where(some_right, bound, 1.0)
     proved = np.flatnonzero(bound <= error)
     if len(proved) == 0:
         msg = (
-            f"error={error} cannot be promised with confidence {confidence} on these rows at any coverage: "
-            f"the least upper bound is {bound.min():.4g}"
+            f"error={error} cannot be guaranteed with confidence {confidence} on these rows at any coverage: "
+            f"the smallest upper bound is {bound.min():.4g}"
         )
         raise ValueError(msg)
     best = proved[decided[proved].argmax()]
     n, e = float(decided[best]), float(wrong[best])
-    return Threshold(float(value[best]), n / float(weight.sum()), e / n, 0.0, float(bound[best]), confidence)
-
-
-def _fewest(error: float, risk: float, n: float) -> int:
-    """Return the fewest rows that, all right, prove an error rate: (1 - error)^m <= risk."""
-    least = int(np.ceil(np.log(risk) / np.log1p(-error)))
-    if least > n:
-        msg = f"error={error} needs at least {least} rows to be promised, even if all are right; got {n:g}"
-        raise ValueError(msg)
-    return least
-
-
-def _candidates(sure: Floats, right: Floats, weight: Floats, least: int, levels: int) -> tuple[Floats, Floats, Floats]:
-    """Return thresholds just above the confidence of fixed ranks, and 0, with the rows and the errors above each."""
-    order = np.argsort(-sure, kind="stable")
-    falling, seen = sure[order], np.cumsum(weight[order])
-    missed = np.cumsum((weight * (1.0 - right))[order])
-    n = seen[-1]
-    ranks = np.floor(least + (n - least) * np.arange(levels - 1) / max(levels - 1, 1))
-    following = np.minimum(np.searchsorted(seen, ranks + 1 - 1e-9), len(falling) - 1)
-    above = np.searchsorted(-falling, -falling[following], side="left")  # rows strictly above
-    value = np.append(np.nextafter(falling[following], np.inf), 0.0)
-    decided = np.append(np.where(above > 0, seen[above - 1], 0.0), n)
-    wrong = np.append(np.where(above > 0, missed[above - 1], 0.0), missed[-1])
-    return value, decided, np.minimum(wrong, decided)
-
-
-def _upper_bounds(n: Floats, errors: Floats, risk: float) -> Floats:
-    """Return the p for which P(Binomial(n, p) <= errors) = risk, 1 where all are errors (Clopper & Pearson 1934)."""
-    some = n > errors
-    return np.where(some, special.betaincinv(errors + 1.0, np.where(some, n - errors, 1.0), 1.0 - risk), 1.0)
+    return Threshold(float(value[best]), n / total, e / n, 0.0, float(bound[best]), confidence)
 
 
 def prior_shift(P: ArrayLike, old: ArrayLike, new: ArrayLike) -> Floats:
     """Return posteriors under new priors: p'_k = p_k new_k/old_k, divided by their sum (Saerens et al. 2002, eq. 2.4).
 
-    `old` are the priors the posteriors were made with, the class frequencies in training; within a class the objects
-    must be distributed as before. A row that has all its probability on classes of new prior 0 gets the new priors.
+    `old` are the priors that the posteriors assume, usually the class frequencies in training. Within each class the
+    objects must be distributed as before. A row with all its probability on classes of new prior 0 gets the new priors.
 
     >>> prior_shift([[0.5, 0.5], [0.9, 0.1]], [0.5, 0.5], [0.8, 0.2]).round(3)
     array([[0.8  , 0.2  ],
@@ -342,12 +311,12 @@ def prior_shift(P: ArrayLike, old: ArrayLike, new: ArrayLike) -> Floats:
         logs = np.log(posterior) + np.log(ratio)
     top = logs.max(axis=1, keepdims=True)
     shifted = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
-    return np.where(np.isfinite(top), normalise(shifted), _priors("new", new, posterior.shape[1]))
+    return np.where(np.isfinite(top), normalise(shifted), _check_priors("new", new, posterior.shape[1]))
 
 
 def _prior_ratio(posterior: Floats, old: ArrayLike, new: ArrayLike) -> Floats:
-    """Return new/old, 0 for a class that both exclude."""
-    before, after = _priors("old", old, posterior.shape[1]), _priors("new", new, posterior.shape[1])
+    """Return new/old, and 0 for a class with both priors 0."""
+    before, after = (_check_priors(name, p, posterior.shape[1]) for name, p in (("old", old), ("new", new)))
     absent = before == 0
     if (absent & ((after > 0) | (posterior.max(axis=0) > 0))).any():
         msg = f"old must not be 0 for a class with posteriors or with a new prior; got {before.tolist()}"
@@ -356,8 +325,8 @@ def _prior_ratio(posterior: Floats, old: ArrayLike, new: ArrayLike) -> Floats:
         return np.asarray(np.minimum(after / np.where(absent, 1.0, before), np.finfo(float).max))
 
 
-def _priors(name: str, values: ArrayLike, classes: int) -> Floats:
-    """Return one prior a class, checked to be a distribution."""
+def _check_priors(name: str, values: ArrayLike, classes: int) -> Floats:
+    """Return one prior per class, or raise unless they are not negative and sum to 1."""
     refuse_masked(name, values)
     given: Any = np.asarray(values)
     if given.shape != (classes,):
@@ -368,10 +337,10 @@ def _priors(name: str, values: ArrayLike, classes: int) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class PriorShift:
-    """Priors of new data estimated from posteriors alone.
+    """Priors of new data, estimated from posteriors alone.
 
-    `gap` is how much the mean log-likelihood of a row could still rise at most, and `converged` says that it is below
-    the tolerance.
+    `gap` bounds how much the mean log-likelihood per row could still rise; `converged` says whether it is below the
+    tolerance.
     """
 
     priors: tuple[float, ...]
@@ -388,28 +357,29 @@ def saerens(
     tolerance: float = 1e-10,
     max_iter: int = 2_000,
 ) -> PriorShift:
-    """Estimate the priors of new data by EM from posteriors made under old ones (Saerens, Latinne & Decaestecker 2002).
+    """Estimate the priors of new data by EM from posteriors under old priors (Saerens, Latinne & Decaestecker 2002).
 
-    new_k <- mean_i p'_ik, p' the posteriors under the present estimate (`prior_shift`), from new = old. This climbs to
-    the only maximum of the likelihood of the new data, sum_i log sum_k new_k p_ik/old_k; its steps are extrapolated,
-    see `calibrant.numerics.mixtures`. Posteriors that are badly calibrated give badly estimated priors.
+    Starting from new = old, repeat new_k <- mean_i p'_ik, where p' are the posteriors under the current estimate
+    (`prior_shift`). This converges to the only maximum of the likelihood of the new data,
+    sum_i log sum_k new_k p_ik/old_k; the steps are extrapolated, see `calibrant.numerics.mixtures`. Badly calibrated
+    posteriors give badly estimated priors.
 
     >>> rng = np.random.default_rng(0)
     >>> x = np.concatenate([rng.normal(-1, 1, 8000), rng.normal(1, 1, 2000)])
-    >>> p = 1 / (1 + np.exp(-2 * x))  # the posterior where both classes are equally frequent
+    >>> p = 1 / (1 + np.exp(-2 * x))  # the posterior if both classes were equally frequent
     >>> shift = saerens(np.column_stack([1 - p, p]), [0.5, 0.5])
     >>> np.round(shift.priors, 1), shift.converged
     (array([0.8, 0.2]), True)
     """
     posterior = np.asarray(distributions("P", P), np.float64)
-    before = _priors("old", old, posterior.shape[1])
-    _prior_ratio(posterior, before, before)
+    before = _check_priors("old", old, posterior.shape[1])
+    _prior_ratio(posterior, before, before)  # raises if a prior is 0 for a class with posteriors
     likelihood = posterior / np.where(before > 0, before, 1.0)
     weight = counts(sample_weight, posterior[:, 0])
     found = fit_mixture(likelihood, weight, before / before.sum(), tolerance=tolerance, max_iter=max_iter)
     if not found.converged:
         warn(
             f"the priors did not converge in {max_iter} iterations; "
-            f"the log-likelihood of a row may still rise by {found.gap:.2g}"
+            f"the mean log-likelihood per row may still rise by {found.gap:.2g}"
         )
     return PriorShift(found.weights, found.gap, found.iterations, found.converged)

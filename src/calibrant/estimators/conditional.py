@@ -1,4 +1,4 @@
-"""Classifier-conditional posteriors for classifiers that scikit-learn has already fitted."""
+"""Classifier-conditional posteriors for fitted classifiers of scikit-learn."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ __all__ = ["ConfidentClassifier", "confident"]
 _FromRows = Callable[[Any], Floats]
 
 
-class _Rows(NamedTuple):
-    """Rows with the number of their class in the machine's `classes_` and a weight each."""
+class _LabelledRows(NamedTuple):
+    """Rows, each with the number of its class in the classifier's `classes_` and a weight."""
 
     X: Any
     label: Index
     weight: Floats | None
 
 
-class _Options(NamedTuple):
-    """How neighbours make posteriors."""
+class _NeighbourOptions(NamedTuple):
+    """How posteriors follow from neighbours, see `confident`."""
 
     estimate: str
     power: float
@@ -59,19 +59,18 @@ def confident(
     """Give a fitted classifier its classifier-conditional posteriors, without fitting it again (Duin & Tax 1998).
 
     A tree gets (n_i + 1)/(N + c) from the objects in the leaf, a forest the same from the mean shares and the mean size
-    of its leaves, k nearest neighbours (k_i + 1)/(k + c), or for k = 1 the distance estimate. Whatever else has a
-    `decision_function`, linear machines before all, gets the sigmoid of one parameter. All leave the decisions as they
-    are.
+    of its leaves, k nearest neighbours (k_i + 1)/(k + c), or the distance estimate if k = 1. Any other classifier with
+    a `decision_function` gets a sigmoid with one parameter. The decisions do not change.
 
     Parameters
     ----------
-    estimator : a fitted tree, forest, neighbours classifier or machine with `decision_function`, or a pipeline or
+    estimator : a fitted tree, forest, neighbours classifier or classifier with `decision_function`, or a pipeline or
         search that ends in one.
-    X, y, sample_weight : rows to estimate from. The sigmoid needs them: new rows, or those of training, on which it
-        will be too sure of itself where the machine fits them too well. Trees and forests take the counts in their
-        leaves from them if they are given, else from training. Neighbours need none.
-    estimate : {"auto", "cell", "distance"}: of neighbours, "auto" is "distance" if k = 1, else "cell".
-    power, form : of the distance estimate: see `distance_estimator`.
+    X, y, sample_weight : rows to estimate from. The sigmoid needs them; use rows that the classifier was not trained
+        on, because training rows make it overconfident if the classifier overfits them. For trees and forests they
+        replace the training counts in the leaves. Neighbours do not use them.
+    estimate : {"auto", "cell", "distance"}: for neighbours; "auto" is "distance" if k = 1, else "cell".
+    power, form : options of the distance estimate, see `distance_estimator`.
 
     Examples
     --------
@@ -93,7 +92,7 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
 
     Parameters
     ----------
-    estimator : a tree, forest, neighbours classifier or machine with `decision_function`.
+    estimator : a tree, forest, neighbours classifier or classifier with `decision_function`.
     estimate, power, form : see `confident`.
 
     Attributes
@@ -109,7 +108,7 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
         self.form = form
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the classifier, and its posteriors on the same rows."""
+        """Fit the classifier, and its posteriors to the same rows."""
         refuse_masked("X", X)
         labels = target(y)
         if len(labels):
@@ -122,16 +121,27 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
                 msg = f"sample_weight must be None: {type(machine).__name__}.fit takes none"
                 raise ValueError(msg)
             machine.fit(X, labels, sample_weight=sample_weight)
-        trained_on = isinstance(_final(machine), DecisionTreeClassifier | RandomForestClassifier | ExtraTreesClassifier)
-        return self._attach(machine, *((None, None, None) if trained_on else (X, labels, sample_weight)))
+        if isinstance(_final(machine), _TREES):  # they have the counts of the training rows already
+            return self._attach(machine, None, None, None)
+        return self._attach(machine, X, labels, sample_weight)
 
     def _attach(self, machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None) -> Self:
         """Estimate the posteriors of a fitted classifier."""
         one_of("estimate", self.estimate, ESTIMATES)
         self.estimator_ = machine
-        self.classes_ = _single_output(machine)
-        rows = None if X is None else _labelled(machine, X, y, sample_weight)
-        self.posterior_ = _reader(_final(machine))(machine, rows, _Options(self.estimate, self.power, self.form))
+        classes = getattr(machine, "classes_", None)
+        if not isinstance(classes, np.ndarray) or len(classes) < 2:
+            msg = f"estimator must be a classifier of one output and at least two classes; got classes_ = {classes!r}"
+            raise ValueError(msg)
+        self.classes_ = classes
+        rows = None if X is None else _label_rows(machine, X, y, sample_weight)
+        self.posterior_: _FromRows
+        if isinstance(_final(machine), _TREES):
+            self.posterior_ = _count_leaves(machine, rows)
+        elif isinstance(_final(machine), KNeighborsClassifier | RadiusNeighborsClassifier):
+            self.posterior_ = _search_neighbours(machine, _NeighbourOptions(self.estimate, self.power, self.form))
+        else:
+            self.posterior_ = _fit_sigmoid(machine, rows)
         return self
 
     def predict_proba(self, X: Any) -> Floats:
@@ -146,11 +156,11 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
         return np.asarray(self.classes_[winner])
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Say whether there are posteriors."""
+        """Return whether the posteriors have been estimated."""
         return hasattr(self, "posterior_")
 
     def __sklearn_tags__(self) -> Any:
-        """Take what the classifier takes."""
+        """Accept the input that the classifier accepts."""
         tags = super().__sklearn_tags__()
         inner = get_tags(self.estimator)
         tags.input_tags.sparse = inner.input_tags.sparse
@@ -172,7 +182,7 @@ def _final(estimator: Any) -> Any:
 
 
 def _before(estimator: Any, X: Any) -> Any:
-    """Return rows as they reach the final classifier."""
+    """Return rows as they reach the classifier at the end: transformed by the steps before it."""
     if isinstance(estimator, FrozenEstimator):
         return _before(estimator.estimator, X)
     if hasattr(estimator, "best_estimator_"):
@@ -182,17 +192,8 @@ def _before(estimator: Any, X: Any) -> Any:
     return X
 
 
-def _single_output(machine: Any) -> NDArray[Any]:
-    """Return the classes of a classifier of one output and at least two classes."""
-    classes = getattr(machine, "classes_", None)
-    if not isinstance(classes, np.ndarray) or len(classes) < 2:
-        msg = f"estimator must be a classifier of one output and at least two classes; got classes_ = {classes!r}"
-        raise ValueError(msg)
-    return classes
-
-
-def _labelled(machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None) -> _Rows:
-    """Return rows with the numbers of their classes."""
+def _label_rows(machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None) -> _LabelledRows:
+    """Return rows with the numbers of their classes, or raise if a class is unknown to the classifier."""
     labels = target(y)
     check_consistent_length(X, labels)
     classes = machine.classes_
@@ -202,18 +203,21 @@ def _labelled(machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLik
         msg = f"y must hold only classes the estimator knows; got {str(stranger)!r}"
         raise ValueError(msg)
     weight = None if sample_weight is None else weighed("sample_weight", sample_weight, labels).astype(np.float64)
-    return _Rows(X, np.asarray(label, np.intp), weight)
+    return _LabelledRows(X, np.asarray(label, np.intp), weight)
+
+
+_TREES = (DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassifier)
 
 
 @dataclass(frozen=True, slots=True)
 class _LeafPosterior:
-    """The cell estimate in the leaf; of a forest that of the mean shares of its leaves, with their mean size.
+    """The cell estimate in the leaf; for a forest, from the mean shares and the mean size of its leaves.
 
-    The mean shares decide in the forest too, so every decision stays.
+    A forest decides by the mean shares, so its decisions do not change.
     """
 
     machine: Any
-    counts: tuple[Floats, ...]  # of each node, a tree
+    counts: tuple[Floats, ...]  # for each tree, the objects of each class in each node
 
     def __call__(self, X: Any) -> Floats:
         """Return P(class | x)."""
@@ -227,30 +231,26 @@ class _LeafPosterior:
 
 
 def _leaf_numbers(machine: Any, X: Any) -> Index:
-    """Return the leaf each row falls into, one column a tree."""
+    """Return the leaf of each row, one column per tree."""
     leaves = np.asarray(_final(machine).apply(_before(machine, X)))
     return leaves.reshape(len(leaves), -1)
 
 
-def _read_trees(machine: Any, rows: _Rows | None, _: _Options) -> _FromRows:
-    """Return the cell estimates of a tree or a forest."""
+def _count_leaves(machine: Any, rows: _LabelledRows | None) -> _LeafPosterior:
+    """Return the cell estimates of a tree or forest, from the given rows or else from its training counts."""
     trees = getattr(_final(machine), "estimators_", [_final(machine)])
     counts = [node_counts(tree.tree_) for tree in trees]
     if rows is not None:
-        leaves = _leaf_numbers(machine, rows.X)
-        counts = [_counted(column, rows, shape.shape) for column, shape in zip(leaves.T, counts, strict=True)]
+        for number, leaves in enumerate(_leaf_numbers(machine, rows.X).T):
+            nodes, classes = counts[number].shape
+            found = np.bincount(leaves * classes + rows.label, rows.weight, nodes * classes)
+            counts[number] = found.reshape(nodes, classes).astype(np.float64)
     return _LeafPosterior(machine, tuple(counts))
-
-
-def _counted(leaves: Index, rows: _Rows, shape: tuple[int, ...]) -> Floats:
-    """Return the weight of the rows of each class in each leaf."""
-    found = np.bincount(leaves * shape[1] + rows.label, rows.weight, shape[0] * shape[1])
-    return found.reshape(shape).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True)
 class _VotePosterior:
-    """The cell estimate of k neighbours, or of those within a radius."""
+    """The cell estimate from the k nearest neighbours, or from those within a radius."""
 
     machine: Any
 
@@ -261,7 +261,7 @@ class _VotePosterior:
 
 @dataclass(frozen=True, slots=True)
 class _DistancePosterior:
-    """The distance estimate of k neighbours."""
+    """The distance estimate from the k nearest neighbours."""
 
     machine: Any
     searches: tuple[Any, ...]
@@ -272,13 +272,9 @@ class _DistancePosterior:
         """Return P(class | x)."""
         X = _before(self.machine, X)
         k = _final(self.machine).n_neighbors
-        nearest = [search.kneighbors(_plain(X), min(k, search.n_samples_fit_))[0] for search in self.searches]
+        nameless = X if hasattr(X, "toarray") else np.asarray(X)  # the searches were fitted without column names
+        nearest = [search.kneighbors(nameless, min(k, search.n_samples_fit_))[0] for search in self.searches]
         return vote_posteriors(nearest, _neighbour_counts(self.machine, X), self.power, self.form)
-
-
-def _plain(X: Any) -> Any:
-    """Return rows without the names of their columns, which the searches among classes do not know."""
-    return X if hasattr(X, "toarray") else np.asarray(X)
 
 
 def _neighbour_counts(machine: Any, X: Any) -> Floats:
@@ -290,11 +286,11 @@ def _neighbour_counts(machine: Any, X: Any) -> Floats:
     return np.stack([np.bincount(label[near], minlength=len(voter.classes_)) for near in found]).astype(np.float64)
 
 
-def _read_neighbours(machine: Any, _: _Rows | None, options: _Options) -> _FromRows:
-    """Return the estimate of neighbours: by distance for k = 1 unless told otherwise."""
+def _search_neighbours(machine: Any, options: _NeighbourOptions) -> _FromRows:
+    """Return the cell or the distance estimate of neighbours."""
     voter = _final(machine)
     if voter.weights not in (None, "uniform"):
-        msg = f"estimator must give its neighbours equal votes, weights='uniform'; got weights={voter.weights!r}"
+        msg = f"estimator must have weights='uniform', equal votes for all neighbours; got weights={voter.weights!r}"
         raise ValueError(msg)
     single = getattr(voter, "n_neighbors", 0) == 1
     if options.estimate == "cell" or (options.estimate == "auto" and not single):
@@ -302,20 +298,16 @@ def _read_neighbours(machine: Any, _: _Rows | None, options: _Options) -> _FromR
     if not isinstance(voter, KNeighborsClassifier) or voter.effective_metric_ == "precomputed":
         msg = "estimate must be 'cell' for neighbours within a radius and for precomputed distances; got 'distance'"
         raise ValueError(msg)
-    return _DistancePosterior(machine, _class_searches(voter), options.power, options.form)
-
-
-def _class_searches(voter: Any) -> tuple[Any, ...]:
-    """Return a search among the training rows of each class, with the classifier's own metric."""
+    # One search among the training rows of each class, with the classifier's own metric.
     label = np.asarray(voter._y).ravel()
-    same = {name: getattr(voter, name) for name in ("algorithm", "metric", "p", "metric_params")}
-    search = NearestNeighbors(**same)
-    return tuple(clone(search).fit(voter._fit_X[label == j]) for j in range(len(voter.classes_)))
+    search = NearestNeighbors(**{name: getattr(voter, name) for name in ("algorithm", "metric", "p", "metric_params")})
+    searches = tuple(clone(search).fit(voter._fit_X[label == j]) for j in range(len(voter.classes_)))
+    return _DistancePosterior(machine, searches, options.power, options.form)
 
 
 @dataclass(frozen=True, slots=True)
 class _SigmoidPosterior:
-    """p_k = expit(alpha S_k), normalised, S_k by how much class k beats the best other."""
+    """p_k = expit(alpha S_k), normalised, where S_k is the value of class k minus the largest value of the others."""
 
     machine: Any
     alpha: float
@@ -326,44 +318,28 @@ class _SigmoidPosterior:
 
 
 def _machine_margins(machine: Any, X: Any) -> Floats:
-    """Return the margin of each class from the decision values of a machine."""
+    """Return the margin of each class from the decision values of a classifier."""
     values = np.asarray(machine.decision_function(X), np.float64)
     classes = len(machine.classes_)
     if values.ndim == 1:
         return np.column_stack([-values, values])
     if values.shape[1] != classes:
         msg = (
-            "estimator must have one decision value a class, decision_function_shape='ovr'; "
+            "estimator must have one decision value per class (for SVC, decision_function_shape='ovr'); "
             f"got {values.shape[1]} values for {classes} classes"
         )
         raise ValueError(msg)
     return margins(values)
 
 
-def _read_machine(machine: Any, rows: _Rows | None, _: _Options) -> _FromRows:
-    """Return the consistent sigmoid of a machine with decision values."""
+def _fit_sigmoid(machine: Any, rows: _LabelledRows | None) -> _SigmoidPosterior:
+    """Return the sigmoid of a classifier with decision values, fitted to the given rows."""
     if not hasattr(machine, "decision_function"):
         kind = type(_final(machine)).__name__
         msg = f"estimator must be a tree, a forest, neighbours, or have decision_function; got a {kind}"
         raise TypeError(msg)
     if rows is None:
-        msg = "X and y must be given for a machine with decision values: the sigmoid is fitted on them; got none"
+        msg = "X and y must be given for a classifier with decision_function, to fit the sigmoid; got None"
         raise ValueError(msg)
     margin = _machine_margins(machine, rows.X)
     return _SigmoidPosterior(machine, sigmoid_slope(margin, rows.label, rows.weight))
-
-
-_Reader = Callable[[Any, _Rows | None, _Options], _FromRows]
-
-_READERS: tuple[tuple[tuple[type, ...], _Reader], ...] = (
-    ((DecisionTreeClassifier, RandomForestClassifier, ExtraTreesClassifier), _read_trees),
-    ((KNeighborsClassifier, RadiusNeighborsClassifier), _read_neighbours),
-)
-
-
-def _reader(classifier: Any) -> _Reader:
-    """Return how the posteriors of a classifier are read."""
-    for kinds, read in _READERS:
-        if isinstance(classifier, kinds):
-            return read
-    return _read_machine

@@ -1,12 +1,11 @@
 """The ten classifiers of Duin & Tax (1998) as scikit-learn estimators.
 
-The classifier decides; its posterior says how sure the decision is. `predict` is always the most probable class, the
-first of several. `model_` is the fitted record of the functions beneath.
+`predict` returns the most probable class, the first if several are equally probable. `model_` is the record that the
+functions of `calibrant.posteriors` fitted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -43,33 +42,19 @@ __all__ = [
 ]
 
 
-_FARTHEST = 1e100  # a feature this many times the size of the training data, or more, is taken as this
+_FARTHEST = 1e100  # features of new objects are clipped to this many times the size of the training data
 
 
-def _learn(
-    model: Any, X: Any, y: Any, sample_weight: ArrayLike | None, fit: Callable[..., Any], **options: Any
-) -> None:
-    """Check the data and set the fitted attributes of an estimator, the objects being of moderate size."""
-    data = _training_objects(model, X, y, sample_weight)
-    model.unit_ = magnitude(data.x)
-    model.model_ = fit(replace(data, x=data.x / model.unit_), **options)
-
-
-def _training_objects(model: Any, X: Any, y: Any, sample_weight: ArrayLike | None) -> Objects:
-    """Return the checked objects and set the classes of an estimator."""
+def _scale_training_objects(model: Any, X: Any, y: Any, sample_weight: ArrayLike | None) -> Objects:
+    """Return the checked objects, divided by their size, and set `classes_` and `unit_` of an estimator."""
     refuse_masked("X", X)
     X, y = validate_data(model, X, target(y), dtype=np.float64)
     data, model.classes_ = objects(X, y, sample_weight)
-    return data
+    model.unit_ = magnitude(data.x)
+    return replace(data, x=data.x / model.unit_)
 
 
-def _posteriors(model: Any, X: Any) -> Floats:
-    """Return P(class | x) of a fitted estimator."""
-    x = _new_objects(model, X)
-    return np.asarray(model.model_(x))
-
-
-def _new_objects(model: Any, X: Any) -> Floats:
+def _scale_new_objects(model: Any, X: Any) -> Floats:
     """Return checked objects in the units of the training data."""
     check_is_fitted(model)
     refuse_masked("X", X)
@@ -78,36 +63,36 @@ def _new_objects(model: Any, X: Any) -> Floats:
         return np.asarray(np.clip(X / model.unit_, -_FARTHEST, _FARTHEST))
 
 
-def _most_probable(model: Any, X: Any) -> NDArray[Any]:
-    """Return the first of the most probable classes of each object."""
-    winner = model.predict_proba(X).argmax(axis=1)
-    return np.asarray(model.classes_[winner])
-
-
-def _machine_margins(model: Any, X: Any) -> Floats:
+def _margins_of(model: Any, X: Any) -> Floats:
     """Return S of two classes, positive for the second, or the margin of each class."""
-    x = _new_objects(model, X)
+    x = _scale_new_objects(model, X)  # raises unless the estimator is fitted
     margin = model.model_.margins(x)
     return np.asarray(margin[:, 1] if margin.shape[1] == 2 else margin)
 
 
 class _PosteriorMixin:
-    """What every estimator here does with new objects: posteriors of `model_`, and the most probable class."""
+    """Predictions from the posteriors of the fitted record `model_`."""
+
+    model_: Any
+    classes_: NDArray[Any]
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the posterior of each class."""
-        return _posteriors(self, X)
+        x = _scale_new_objects(self, X)
+        return np.asarray(self.model_(x))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most probable class."""
-        return _most_probable(self, X)
+        winner = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[winner])
 
 
 class NearestMean(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The class of the nearest mean, with the sigmoid that leaves its decisions as they are (NM).
+    """The class of the nearest mean, with a sigmoid that leaves its decisions unchanged (NM).
 
-    P = expit(alpha S) for the discriminant S = (m_2 - m_1).x + (|m_1|^2 - |m_2|^2)/2, alpha the likeliest on the
-    training objects. Of more classes, S is by how much a class beats the best other, and the P are normalised.
+    P = expit(alpha S) for the discriminant S = (m_2 - m_1).x + (|m_1|^2 - |m_2|^2)/2, where alpha maximises the
+    likelihood of the training objects. With more classes, S is the difference between the value of a class and the
+    largest value of the others, and the P are normalised.
 
     Examples
     --------
@@ -117,44 +102,44 @@ class NearestMean(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ign
     """
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the means and the sigmoid."""
-        _learn(self, X, y, sample_weight, fit_nearest_mean)
+        """Fit the means and the sigmoid."""
+        self.model_ = fit_nearest_mean(_scale_training_objects(self, X, y, sample_weight))
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return S."""
-        return _machine_margins(self, X)
+        return _margins_of(self, X)
 
 
 class Fisher(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Fisher's linear discriminant by least squares, with the sigmoid that leaves its decisions as they are (Fish).
+    """Fisher's linear discriminant by least squares, with a sigmoid that leaves its decisions unchanged (Fish).
 
-    Of two classes the targets are -1 and 1; of more, 1 for the class and 0 for the others, the largest value deciding.
-    Where features are linearly dependent the shortest solution is taken.
+    For two classes the targets are -1 and 1. For more they are 1 for the class and 0 for the others, and the class of
+    the largest value is predicted. Where features are linearly dependent, the shortest solution is taken.
     """
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the discriminant and the sigmoid."""
-        _learn(self, X, y, sample_weight, fit_fisher)
+        """Fit the discriminant and the sigmoid."""
+        self.model_ = fit_fisher(_scale_training_objects(self, X, y, sample_weight))
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:
         """Return S."""
-        return _machine_margins(self, X)
+        return _margins_of(self, X)
 
 
 class GaussianBayes(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Bayes' rule with a normal density a class: features independent (BayU) or with full covariances (BayQ).
+    """Bayes' rule with one normal density per class, with independent features (BayU) or full covariance (BayQ).
 
     Parameters
     ----------
     covariance : {"full", "diagonal"}, default="full"
-        Each class has its own.
-    priors : array of one number a class, default=None
-        Their shares in the training data where None.
+        The form of the covariance; each class has its own.
+    priors : array with one number per class, default=None
+        The prior of each class; None takes the shares of the classes in the training data.
     regularization : float, default=0
-        Adds this share of the mean variance to every variance. Without it directions in which a class has no variance
-        are left out of its distances (pseudo-inverse), which favours that class if others do vary there.
+        This share of the mean variance is added to every variance. Without it, directions in which a class has no
+        variance are left out of its distances (pseudo-inverse), which favours that class if others vary there.
     """
 
     def __init__(
@@ -165,20 +150,20 @@ class GaussianBayes(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: i
         self.regularization = regularization
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Find the means and covariances."""
-        _learn(self, X, y, sample_weight, fit_normal, **self.get_params())
+        """Fit the means and covariances."""
+        self.model_ = fit_normal(_scale_training_objects(self, X, y, sample_weight), **self.get_params())
         return self
 
 
 class NearestNeighbour(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The class of the nearest object, posteriors from the distances to the nearest of each class (1-NN).
+    """The class of the nearest object, with posteriors from the distances to the nearest of each class (1-NN).
 
     Parameters
     ----------
     power : float, default=2
-        Distances are raised to it: 2 as in the published experiment, 1 as the text reads.
+        Distances are raised to this power. The published experiment used 2; its text says 1.
     form : {"paper", "prtools"}, default="paper"
-        Of more than two classes: see `distance_estimator`.
+        The formula for more than two classes, see `distance_estimator`.
 
     Examples
     --------
@@ -193,24 +178,25 @@ class NearestNeighbour(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Keep the objects."""
-        _learn(self, X, y, None, fit_neighbours, k=1, estimate="distance", power=self.power, form=self.form)
+        data = _scale_training_objects(self, X, y, None)
+        self.model_ = fit_neighbours(data, k=1, estimate="distance", power=self.power, form=self.form)
         return self
 
 
 class KNearest(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """The majority among the k nearest objects, k by leave-one-out (k-NN).
+    """The majority class of the k nearest objects, with k chosen by leave-one-out (k-NN).
 
     Parameters
     ----------
     k : int, default=None
-        None: the smallest k that assigns most training objects rightly from their k nearest others. All k are tried in
-        one pass, in the time it takes to sort the distances of all pairs.
+        The number of neighbours; None chooses the smallest k that classifies most training objects correctly by
+        leave-one-out. All k are tried in one pass, in the time it takes to sort the distances of all pairs.
     largest_k : int, default=None
-        The largest k to try; None tries all. For many objects a limit makes the choice much faster.
+        The largest k to try; None tries all. With many objects a limit makes the choice much faster.
     estimate : {"auto", "cell", "distance"}, default="auto"
         "cell" is (k_i + 1)/(k + c); "distance" compares the distances to the k_i-th nearest object of each class;
-        "auto" is the latter if k = 1, else the former.
-    power, form : of the distance estimate: see `distance_estimator`.
+        "auto" is "distance" if k = 1, else "cell".
+    power, form : options of the distance estimate, see `distance_estimator`.
 
     Attributes
     ----------
@@ -234,7 +220,7 @@ class KNearest(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Keep the objects and choose k."""
-        _learn(self, X, y, None, fit_neighbours, **self.get_params())
+        self.model_ = fit_neighbours(_scale_training_objects(self, X, y, None), **self.get_params())
         self.k_ = self.model_.k
         return self
 
@@ -245,11 +231,11 @@ class Parzen(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[m
     Parameters
     ----------
     width : float, default=None
-        The standard deviation of the kernels; None: the one of the largest leave-one-out likelihood.
+        The standard deviation of the kernels; None takes the one of the largest leave-one-out likelihood.
     per_class : bool, default=False
-        Choose a width for each class.
-    priors : array of one number a class, default=None
-        Their shares in the training data where None.
+        Choose a width for each class instead of one for all.
+    priors : array with one number per class, default=None
+        The prior of each class; None takes the shares of the classes in the training data.
 
     Attributes
     ----------
@@ -263,28 +249,26 @@ class Parzen(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Keep the objects and choose the width."""
-        data = _training_objects(self, X, y, sample_weight)
-        self.unit_ = magnitude(data.x)
+        data = _scale_training_objects(self, X, y, sample_weight)
         width = None if self.width is None else self.width / self.unit_
-        scaled = replace(data, x=data.x / self.unit_)
-        self.model_ = fit_windows(scaled, width=width, per_class=self.per_class, priors=self.priors)
+        self.model_ = fit_windows(data, width=width, per_class=self.per_class, priors=self.priors)
         self.widths_ = np.array(self.model_.widths) * self.unit_
         return self
 
 
 class Tree(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A tree of splits by information gain, stopped where a split may be an accident (Tree).
+    """A tree of splits by information gain, stopped where a split is not significant (Tree).
 
     Parameters
     ----------
     threshold : float, default=3
-        A node is not split if chi-square of the best split's table is no larger. That is the number for two classes;
-        for more the one of the same significance is taken. 0 grows the full tree.
+        A node is not split if chi-square of its best split is at most this. The number is for two classes; for more,
+        the one of the same significance is used. 0 grows the full tree.
 
     Attributes
     ----------
-    tree_ : the full tree, grown by scikit-learn on features scaled to [-1, 1], which it compares in single precision.
-    model_ : which of its nodes are leaves, and the objects in them: P = (n_i + 1)/(N + c).
+    tree_ : the full tree, grown by scikit-learn on features scaled to [-1, 1].
+    model_ : the nodes that are leaves, and the objects in them: P = (n_i + 1)/(N + c).
     """
 
     def __init__(self, *, threshold: float = 3.0) -> None:
@@ -293,47 +277,47 @@ class Tree(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[mis
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Grow the tree and cut it."""
         number("threshold", self.threshold, inclusive=True)
-        data = _training_objects(self, X, y, sample_weight)
-        self.unit_ = magnitude(data.x)
-        x = data.x / self.unit_
-        self.center_, half = (x.max(axis=0) + x.min(axis=0)) / 2, (x.max(axis=0) - x.min(axis=0)) / 2
+        data = _scale_training_objects(self, X, y, sample_weight)
+        low, high = data.x.min(axis=0), data.x.max(axis=0)
+        self.center_, half = (high + low) / 2, (high - low) / 2
         self.scale_ = np.where(half > 0, half, 1.0)
-        # Features of equal gain are tried in random order: the seed makes it the same order every time.
-        grown = DecisionTreeClassifier(criterion="entropy", random_state=0)
-        self.tree_ = grown.fit(self._unit_cube(x), data.label, sample_weight=data.weight)
+        # Features of equal gain are tried in random order; the seed makes it the same order every time.
+        full = DecisionTreeClassifier(criterion="entropy", random_state=0)
+        self.tree_ = full.fit(self._scale_to_cube(data.x), data.label, sample_weight=data.weight)
         nodes = self.tree_.tree_
         self.model_ = prune_early(nodes.children_left, nodes.children_right, node_counts(nodes), self.threshold)
         return self
 
     def predict_proba(self, X: ArrayLike) -> Floats:
         """Return the posterior of each class."""
-        x = _new_objects(self, X)
-        return self.model_.posterior(self.tree_.apply(self._unit_cube(x)))
+        x = _scale_new_objects(self, X)
+        return np.asarray(self.model_.posterior(self.tree_.apply(self._scale_to_cube(x))))
 
-    def _unit_cube(self, x: Floats) -> Floats:
-        """Return objects with the training data in [-1, 1], for scikit-learn compares in single precision."""
+    def _scale_to_cube(self, x: Floats) -> Floats:
+        """Return objects scaled such that training data are in [-1, 1], because scikit-learn uses single precision."""
         return np.asarray(np.clip((x - self.center_) / self.scale_, -2.0, 2.0))
 
 
 def node_counts(nodes: Any) -> Floats:
-    """Return the objects of each class in each node of a scikit-learn tree, which stores their shares."""
-    mean_weight = nodes.weighted_n_node_samples[0] / nodes.n_node_samples[0]  # below 1 the weights are shares
+    """Return the number of objects of each class in each node of a scikit-learn tree, which stores their shares."""
+    mean_weight = nodes.weighted_n_node_samples[0] / nodes.n_node_samples[0]  # weights of mean below 1 are scaled to 1
     return np.asarray(nodes.value[:, 0, :] * (nodes.weighted_n_node_samples / min(1.0, mean_weight))[:, None])
 
 
 class Network(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A net of one small layer of logistic units trained on squared errors (BPXNC and LMNC).
+    """A net with one small layer of logistic units, trained on squared errors (BPXNC and LMNC).
 
     Parameters
     ----------
     training : {"levenberg_marquardt", "gradient_descent"}, default="levenberg_marquardt"
-        LMNC, or BPXNC with momentum and adaptive steps.
+        LMNC, or BPXNC with momentum and an adaptive learning rate.
     hidden : int, default=3
-        Units of the hidden layer.
+        The number of units of the hidden layer.
     epochs : int, default=None
-        The most steps: None is 1,000 of Levenberg-Marquardt and 10,000 of gradient descent.
+        The largest number of steps; None is 1,000 for Levenberg-Marquardt and 10,000 for gradient descent.
     lm_fail : {None, "matlab97"}, default=None
-        "matlab97" leaves the net untrained if its first step fails, as happened in the published experiment.
+        "matlab97" leaves the net untrained if its first Levenberg-Marquardt step does not lower the error, which seems
+        to have happened in the published experiment.
     random_state : int, RandomState or None, default=None
         Draws the starting weights.
     """
@@ -357,12 +341,13 @@ class Network(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[
         """Train the net."""
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         options = {name: value for name, value in self.get_params().items() if name != "random_state"}
-        _learn(self, X, y, sample_weight, fit_network, **options, rng=np.random.default_rng(seed))
+        data = _scale_training_objects(self, X, y, sample_weight)
+        self.model_ = fit_network(data, **options, rng=np.random.default_rng(seed))
         return self
 
 
 def ten_classifiers(random_state: Any = None) -> dict[str, Any]:
-    """Return the classifiers of Duin & Tax (1998), table 1, under the names they have there.
+    """Return the classifiers of Duin & Tax (1998) under their names in table 1 of the paper.
 
     >>> list(ten_classifiers())
     ['NM', 'Fish', 'BayU', 'BayQ', '1-NN', 'k-NN', 'Tree', 'Parz', 'BPXNC', 'LMNC']

@@ -1,4 +1,4 @@
-"""The ten classifiers of Duin & Tax (1998), each with the posterior probabilities its own way of deciding implies.
+"""The ten classifiers of Duin & Tax (1998), each with posterior probabilities that fit the way it decides.
 
 >>> from calibrant import generators
 >>> from calibrant.posteriors import KNearest
@@ -46,7 +46,7 @@ __all__ = [
     "ten_classifiers",
 ]
 
-# Names that need scikit-learn: imported when first asked for.
+# Names that need scikit-learn are imported on first use.
 __getattr__, __dir__ = attach(
     __name__,
     {

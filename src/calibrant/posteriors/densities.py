@@ -1,4 +1,4 @@
-"""Posterior probabilities from densities: Bayes' rule, and normal densities."""
+"""Posterior probabilities from class densities: Bayes' rule, and normal densities."""
 
 from __future__ import annotations
 
@@ -10,37 +10,34 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats
 from calibrant.checks import number, one_of
-from calibrant.posteriors.objects import Objects, in_blocks, require_objects
+from calibrant.numerics.simplex import normalise
+from calibrant.posteriors.objects import Objects, apply_in_blocks, require_objects
 
-__all__ = ["COVARIANCES", "NormalDensities", "bayes", "class_priors", "fit_normal"]
+__all__ = ["COVARIANCES", "NormalDensities", "apply_bayes_rule", "class_priors", "fit_normal"]
+
+_ROUNDING = 8 * float(np.finfo(np.float64).eps)  # a variance at most this times features times the largest one is 0
+_LEAST_VARIANCE = 1e-16  # added to each variance, in units of the mean variance, before its logarithm is taken
 
 
-_ROUNDING = 8 * float(np.finfo(np.float64).eps)  # variances this small, relatively and a feature, are none
-_LEAST = 1e-16  # added to a variance, in units of the mean variance, before its logarithm is taken
-
-
-def bayes(log_joint: Floats) -> Floats:
+def apply_bayes_rule(log_joint: Floats) -> Floats:
     """Return P(i | x) = F_i(x) P_i/sum_j F_j(x) P_j from log F_i(x) P_i (Duin & Tax 1998, eq. 1).
 
-    Where every density is 0 the classes are equally probable.
+    Where every density is 0, the classes are equally probable.
 
-    >>> bayes(np.log([[0.1, 0.3]]) - 5000)
+    >>> apply_bayes_rule(np.log([[0.1, 0.3]]) - 5000)
     array([[0.25, 0.75]])
     """
     largest = log_joint.max(axis=1, keepdims=True)
-    relative = np.exp(log_joint - np.where(np.isfinite(largest), largest, 0.0))
-    none = ~np.isfinite(largest[:, 0])
-    relative[none] = 1.0
-    return np.asarray(relative / relative.sum(axis=1, keepdims=True))
+    return normalise(np.exp(log_joint - np.where(np.isfinite(largest), largest, 0.0)))
 
 
 def class_priors(data: Objects, priors: ArrayLike | None) -> Floats:
-    """Return the given priors, or the shares of the classes."""
+    """Return the given priors, or by default the shares of the classes in the data."""
     if priors is None:
         return np.asarray(data.sizes / data.sizes.sum())
     given = np.asarray(priors, np.float64)
     if given.shape != (data.classes,) or not ((given > 0).all() and abs(given.sum() - 1.0) < 1e-6):
-        msg = f"priors must be {data.classes} positive numbers, one a class, that sum to 1; got {given.tolist()}"
+        msg = f"priors must be {data.classes} positive numbers, one per class, that sum to 1; got {given.tolist()}"
         raise ValueError(msg)
     return given
 
@@ -61,7 +58,7 @@ class NormalDensities:
 
     def __call__(self, x: Floats) -> Floats:
         """Return P(class | x)."""
-        return bayes(in_blocks(self.log_joint, x, self.mean.shape[1]))
+        return apply_bayes_rule(apply_in_blocks(self.log_joint, x, self.mean.shape[1]))
 
 
 def fit_normal(
@@ -72,11 +69,11 @@ def fit_normal(
     Parameters
     ----------
     covariance : "diagonal" or "full".
-    priors : of the classes; by default their shares.
-    regularization : adds this share of the mean variance to every variance.
+    priors : the prior of each class; by default the shares of the classes.
+    regularization : this share of the mean variance is added to every variance.
 
-    A direction without variance is left out of the distance (pseudo-inverse), and counts 1e-16 of the mean variance in
-    the determinant. If only some classes have such directions, that favours them everywhere: regularise.
+    A direction without variance is left out of the distance (pseudo-inverse), and counts as 1e-16 of the mean variance
+    in the determinant. This favours classes with such directions over classes without: regularise if there are both.
     """
     one_of("covariance", covariance, COVARIANCES)
     number("regularization", regularization, inclusive=True)
@@ -87,9 +84,9 @@ def fit_normal(
     whiteners = []
     for j, (_, variance, axes) in enumerate(moments):
         relative = variance / unit + regularization
-        seen = relative > _ROUNDING * len(relative) * relative.max()
-        whiteners.append(axes[:, seen] / np.sqrt(relative[seen]) / np.sqrt(unit))
-        level[j] -= 0.5 * np.log(np.where(seen, relative, 0.0) + _LEAST).sum()
+        varies = relative > _ROUNDING * len(relative) * relative.max()
+        whiteners.append(axes[:, varies] / np.sqrt(relative[varies]) / np.sqrt(unit))
+        level[j] -= 0.5 * np.log(np.where(varies, relative, 0.0) + _LEAST_VARIANCE).sum()
     return NormalDensities(np.stack([mean for mean, _, _ in moments]), tuple(whiteners), level)
 
 
@@ -101,7 +98,7 @@ def _diagonal_moments(x: Floats, weight: Floats) -> tuple[Floats, Floats, Floats
 
 
 def _full_moments(x: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return the mean, and the variances along the principal axes with these."""
+    """Return the mean, the variance along each principal axis, and these axes."""
     total = weight.sum()
     mean = weight @ x / total
     away = x - mean

@@ -1,4 +1,4 @@
-"""Posterior probabilities from counts in a cell and from distances."""
+"""Posterior probabilities from counts in a cell, and from distances."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["FORMS", "cell_estimate", "distance_estimator"]
 
 
 def cell_estimate(counts: ArrayLike) -> Floats:
-    """Return P_i = (n_i + 1)/(N + c) from the objects of each of c classes in a cell (Duin & Tax 1998, eq. 2 and 4).
+    """Return P_i = (n_i + 1)/(N + c) from the counts n_i of c classes in a cell (Duin & Tax 1998, eq. 2 and 4).
 
-    The cell is a leaf of a tree, or the k nearest neighbours. P is never 0 or 1, and of an empty cell uniform.
+    The cell is a leaf of a tree, or the k nearest neighbours. P is never 0 or 1, and uniform for an empty cell.
 
     >>> cell_estimate([[3, 0], [0, 0]])
     array([[0.8, 0.2],
@@ -32,12 +32,11 @@ def distance_estimator(distances: ArrayLike, *, power: float = 2.0, form: str = 
 
     Parameters
     ----------
-    distances : one column a class; for k neighbours those to the k_i-th nearest object of every class, k_i of the k
-        being of the majority class.
-    power : the d of the formula are distances raised to it: 2 is what the published experiment used, 1 what the text
-        says.
-    form : of more than two classes, "paper" makes far classes 0 where the formula is negative and normalises the
-        others, and "prtools" is (1 - d_i/sum_j d_j)/(c - 1). For two classes both are d_other/(d_1 + d_2).
+    distances : one column per class. If k neighbours vote and k_i of them are of the majority class, these are the
+        distances to the k_i-th nearest object of every class.
+    power : the d_i are the distances raised to this power. The published experiment used 2; its text says 1.
+    form : for more than two classes, "paper" sets negative values of the formula to 0 and normalises, and "prtools" is
+        (1 - d_i/sum_j d_j)/(c - 1). For two classes both are d_other/(d_1 + d_2).
 
     >>> distance_estimator([[1.0, 3.0], [0.0, 0.0]], power=1)
     array([[0.75, 0.25],
@@ -52,7 +51,7 @@ def distance_estimator(distances: ArrayLike, *, power: float = 2.0, form: str = 
     return FORMS[form](rows).reshape(d.shape)
 
 
-# P of each class from its share of the distances, the shares of a row adding up to 1.
+# The posterior of each class from its share in the sum of a row's distances.
 FORMS: dict[str, Callable[[Floats], Floats]] = {
     "paper": lambda share: normalise(np.maximum(1.0 - (share.shape[1] - 1) * share, 0.0)),
     "prtools": lambda share: (1.0 - share) / (share.shape[1] - 1),
@@ -60,7 +59,7 @@ FORMS: dict[str, Callable[[Floats], Floats]] = {
 
 
 def _non_negative(name: str, values: ArrayLike) -> Floats:
-    """Return finite numbers, none negative, in at least two columns."""
+    """Return the values as floats, or raise unless they are finite, not negative, and in at least two columns."""
     refuse_masked(name, values)
     array = np.asarray(values, np.float64)
     if array.ndim < 1 or array.shape[-1] < 2:
@@ -68,6 +67,6 @@ def _non_negative(name: str, values: ArrayLike) -> Floats:
         raise ValueError(msg)
     if array.size and not (array.min() >= 0 and np.isfinite(array.max())):
         wrong = array[~(np.isfinite(array) & (array >= 0))]
-        msg = f"{name} must be finite and not negative; got {len(wrong)} others, the first {wrong[0]}"
+        msg = f"{name} must be finite and not negative; got {len(wrong)} values that are not, the first {wrong[0]}"
         raise ValueError(msg)
     return array

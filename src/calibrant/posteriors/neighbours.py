@@ -1,12 +1,12 @@
-"""Nearest neighbours: votes, distances, and the k that leave-one-out likes best.
+"""Nearest neighbours: posteriors from votes and from distances, and the choice of k by leave-one-out.
 
-Only the distances to the objects of each class are ever needed, sorted. Of objects at the same distance the one of
-the lower class counts as nearer, so nothing depends on the order of the rows.
+Only the sorted distances to the objects of each class are needed. Of objects at the same distance, the one of the lower
+class counts as nearer, so that nothing depends on the order of the rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,18 +15,19 @@ from numpy.typing import NDArray
 from calibrant.arrays import Floats, Index
 from calibrant.checks import number, one_of, whole
 from calibrant.posteriors.estimates import FORMS, cell_estimate, distance_estimator
-from calibrant.posteriors.objects import CELLS, Objects, in_blocks
+from calibrant.posteriors.objects import BLOCK_NUMBERS, Objects, apply_in_blocks
 
-__all__ = ["ESTIMATES", "Neighbours", "choose_k", "fit_neighbours", "leave_one_out_right", "vote_posteriors", "votes"]
-
+__all__ = ["ESTIMATES", "Neighbours", "fit_neighbours", "leave_one_out_right", "vote_posteriors"]
 
 ESTIMATES = ("auto", "cell", "distance")
-_TREE_DIMENSIONS, _TREE_NEIGHBOURS, _TREE_PAIRS = 8, 64, 2 * 10**6  # where a k-d tree is faster than all distances
+
+# A k-d tree is faster than computing all distances for at most so many features and neighbours, and from so many pairs.
+_TREE_FEATURES, _TREE_NEIGHBOURS, _TREE_PAIRS = 8, 64, 2 * 10**6
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
-    """The objects of each class, and how the k nearest of them make posteriors."""
+    """The objects of each class, and how posteriors follow from the k nearest of them."""
 
     groups: tuple[Floats, ...]
     k: int
@@ -37,96 +38,78 @@ class Neighbours:
     def posterior(self, x: Floats) -> Floats:
         """Return P(class | x) of a block of objects."""
         nearest = [_nearest_distances(x, rows, self.k) for rows in self.groups]
-        count = votes(nearest, self.k)
+        count = _count_votes(nearest, self.k)
         if self.estimate == "cell" or (self.estimate == "auto" and self.k > 1):
             return cell_estimate(count)
         return vote_posteriors(nearest, count, self.power, self.form)
 
     def __call__(self, x: Floats) -> Floats:
         """Return P(class | x)."""
-        size = max(1, 16 * CELLS // (len(self.groups) * self.k))
+        size = max(1, 16 * BLOCK_NUMBERS // (len(self.groups) * self.k))
         return np.concatenate([self.posterior(x[start : start + size]) for start in range(0, len(x), size)])
 
 
 def fit_neighbours(
-    data: Objects, *, k: int | None = None, largest_k: int | None = None, estimate: str = "auto", **keywords: object
+    data: Objects,
+    *,
+    k: int | None = None,
+    largest_k: int | None = None,
+    estimate: str = "auto",
+    power: float = 2.0,
+    form: str = "paper",
 ) -> Neighbours:
     """Keep the objects, and choose k by leave-one-out unless it is given (Duin & Tax 1998, 1-NN and k-NN).
 
     Parameters
     ----------
-    k : the number of neighbours that vote, at most that of objects.
-    largest_k : the largest k to choose from, by default the number of objects less one.
+    k : the number of neighbours that vote, at most the number of objects.
+    largest_k : the largest k to try, by default the number of objects minus one.
     estimate : "cell" is (k_i + 1)/(k + c) (eq. 4), "distance" compares the distances to the k_i-th nearest object of
-        each class (eq. 5), "auto" is the latter for k = 1 only, where it is the better one.
-    **keywords : power and form of `distance_estimator`.
+        each class (eq. 5), "auto" is "distance" for k = 1, where it is better, and "cell" for larger k.
+    power, form : see `distance_estimator`; they are checked also where they are not used.
     """
     one_of("estimate", estimate, ESTIMATES)
-    _require_distances(**keywords)
+    number("power", power)
+    one_of("form", form, FORMS)
     n = len(data.label)
     if k is None:
-        k = choose_k(data, n - 1 if largest_k is None else largest_k)
+        largest = n - 1 if largest_k is None else largest_k
+        if not 1 <= largest <= n - 1:
+            msg = f"largest_k must lie between 1 and the number of other objects, {n - 1}; got {largest}"
+            raise ValueError(msg)
+        k = int(np.argmax(leave_one_out_right(data, largest))) + 1  # the smallest of the best
     if whole("k", k) > n:
         msg = f"k must lie between 1 and the number of objects, {n}; got {k}"
         raise ValueError(msg)
-    return Neighbours(tuple(rows for rows, _ in data.groups()), int(k), estimate, **keywords)  # type: ignore[arg-type]
-
-
-def _require_distances(power: object = 2.0, form: object = "paper") -> None:
-    """Raise unless the options of the distance estimator are right, also where it will not be used."""
-    number("power", power)
-    one_of("form", form, FORMS)
-
-
-def choose_k(data: Objects, largest: int) -> int:
-    """Return the smallest k up to `largest` with the most objects assigned rightly by the k nearest others."""
-    n = len(data.label)
-    if not 1 <= largest <= n - 1:
-        msg = f"largest_k must lie between 1 and the number of other objects, {n - 1}; got {largest}"
-        raise ValueError(msg)
-    return int(np.argmax(leave_one_out_right(data, largest))) + 1
+    return Neighbours(tuple(rows for rows, _ in data.groups()), int(k), estimate, power, form)
 
 
 def leave_one_out_right(data: Objects, largest: int) -> Index:
-    """Return how many objects the votes of their k nearest others assign rightly, for k = 1 ... `largest`.
+    """Return how many objects the votes of their k nearest others assign correctly, for k = 1 ... `largest`.
 
-    One pass: each object's neighbours are sorted once, and the votes for every k are running counts along them. Time is
-    that of sorting n^2 distances, or of n searches in a k-d tree where `largest` and the dimension are small; memory
-    is bounded.
+    The neighbours of each object are sorted once, and the votes for every k are running counts along them. The time is
+    that of sorting n^2 distances, or of n searches in a k-d tree if `largest` and the number of features are small. The
+    memory is bounded.
     """
     groups = [rows for rows, _ in data.groups()]
+    columns = sum(min(largest + 1, len(rows)) for rows in groups)
+    numbers = BLOCK_NUMBERS if columns > _TREE_NEIGHBOURS * len(groups) else 64 * BLOCK_NUMBERS
+    size = max(1, numbers // columns)
     right = np.zeros(largest, np.intp)
     for own, members in enumerate(groups):
-        for nearest in _neighbours_of(members, own, groups, largest):
-            right += _running_votes(nearest, own, largest).sum(axis=0)
+        for start in range(0, len(members), size):
+            block = members[start : start + size]
+            nearest = [_nearest_distances(block, rows, largest + (j == own)) for j, rows in enumerate(groups)]
+            nearest[own] = nearest[own][:, 1:]  # without the object itself, or a copy of it at the same distance 0
+            voter = _nearest_classes(nearest, largest)
+            mine = np.cumsum(voter == own, axis=1, dtype=np.int32)
+            wins = np.ones(voter.shape, bool)
+            for j in range(len(groups)):
+                if j != own:
+                    theirs = np.cumsum(voter == j, axis=1, dtype=np.int32)
+                    wins &= mine > theirs if j < own else mine >= theirs  # the lower class wins ties
+            right += wins.sum(axis=0)
     return right
-
-
-def _neighbours_of(x: Floats, own: int, groups: Sequence[Floats], largest: int) -> Iterator[list[Floats]]:
-    """Yield, block by block, the sorted distances of a class's members from the others of every class."""
-    columns = sum(min(largest + 1, len(rows)) for rows in groups)
-    size = max(1, (CELLS if columns > _TREE_NEIGHBOURS * len(groups) else 64 * CELLS) // columns)
-    for start in range(0, len(x), size):
-        block = x[start : start + size]
-        # The nearest of its own class is the object itself, or a copy at the same distance 0.
-        yield [
-            _nearest_distances(block, rows, largest + 1)[:, 1:]
-            if j == own
-            else _nearest_distances(block, rows, largest)
-            for j, rows in enumerate(groups)
-        ]
-
-
-def _running_votes(nearest: list[Floats], own: int, largest: int) -> NDArray[np.bool_]:
-    """Return whether `own` has most votes of the k nearest, for k = 1 ... `largest`; the lower class wins ties."""
-    voter = _nearest_classes(nearest, largest)
-    mine = np.cumsum(voter == own, axis=1, dtype=np.int32)
-    wins = np.ones(voter.shape, bool)
-    for j in range(len(nearest)):
-        if j != own:
-            theirs = np.cumsum(voter == j, axis=1, dtype=np.int32)
-            wins &= mine > theirs if j < own else mine >= theirs
-    return wins
 
 
 def _nearest_classes(nearest: Sequence[Floats], k: int) -> NDArray[np.int32]:
@@ -137,10 +120,10 @@ def _nearest_classes(nearest: Sequence[Floats], k: int) -> NDArray[np.int32]:
     return np.asarray(classes[order])
 
 
-def votes(nearest: Sequence[Floats], k: int) -> Floats:
+def _count_votes(nearest: Sequence[Floats], k: int) -> Floats:
     """Return how many of the k nearest objects are of each class.
 
-    >>> votes([np.array([[0.1, 0.4]]), np.array([[0.2, 0.3]])], k=3)
+    >>> _count_votes([np.array([[0.1, 0.4]]), np.array([[0.2, 0.3]])], k=3)
     array([[1., 2.]])
     """
     voter = _nearest_classes(nearest, k)
@@ -148,7 +131,10 @@ def votes(nearest: Sequence[Floats], k: int) -> Floats:
 
 
 def vote_posteriors(nearest: Sequence[Floats], count: Floats, power: float, form: str) -> Floats:
-    """Return the distance estimate from the k_i-th nearest object of each class, the farthest of a class with fewer."""
+    """Return the distance estimate from the k_i-th nearest object of each class, or the farthest if it has fewer.
+
+    k_i is the number of votes for the majority class.
+    """
     one_of("form", form, FORMS)
     majority = count.max(axis=1).astype(np.intp)
     rows = np.arange(len(count))
@@ -158,26 +144,19 @@ def vote_posteriors(nearest: Sequence[Floats], count: Floats, power: float, form
 
 def _nearest_distances(x: Floats, rows: Floats, count: int) -> Floats:
     """Return the sorted distances from each of `x` to its `count` nearest of `rows`, or to all if there are fewer."""
-    count = min(count, len(rows))
-    few = count <= _TREE_NEIGHBOURS and rows.shape[1] <= _TREE_DIMENSIONS
-    if few and len(x) * len(rows) > _TREE_PAIRS:
-        return _by_tree(x, rows, count)
-    return in_blocks(lambda block: _by_matrix(block, rows, count), x, len(rows))
-
-
-def _by_tree(x: Floats, rows: Floats, count: int) -> Floats:
-    """Search a k-d tree of the rows."""
     from scipy.spatial import cKDTree
-
-    return np.asarray(cKDTree(rows).query(x, np.arange(1, count + 1))[0])
-
-
-def _by_matrix(x: Floats, rows: Floats, count: int) -> Floats:
-    """Sort the distances to all rows."""
     from scipy.spatial.distance import cdist
 
-    squared = cdist(x, rows, "sqeuclidean")
-    if count < len(rows):
-        squared = np.partition(squared, count - 1, axis=1)[:, :count]
-    squared.sort(axis=1)
-    return np.asarray(np.sqrt(squared))
+    count = min(count, len(rows))
+    few = count <= _TREE_NEIGHBOURS and rows.shape[1] <= _TREE_FEATURES
+    if few and len(x) * len(rows) > _TREE_PAIRS:
+        return np.asarray(cKDTree(rows).query(x, np.arange(1, count + 1))[0])
+
+    def sort_distances(block: Floats) -> Floats:
+        squared = cdist(block, rows, "sqeuclidean")
+        if count < len(rows):
+            squared = np.partition(squared, count - 1, axis=1)[:, :count]
+        squared.sort(axis=1)
+        return np.asarray(np.sqrt(squared))
+
+    return apply_in_blocks(sort_distances, x, len(rows))

@@ -1,6 +1,6 @@
-"""Networks of one hidden layer of logistic units, trained on squared errors as the Matlab of 1998 did.
+"""Networks with one hidden layer of logistic units, trained on squared errors as Matlab did in 1998.
 
-The weights of both layers are one vector `theta`; the last column of a layer is its bias.
+The weights of both layers form one vector `theta`; the last column of a layer is its bias.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from scipy.special import expit
 from calibrant.arrays import Floats
 from calibrant.checks import one_of, whole
 from calibrant.numerics.simplex import normalise
-from calibrant.posteriors.objects import Objects, in_blocks
+from calibrant.posteriors.objects import Objects, apply_in_blocks
 
-__all__ = ["TRAININGS", "Layers", "Net", "Problem", "fit_network", "start_weights"]
+__all__ = ["TRAININGS", "Layers", "Net", "SquaredError", "fit_network", "start_weights"]
 
 
-_HIGH, _LOW = 0.9, 0.1  # the targets of an object's own class and of the others
-_TINY_GRADIENT = 1e-6
-_ACTIVE = 4.0  # a logistic unit is active between -4 and 4
-_ROWS = 4096
+_HIGH, _LOW = 0.9, 0.1  # the targets for an object's own class and for the others
+_TINY_GRADIENT = 1e-6  # training ends when the norm of the gradient is below this
+_ACTIVE = 4.0  # a logistic unit is considered active for inputs between -4 and 4
+_JACOBIAN_ROWS = 4096  # rows of the Jacobian computed at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """How many inputs, hidden units and outputs there are."""
+    """The numbers of inputs, hidden units and outputs."""
 
     inputs: int
     hidden: int
@@ -47,7 +47,7 @@ class Layers:
 
 @dataclass(frozen=True, slots=True)
 class Net:
-    """A trained network with the range of its inputs; of two classes its output is P(second class | x)."""
+    """A trained network with the range of its inputs; for two classes its one output is P(second class | x)."""
 
     low: Floats
     span: Floats
@@ -61,12 +61,12 @@ class Net:
 
     def __call__(self, x: Floats) -> Floats:
         """Return P(class | x)."""
-        return in_blocks(self.posterior, x, x.shape[1])
+        return apply_in_blocks(self.posterior, x, x.shape[1])
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """What is minimised: the weighted mean squared error of the outputs."""
+class SquaredError:
+    """The objective: the weighted mean squared error of the outputs."""
 
     layers: Layers
     x: Floats
@@ -91,10 +91,10 @@ class Problem:
         return float((share * residual**2).sum()), np.concatenate(gradient)
 
     def normal_equations(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Return J'WJ and J'Wr, J the derivatives of the outputs by the weights and r the residuals."""
+        """Return J'WJ and J'Wr, where J are the derivatives of the outputs by theta and r the residuals."""
         square, product = np.zeros((len(theta), len(theta))), np.zeros(len(theta))
-        for start in range(0, len(self.x), _ROWS):
-            rows = slice(start, start + _ROWS)
+        for start in range(0, len(self.x), _JACOBIAN_ROWS):
+            rows = slice(start, start + _JACOBIAN_ROWS)
             jacobian, residual = self.jacobian(theta, rows)
             weighted = jacobian * np.repeat(self.weight[rows], self.layers.outputs)[:, None]
             square += weighted.T @ jacobian
@@ -102,7 +102,7 @@ class Problem:
         return square, product
 
     def jacobian(self, theta: Floats, rows: slice) -> tuple[Floats, Floats]:
-        """Return the derivatives of some rows' outputs, and the residuals."""
+        """Return the derivatives of the outputs of some rows by theta, and their residuals."""
         x = self.x[rows]
         hidden, output = self.layers.forward(theta, x)
         second = self.layers.split(theta)[1]
@@ -130,24 +130,24 @@ def _spread_layer(inputs: int, units: int, rng: np.random.Generator) -> Floats:
     direction = rng.uniform(-1.0, 1.0, (units, inputs))
     weights = size * direction / np.linalg.norm(direction, axis=1, keepdims=True)
     bias = size * np.linspace(-1.0, 1.0, units) * np.sign(weights[:, 0]) if units > 1 else np.zeros(1)
-    # From inputs in [-1, 1] to inputs in [0, 1].
+    # The formula is for inputs in [-1, 1]; these are in [0, 1].
     return _ACTIVE * np.column_stack([2.0 * weights, bias - weights.sum(axis=1)])
 
 
-def _gradient_descent(problem: Problem, theta: Floats, *, epochs: int | None = None, **_: object) -> Floats:
-    """Descend with momentum 0.95 and a rate that grows by 5 % after each gain (Matlab's traingdx).
+def _gradient_descent(objective: SquaredError, theta: Floats, *, epochs: int | None = None, **_: object) -> Floats:
+    """Descend with momentum 0.95 and a rate that grows by 5 % after each improvement (Matlab's traingdx).
 
-    The rate falls to 0.7 of itself, and the step is not taken, where the error would grow by more than 4 %. Training
-    ends when the best error is older than half of the epochs, when the gradient is tiny, or after 10,000 epochs.
+    Where the error would grow by more than 4 %, the step is not taken and the rate is multiplied by 0.7. Training ends
+    when half of the epochs have passed since the best error, when the gradient is tiny, or after 10,000 epochs.
     """
     rate, step = 0.01, np.zeros_like(theta)
-    error, slope = problem.gradient(theta)
+    error, slope = objective.gradient(theta)
     best, best_error, best_epoch = theta, error, 1
     for epoch in range(1, (10_000 if epochs is None else epochs) + 1):
         if epoch > 2 * best_epoch or np.linalg.norm(slope) < _TINY_GRADIENT:
             break
         step = 0.95 * step - 0.05 * rate * slope
-        new_error, new_slope = problem.gradient(theta + step)
+        new_error, new_slope = objective.gradient(theta + step)
         if new_error > 1.04 * error:
             rate *= 0.7
             step = np.zeros_like(step)
@@ -159,29 +159,25 @@ def _gradient_descent(problem: Problem, theta: Floats, *, epochs: int | None = N
     return best
 
 
-def _damped_step(theta: Floats, square: Floats, product: Floats, mu: float) -> Floats:
-    """Return theta - (J'J + mu I)^-1 J'r, and theta itself where mu is too small to make that solvable."""
-    try:
-        return np.asarray(theta - np.linalg.solve(square + mu * np.eye(len(theta)), product))
-    except np.linalg.LinAlgError:
-        return theta
-
-
 def _levenberg_marquardt(
-    problem: Problem, theta: Floats, *, epochs: int | None = None, lm_fail: str | None = None
+    objective: SquaredError, theta: Floats, *, epochs: int | None = None, lm_fail: str | None = None
 ) -> Floats:
-    """Solve (J'J + mu I) step = -J'r, mu from 0.001 by factors of 10 as the error falls or not (Matlab's trainlm).
+    """Take steps with (J'J + mu I) step = -J'r (Matlab's trainlm).
 
-    Training ends when the gradient is tiny, when mu passes 1e10, or after 1,000 epochs.
+    mu starts at 0.001, is divided by 10 after a step that lowers the error, and multiplied by 10 otherwise. Training
+    ends when the gradient is tiny, when mu exceeds 1e10, or after 1,000 epochs.
     """
-    mu, error = 1e-3, problem.error(theta)
+    mu, error = 1e-3, objective.error(theta)
     for epoch in range(1_000 if epochs is None else epochs):
-        square, product = problem.normal_equations(theta)
+        square, product = objective.normal_equations(theta)
         if np.linalg.norm(product) < _TINY_GRADIENT:
             break
         while mu <= 1e10:
-            new = _damped_step(theta, square, product, mu)
-            new_error = problem.error(new)
+            try:
+                new = np.asarray(theta - np.linalg.solve(square + mu * np.eye(len(theta)), product))
+            except np.linalg.LinAlgError:  # mu is too small; staying at theta does not lower the error, so mu grows
+                new = theta
+            new_error = objective.error(new)
             if new_error < error:
                 break
             if epoch == 0 and lm_fail == "matlab97":
@@ -210,14 +206,14 @@ def fit_network(
 ) -> Net:
     """Train a net on targets 0.9 for an object's own class and 0.1 for the others (Duin & Tax 1998: BPXNC and LMNC).
 
-    Inputs are scaled to [0, 1]. Two classes have one output, more have one each, divided by their sum.
+    Inputs are scaled to [0, 1]. Two classes have one output; more have one output per class, divided by their sum.
 
     Parameters
     ----------
     training : a name of `TRAININGS`.
-    epochs : the most steps, by default 10,000 of gradient descent and 1,000 of Levenberg-Marquardt.
-    lm_fail : "matlab97" leaves the net untrained if its first Levenberg-Marquardt step does not lower the error, as
-        the published experiment seems to have done.
+    epochs : the largest number of steps; by default 10,000 for gradient descent and 1,000 for Levenberg-Marquardt.
+    lm_fail : "matlab97" leaves the net untrained if its first Levenberg-Marquardt step does not lower the error, which
+        seems to have happened in the published experiment.
     """
     one_of("training", training, TRAININGS)
     if lm_fail not in (None, "matlab97"):
@@ -230,6 +226,6 @@ def fit_network(
     layers = Layers(data.x.shape[1], hidden, 1 if data.classes == 2 else data.classes)
     own = np.eye(data.classes, dtype=bool)[data.label]
     target = np.where(own[:, 1:] if data.classes == 2 else own, _HIGH, _LOW)
-    problem = Problem(layers, (data.x - low) / span, target, data.weight)
-    theta = TRAININGS[training](problem, start_weights(layers, rng), epochs=epochs, lm_fail=lm_fail)
+    objective = SquaredError(layers, (data.x - low) / span, target, data.weight)
+    theta = TRAININGS[training](objective, start_weights(layers, rng), epochs=epochs, lm_fail=lm_fail)
     return Net(low, span, layers, theta)

@@ -1,10 +1,10 @@
-"""What the classifiers of Duin & Tax are trained on: objects with features and a class, through one door."""
+"""The training data of the classifiers of Duin & Tax: checked objects with features, a class and a weight."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,23 +12,15 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import Floats, Index
 from calibrant.checks import at_least_two, known_labels, refuse_masked, same_length, weighed
 
-__all__ = ["CELLS", "Objects", "Posterior", "in_blocks", "objects", "require_objects"]
+__all__ = ["BLOCK_NUMBERS", "Objects", "apply_in_blocks", "objects", "require_objects"]
 
 
-CELLS = 2**18  # numbers of a matrix held at a time: two megabytes stay in the second-level cache
-
-
-class Posterior(Protocol):
-    """What a fit returns: objects in, one row of class probabilities an object out."""
-
-    def __call__(self, x: Floats) -> Floats:
-        """Return P(class | x), one column a class."""
-        ...
+BLOCK_NUMBERS = 2**18  # numbers in a block of a matrix: 2 MB stay in the second-level cache
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Checked objects: `x` one row an object, `label` the number of its class, `weight` how often it counts."""
+    """Checked objects: `x` has one row per object, `label` the number of its class, `weight` how often it counts."""
 
     x: Floats
     label: Index
@@ -46,7 +38,7 @@ class Objects:
         return [(self.x[rows], self.weight[rows]) for rows in members]
 
     def distinct(self) -> list[tuple[Floats, Floats]]:
-        """Return the different objects of each class with the total weight of their copies."""
+        """Return the distinct objects of each class, each with the total weight of its copies."""
         found = []
         for x, weight in self.groups():
             rows, copies = np.unique(x, axis=0, return_inverse=True)
@@ -55,7 +47,7 @@ class Objects:
 
 
 def objects(x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None) -> tuple[Objects, NDArray[Any]]:
-    """Check features, classes and weights; return the objects of positive weight and the sorted classes.
+    """Check features, labels and weights; return the objects of positive weight, and the sorted classes.
 
     >>> data, classes = objects([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], ["no", "yes", "no"])
     >>> data.label, classes
@@ -65,7 +57,7 @@ def objects(x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None) -> tupl
     features = np.asarray(x, np.float64)
     labels = known_labels("y", y)
     if features.ndim != 2 or not features.size:
-        msg = f"X must have one row an object and one column a feature; got an array of shape {features.shape}"
+        msg = f"X must have one row per object and one column per feature; got an array of shape {features.shape}"
         raise ValueError(msg)
     if not np.isfinite(features).all():
         row, column = np.argwhere(~np.isfinite(features))[0]
@@ -73,29 +65,29 @@ def objects(x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None) -> tupl
         raise ValueError(msg)
     same_length("y", labels, features)
     weights = np.ones(len(labels)) if weight is None else weighed("sample_weight", weight, labels).astype(np.float64)
-    counted = weights > 0
-    # A weight counts objects; weights of a smaller mean than 1, as those that sum to 1, are taken as shares of them.
-    weights = weights / min(1.0, float(weights[counted].mean()))
-    classes, label = np.unique(labels[counted], return_inverse=True)
+    positive = weights > 0
+    # A weight counts objects. Weights with a mean below 1, such as weights that sum to 1, are scaled to mean 1.
+    weights = weights / min(1.0, float(weights[positive].mean()))
+    classes, label = np.unique(labels[positive], return_inverse=True)
     at_least_two(classes)
-    return Objects(features[counted], np.asarray(label, np.intp), len(classes), weights[counted]), classes
+    return Objects(features[positive], np.asarray(label, np.intp), len(classes), weights[positive]), classes
 
 
 def require_objects(data: Objects, needed: int) -> None:
-    """Raise where a class has fewer objects than an estimate needs."""
+    """Raise if a class has fewer objects than needed."""
     for j, size in enumerate(data.sizes):
         if size < needed:
             msg = f"X must hold at least {needed} objects of each class; got {size:g} of class number {j}"
             raise ValueError(msg)
 
 
-def in_blocks(function: Callable[[Floats], Floats], x: Floats, columns: int) -> Floats:
-    """Return `function` of the rows of `x`, a block at a time where its matrices have `columns` columns.
+def apply_in_blocks(function: Callable[[Floats], Floats], x: Floats, columns: int) -> Floats:
+    """Apply a function to `x` in blocks of rows, such that matrices of `columns` columns stay small.
 
-    >>> in_blocks(lambda rows: rows * 2, np.ones((3, 1)), columns=2**20).ravel()
+    >>> apply_in_blocks(lambda rows: rows * 2, np.ones((3, 1)), columns=2**20).ravel()
     array([2., 2., 2.])
     """
-    size = max(1, CELLS // max(columns, 1))
+    size = max(1, BLOCK_NUMBERS // max(columns, 1))
     if len(x) <= size:
         return function(x)
     return np.concatenate([function(x[start : start + size]) for start in range(0, len(x), size)])

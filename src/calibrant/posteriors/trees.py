@@ -1,8 +1,7 @@
-"""Trees stopped early: the splits that are no accident, and what the leaves then say.
+"""Trees pruned where a split is not significant, and the posteriors in their leaves.
 
-A tree is four arrays, as scikit-learn has them: the children of each node (-1 at a leaf) and the objects of each class
-in it. Splits are chosen greedily, so a full tree cut where a split is not significant is the tree whose growth
-stopped there.
+A tree is given as arrays of scikit-learn: the two children of each node (-1 at a leaf) and the objects of each class in
+it. Splits are chosen greedily, so a full tree cut at a split equals a tree whose growth stopped there.
 """
 
 from __future__ import annotations
@@ -17,19 +16,18 @@ from calibrant.posteriors.estimates import cell_estimate
 
 __all__ = ["Leaves", "chi_square", "prune_early"]
 
-
-_COUNT = 0.001  # added to every count of a split table
+_SMALL_COUNT = 0.001  # added to every count in the table of a split, so that no expected count is 0
 
 
 @dataclass(frozen=True, slots=True)
 class Leaves:
-    """The objects of each class in the leaf above each node of the full tree, and which nodes those leaves are."""
+    """The objects of each class in each node of the full tree, and the leaf of the pruned tree it belongs to."""
 
     counts: Floats
     leaf: Index
 
     def posterior(self, node: Index) -> Floats:
-        """Return the cell estimate of the leaf a node of the full tree belongs to."""
+        """Return the cell estimate in the leaf that each node of the full tree belongs to."""
         return cell_estimate(self.counts[self.leaf[node]])
 
 
@@ -39,7 +37,7 @@ def chi_square(first: Floats, second: Floats) -> Floats:
     >>> chi_square(np.array([[10.0, 0.0]]), np.array([[0.0, 10.0]])).round(2)
     array([20.])
     """
-    table = np.stack([first, second], axis=-2) + _COUNT
+    table = np.stack([first, second], axis=-2) + _SMALL_COUNT
     branch, column = table.sum(axis=-1, keepdims=True), table.sum(axis=-2, keepdims=True)
     expected = branch * column / branch.sum(axis=-2, keepdims=True)
     return np.asarray(((table - expected) ** 2 / expected).sum(axis=(-2, -1)))
@@ -48,7 +46,8 @@ def chi_square(first: Floats, second: Floats) -> Floats:
 def prune_early(first: Index, second: Index, counts: Floats, threshold: float = 3.0) -> Leaves:
     """Cut a tree at the topmost nodes whose split has chi-square <= `threshold`.
 
-    The threshold is that of two classes; for more, the one of the same significance with c - 1 degrees of freedom.
+    The threshold is for two classes; for c classes the one of the same significance with c - 1 degrees of freedom is
+    used.
     """
     inner = np.flatnonzero(first >= 0)
     classes = counts.shape[1]

@@ -1,4 +1,4 @@
-"""Parzen's windows: a normal kernel at every object, as wide as leave-one-out finds likeliest."""
+"""Parzen windows: a normal kernel at every object, with the width of the largest leave-one-out likelihood."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats
 from calibrant.checks import number
-from calibrant.posteriors.densities import bayes, class_priors
-from calibrant.posteriors.objects import CELLS, Objects, in_blocks
+from calibrant.posteriors.densities import apply_bayes_rule, class_priors
+from calibrant.posteriors.objects import BLOCK_NUMBERS, Objects, apply_in_blocks
 
-__all__ = ["SCANNED", "Windows", "fit_windows", "leave_one_out_likelihood", "likeliest_width"]
+__all__ = ["SCANNED_OBJECTS", "Windows", "fit_windows", "leave_one_out_likelihood", "likeliest_width"]
 
-_Group = tuple[Floats, Floats]  # different objects of a class, and their weights
+_Group = tuple[Floats, Floats]  # the distinct objects of a class, and their weights
 
-_KEPT = 2**22  # distances kept between passes; more are computed anew in each
-SCANNED = range(32, 512)  # objects of a class from which the neighbourhood of the best width is found
-_STEP = 0.25  # of log h in that search
-_NARROWEST = 1e-8  # widths to try, as a share of the widest
-_EXACT = 1e-5  # the last step of log h: Newton's next would be about its square
-_SELF = 1e300  # the squared distance of an object to itself when it is left out
+_KEPT_DISTANCES = 2**22  # up to so many distances are kept between passes; more are computed again in each pass
+SCANNED_OBJECTS = range(32, 512)  # the fewest and the most objects of a class used in the first search for the width
+_STEP = 0.25  # the step of log h in that search, and the longest Newton step
+_NARROWEST = 1e-8  # the smallest width to try, as a share of the largest
+_LAST_STEP = 1e-5  # stop after a Newton step of log h of at most this; the next would be about its square
+_LEFT_OUT = 1e300  # stands for the squared distance of an object to itself, so that its kernel is 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class Windows:
 
     def __call__(self, x: Floats) -> Floats:
         """Return P(class | x)."""
-        return bayes(in_blocks(self.log_joint, x, max(len(rows) for rows, _ in self.groups)))
+        return apply_bayes_rule(apply_in_blocks(self.log_joint, x, max(len(rows) for rows, _ in self.groups)))
 
 
 def _log_density(x: Floats, group: _Group, width: float) -> Floats:
-    """Return log F(x), less (D/2) log 2 pi."""
+    """Return log F(x) + (D/2) log 2 pi."""
     from scipy.spatial.distance import cdist
 
     rows, weight = group
@@ -70,10 +70,10 @@ def fit_windows(
     ----------
     width : h, the standard deviation of the kernels; None chooses it.
     per_class : choose a width for each class instead of one for all.
-    priors : of the classes; by default their shares.
+    priors : the prior of each class; by default the shares of the classes.
 
-    Copies of an object are left out together with it: else the likelihood would grow without limit as h tends to 0. A
-    class of one object has no say in a common width.
+    Copies of an object are left out together with it; otherwise the likelihood would grow without bound as h tends to
+    0. A class of one distinct object is not used to choose a common width.
     """
     groups = data.distinct()
     if width is not None:
@@ -85,48 +85,38 @@ def fit_windows(
     return Windows(tuple(groups), tuple(widths), np.log(class_priors(data, priors)))
 
 
-class _Block(NamedTuple):
-    """Some objects of a class, left out in turn.
+class _LeftOutObjects(NamedTuple):
+    """A block of objects of one class, each compared with the others of the class."""
 
-    `near` is the least squared distance to the others, `beyond` what the other squared distances exceed it by, `weight`
-    what each object counts, `rest` the total weight of the others, and `others` the weights of all of the class.
-    """
-
-    beyond: Floats
-    near: Floats
-    weight: Floats
-    rest: Floats
-    others: Floats
+    beyond: Floats  # squared distances to all objects of the class, minus `near`
+    near: Floats  # the squared distance to the nearest other object
+    weight: Floats  # the weight of each object of the block
+    rest: Floats  # the total weight of the other objects
+    others: Floats  # the weights of all objects of the class
     dimension: int
 
 
-def _left_out_blocks(group: _Group, step: int = 1) -> Iterator[_Block]:
-    """Yield every `step`-th object of a class, block by block."""
+def _compare_with_others(group: _Group, step: int = 1) -> Iterator[_LeftOutObjects]:
+    """Yield every `step`-th object of a class, in blocks."""
     from scipy.spatial.distance import cdist
 
     rows, weight = group
     chosen = np.arange(0, len(rows), step)
-    size = max(1, CELLS // len(rows))
+    size = max(1, BLOCK_NUMBERS // len(rows))
     for start in range(0, len(chosen), size):
         part = chosen[start : start + size]
         squared = cdist(rows[part], rows, "sqeuclidean")
-        squared[np.arange(len(part)), part] = _SELF
+        squared[np.arange(len(part)), part] = _LEFT_OUT
         near = squared.min(axis=1)
         squared -= near[:, None]
-        yield _Block(squared, near, weight[part] * step, weight.sum() - weight[part], weight, rows.shape[1])
+        yield _LeftOutObjects(squared, near, weight[part] * step, weight.sum() - weight[part], weight, rows.shape[1])
 
 
-def _log_likelihood(block: _Block, width: float) -> float:
-    """Return sum_i w_i log F_{-i}(x_i) over a block, less D/2 log 2 pi each."""
-    kernels = np.exp(block.beyond * (-0.5 / width**2)) @ block.others
-    logs = np.log(kernels / block.rest) - block.near / (2.0 * width**2)
-    return float(block.weight @ (logs - block.dimension * np.log(width)))
-
-
-def _log_derivatives(block: _Block, width: float) -> Floats:
+def _log_derivatives(block: _LeftOutObjects, width: float) -> Floats:
     """Return the first and second derivative of the log-likelihood by log h.
 
-    With kernels as weights, E of squared distances and V their variance, they are E/h^2 - D and V/h^4 - 2 E/h^2.
+    With E and V the mean and variance of the squared distances, weighted by the kernels, an object contributes
+    E/h^2 - D and V/h^4 - 2 E/h^2.
     """
     kernels = np.exp(block.beyond * (-0.5 / width**2))
     total = kernels @ block.others
@@ -139,7 +129,7 @@ def _log_derivatives(block: _Block, width: float) -> Floats:
 
 
 def leave_one_out_likelihood(data: Objects, widths: ArrayLike) -> Floats:
-    """Return sum_i w_i log F_{-i}(x_i) for each of some widths, in one pass over the distances.
+    """Return sum_i w_i log F_{-i}(x_i) for each width, in one pass over the distances.
 
     >>> from calibrant.posteriors.objects import objects
     >>> data, _ = objects([[0.0], [2.0], [9.0], [9.5]], [0, 0, 1, 1])
@@ -150,24 +140,27 @@ def leave_one_out_likelihood(data: Objects, widths: ArrayLike) -> Floats:
     if not (h.size and (h > 0).all() and np.isfinite(h).all()):
         msg = f"widths must be positive finite numbers; got {widths!r}"
         raise ValueError(msg)
-    groups = _with_others(data.distinct())
+    groups = _drop_single_objects(data.distinct())
     constant = sum(weight.sum() for _, weight in groups) * data.x.shape[1] / 2 * np.log(2 * np.pi)
-    return np.asarray(_scan(h, _Everything(groups)) - constant)
+    return np.asarray(_log_likelihoods(h, _AllObjects(groups)) - constant)
 
 
-def _scan(widths: Floats, blocks: Iterable[_Block]) -> Floats:
-    """Return the log-likelihood at each width."""
+def _log_likelihoods(widths: Floats, blocks: Iterable[_LeftOutObjects]) -> Floats:
+    """Return sum_i w_i (log F_{-i}(x_i) + (D/2) log 2 pi) at each width."""
     total = np.zeros(len(widths))
     for block in blocks:
-        total += [_log_likelihood(block, width) for width in widths]
+        for place, width in enumerate(widths):
+            kernels = np.exp(block.beyond * (-0.5 / width**2)) @ block.others
+            logs = np.log(kernels / block.rest) - block.near / (2.0 * width**2)
+            total[place] += float(block.weight @ (logs - block.dimension * np.log(width)))
     return total
 
 
-def _with_others(groups: Sequence[_Group]) -> list[_Group]:
-    """Return the classes of at least two different objects, of which there must be one."""
+def _drop_single_objects(groups: Sequence[_Group]) -> list[_Group]:
+    """Return the classes with at least two distinct objects, or raise if there is none."""
     found = [group for group in groups if len(group[0]) > 1]
     if not found:
-        msg = "X must hold two different objects of a class for a width to be chosen; got one of each: give width"
+        msg = "X must hold two different objects of a class to choose a width; got one of each class; give width"
         raise ValueError(msg)
     return found
 
@@ -175,50 +168,46 @@ def _with_others(groups: Sequence[_Group]) -> list[_Group]:
 def likeliest_width(groups: Sequence[_Group]) -> float:
     """Return the h of the largest leave-one-out likelihood of some classes.
 
-    Where the likelihood is stationary, D h^2 is a mean of squared distances: no less than if only the nearest other
-    object counted, and no more than if all did equally. A scan of log h between these, on at most some hundred objects
-    of a class, finds the hill; Newton's method climbs it on these and then on all objects.
+    Where the likelihood is stationary, D h^2 is a weighted mean of squared distances: at least the mean squared
+    distance to the nearest other object, and at most that to all others. Widths between these limits are tried first,
+    on at most some hundred objects of each class. Newton's method starts from the best of them, on these objects and
+    then on all.
     """
-    groups = _with_others(groups)
-    steps = [-(-len(rows) // int(np.clip(_KEPT // len(rows), SCANNED.start, SCANNED.stop))) for rows, _ in groups]
-    some = [block for group, step in zip(groups, steps, strict=True) for block in _left_out_blocks(group, step)]
-    low, high = _width_limits(some)
+    groups = _drop_single_objects(groups)
+    fewest, most = SCANNED_OBJECTS.start, SCANNED_OBJECTS.stop
+    steps = [-(-len(rows) // int(np.clip(_KEPT_DISTANCES // len(rows), fewest, most))) for rows, _ in groups]
+    part = [block for group, step in zip(groups, steps, strict=True) for block in _compare_with_others(group, step)]
+    total = nearest = mean = 0.0
+    for block in part:
+        away = np.where(block.beyond < _LEFT_OUT / 2, block.beyond, 0.0) @ block.others / block.rest
+        total += block.weight.sum() * block.dimension
+        nearest += float(block.weight @ block.near)
+        mean += float(block.weight @ (block.near + away))
+    low, high = float(np.sqrt(nearest / total)), float(np.sqrt(mean / total))
     low = max(low, _NARROWEST * high)  # squares of tiny distances may underflow to 0
     widths = np.exp(np.linspace(np.log(low), np.log(high), 2 + int(np.log(high / low) / _STEP)))
-    width = _climb(float(widths[np.argmax(_scan(widths, some))]), some)
+    width = _climb(float(widths[np.argmax(_log_likelihoods(widths, part))]), part)
     if max(steps) == 1:
         return width
-    del some
-    everything = _Everything(groups)
-    kept = list(everything) if sum(len(rows) ** 2 for rows, _ in groups) <= _KEPT else everything
-    return _climb(width, kept)
+    del part
+    every = _AllObjects(groups)
+    return _climb(width, list(every) if sum(len(rows) ** 2 for rows, _ in groups) <= _KEPT_DISTANCES else every)
 
 
 @dataclass(frozen=True, slots=True)
-class _Everything:
-    """All objects left out in turn, computed anew each time they are gone through."""
+class _AllObjects:
+    """All objects of some classes in blocks, computed again in each iteration over them."""
 
     groups: Sequence[_Group]
 
-    def __iter__(self) -> Iterator[_Block]:
-        """Yield block by block."""
+    def __iter__(self) -> Iterator[_LeftOutObjects]:
+        """Yield the blocks."""
         for group in self.groups:
-            yield from _left_out_blocks(group)
+            yield from _compare_with_others(group)
 
 
-def _width_limits(blocks: Iterable[_Block]) -> tuple[float, float]:
-    """Return the roots of the mean of the least and of all squared distances, divided by the dimension."""
-    total = least = mean = 0.0
-    for block in blocks:
-        away = np.where(block.beyond < _SELF / 2, block.beyond, 0.0) @ block.others / block.rest
-        total += block.weight.sum() * block.dimension
-        least += float(block.weight @ block.near)
-        mean += float(block.weight @ (block.near + away))
-    return float(np.sqrt(least / total)), float(np.sqrt(mean / total))
-
-
-def _climb(width: float, blocks: Iterable[_Block]) -> float:
-    """Return the stationary point uphill: Newton's method in log h, kept between points where the slope differs."""
+def _climb(width: float, blocks: Iterable[_LeftOutObjects]) -> float:
+    """Return a local maximum of the likelihood by Newton's method in log h, bracketed by the signs of the slope."""
     place = float(np.log(width))
     low, high = -np.inf, np.inf
     for _ in range(100):
@@ -229,6 +218,6 @@ def _climb(width: float, blocks: Iterable[_Block]) -> float:
         if not low <= place + step <= high:
             step = (low + high) / 2 - place
         place += step
-        if abs(step) <= _EXACT:
+        if abs(step) <= _LAST_STEP:
             break
     return float(np.exp(place))
