@@ -254,7 +254,7 @@ def test_mixture_gap_bounds_what_is_left():
         (lambda P: decisions.reject(P, coverage=np.nan), "got nan"),
         (lambda P: decisions.reject(P, error=2), "error must lie in"),
         (lambda P: decisions.reject(P * 2, threshold=0.5), "sum to 1; row 0"),
-        (lambda P: decisions.reject(P[:, 0], threshold=0.5), "one column a class"),
+        (lambda P: decisions.reject(P[:, 0], threshold=0.5), "one column per class"),
         (lambda P: decisions.bayes(P, np.eye(2)), r"each of the 3 classes .* got shape \(2, 2\)"),
         (lambda P: decisions.bayes(P, [[0, 1, np.nan]] * 3), "costs must be finite; got nan"),
         (lambda P: decisions.elkan_threshold([[1, 0], [0, 1]]), "no error may cost less"),

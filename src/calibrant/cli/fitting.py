@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import closing
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,15 +17,24 @@ from rich.table import Table
 from rich.text import Text
 
 import calibrant
-from calibrant.checks import KINDS, binary, one_of
+from calibrant.checks import KINDS, one_of, read_labels
 from calibrant.cli.console import format_number, make_table, print_json, print_line, print_message, show_activity
-from calibrant.cli.reading import AsJson, Kind, PosLabel, TableFile, Weight, parse_options, read_rows, require_place
+from calibrant.cli.reading import (
+    AsJson,
+    MaybeKind,
+    PosLabel,
+    TableFile,
+    Weight,
+    parse_options,
+    read_rows,
+    require_place,
+)
 from calibrant.maps import METHODS, Map, check_method, fit_map, probabilities
 from calibrant.maps.classes import ClassMap, MatrixMap
 from calibrant.maps.methods import list_methods
 from calibrant.maps.store import save, to_dict
 from calibrant.metrics import brier, log_loss
-from calibrant.samples import Sample, sample
+from calibrant.samples import Sample, ask_for_kind, sample
 
 __all__ = ["apply", "fit", "methods"]
 
@@ -81,7 +90,7 @@ def fit(
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write the map to.")],
     weight: Weight = None,
     method: Annotated[str, typer.Option(help="A method listed by `calibrant methods`.")] = "platt",
-    kind: Kind = "margin",
+    kind: MaybeKind = None,
     pos_label: PosLabel = None,
     option: Annotated[list[str], typer.Option(help="An option of the method as name=value; may be repeated.")] = [],  # noqa: B006
     as_json: AsJson = False,
@@ -98,7 +107,7 @@ def fit(
           --method bins --option k=20 --option smoothing=raw -o map.json
     """
     one_of("--method", method, list_methods("column"))
-    one_of("--kind", kind, KINDS)
+    one_of("--kind", kind, (None, *KINDS))
     require_place(output, table)
     options = parse_options(option)
     check_method(method, options)
@@ -107,7 +116,7 @@ def fit(
         mapping, notes = _fit_and_catch_warnings(method, data, kind, options)
         summary = {
             "method": method,
-            "kind": kind,
+            "kind": kind or "margin",
             "options": options,
             "rows": len(data),
             "positives": data.totals()[0],
@@ -151,6 +160,7 @@ def apply(
     score: Annotated[str, typer.Option(help="The column of scores, of the same kind as the map was fitted to.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The CSV or Parquet file to write.")],
     name: Annotated[str, typer.Option(help="The name of the new column.")] = "probability",
+    kind: MaybeKind = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing column of that name.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -169,6 +179,9 @@ def apply(
     require_place(output, table, map_file)
     tables.file_ending(output)
     mapping = _load_map(map_file)
+    origin = getattr(mapping, "origin", None)
+    if origin is not None:
+        origin.require_kind(kind)
     tables.require_columns(table, [score])
     if name in tables.column_names(table) and not overwrite:
         msg = f"{table} already has a column {name!r}; choose another --name, or replace it with --overwrite"
@@ -189,15 +202,15 @@ def apply(
 
 
 def _read_sample(
-    table: Path, score: str, label: str, weight: str | None, *, kind: str, pos_label: str | None
+    table: Path, score: str, label: str, weight: str | None, *, kind: str | None, pos_label: str | None
 ) -> tuple[Sample, Any]:
     """Return columns of a table as a sample, and the positive label, or None if labels are probabilities."""
     from calibrant.cli import tables
 
     rows = read_rows(table, [score], label, weight)
     positive = None if pos_label is None else tables.parse_label(pos_label, rows.y)
-    y = binary(f"column {label!r}", rows.y, positive)
-    data = sample(rows.numbers[:, 0], y, rows.weight, kind=kind)
+    y, classes = read_labels(f"column {label!r}", rows.y, positive)
+    data = replace(sample(rows.numbers[:, 0], y, rows.weight, kind=kind or "margin"), classes=classes)
     are_classes = np.isin(y, (0, 1)).all() and y.any() and hasattr(rows.y[0], "item")
     return data, rows.y[np.argmax(y)].item() if are_classes else None
 
@@ -214,12 +227,16 @@ def _load_map(path: Path) -> Map:
     return mapping
 
 
-def _fit_and_catch_warnings(method: str, data: Sample, kind: str, options: dict[str, Any]) -> tuple[Map, list[str]]:
+def _fit_and_catch_warnings(
+    method: str, data: Sample, kind: str | None, options: dict[str, Any]
+) -> tuple[Map, list[str]]:
     """Fit a map and return it with the warnings of the fit."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            mapping = fit_map(method, data, kind, **options)
+            mapping = fit_map(method, data, kind or "margin", **options)
+            if kind is None:
+                ask_for_kind(data)
         except (TypeError, RuntimeError) as error:  # an option of the wrong type, or no convergence
             msg = f"method {method!r} failed: {error}"
             raise ValueError(msg) from None

@@ -21,6 +21,7 @@ __all__ = [
     "Classes",
     "Kind",
     "Label",
+    "MaybeKind",
     "PosLabel",
     "Source",
     "TableFile",
@@ -41,6 +42,9 @@ TableFile = Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV or Parqu
 Label = Annotated[str, typer.Option(help="The column of labels.")]
 Weight = Annotated[str | None, typer.Option(help="The column of weights; a row of weight k counts k times.")]
 Kind = Annotated[str, typer.Option(help=f"The kind of the scores: {', '.join(KINDS)}.")]
+MaybeKind = Annotated[
+    str | None, typer.Option("--kind", help=f"The kind of the scores: {', '.join(KINDS)}.", show_default="margin")
+]
 PosLabel = Annotated[
     str | None, typer.Option(help="The label of the positive class.", show_default="the last in sorted order")
 ]
