@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from calibrant import ImportVectorMachine, KernelLogisticRegression
 from calibrant.kernels.functions import Kernel, Parameters, gram
-from calibrant.kernels.import_vectors import BATCH, Growth, best_addition, certified, select
+from calibrant.kernels.import_vectors import BATCH, Growth, best_addition, certify, select
 from calibrant.kernels.losses import Bernoulli, Multinomial
 
 RBF = Kernel("rbf", Parameters(gamma=0.3))
@@ -73,7 +73,7 @@ def one_newton_step(K, loss, S, a, b, added):
 def test_the_best_candidate_is_the_best_by_brute_force(classes, size):
     matrix, loss = few(classes=classes)
     machine = select(matrix, loss, Growth(max_size=size, candidates=None), np.ones(40)).machine
-    now = certified(matrix, loss, machine)
+    now = certify(matrix, loss, machine)
     S = machine.factor.pivots
     others = np.setdiff1d(np.arange(40), S)
     objectives = [one_newton_step(whole(matrix), loss, S, now.beta[S], now.b, row) for row in others]

@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant import ImportVectorMachine, KernelLogisticRegression, KernelLogisticRegressionCV, progress
-from calibrant.estimators.klr import bytes_of
+from calibrant.estimators.klr import parse_size
 from calibrant.kernels import loo, loo_softmax, matrices, solvers
 from calibrant.kernels.solvers import solve
 
@@ -63,10 +63,12 @@ def test_softmax_with_the_linear_kernel_is_multinomial_logistic_regression():
 def test_a_fit_goes_on_from_what_leave_one_out_found(monkeypatch, classes):
     X, y = data(900)
     y = y + (classes == 3) * (X[:, 0] > 1)
-    sketched, products, calls = solvers.sketched, matrices.products, []
-    monkeypatch.setattr(solvers, "sketched", lambda *a: (calls.append("factor"), sketched(*a))[1])
+    sketch_kernel, make_products, calls = solvers.sketch_kernel, matrices.make_products, []
+    monkeypatch.setattr(solvers, "sketch_kernel", lambda *a: (calls.append("factor"), sketch_kernel(*a))[1])
     for module in (loo, loo_softmax, solvers):
-        monkeypatch.setattr(module, "products", lambda *a, **k: (calls.append("kernels"), products(*a, **k))[1])
+        monkeypatch.setattr(
+            module, "make_products", lambda *a, **k: (calls.append("kernels"), make_products(*a, **k))[1]
+        )
     chosen = KernelLogisticRegression("loo", tol=1e-5).fit(X, y)
     assert calls == ["kernels"]
     fitted = KernelLogisticRegression(chosen.C_, tol=1e-5).fit(X, y)
@@ -362,8 +364,8 @@ def test_one_class_is_an_error():
 
 
 def test_sizes():
-    assert bytes_of("4GB") == bytes_of(4e9) == 4e9
-    assert bytes_of("2 M") == 2e6
+    assert parse_size("4GB") == parse_size(4e9) == 4e9
+    assert parse_size("2 M") == 2e6
 
 
 @pytest.mark.parametrize("kernel", ["linear", "poly", "quadratic"])
