@@ -1,4 +1,4 @@
-"""The core of kernel logistic regression: optimality, certificates, other people's numbers, leave-one-out."""
+"""Kernel logistic regression: optimality, duality gaps, published numbers, leave-one-out."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -159,7 +159,7 @@ def test_low_rank_preconditioning_reaches_the_exact_solution(single):
     np.testing.assert_allclose(expit(solution.iterate.f + solution.iterate.b), expit(exact.f + exact.b), atol=0.01)
 
 
-def test_the_gap_of_a_low_rank_solution_is_honest():
+def test_the_gap_of_a_low_rank_solution_bounds_its_error():
     X, t = overlapping(900, seed=3)
     loss = Bernoulli(t, np.full(len(t), 10.0))
     minimum = solve(gram(RBF, X), loss, Options(tol=1e-9)).iterate.objective
@@ -169,7 +169,7 @@ def test_the_gap_of_a_low_rank_solution_is_honest():
         assert solution.converged == (solution.iterate.gap <= 1e-4 * solution.iterate.objective)
 
 
-def test_intercepts_that_are_right_are_not_searched_for(monkeypatch):
+def test_a_right_intercept_needs_no_backtracking(monkeypatch):
     rng = np.random.default_rng(0)
     f, loss = 9.0 * rng.normal(size=(200, 3)), Multinomial(np.eye(3)[rng.integers(3, size=200)], np.full(200, 3e3))
     b, calls, value = loss.solve_intercept(f, np.zeros(3)), [], Multinomial.value
@@ -179,7 +179,7 @@ def test_intercepts_that_are_right_are_not_searched_for(monkeypatch):
     assert not calls
 
 
-def test_no_newton_step_ends_far_up_the_other_side(monkeypatch):
+def test_no_newton_step_ends_where_the_objective_rises_steeply(monkeypatch):
     X, y = make_classification(1500, 20, n_informative=10, n_classes=3, n_clusters_per_class=1, random_state=0)
     ends, step = [], solvers.newton_step
 
@@ -193,7 +193,7 @@ def test_no_newton_step_ends_far_up_the_other_side(monkeypatch):
     loss = Multinomial(np.eye(3)[y], np.full(1500, 30.0))
     assert solve(gram(Kernel("rbf", Parameters(gamma=0.02)), X, single=True), loss, Options()).converged
     assert len(ends) > 3
-    for first, last in ends[1:]:  # before the first the values are those of no machine
+    for first, last in ends[1:]:  # the first step starts from values f of no machine
         assert first < 0
         assert last <= -0.5 * first
 
@@ -232,7 +232,7 @@ def test_products_of_few_rows_are_those_of_tiles(kernel):
     assert rows_of(K, 1).tolist() == list(range(1100))
 
 
-def test_one_array_is_for_few_rows_in_their_own_order_where_it_has_room():
+def test_one_array_holds_few_rows_in_their_own_order_if_memory_allows():
     X, _ = overlapping(700)
     matrix = gram(RBF, X)
     assert type(make_products(matrix, 8 * 700**2)) is DenseProducts
@@ -241,7 +241,7 @@ def test_one_array_is_for_few_rows_in_their_own_order_where_it_has_room():
     assert type(make_products(replace(matrix, n=matrices.MOST_DENSE_ROWS + 1), 1e9)) is TiledProducts
 
 
-def test_kernels_kept_in_steps_are_half_a_step_off_at_most(monkeypatch):
+def test_kernels_stored_in_steps_are_off_by_at_most_half_a_step(monkeypatch):
     monkeypatch.setattr(matrices, "_FEWEST_ROWS_IN_STEPS", 1000)
     X, _ = overlapping(1300)
     matrix, v = gram(RBF, X, single=True), np.random.default_rng(0).normal(size=1300)
@@ -257,7 +257,7 @@ def test_kernels_kept_in_steps_are_half_a_step_off_at_most(monkeypatch):
 
 
 @pytest.mark.parametrize(("C", "tol", "coarse"), [(10.0, 1e-4, True), (10.0, 1e-6, False), (100.0, 1e-4, False)])
-def test_certificates_hold_where_kernels_are_kept_in_steps(monkeypatch, C, tol, coarse):
+def test_the_gap_bounds_the_error_with_kernels_stored_in_steps(monkeypatch, C, tol, coarse):
     monkeypatch.setattr(matrices, "_FEWEST_ROWS_IN_STEPS", 1000)
     monkeypatch.setattr(matrices, "MOST_DENSE_ROWS", 0)
     X, t = overlapping(1500)
@@ -275,7 +275,7 @@ def test_certificates_hold_where_kernels_are_kept_in_steps(monkeypatch, C, tol, 
     assert now.gap <= tol * primal
 
 
-def test_conjugate_gradients_never_raise_the_gap_of_the_model():
+def test_conjugate_gradients_never_increase_the_gap_of_the_model():
     X, t = overlapping(400)
     loss, matrix, K = Bernoulli(t, np.full(400, 30.0)), gram(RBF, X), RBF.between(X, X)
     factor = pivoted_cholesky(matrix, 20, np.random.default_rng(0))
@@ -298,7 +298,7 @@ def test_conjugate_gradients_never_raise_the_gap_of_the_model():
 
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-6])
-def test_a_step_that_can_be_the_last_goes_to_the_end_and_no_further(tol):
+def test_a_newton_step_that_can_be_the_last_is_solved_as_exactly_as_needed(tol):
     for relative in np.logspace(-8, 4, 40):
         enough = inner_tolerance(relative, tol)
         assert 0.1 * tol <= enough
@@ -307,7 +307,7 @@ def test_a_step_that_can_be_the_last_goes_to_the_end_and_no_further(tol):
             assert 0.4 * tol <= enough <= 0.9 * tol
 
 
-def test_the_prior_is_the_best_intercept_of_nothing():
+def test_the_prior_intercept_is_the_best_intercept_for_f_of_zero():
     rng = np.random.default_rng(0)
     weight = rng.uniform(0.1, 3.0, 60)
     two = Bernoulli((rng.random(60) < 0.2).astype(float), weight)
@@ -328,7 +328,7 @@ def test_the_best_intercept_is_found_from_anywhere(far, start):
     assert loss.residual(f + b).sum() == pytest.approx(0.0, abs=1e-5)
 
 
-def test_a_step_that_was_to_bring_more_than_is_left_is_doubled_where_that_is_better():
+def test_a_step_that_predicts_more_than_is_left_is_doubled_if_that_is_better():
     X, t = separated(400)
     F = pivoted_cholesky(gram(RBF, X), 100, np.random.default_rng(0)).F
     loss = Bernoulli(t, np.full(len(t), 10.0))
@@ -341,7 +341,7 @@ def test_a_step_that_was_to_bring_more_than_is_left_is_doubled_where_that_is_bet
 
 
 @pytest.mark.parametrize("far", [1.0, 30.0])
-def test_a_line_search_finds_the_lowest_point_of_the_way(far):
+def test_a_line_search_finds_the_lowest_point_of_its_line(far):
     X, t = overlapping(200)
     K, loss = RBF.between(X, X), Bernoulli(t, np.full(200, 50.0))
     x = far * loss.residual(np.full(200, loss.prior_intercept()))
@@ -353,7 +353,7 @@ def test_a_line_search_finds_the_lowest_point_of_the_way(far):
     assert best.f == pytest.approx(K @ best.beta)
 
 
-def test_products_of_some_tiles_are_the_rows_of_all_of_it():
+def test_products_of_some_tiles_are_rows_of_the_whole_product():
     X, _ = overlapping(1300)
     matrix = gram(RBF, X)
     K, order = matrix.block(slice(None), slice(None)), np.random.default_rng(2).permutation(1300)
@@ -369,7 +369,7 @@ def test_products_of_some_tiles_are_the_rows_of_all_of_it():
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_shares_hold_every_item_once(count):
+def test_workers_get_every_item_once(count):
     shares = Workers(count).split(range(7))
     assert len(shares) == count
     assert sorted(item for share in shares for item in share) == list(range(7))
@@ -383,7 +383,7 @@ def test_shares_hold_every_item_once(count):
         (Kernel("poly", Parameters(1, 1, 3)), 35),
     ],
 )
-def test_a_kernel_of_finite_rank_is_known_as_such(kernel, rank):
+def test_kernels_of_finite_rank_know_their_rank(kernel, rank):
     X, _ = separated(200)
     matrix = gram(kernel, X)
     assert matrix.rank == rank == np.linalg.matrix_rank(matrix.block(slice(None), slice(None)), tol=1e-6)
@@ -402,7 +402,7 @@ def test_newton_in_a_factor_goes_on_until_its_gap_is_small():
     assert found[1e-5] < 1e-5 < found[np.inf]
 
 
-def test_pivots_are_where_they_are_wanted():
+def test_pivots_are_important_rows():
     X, _ = overlapping(600)
     wanted = np.arange(600) < 150
     factor = pivoted_cholesky(gram(RBF, X), 80, np.random.default_rng(0), importance=wanted.astype(float))
@@ -426,7 +426,7 @@ def test_an_expansion_is_value_residual_and_curvature_together(rest, far):
     assert (np.abs(f + rest * Bernoulli(t, c).residual(own) - own) <= 1e-6 * (1.0 + rest * c / 4.0)).all()
 
 
-def test_a_rows_own_f_is_found_where_newtons_steps_go_from_end_to_end():
+def test_the_proximal_point_is_found_where_newton_steps_would_cycle():
     rng = np.random.default_rng(0)
     t, rest, u = rng.integers(0, 2, 5000).astype(float), rng.uniform(0, 1000, 5000), 40 * rng.normal(size=5000)
     loss = Bernoulli(t, np.ones(5000))
@@ -434,7 +434,7 @@ def test_a_rows_own_f_is_found_where_newtons_steps_go_from_end_to_end():
     assert (np.abs(u + rest * loss.residual(own) - own) <= 1e-6 * (1.0 + rest / 4.0)).all()
 
 
-def test_rows_that_take_no_part_are_in_the_gap():
+def test_rows_left_out_of_newton_steps_are_in_the_gap():
     X, t = separated(3000)
     loss, matrix = Bernoulli(t, np.full(3000, 10.0)), gram(RBF, X)
     solution = solve(matrix, loss, Options(tol=1e-5))
@@ -445,7 +445,9 @@ def test_rows_that_take_no_part_are_in_the_gap():
     assert a.sum() == pytest.approx(0.0, abs=1e-8)
     primal = 0.5 * now.beta @ now.f + loss.value(now.f + now.b)
     p = 1.0 - np.abs(a) / 10.0
-    dual = -0.5 * a @ K(a) + 10.0 * (entr(p) + entr(1.0 - p)).sum()  # a feasible point: its objective is no larger
+    dual = (
+        -0.5 * a @ K(a) + 10.0 * (entr(p) + entr(1.0 - p)).sum()
+    )  # a feasible point: its objective is at most the minimum
     assert primal == pytest.approx(now.objective, rel=1e-12)
     assert primal - dual <= 1e-3 * primal
     best = solve(matrix, loss, Options(tol=1e-9)).iterate.objective
@@ -518,7 +520,7 @@ def test_a_fit_interrupted_before_its_first_step_predicts_the_shares_of_the_clas
     assert len(calls) == 5
 
 
-def test_the_envelope_is_the_least_loss_over_a_rows_own_share():
+def test_the_envelope_is_the_minimum_over_f():
     rng = np.random.default_rng(0)
     loss = Bernoulli(rng.integers(0, 2, 40).astype(float), rng.uniform(0.01, 1e4, 40))
     rest, u = rng.uniform(1e-6, 2.0, 40), rng.normal(0, 5, 40)
@@ -542,7 +544,7 @@ def test_pivoted_cholesky_ends_at_the_rank_of_the_kernel():
 
 
 def without_one_copy(X, t, C, copies):
-    """Return the mean log loss of rows by machines trained without one copy of them."""
+    """Return the mean log loss of rows, each by a machine trained without one copy of it."""
     total = 0.0
     for row in range(len(t)):
         weight = C * (copies - (np.arange(len(t)) == row))
@@ -555,7 +557,7 @@ def without_one_copy(X, t, C, copies):
 
 @pytest.mark.parametrize("repeated", [False, True])
 @pytest.mark.parametrize(("C", "error", "rough"), [(0.3, 1e-4, 1e-3), (3.0, 2e-3, 0.02), (30.0, 0.02, 0.12)])
-def test_few_rows_left_out_lose_what_they_lose_in_truth(monkeypatch, C, error, rough, repeated):
+def test_leave_one_out_of_few_rows_agrees_with_refitting(monkeypatch, C, error, rough, repeated):
     X, t = overlapping(70, seed=5)
     copies = np.random.default_rng(0).integers(1, 4, size=70).astype(float) if repeated else np.ones(70)
     factor = pivoted_cholesky(gram(RBF, X), 70, np.random.default_rng(0))
@@ -566,7 +568,7 @@ def test_few_rows_left_out_lose_what_they_lose_in_truth(monkeypatch, C, error, r
     assert look(C, None).loss == pytest.approx(real, rel=rough)
 
 
-def test_rows_whose_absence_has_no_end_are_poor_and_not_taken_too_kindly():
+def test_rows_whose_absence_does_not_converge_are_poor_and_not_too_optimistic():
     X, t = overlapping(70, seed=5)
     factor = pivoted_cholesky(gram(RBF, X), 70, np.random.default_rng(0))
     look = leave_out_rows(Bernoulli(t, np.ones(70)), factor, np.ones(70))
@@ -576,7 +578,7 @@ def test_rows_whose_absence_has_no_end_are_poor_and_not_taken_too_kindly():
     assert poor[2] > 0.05
 
 
-def test_heavy_rows_are_left_out_as_well_as_light_ones():
+def test_leave_one_out_does_not_depend_on_the_scale_of_weights():
     X, t = overlapping(70, seed=5)
     factor = pivoted_cholesky(gram(RBF, X), 70, np.random.default_rng(0))
     wide = replace(factor, F=np.vstack([1e-15 * factor.F[:-1], factor.F[-1:]]))  # a kernel by 1e-30, a weight by 1e30
@@ -586,7 +588,7 @@ def test_heavy_rows_are_left_out_as_well_as_light_ones():
 
 
 @pytest.mark.parametrize("classes", [3, 40])
-def test_a_fit_of_several_classes_goes_on_from_a_factor_as_large_as_its_own(classes):
+def test_a_fit_of_several_classes_starts_from_a_factor_of_at_most_its_own_rank(classes):
     X, _ = overlapping(110)
     problem = LooProblem(np.eye(classes)[np.arange(110) % classes], np.ones(110), np.ones(110))
     known = choose(problem, [(1.0, gram(RBF, X))], [1.0], Options(), softmax_path).known
@@ -595,7 +597,7 @@ def test_a_fit_of_several_classes_goes_on_from_a_factor_as_large_as_its_own(clas
     assert solution.converged
 
 
-def test_a_look_leaves_where_a_fit_can_go_on():
+def test_leave_one_out_returns_a_start_for_the_fit():
     X, t = overlapping(80)
     factor = pivoted_cholesky(gram(RBF, X), 80, np.random.default_rng(0))
     start = leave_out_rows(Bernoulli(t, np.ones(80)), factor, np.ones(80))(3.0, None).full_fit
@@ -604,7 +606,7 @@ def test_a_look_leaves_where_a_fit_can_go_on():
     np.testing.assert_allclose(start.beta, best.beta, atol=0.05)
 
 
-def test_newton_columns_solve_the_newton_system_of_the_rows_that_are_kept(monkeypatch):
+def test_newton_columns_solve_the_newton_system_of_the_kept_rows(monkeypatch):
     monkeypatch.setattr(loo, "_ENOUGH", 1e-16)
     monkeypatch.setattr(loo, "MOST_CG_STEPS", 100)
     X, t = overlapping(120)
@@ -642,7 +644,7 @@ def centred(f):
 
 
 @pytest.mark.parametrize(("rank", "by_class"), [(40, True), (8, False)])
-def test_the_spread_is_the_inverse_of_the_newton_system(rank, by_class):
+def test_the_covariance_is_the_inverse_of_the_newton_system(rank, by_class):
     X, t = three_classes(40)
     rng = np.random.default_rng(0)
     F = pivoted_cholesky(gram(RBF, X), rank, rng).F
@@ -652,14 +654,14 @@ def test_the_spread_is_the_inverse_of_the_newton_system(rank, by_class):
     penalty, wide = np.append(np.ones(len(F) - 1), 0.0), np.kron(np.eye(3), F)
     hessian = curvature.hessian(F, SERIAL) + np.diag(np.tile(penalty, 3))
     V = (wide.T @ np.linalg.pinv(hessian, rcond=1e-12) @ wide).reshape(3, 40, 3, 40)
-    x = centred(rng.normal(size=(40, 3)))  # what is the same for all classes is left open
+    x = centred(rng.normal(size=(40, 3)))  # numbers that are the same for all classes are not determined
     np.testing.assert_allclose(centred(found.product(x)), centred(np.einsum("aibj,jb->ia", V, x)), atol=1e-9)
     own = np.einsum("ia,aibi,ib->i", x, V, x)
     np.testing.assert_allclose(np.einsum("ia,iab,ib->i", x, found.row_blocks(), x), own, rtol=1e-9)
 
 
 def softmax_loss_without(X, t, C, copies, left_out, kernel=RBF):
-    """Return the mean log loss of rows by softmax machines trained without one copy of some of them at a time."""
+    """Return the mean log loss of rows by softmax machines trained without one copy of the rows of each group."""
     total = 0.0
     for rows in left_out:
         weight = copies.copy()
@@ -672,7 +674,7 @@ def softmax_loss_without(X, t, C, copies, left_out, kernel=RBF):
 
 
 @pytest.mark.parametrize("repeated", [False, True])
-def test_few_rows_of_several_classes_left_out_lose_what_the_softmax_machine_loses(repeated):
+def test_leave_one_out_of_few_rows_of_several_classes_agrees_with_refitting(repeated):
     X, t = three_classes(50)
     copies = np.random.default_rng(0).integers(1, 4, size=50).astype(float) if repeated else np.ones(50)
     grid = (0.03, 0.3, 3.0, 30.0)
@@ -684,7 +686,7 @@ def test_few_rows_of_several_classes_left_out_lose_what_the_softmax_machine_lose
     assert along.poor[:3] == (0.0, 0.0, 0.0)
 
 
-def test_rows_of_several_classes_whose_absence_has_no_end_are_poor_and_not_taken_too_kindly():
+def test_rows_of_several_classes_whose_absence_does_not_converge_are_poor_and_not_too_optimistic():
     X, t = three_classes(50)
     problem = LooProblem(t, np.ones(50), np.ones(50))
     along = choose(problem, [(0.3, gram(RBF, X))], (3.0, 300.0, 3e4, 3e6), Options(), softmax_path).paths[0]
@@ -693,7 +695,7 @@ def test_rows_of_several_classes_whose_absence_has_no_end_are_poor_and_not_taken
     assert min(along.poor[2:]) > 0.05
 
 
-def test_rows_of_several_classes_left_out_in_groups_lose_what_the_softmax_machine_loses_in_folds():
+def test_groups_of_several_classes_left_out_agree_with_folds():
     X, t = three_classes(300)
     grid, groups = (0.1, 1.0, 10.0, 100.0), stratified(t.argmax(axis=1), np.random.default_rng(0))
     along = choose(
@@ -705,7 +707,7 @@ def test_rows_of_several_classes_left_out_in_groups_lose_what_the_softmax_machin
     assert along.best == grid[int(np.argmin(real))]
 
 
-def test_many_rows_of_several_classes_are_left_out_one_by_one_where_the_factor_is_all_of_the_kernel(monkeypatch):
+def test_many_rows_of_several_classes_are_left_out_one_by_one_if_the_factor_is_complete(monkeypatch):
     monkeypatch.setattr(loo_softmax, "SMALL", 0)
     X, t = three_classes(60)
     problem = LooProblem(t, np.ones(60), np.ones(60))
@@ -715,7 +717,7 @@ def test_many_rows_of_several_classes_are_left_out_one_by_one_where_the_factor_i
 
 
 @pytest.mark.parametrize("separation", [0.5, 3.0])
-def test_rows_left_out_in_groups_lose_what_they_lose_in_folds(separation):
+def test_groups_left_out_agree_with_folds(separation):
     rng = np.random.default_rng(0)
     t = (rng.random(600) < 0.5).astype(float)
     X = rng.normal(size=(600, 4))
@@ -737,7 +739,7 @@ def test_rows_left_out_in_groups_lose_what_they_lose_in_folds(separation):
 
 
 @pytest.mark.parametrize(("n", "groups"), [(900, 9), (2600, 7), (6000, 3)])
-def test_of_many_rows_a_sample_is_left_out(n, groups):
+def test_only_some_groups_of_many_rows_are_left_out(n, groups):
     X, t = overlapping(n)
     factor = pivoted_cholesky(gram(RBF, X), 30, np.random.default_rng(0))
     _, asking = leave_out_groups(Bernoulli(t, np.ones(n)), factor, np.ones(n))(1.0, None)
@@ -745,7 +747,7 @@ def test_of_many_rows_a_sample_is_left_out(n, groups):
     assert groups * n >= min(n, 2000) * 9
 
 
-def test_copies_left_out_one_at_a_time_are_rows_left_out():
+def test_leaving_out_one_copy_is_leaving_out_one_of_equal_rows():
     X, t = overlapping(300)
     twice = LooProblem(t, np.full(300, 2.0), np.full(300, 2.0))
     rows = LooProblem(np.tile(t, 2), np.ones(600), np.ones(600))
@@ -757,7 +759,7 @@ def test_copies_left_out_one_at_a_time_are_rows_left_out():
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 20, 41])
 @pytest.mark.parametrize("place", [0.0, 0.3, 0.77, 1.0])
-def test_the_search_finds_the_bottom_of_a_valley_and_looks_at_few_values(count, place):
+def test_the_search_finds_the_minimum_and_tries_few_values(count, place):
     grid = np.logspace(-3, 4, count)
     bottom = -3 + 7 * place
     seen = []
@@ -814,7 +816,7 @@ def test_multinomial_of_two_classes_is_bernoulli_with_twice_the_weight():
     np.testing.assert_allclose(softmax(pair.f + pair.b)[:, 1], expit(binary.f + binary.b), atol=1e-6)
 
 
-def test_a_path_along_c_from_the_last_solution_converges():
+def test_warm_starts_along_increasing_c_converge():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=(1600, 6)), rng.random((1600, 30)) < rng.uniform(0.01, 0.3, 30)])
     t = (X[:, :3].sum(axis=1) + X[:, 6:12].sum(axis=1) + rng.logistic(size=1600) > 1).astype(float)
@@ -826,7 +828,7 @@ def test_a_path_along_c_from_the_last_solution_converges():
 
 
 @pytest.mark.parametrize("scale", [1e2, 1e6])
-def test_a_start_that_leads_nowhere_is_left(scale):
+def test_a_start_that_leads_nowhere_is_dropped(scale):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(700, 8))
     t = (X[:, 0] + 0.3 * rng.logistic(size=700) > 0).astype(float)

@@ -84,7 +84,7 @@ def _distance_images(x: Any, by: Parameters, origin: Any) -> tuple[Any, Any]:
     """Return (u, -|u|^2/2, 1) and (u, 1, -|u|^2/2), u = sqrt(2 gamma) x: their products are -gamma |x - z|^2."""
     scale = np.sqrt(2.0 * by.gamma)
     u = x * scale if hasattr(x, "multiply") else (x - origin) * scale
-    half, one = -0.5 * _squared_norms(u)[:, None], np.ones((u.shape[0], 1))
+    half, one = -0.5 * _row_products(u, u)[:, None], np.ones((u.shape[0], 1))
     return _append_columns(u, half, one), _append_columns(u, one, half)
 
 
@@ -102,11 +102,6 @@ def _row_products(x: Any, z: Any) -> Floats:
     if hasattr(x, "multiply"):
         return np.asarray(x.multiply(z).sum(axis=1), np.float64).ravel()
     return np.asarray(np.einsum("ij,ij->i", x, z), np.float64)
-
-
-def _squared_norms(x: Any) -> Floats:
-    """Return |x|^2 of every row."""
-    return _row_products(x, x)
 
 
 def _exponential(products: _Matrix, _: Parameters) -> _Matrix:
@@ -152,7 +147,7 @@ def _scale_gamma(rows: Any, weight: Floats | None = None) -> float:
         share = np.full(rows.shape[0], 1.0 / rows.shape[0]) if weight is None else weight / weight.sum()
         mean = float(share @ np.asarray(rows.sum(axis=1)).ravel()) / rows.shape[1]
         centred = rows if sparse else rows - mean
-        variance = float(share @ _squared_norms(centred)) / rows.shape[1] - (mean**2 if sparse else 0.0)
+        variance = float(share @ _row_products(centred, centred)) / rows.shape[1] - (mean**2 if sparse else 0.0)
     else:
         variance = float(rows.var())
     return 1.0 / (rows.shape[1] * variance) if variance > 0 else 1.0
@@ -163,7 +158,7 @@ GAMMAS: dict[str, Callable[[Any, Any], float]] = {"scale": _scale_gamma, "auto":
 
 def mean_square(rows: Any, weight: Floats) -> float:
     """Return the weighted mean of x.x, Platt's c (14 for Adult and 12 for Web in his paper), or 1 if all rows are 0."""
-    return float(weight @ _squared_norms(rows) / weight.sum()) or 1.0
+    return float(weight @ _row_products(rows, rows) / weight.sum()) or 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +238,7 @@ def is_accurate_in_single(kernel: Kernel, X: Any, origin: Any = None) -> bool:
     if kernel.name != "rbf":
         return False
     moved = X if hasattr(X, "multiply") else X - (center(X) if origin is None else origin)
-    return float(kernel.by.gamma * _squared_norms(moved).max(initial=0.0)) < _LARGEST_SINGLE_EXPONENT
+    return float(kernel.by.gamma * _row_products(moved, moved).max(initial=0.0)) < _LARGEST_SINGLE_EXPONENT
 
 
 def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> _Block:

@@ -13,7 +13,7 @@ classes, so the system of S is factored once for all candidates: with L L' = H_S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any
@@ -28,8 +28,6 @@ from calibrant.kernels.matrices import COLUMNS_AT_ONCE, Factor, TiledProducts, c
 from calibrant.kernels.solvers import Iterate, newton_in_factor
 
 __all__ = ["BATCH", "GrownMachine", "Growth", "Selection", "best_addition", "certify", "select"]
-
-_Draw = Callable[[Factor], Index]
 
 _WINDOW = 5  # additions over which the relative change of the objective is averaged
 BATCH = 128  # candidates whose Newton steps are computed together
@@ -90,20 +88,34 @@ def select(gram: Gram, loss: LossFunction, growth: Growth, copies: Floats) -> Se
 
     Cost for a final size m: n m^3/3 operations, and n kernels for each candidate of each addition.
     """
+    rng, floor = np.random.default_rng(growth.seed), _DEPENDENT * float(gram.diagonal.max())
+    most = gram.n if growth.max_size is None else growth.max_size
+
+    def draw(factor: Factor) -> Index:
+        """Return candidates outside the span of S: all rows, or random ones, with replacement.
+
+        A row of weight k is drawn by the same random numbers as k equal rows in its place.
+        """
+        free = np.flatnonzero(factor.rest > floor)
+        if growth.candidates is None or len(free) <= growth.candidates:
+            return free
+        total = np.cumsum(copies[free])
+        places = np.searchsorted(total, rng.random(growth.candidates) * total[-1], side="right")
+        return np.asarray(free[np.unique(np.minimum(places, len(free) - 1))])
+
     with threads(gram.n) as workers:
         gram = replace(gram, workers=workers)
         factor = Factor(np.ones((1, gram.n)), np.empty(0, np.intp), gram.diagonal.copy())
         now = GrownMachine(factor, np.zeros((1, *loss.shape[1:])), np.zeros(loss.shape), np.inf, 0)
         now = _minimise(loss, now, _ROUGH_DECREMENT)
-        draw, path, converged = _make_draw(gram, growth, copies), [now.objective], False
-        while (
-            not converged
-            and (growth.max_size is None or len(path) <= growth.max_size)
-            and len(rows := draw(now.factor))
-        ):
+        path, converged = [now.objective], False
+        while not converged and len(path) <= most and len(rows := draw(now.factor)):
             best = best_addition(gram, loss, now, rows)
             z = best.z if best.objective <= now.objective else _insert_row(now.z, np.zeros_like(now.z[-1]))
-            now = replace(now, factor=_extend(now.factor, best), z=z, steps=now.steps + 1)
+            rest = np.maximum(now.factor.rest - np.square(best.new), 0.0)
+            rest[best.row] = 0.0
+            factor = Factor(_insert_row(now.factor.F, best.new), np.append(now.factor.pivots, best.row), rest)
+            now = replace(now, factor=factor, z=z, steps=now.steps + 1)
             now = _minimise(loss, now, _ROUGH_DECREMENT, growth.max_iter, workers)
             path.append(now.objective)
             converged = _is_slow(path, growth.tol)
@@ -132,24 +144,6 @@ def _minimise(
             break
         last = point.objective
     return GrownMachine(now.factor, point.z, point.f, point.objective, now.steps + count)
-
-
-def _make_draw(gram: Gram, growth: Growth, copies: Floats) -> _Draw:
-    """Return a function that draws candidates outside the span of S: all rows, or some, with replacement.
-
-    A row of weight k is drawn by the same random numbers as k equal rows in its place.
-    """
-    rng, floor = np.random.default_rng(growth.seed), _DEPENDENT * float(gram.diagonal.max())
-
-    def draw(factor: Factor) -> Index:
-        free = np.flatnonzero(factor.rest > floor)
-        if growth.candidates is None or len(free) <= growth.candidates:
-            return free
-        total = np.cumsum(copies[free])
-        places = np.searchsorted(total, rng.random(growth.candidates) * total[-1], side="right")
-        return np.asarray(free[np.unique(np.minimum(places, len(free) - 1))])
-
-    return draw
 
 
 def best_addition(gram: Gram, loss: LossFunction, now: GrownMachine, rows: Index) -> _Addition:
@@ -228,13 +222,6 @@ def _newton_steps(hessian: Floats, gradient: Floats, candidates: int) -> Floats:
 def _insert_row(values: NDArray[Any], new: Any) -> NDArray[Any]:
     """Return the values with one more inserted before the last, which belongs to the intercept."""
     return np.concatenate([values[:-1], np.asarray(new)[None], values[-1:]])
-
-
-def _extend(factor: Factor, best: _Addition) -> Factor:
-    """Return the factor with one more pivot."""
-    rest = np.maximum(factor.rest - np.square(best.new), 0.0)
-    rest[best.row] = 0.0
-    return Factor(_insert_row(factor.F, best.new), np.append(factor.pivots, best.row), rest)
 
 
 def certify(gram: Gram, loss: LossFunction, now: GrownMachine) -> Iterate:

@@ -89,12 +89,10 @@ def _prepare_pair(
     binary = LooProblem(target, problem.weight[rows], problem.copies[rows], group[rows])
     evaluate, _, factor = prepare_binary(binary, part, options)
 
-    def machine_in_factor(found: LooResult) -> tuple[Floats, Any]:
-        return coefficients_of(factor, found.start[:-1]), found.start[-1]
-
-    def machine_on_kernel(found: LooResult) -> tuple[Floats, Any]:
+    def machine_of(found: LooResult) -> tuple[Floats, Any]:
+        if is_complete(part, factor) or not options.exact:
+            return coefficients_of(factor, found.start[:-1]), found.start[-1]
         assert found.full_fit is not None  # groups always have one
         return found.full_fit.beta, found.full_fit.b
 
-    in_factor = is_complete(part, factor) or not options.exact
-    return _Pair(rows, evaluate, machine_in_factor if in_factor else machine_on_kernel)
+    return _Pair(rows, evaluate, machine_of)

@@ -540,23 +540,18 @@ def _refine(loss: LossFunction, K: Products, factor: Factor, now: Iterate, optio
         now, start = _certify(loss, K, now, a, options.tol) if dual else _certify_by_residual(loss, K, now, a)
         yield now
         curvature = loss.curvature(now.f + now.b)
-        if count >= _POOR_STEPS and options.rank == 0 and _is_worth_doubling(K.gram, factor, count, a.size // len(a)):
-            factor = pivoted_cholesky(K.gram, min(K.gram.n, 2 * factor.rank), rng, factor)
+        # A factor of twice the rank must cover more of the kernel and cost less than the products it saves: its Newton
+        # system costs n (k m)^2 operations, a product with all k columns n^2 k.
+        rank, k = min(2 * factor.rank, K.gram.n), a.size // len(a)
+        is_affordable = factor.rank < rank and k * rank**2 <= _FACTOR_SPEED * count * K.gram.n
+        if count >= _POOR_STEPS and options.rank == 0 and is_affordable and not is_complete(K.gram, factor):
+            factor = pivoted_cholesky(K.gram, rank, rng, factor)
         if precondition is None or count >= _SLOW_STEPS or now.gap > _FRESH_GAP * now.objective:
             damped, norms = curvature.damp(factor.rest)[0], column_products(factor.F, factor.F)
             newton_solver = make_newton_solver(damped, factor.F, norms, K.gram.workers)
             precondition = make_preconditioner(curvature, factor, newton_solver)
         now, reached, count = newton_step(loss, K, NewtonSystem(curvature, precondition, start), now, options.tol)
         dual = dual or reached
-
-
-def _is_worth_doubling(gram: Gram, factor: Factor, count: int, k: int) -> bool:
-    """Return whether a factor of twice the rank would cover more of the kernel and cost less than `count` products.
-
-    Its Newton system costs n (k m)^2 operations, a product with all columns n^2 k.
-    """
-    rank = min(2 * factor.rank, gram.n)
-    return factor.rank < rank and k * rank**2 <= _FACTOR_SPEED * count * gram.n and not is_complete(gram, factor)
 
 
 @dataclass(frozen=True, slots=True)
