@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from calibrant import ImportVectorMachine, KernelLogisticRegression
 from calibrant.kernels.functions import Kernel, Parameters, gram
-from calibrant.kernels.import_vectors import BATCH, Growth, best_addition, certified, select
+from calibrant.kernels.import_vectors import BATCH, Growth, best_addition, certify, select
 from calibrant.kernels.losses import Bernoulli, Multinomial
 
 RBF = Kernel("rbf", Parameters(gamma=0.3))
@@ -73,7 +73,7 @@ def one_newton_step(K, loss, S, a, b, added):
 def test_the_best_candidate_is_the_best_by_brute_force(classes, size):
     matrix, loss = few(classes=classes)
     machine = select(matrix, loss, Growth(max_size=size, candidates=None), np.ones(40)).machine
-    now = certified(matrix, loss, machine)
+    now = certify(matrix, loss, machine)
     S = machine.factor.pivots
     others = np.setdiff1d(np.arange(40), S)
     objectives = [one_newton_step(whole(matrix), loss, S, now.beta[S], now.b, row) for row in others]
@@ -154,7 +154,7 @@ def test_the_gap_bounds_the_distance_to_kernel_logistic_regression():
         assert model.objective_ * (1 - model.duality_gap_) <= full.objective_
 
 
-def test_the_budget_holds_and_growth_ends_by_tolerance():
+def test_growth_ends_by_size_or_by_tolerance():
     X, y = data(200)
     short = ImportVectorMachine(max_size=4).fit(X, y)
     assert len(short.import_) == 4
@@ -212,7 +212,7 @@ def test_fewer_rows_than_a_support_vector_machine_and_the_same_probabilities():
     assert np.abs(model.predict_proba(X) - full.predict_proba(X)).mean() < 0.03
 
 
-def test_the_seed_decides_and_models_pickle():
+def test_the_seed_decides_the_model_and_models_can_be_pickled():
     X, y = data(300)
     first, again, other = (ImportVectorMachine(random_state=seed).fit(X, y) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first.import_, again.import_)
@@ -263,7 +263,7 @@ def test_options_out_of_range(options, message):
         ImportVectorMachine(**options).fit(X, y)
 
 
-def test_rows_that_cannot_be_learned_from():
+def test_invalid_rows_are_errors():
     with pytest.raises(ValueError, match=r"1 class"):
         ImportVectorMachine().fit([[0.0], [1.0]], [1, 1])
     with pytest.raises(ValueError, match="symmetric"):

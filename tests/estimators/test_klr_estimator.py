@@ -1,4 +1,4 @@
-"""KernelLogisticRegression as scikit-learn sees it."""
+"""KernelLogisticRegression and KernelLogisticRegressionCV as scikit-learn estimators."""
 
 import pickle
 import re
@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant import ImportVectorMachine, KernelLogisticRegression, KernelLogisticRegressionCV, progress
-from calibrant.estimators.klr import bytes_of
+from calibrant.estimators.klr import parse_size
 from calibrant.kernels import loo, loo_softmax, matrices, solvers
 from calibrant.kernels.solvers import solve
 
@@ -60,13 +60,15 @@ def test_softmax_with_the_linear_kernel_is_multinomial_logistic_regression():
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_a_fit_goes_on_from_what_leave_one_out_found(monkeypatch, classes):
+def test_a_fit_starts_from_what_leave_one_out_found(monkeypatch, classes):
     X, y = data(900)
     y = y + (classes == 3) * (X[:, 0] > 1)
-    sketched, products, calls = solvers.sketched, matrices.products, []
-    monkeypatch.setattr(solvers, "sketched", lambda *a: (calls.append("factor"), sketched(*a))[1])
+    sketch_kernel, make_products, calls = solvers.sketch_kernel, matrices.make_products, []
+    monkeypatch.setattr(solvers, "sketch_kernel", lambda *a: (calls.append("factor"), sketch_kernel(*a))[1])
     for module in (loo, loo_softmax, solvers):
-        monkeypatch.setattr(module, "products", lambda *a, **k: (calls.append("kernels"), products(*a, **k))[1])
+        monkeypatch.setattr(
+            module, "make_products", lambda *a, **k: (calls.append("kernels"), make_products(*a, **k))[1]
+        )
     chosen = KernelLogisticRegression("loo", tol=1e-5).fit(X, y)
     assert calls == ["kernels"]
     fitted = KernelLogisticRegression(chosen.C_, tol=1e-5).fit(X, y)
@@ -81,7 +83,7 @@ def test_a_fit_goes_on_from_what_leave_one_out_found(monkeypatch, classes):
 
 
 @pytest.mark.parametrize(("C", "tol"), [(20.0, 1e-6), (900.0, 1e-6), (900.0, 1e-4)])
-def test_the_objective_is_right_to_the_tolerance_in_any_precision(C, tol):
+def test_the_objective_is_accurate_to_the_tolerance_in_any_precision(C, tol):
     X, y = make_classification(800, 20, n_informative=10, flip_y=0.2, random_state=1019)
     model = KernelLogisticRegression(C, tol=tol, gamma=0.0006).fit(X, y)
     K, beta = rbf_kernel(X, gamma=0.0006), model.dual_coef_.ravel()
@@ -90,7 +92,7 @@ def test_the_objective_is_right_to_the_tolerance_in_any_precision(C, tol):
     assert model.objective_ == pytest.approx(truth, rel=tol)
 
 
-def test_classes_that_look_like_numbers_to_predict_are_warned_about():
+def test_classes_that_look_like_a_regression_target_give_a_warning():
     with pytest.warns(UserWarning, match="could represent a regression problem"):
         KernelLogisticRegression().fit(np.arange(30.0)[:, None], np.arange(30))
 
@@ -195,7 +197,7 @@ def test_warm_starts_reach_the_same_solution():
     assert model.objective_ == pytest.approx(cold.objective_, rel=2e-4)
 
 
-def test_leave_one_out_is_that_of_as_many_fits_as_rows():
+def test_leave_one_out_agrees_with_one_fit_per_row():
     X, y = make_classification(140, n_features=4, n_redundant=0, flip_y=0.2, random_state=3)
     Cs = [0.1, 1.0, 10.0, 100.0]
     quick = KernelLogisticRegressionCV(Cs).fit(X, y)
@@ -207,7 +209,7 @@ def test_leave_one_out_is_that_of_as_many_fits_as_rows():
 
 
 @pytest.mark.parametrize("multi_class", ["softmax", "ovo"])
-def test_leave_one_out_of_several_classes_is_that_of_the_machine_that_is_fitted(multi_class):
+def test_leave_one_out_of_several_classes_agrees_with_refitting(multi_class):
     X, y = load_iris(return_X_y=True)
     X, y, Cs = X[::3], y[::3], [1.0, 30.0]
     quick = KernelLogisticRegressionCV(Cs, gamma=0.2, multi_class=multi_class).fit(X, y)
@@ -218,7 +220,7 @@ def test_leave_one_out_of_several_classes_is_that_of_the_machine_that_is_fitted(
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("solver", ["auto", "low_rank"])
-def test_leave_one_out_of_many_rows_in_pairs_is_that_of_folds(solver):
+def test_leave_one_out_of_many_rows_in_pairs_agrees_with_folds(solver):
     X, y = data(420)
     y = y + (X[:, 0] > 1)
     ninths = PredefinedSplit(loo.stratified(y.astype(float), np.random.default_rng(0)))
@@ -230,7 +232,7 @@ def test_leave_one_out_of_many_rows_in_pairs_is_that_of_folds(solver):
 
 def test_leave_one_out_chooses_like_folds_where_many_rows_are_nearly_separable():
     X, y = load_digits(return_X_y=True)
-    rows = np.random.default_rng(0).permutation(len(y))[:700]  # the set has its writers one after the other
+    rows = np.random.default_rng(0).permutation(len(y))[:700]  # the data are sorted by writer
     X, y = X[rows] / 16, y[rows] % 2
     Cs = [0.1, 1.0, 10.0, 100.0, 1000.0]
     quick = KernelLogisticRegressionCV(Cs).fit(X, y)
@@ -294,7 +296,7 @@ def test_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch, capfd):
     assert len(lines.findall(written.err)) == written.err.count("\n") > 0
 
 
-def test_the_truth_about_convergence():
+def test_a_fit_that_does_not_converge_warns():
     X, y = data(900)
     with pytest.warns(ConvergenceWarning, match="duality gap"):
         model = KernelLogisticRegression(100.0, solver="low_rank", rank=5).fit(X, y)
@@ -346,7 +348,7 @@ def test_options_out_of_range(options, message):
         (np.ones((3, 2)), "square"),
     ],
 )
-def test_matrices_that_are_no_kernels(matrix, message):
+def test_matrices_that_are_not_kernels(matrix, message):
     with pytest.raises(ValueError, match=message):
         KernelLogisticRegression(kernel="precomputed").fit(matrix, [0, 1, 1])
 
@@ -362,8 +364,8 @@ def test_one_class_is_an_error():
 
 
 def test_sizes():
-    assert bytes_of("4GB") == bytes_of(4e9) == 4e9
-    assert bytes_of("2 M") == 2e6
+    assert parse_size("4GB") == parse_size(4e9) == 4e9
+    assert parse_size("2 M") == 2e6
 
 
 @pytest.mark.parametrize("kernel", ["linear", "poly", "quadratic"])
@@ -379,7 +381,7 @@ def test_kernels_of_low_rank_are_certified(kernel, n):
         assert model.n_iter_ < 15
 
 
-def test_real_folds_where_leave_one_out_is_too_rough():
+def test_folds_are_used_if_leave_one_out_is_too_poor():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(60, 1))
     y = rng.random(60) < expit(2 * X[:, 0])
@@ -390,7 +392,7 @@ def test_real_folds_where_leave_one_out_is_too_rough():
 
 
 @pytest.mark.parametrize("kernel", ["rbf", "linear", "poly", "quadratic"])
-def test_sparse_and_dense_rows_mix(kernel):
+def test_sparse_and_dense_rows_can_be_mixed(kernel):
     X, y = data()
     X = X + np.eye(X.shape[1])[0] * 3.0
     for one, other in ((X, sparse.csr_matrix(X)), (sparse.csr_matrix(X), X)):
@@ -400,7 +402,7 @@ def test_sparse_and_dense_rows_mix(kernel):
 
 @pytest.mark.parametrize("C", [1e-6, 1e-4, 1e-2])
 @pytest.mark.parametrize("n", [400, 700, 1300])
-def test_next_to_no_weight_gives_the_shares_of_the_classes(n, C):
+def test_a_tiny_c_gives_the_shares_of_the_classes(n, C):
     X, y = make_classification(n, n_features=4, flip_y=0.2, weights=[0.7], random_state=0)
     model = KernelLogisticRegression(C).fit(X, y)
     assert model.converged_
@@ -417,7 +419,7 @@ def test_prediction_is_as_precise_as_rows_far_apart_need():
     np.testing.assert_allclose(model.decision_function(X[:50]), K @ model.dual_coef_[0] + model.intercept_, atol=1e-5)
 
 
-def test_certificates_are_true_for_heavy_rows():
+def test_the_gap_bounds_the_error_with_large_weights():
     rng = np.random.default_rng(3)
     X = rng.normal(size=(1200, 3))
     y = X[:, 0] + X[:, 1] ** 2 - 1 + rng.normal(size=1200) > 0
@@ -460,19 +462,19 @@ def test_sequential_minimal_optimisation_reaches_the_same_minimum(C):
         ({"memory": "e"}, "memory must be"),
     ],
 )
-def test_what_is_no_kernel_or_no_weight_is_said(options, message):
+def test_invalid_kernels_and_weights_are_errors(options, message):
     X, y = data()
     with pytest.raises(ValueError, match=message):
         KernelLogisticRegression(**options).fit(X, y)
 
 
-def test_rows_too_large_for_a_gamma_are_said():
+def test_rows_too_large_for_a_gamma_are_an_error():
     X, y = data()
     with pytest.raises(ValueError, match="rescale X"):
         KernelLogisticRegression().fit(X * 1e155, y)
 
 
-def test_folds_must_show_every_class():
+def test_folds_must_contain_every_class():
     y = np.repeat([0, 1, 2], 20)
     X = np.random.default_rng(0).normal(size=(60, 2)) + 3 * y[:, None]
     with pytest.raises(ValueError, match="cv must leave rows of every class"):
@@ -517,7 +519,7 @@ def test_an_interrupted_fit_stops_all_pairs_and_can_be_used(monkeypatch):
 
 
 class Interrupted:
-    """A kernel of which one evaluation, once, is interrupted."""
+    """A kernel that raises KeyboardInterrupt at one evaluation."""
 
     def __init__(self, moment=0):
         self.moment, self.count = moment, 0
@@ -533,7 +535,7 @@ class Interrupted:
 
 
 def assert_certified_or_not_fitted(model, X):
-    """Return whether a model is fitted after an interruption, and raise unless it is then fit for use."""
+    """Return whether a model is fitted after an interruption, and raise if it is fitted but cannot be used."""
     try:
         check_is_fitted(model)
     except NotFittedError:
@@ -564,7 +566,7 @@ INTERRUPTED = {
 
 
 @pytest.mark.parametrize("name", INTERRUPTED)
-def test_an_interruption_reaches_the_caller_and_leaves_a_certificate_or_nothing(name):
+def test_an_interruption_reaches_the_caller_and_leaves_a_usable_model_or_none(name):
     machine, options, classes, n = INTERRUPTED[name]
     X, y = data(n)
     y = y + (classes == 3) * (X[:, 0] > 1)
@@ -629,7 +631,7 @@ def test_the_solution_in_a_factor_may_start_from_the_last_one():
     assert warm.n_iter_ <= cold.n_iter_ + 2
 
 
-def test_of_many_rows_too_an_indefinite_matrix_is_refused_and_a_singular_one_is_not():
+def test_a_large_indefinite_matrix_is_an_error_and_a_singular_one_is_not():
     X = np.random.default_rng(0).normal(size=(1100, 6))
     y = X[:, 0] + X[:, 1] ** 2 > 1
     matrix = X @ X.T

@@ -1,4 +1,4 @@
-"""The core of kernel logistic regression: optimality, certificates, other people's numbers, leave-one-out."""
+"""Kernel logistic regression: optimality, duality gaps, published numbers, leave-one-out."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -11,42 +11,49 @@ from scipy.special import entr, expit
 from sklearn.datasets import make_classification
 
 from calibrant.kernels import loo, loo_softmax, matrices, solvers
-from calibrant.kernels.functions import Each, Kernel, Parameters, gram, in_turn
+from calibrant.kernels.functions import SERIAL, Kernel, Parameters, Workers, gram
 from calibrant.kernels.laplace import laplace
 from calibrant.kernels.loo import (
     GROUPS,
-    Look,
-    Problem,
-    by_factor,
-    by_groups,
+    LooProblem,
+    LooResult,
     choose,
+    leave_out_groups,
+    leave_out_rows,
+    make_path,
     newton_columns,
-    path,
-    searched,
+    search_grid,
+    share_products,
     stratified,
-    together,
 )
-from calibrant.kernels.loo_softmax import softmax_path, spread
+from calibrant.kernels.loo_softmax import covariance_of, softmax_path
 from calibrant.kernels.losses import Bernoulli, Multinomial, softmax
-from calibrant.kernels.matrices import Tiles, Whole, pivoted_cholesky, products, rows_of, shared
+from calibrant.kernels.matrices import (
+    DenseProducts,
+    TiledProducts,
+    make_products,
+    pivoted_cholesky,
+    rows_of,
+    with_workers,
+)
 from calibrant.kernels.smo import solve_smo
 from calibrant.kernels.solvers import (
     Iterate,
+    NewtonSystem,
     Options,
     Start,
-    System,
-    chosen_rank,
+    choose_rank,
     conjugate_gradients,
-    constant,
-    enough_of,
-    factored_newton,
+    constant_iterate,
+    expand_at,
+    inner_tolerance,
     line_search,
-    newton_system,
-    place,
-    preconditioner,
-    settled,
+    make_iterate,
+    make_newton_solver,
+    make_preconditioner,
+    newton_in_factor,
+    run_newton,
     solve,
-    with_intercept,
 )
 
 RBF, LINEAR = Kernel("rbf", Parameters(gamma=0.3)), Kernel("linear")
@@ -152,7 +159,7 @@ def test_low_rank_preconditioning_reaches_the_exact_solution(single):
     np.testing.assert_allclose(expit(solution.iterate.f + solution.iterate.b), expit(exact.f + exact.b), atol=0.01)
 
 
-def test_the_gap_of_a_low_rank_solution_is_honest():
+def test_the_gap_of_a_low_rank_solution_bounds_its_error():
     X, t = overlapping(900, seed=3)
     loss = Bernoulli(t, np.full(len(t), 10.0))
     minimum = solve(gram(RBF, X), loss, Options(tol=1e-9)).iterate.objective
@@ -162,17 +169,17 @@ def test_the_gap_of_a_low_rank_solution_is_honest():
         assert solution.converged == (solution.iterate.gap <= 1e-4 * solution.iterate.objective)
 
 
-def test_intercepts_that_are_right_are_not_searched_for(monkeypatch):
+def test_a_right_intercept_needs_no_backtracking(monkeypatch):
     rng = np.random.default_rng(0)
     f, loss = 9.0 * rng.normal(size=(200, 3)), Multinomial(np.eye(3)[rng.integers(3, size=200)], np.full(200, 3e3))
-    b, calls, value = loss.intercept(f, np.zeros(3)), [], Multinomial.value
+    b, calls, value = loss.solve_intercept(f, np.zeros(3)), [], Multinomial.value
     assert np.abs(loss.residual(f + b).sum(axis=0)).max() <= 1e-9 * loss.weight.sum()
     monkeypatch.setattr(Multinomial, "value", lambda *a: (calls.append(a), value(*a))[1])
-    np.testing.assert_allclose(loss.intercept(f, b), b, atol=1e-9)
+    np.testing.assert_allclose(loss.solve_intercept(f, b), b, atol=1e-9)
     assert not calls
 
 
-def test_no_newton_step_ends_far_up_the_other_side(monkeypatch):
+def test_no_newton_step_ends_where_the_objective_rises_steeply(monkeypatch):
     X, y = make_classification(1500, 20, n_informative=10, n_classes=3, n_clusters_per_class=1, random_state=0)
     ends, step = [], solvers.newton_step
 
@@ -186,14 +193,14 @@ def test_no_newton_step_ends_far_up_the_other_side(monkeypatch):
     loss = Multinomial(np.eye(3)[y], np.full(1500, 30.0))
     assert solve(gram(Kernel("rbf", Parameters(gamma=0.02)), X, single=True), loss, Options()).converged
     assert len(ends) > 3
-    for first, last in ends[1:]:  # before the first the values are those of no machine
+    for first, last in ends[1:]:  # the first step starts from values f of no machine
         assert first < 0
         assert last <= -0.5 * first
 
 
 @pytest.mark.parametrize("dense", [0, 2200])
 def test_nearly_separable_rows_converge(monkeypatch, dense):
-    monkeypatch.setattr(matrices, "DENSE", dense)
+    monkeypatch.setattr(matrices, "MOST_DENSE_ROWS", dense)
     X, t = separated(1500)
     for C in (10.0, 1e4):
         assert solve(gram(RBF, X), Bernoulli(t, np.full(len(t), C)), Options(tol=1e-5)).converged
@@ -205,7 +212,7 @@ def test_recomputed_tiles_give_the_same_products():
     v = np.random.default_rng(0).normal(size=(1100, 2))
     expected = RBF.between(X, X) @ v
     for memory in (0.0, 5e6, 1e9):
-        K = Tiles(matrix, memory)
+        K = TiledProducts(matrix, memory)
         for _ in range(2):
             np.testing.assert_allclose(K(v), expected, atol=1e-9)
 
@@ -214,48 +221,48 @@ def test_recomputed_tiles_give_the_same_products():
 def test_products_of_few_rows_are_those_of_tiles(kernel):
     X, _ = overlapping(1100)
     matrix = gram(kernel if kernel is RBF else Kernel(kernel), X)
-    K, v = products(matrix, 1e9), np.random.default_rng(0).normal(size=(1100, 3))
+    K, v = make_products(matrix, 1e9), np.random.default_rng(0).normal(size=(1100, 3))
     expected = RBF.between(X, X) @ v
-    assert isinstance(K, Whole)
+    assert isinstance(K, DenseProducts)
     assert K(v[:, 0], first=1).tolist() == K(v[:, 0], last=0).tolist() == [0.0] * 1100
     with ThreadPoolExecutor(2) as pool:
-        for form in (K, shared(K, Each(2, pool.map))):
+        for form in (K, with_workers(K, Workers(2, pool.map))):
             np.testing.assert_allclose(form(v[:, 0]), expected[:, 0], atol=1e-9)
             np.testing.assert_allclose(form(v), expected, atol=1e-9)
     assert rows_of(K, 1).tolist() == list(range(1100))
 
 
-def test_one_array_is_for_few_rows_in_their_own_order_where_it_has_room():
+def test_one_array_holds_few_rows_in_their_own_order_if_memory_allows():
     X, _ = overlapping(700)
     matrix = gram(RBF, X)
-    assert type(products(matrix, 8 * 700**2)) is Whole
-    assert type(products(matrix, 8 * 700**2 - 1)) is Tiles
-    assert type(products(matrix, 1e9, np.arange(700))) is Tiles
-    assert type(products(replace(matrix, n=matrices.DENSE + 1), 1e9)) is Tiles
+    assert type(make_products(matrix, 8 * 700**2)) is DenseProducts
+    assert type(make_products(matrix, 8 * 700**2 - 1)) is TiledProducts
+    assert type(make_products(matrix, 1e9, np.arange(700))) is TiledProducts
+    assert type(make_products(replace(matrix, n=matrices.MOST_DENSE_ROWS + 1), 1e9)) is TiledProducts
 
 
-def test_kernels_kept_in_steps_are_half_a_step_off_at_most(monkeypatch):
-    monkeypatch.setattr(matrices, "_MANY", 1000)
+def test_kernels_stored_in_steps_are_off_by_at_most_half_a_step(monkeypatch):
+    monkeypatch.setattr(matrices, "_FEWEST_ROWS_IN_STEPS", 1000)
     X, _ = overlapping(1300)
     matrix, v = gram(RBF, X, single=True), np.random.default_rng(0).normal(size=1300)
-    fine, coarse = Tiles(matrix, 1e9), Tiles(matrix, 1e9, coarse=True)
-    assert [tiles.nbytes for tiles in fine.kept] == [2 * tiles.nbytes for tiles in coarse.kept]
+    fine, coarse = TiledProducts(matrix, 1e9), TiledProducts(matrix, 1e9, coarse=True)
+    assert [tiles.nbytes for tiles in fine.stored] == [2 * tiles.nbytes for tiles in coarse.stored]
     exact = fine(v)
     np.testing.assert_allclose(coarse(v), exact, atol=1e-4)  # rounding of sums in single precision
     assert np.abs(coarse(v) - exact).max() > 1e-4
     for row in (0, 700, 1299):  # a column of K, from its row and from its column of tiles
         one = np.eye(1, 1300, row).ravel()
         assert np.abs(coarse(one) - fine(one)).max() <= 0.51 / 65535
-    assert Tiles(gram(RBF, X), 1e9, coarse=True).kept[0].dtype == np.float64
+    assert TiledProducts(gram(RBF, X), 1e9, coarse=True).stored[0].dtype == np.float64
 
 
 @pytest.mark.parametrize(("C", "tol", "coarse"), [(10.0, 1e-4, True), (10.0, 1e-6, False), (100.0, 1e-4, False)])
-def test_certificates_hold_where_kernels_are_kept_in_steps(monkeypatch, C, tol, coarse):
-    monkeypatch.setattr(matrices, "_MANY", 1000)
-    monkeypatch.setattr(matrices, "DENSE", 0)
+def test_the_gap_bounds_the_error_with_kernels_stored_in_steps(monkeypatch, C, tol, coarse):
+    monkeypatch.setattr(matrices, "_FEWEST_ROWS_IN_STEPS", 1000)
+    monkeypatch.setattr(matrices, "MOST_DENSE_ROWS", 0)
     X, t = overlapping(1500)
-    asked, whole = [], Tiles.__init__
-    monkeypatch.setattr(Tiles, "__init__", lambda *a, **k: (asked.append(k["coarse"]), whole(*a, **k))[1])
+    asked, whole = [], TiledProducts.__init__
+    monkeypatch.setattr(TiledProducts, "__init__", lambda *a, **k: (asked.append(k["coarse"]), whole(*a, **k))[1])
     loss, K = Bernoulli(t, np.full(1500, C)), RBF.between(X, X)
     now = solve(gram(RBF, X, single=True), loss, Options(tol=tol)).iterate
     assert asked == [coarse]
@@ -268,47 +275,47 @@ def test_certificates_hold_where_kernels_are_kept_in_steps(monkeypatch, C, tol, 
     assert now.gap <= tol * primal
 
 
-def test_conjugate_gradients_never_raise_the_gap_of_the_model():
+def test_conjugate_gradients_never_increase_the_gap_of_the_model():
     X, t = overlapping(400)
     loss, matrix, K = Bernoulli(t, np.full(400, 30.0)), gram(RBF, X), RBF.between(X, X)
     factor = pivoted_cholesky(matrix, 20, np.random.default_rng(0))
     f = np.random.default_rng(1).normal(size=400)
     curvature, a = loss.curvature(f), loss.residual(f) - loss.residual(f).mean()
-    damped = curvature.damped(factor.rest)[0]
-    system = newton_system(damped, factor.F, np.ones(400), Each())
+    damped = curvature.damp(factor.rest)[0]
+    system = make_newton_solver(damped, factor.F, np.ones(400), SERIAL)
     start = Start(a, K @ a, K @ a - f, np.zeros(400))
     residual = start.residual(curvature)
-    ask = System(curvature, preconditioner(curvature, factor, system), start)
-    steps = list(islice(conjugate_gradients(ask, Tiles(matrix, 1e9), residual, 1), 60))
+    ask = NewtonSystem(curvature, make_preconditioner(curvature, factor, system), start)
+    steps = list(islice(conjugate_gradients(ask, TiledProducts(matrix, 1e9), residual, 1), 60))
     gaps = [gap for _, _, gap in steps]
     assert all(after <= before * (1 + 1e-9) for before, after in pairwise(gaps))
     beta, product, gap = steps[-1]
     assert gap < 1e-10 * gaps[0]
     np.testing.assert_allclose(product, K @ beta, atol=1e-6)
-    w = curvature.amount()
+    w = curvature.trace()
     bent = K @ beta - f + (beta - a) / w  # the optimality condition of the model: the same at every row, an intercept
     assert np.ptp(bent) < 1e-3
 
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-6])
-def test_a_step_that_can_be_the_last_goes_to_the_end_and_no_further(tol):
+def test_a_newton_step_that_can_be_the_last_is_solved_as_exactly_as_needed(tol):
     for relative in np.logspace(-8, 4, 40):
-        enough = enough_of(relative, tol)
+        enough = inner_tolerance(relative, tol)
         assert 0.1 * tol <= enough
         assert enough <= max(0.9 * tol, 0.03 * relative)
         if 0.3 * relative**2 < 0.5 * tol:
             assert 0.4 * tol <= enough <= 0.9 * tol
 
 
-def test_the_prior_is_the_best_intercept_of_nothing():
+def test_the_prior_intercept_is_the_best_intercept_for_f_of_zero():
     rng = np.random.default_rng(0)
     weight = rng.uniform(0.1, 3.0, 60)
     two = Bernoulli((rng.random(60) < 0.2).astype(float), weight)
-    assert two.prior() == pytest.approx(float(two.intercept(np.zeros(60), np.zeros(()))), abs=1e-9)
+    assert two.prior_intercept() == pytest.approx(float(two.solve_intercept(np.zeros(60), np.zeros(()))), abs=1e-9)
     more = Multinomial(np.eye(3)[rng.integers(0, 3, 60)], weight)
-    np.testing.assert_allclose(more.prior(), more.intercept(np.zeros((60, 3)), np.zeros(3)), atol=1e-9)
+    np.testing.assert_allclose(more.prior_intercept(), more.solve_intercept(np.zeros((60, 3)), np.zeros(3)), atol=1e-9)
     one = Bernoulli(np.zeros(5), np.ones(5))
-    assert np.isfinite(one.prior())
+    assert np.isfinite(one.prior_intercept())
 
 
 @pytest.mark.parametrize("start", [0.0, 40.0, -3e4])
@@ -317,43 +324,43 @@ def test_the_best_intercept_is_found_from_anywhere(far, start):
     rng = np.random.default_rng(0)
     t, f = (rng.random(200) < 0.3).astype(float), far + 10.0 * rng.standard_normal(200)
     loss = Bernoulli(t, rng.random(200) + 0.5)
-    b = loss.intercept(f, np.float64(start))
+    b = loss.solve_intercept(f, np.float64(start))
     assert loss.residual(f + b).sum() == pytest.approx(0.0, abs=1e-5)
 
 
-def test_a_step_that_was_to_bring_more_than_is_left_is_doubled_where_that_is_better():
+def test_a_step_that_predicts_more_than_is_left_is_doubled_if_that_is_better():
     X, t = separated(400)
     F = pivoted_cholesky(gram(RBF, X), 100, np.random.default_rng(0)).F
     loss = Bernoulli(t, np.full(len(t), 10.0))
-    start = np.append(np.zeros(len(F) - 1), loss.prior())
-    first, second = islice(factored_newton(loss, F), 2)
+    start = np.append(np.zeros(len(F) - 1), loss.prior_intercept())
+    first, second = islice(newton_in_factor(loss, F), 2)
     step = first.solve(F @ loss.residual(F.T @ start))
-    once = place(loss, start + step, F.T @ (start + step))
+    once = expand_at(loss, start + step, F.T @ (start + step))
     np.testing.assert_allclose(first.z, start + 2.0 * step)
     assert first.decrement > once.objective > first.objective > second.objective
 
 
 @pytest.mark.parametrize("far", [1.0, 30.0])
-def test_a_line_search_finds_the_lowest_point_of_the_way(far):
+def test_a_line_search_finds_the_lowest_point_of_its_line(far):
     X, t = overlapping(200)
     K, loss = RBF.between(X, X), Bernoulli(t, np.full(200, 50.0))
-    x = far * loss.residual(np.full(200, loss.prior()))
-    flat = constant(loss)
+    x = far * loss.residual(np.full(200, loss.prior_intercept()))
+    flat = constant_iterate(loss)
     best = line_search(loss, flat, x, K @ x)
     sizes = np.linspace(0.0, 1.0, 2001)
-    on_the_way = [with_intercept(loss, size * x, size * (K @ x), flat.b).objective for size in sizes]
+    on_the_way = [make_iterate(loss, size * x, size * (K @ x), flat.b).objective for size in sizes]
     assert best.objective - min(on_the_way) <= 0.02 * (flat.objective - min(on_the_way))
     assert best.f == pytest.approx(K @ best.beta)
 
 
-def test_products_of_some_tiles_are_the_rows_of_all_of_it():
+def test_products_of_some_tiles_are_rows_of_the_whole_product():
     X, _ = overlapping(1300)
     matrix = gram(RBF, X)
     K, order = matrix.block(slice(None), slice(None)), np.random.default_rng(2).permutation(1300)
     v = np.random.default_rng(3).normal(size=1300)
     v[order[512:]] = 0.0
     for busy, kept in ((100, 1), (600, 6), (None, 6)):  # of six tiles
-        tiles = Tiles(matrix, 1e9, order, busy)
+        tiles = TiledProducts(matrix, 1e9, order, busy)
         assert len(tiles.known) == kept
         for first, last in ((0, None), (0, 1), (1, None), (2, 3), (0, None)):
             asked = np.zeros(1300, bool)
@@ -362,8 +369,8 @@ def test_products_of_some_tiles_are_the_rows_of_all_of_it():
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_shares_hold_every_item_once(count):
-    shares = Each(count).shares(range(7))
+def test_workers_get_every_item_once(count):
+    shares = Workers(count).split(range(7))
     assert len(shares) == count
     assert sorted(item for share in shares for item in share) == list(range(7))
 
@@ -376,7 +383,7 @@ def test_shares_hold_every_item_once(count):
         (Kernel("poly", Parameters(1, 1, 3)), 35),
     ],
 )
-def test_a_kernel_of_finite_rank_is_known_as_such(kernel, rank):
+def test_kernels_of_finite_rank_know_their_rank(kernel, rank):
     X, _ = separated(200)
     matrix = gram(kernel, X)
     assert matrix.rank == rank == np.linalg.matrix_rank(matrix.block(slice(None), slice(None)), tol=1e-6)
@@ -390,12 +397,12 @@ def test_newton_in_a_factor_goes_on_until_its_gap_is_small():
     F = pivoted_cholesky(gram(Kernel("linear"), X), 12, rng).F
     found = {}
     for gap in (1e-5, np.inf):
-        point, _ = settled(factored_newton(loss, F), 1e-5, 100, gap)
+        point, _ = run_newton(newton_in_factor(loss, F), 1e-5, 100, gap)
         found[gap] = 0.5 * np.square((point.z - F @ loss.residual(point.f))[:-1]).sum() / point.objective
     assert found[1e-5] < 1e-5 < found[np.inf]
 
 
-def test_pivots_are_where_they_are_wanted():
+def test_pivots_are_important_rows():
     X, _ = overlapping(600)
     wanted = np.arange(600) < 150
     factor = pivoted_cholesky(gram(RBF, X), 80, np.random.default_rng(0), importance=wanted.astype(float))
@@ -410,35 +417,37 @@ def test_pivots_are_where_they_are_wanted():
 def test_an_expansion_is_value_residual_and_curvature_together(rest, far):
     rng = np.random.default_rng(5)
     t, c, f = rng.integers(0, 2, 50).astype(float), rng.uniform(0.1, 9, 50), far * rng.normal(size=50)
-    for loss in (Bernoulli(t, c), Bernoulli(t, c).enveloped(np.full(50, rest))):
-        at = loss.expanded(f)
+    for loss in (Bernoulli(t, c), Bernoulli(t, c).envelope(np.full(50, rest))):
+        at = loss.expand(f)
         assert at.value == pytest.approx(loss.value(f), rel=1e-12)
         assert at.residual == pytest.approx(loss.residual(f), rel=1e-9, abs=1e-300)
-        assert at.curvature.amount() == pytest.approx(loss.curvature(f).amount(), rel=1e-9)
-    own = Bernoulli(t, c).enveloped(np.full(50, rest)).nearest(f)
+        assert at.curvature.trace() == pytest.approx(loss.curvature(f).trace(), rel=1e-9)
+    own = Bernoulli(t, c).envelope(np.full(50, rest)).prox(f)
     assert (np.abs(f + rest * Bernoulli(t, c).residual(own) - own) <= 1e-6 * (1.0 + rest * c / 4.0)).all()
 
 
-def test_a_rows_own_f_is_found_where_newtons_steps_go_from_end_to_end():
+def test_the_proximal_point_is_found_where_newton_steps_would_cycle():
     rng = np.random.default_rng(0)
     t, rest, u = rng.integers(0, 2, 5000).astype(float), rng.uniform(0, 1000, 5000), 40 * rng.normal(size=5000)
     loss = Bernoulli(t, np.ones(5000))
-    own = loss.enveloped(rest).nearest(u)
+    own = loss.envelope(rest).prox(u)
     assert (np.abs(u + rest * loss.residual(own) - own) <= 1e-6 * (1.0 + rest / 4.0)).all()
 
 
-def test_rows_that_take_no_part_are_in_the_gap():
+def test_rows_left_out_of_newton_steps_are_in_the_gap():
     X, t = separated(3000)
     loss, matrix = Bernoulli(t, np.full(3000, 10.0)), gram(RBF, X)
     solution = solve(matrix, loss, Options(tol=1e-5))
-    now, K = solution.iterate, Tiles(matrix, 1e9)
+    now, K = solution.iterate, TiledProducts(matrix, 1e9)
     a = loss.residual(now.f + now.b)
     assert solution.converged
     assert now.f == pytest.approx(K(now.beta), abs=1e-8)
     assert a.sum() == pytest.approx(0.0, abs=1e-8)
     primal = 0.5 * now.beta @ now.f + loss.value(now.f + now.b)
     p = 1.0 - np.abs(a) / 10.0
-    dual = -0.5 * a @ K(a) + 10.0 * (entr(p) + entr(1.0 - p)).sum()  # a feasible point: its objective is no larger
+    dual = (
+        -0.5 * a @ K(a) + 10.0 * (entr(p) + entr(1.0 - p)).sum()
+    )  # a feasible point: its objective is at most the minimum
     assert primal == pytest.approx(now.objective, rel=1e-12)
     assert primal - dual <= 1e-3 * primal
     best = solve(matrix, loss, Options(tol=1e-9)).iterate.objective
@@ -511,17 +520,17 @@ def test_a_fit_interrupted_before_its_first_step_predicts_the_shares_of_the_clas
     assert len(calls) == 5
 
 
-def test_the_envelope_is_the_least_loss_over_a_rows_own_share():
+def test_the_envelope_is_the_minimum_over_f():
     rng = np.random.default_rng(0)
     loss = Bernoulli(rng.integers(0, 2, 40).astype(float), rng.uniform(0.01, 1e4, 40))
     rest, u = rng.uniform(1e-6, 2.0, 40), rng.normal(0, 5, 40)
-    near = loss.enveloped(rest)
-    f = near.nearest(u)
+    near = loss.envelope(rest)
+    f = near.prox(u)
     np.testing.assert_allclose(f, u + rest * loss.residual(f), rtol=1e-6, atol=1e-6)
     for row in range(40):
-        one, grid = loss.rows([row]), f[row] + np.linspace(-3, 3, 201)
+        one, grid = loss.select_rows([row]), f[row] + np.linspace(-3, 3, 201)
         best = min(one.value(np.array([g])) + (g - u[row]) ** 2 / (2 * rest[row]) for g in grid)
-        assert near.rows([row]).value(u[[row]]) <= best * (1 + 1e-9)
+        assert near.select_rows([row]).value(u[[row]]) <= best * (1 + 1e-9)
     slope = (near.value(u + 1e-6) - near.value(u - 1e-6)) / 2e-6
     assert slope == pytest.approx(-near.residual(u).sum(), rel=1e-5)
 
@@ -535,7 +544,7 @@ def test_pivoted_cholesky_ends_at_the_rank_of_the_kernel():
 
 
 def without_one_copy(X, t, C, copies):
-    """Return the mean log loss of rows by machines trained without one copy of them."""
+    """Return the mean log loss of rows, each by a machine trained without one copy of it."""
     total = 0.0
     for row in range(len(t)):
         weight = C * (copies - (np.arange(len(t)) == row))
@@ -548,58 +557,58 @@ def without_one_copy(X, t, C, copies):
 
 @pytest.mark.parametrize("repeated", [False, True])
 @pytest.mark.parametrize(("C", "error", "rough"), [(0.3, 1e-4, 1e-3), (3.0, 2e-3, 0.02), (30.0, 0.02, 0.12)])
-def test_few_rows_left_out_lose_what_they_lose_in_truth(monkeypatch, C, error, rough, repeated):
+def test_leave_one_out_of_few_rows_agrees_with_refitting(monkeypatch, C, error, rough, repeated):
     X, t = overlapping(70, seed=5)
     copies = np.random.default_rng(0).integers(1, 4, size=70).astype(float) if repeated else np.ones(70)
     factor = pivoted_cholesky(gram(RBF, X), 70, np.random.default_rng(0))
-    look, real = by_factor(Bernoulli(t, copies), factor, copies), without_one_copy(X, t, C, copies)
+    look, real = leave_out_rows(Bernoulli(t, copies), factor, copies), without_one_copy(X, t, C, copies)
     assert look(C, None).loss == pytest.approx(real, rel=error)
     assert look(C, None).poor < 0.05
     monkeypatch.setattr(loo, "FOLLOWED", 0)  # one Newton step, as with many rows
     assert look(C, None).loss == pytest.approx(real, rel=rough)
 
 
-def test_rows_whose_absence_has_no_end_are_poor_and_not_taken_too_kindly():
+def test_rows_whose_absence_does_not_converge_are_poor_and_not_too_optimistic():
     X, t = overlapping(70, seed=5)
     factor = pivoted_cholesky(gram(RBF, X), 70, np.random.default_rng(0))
-    look = by_factor(Bernoulli(t, np.ones(70)), factor, np.ones(70))
+    look = leave_out_rows(Bernoulli(t, np.ones(70)), factor, np.ones(70))
     losses, poor = zip(*((found.loss, found.poor) for found in (look(C, None) for C in (3.0, 300.0, 3e4))), strict=True)
     assert losses[0] < losses[1] < losses[2]
     assert poor[0] == 0.0
     assert poor[2] > 0.05
 
 
-def test_heavy_rows_are_left_out_as_well_as_light_ones():
+def test_leave_one_out_does_not_depend_on_the_scale_of_weights():
     X, t = overlapping(70, seed=5)
     factor = pivoted_cholesky(gram(RBF, X), 70, np.random.default_rng(0))
     wide = replace(factor, F=np.vstack([1e-15 * factor.F[:-1], factor.F[-1:]]))  # a kernel by 1e-30, a weight by 1e30
-    light = by_factor(Bernoulli(t, np.ones(70)), factor, np.ones(70))(3.0, None)
-    heavy = by_factor(Bernoulli(t, np.full(70, 1e30)), wide, np.ones(70))(3.0, None)
+    light = leave_out_rows(Bernoulli(t, np.ones(70)), factor, np.ones(70))(3.0, None)
+    heavy = leave_out_rows(Bernoulli(t, np.full(70, 1e30)), wide, np.ones(70))(3.0, None)
     assert heavy.loss == pytest.approx(light.loss, rel=1e-3)
 
 
 @pytest.mark.parametrize("classes", [3, 40])
-def test_a_fit_of_several_classes_goes_on_from_a_factor_as_large_as_its_own(classes):
+def test_a_fit_of_several_classes_starts_from_a_factor_of_at_most_its_own_rank(classes):
     X, _ = overlapping(110)
-    problem = Problem(np.eye(classes)[np.arange(110) % classes], np.ones(110), np.ones(110))
+    problem = LooProblem(np.eye(classes)[np.arange(110) % classes], np.ones(110), np.ones(110))
     known = choose(problem, [(1.0, gram(RBF, X))], [1.0], Options(), softmax_path).known
-    assert known.factor.rank <= chosen_rank((110, classes), Options())
+    assert known.factor.rank <= choose_rank((110, classes), Options())
     solution = solve(gram(RBF, X), Multinomial(problem.target, problem.weight), Options(), known=known)
     assert solution.converged
 
 
-def test_a_look_leaves_where_a_fit_can_go_on():
+def test_leave_one_out_returns_a_start_for_the_fit():
     X, t = overlapping(80)
     factor = pivoted_cholesky(gram(RBF, X), 80, np.random.default_rng(0))
-    start = by_factor(Bernoulli(t, np.ones(80)), factor, np.ones(80))(3.0, None).whole
+    start = leave_out_rows(Bernoulli(t, np.ones(80)), factor, np.ones(80))(3.0, None).full_fit
     best = solve(gram(RBF, X), Bernoulli(t, np.full(80, 3.0)), Options()).iterate
     np.testing.assert_allclose(start.f + start.b, best.f + best.b, atol=0.05)
     np.testing.assert_allclose(start.beta, best.beta, atol=0.05)
 
 
-def test_newton_columns_solve_the_newton_system_of_the_rows_that_are_kept(monkeypatch):
+def test_newton_columns_solve_the_newton_system_of_the_kept_rows(monkeypatch):
     monkeypatch.setattr(loo, "_ENOUGH", 1e-16)
-    monkeypatch.setattr(loo, "STEPS", 100)
+    monkeypatch.setattr(loo, "MOST_CG_STEPS", 100)
     X, t = overlapping(120)
     loss, matrix = Bernoulli(t, np.full(120, 3.0)), gram(RBF, X)
     factor = pivoted_cholesky(matrix, 30, np.random.default_rng(0))
@@ -607,7 +616,9 @@ def test_newton_columns_solve_the_newton_system_of_the_rows_that_are_kept(monkey
     kept = np.ones((120, 3))
     kept[:20, 0], kept[20:50, 1] = 0.0, 0.5
     step = newton_columns(loss, factor, f, kept)
-    (found, left, whole), _ = together(Tiles(matrix, 1e9), [step, newton_columns(loss, factor, f, kept[:, :2])])
+    (found, left, whole), _ = share_products(
+        TiledProducts(matrix, 1e9), [step, newton_columns(loss, factor, f, kept[:, :2])]
+    )
     assert (left <= 1e-16).all()
     K = RBF.between(X, X)
     for column, share in enumerate(kept.T):
@@ -633,24 +644,24 @@ def centred(f):
 
 
 @pytest.mark.parametrize(("rank", "by_class"), [(40, True), (8, False)])
-def test_the_spread_is_the_inverse_of_the_newton_system(rank, by_class):
+def test_the_covariance_is_the_inverse_of_the_newton_system(rank, by_class):
     X, t = three_classes(40)
     rng = np.random.default_rng(0)
     F = pivoted_cholesky(gram(RBF, X), rank, rng).F
     curvature = Multinomial(t, rng.uniform(0.5, 5.0, 40)).curvature(rng.normal(size=(40, 3)))
-    found = spread(curvature, F)
+    found = covariance_of(curvature, F)
     assert (found.own.size > 0) == by_class
     penalty, wide = np.append(np.ones(len(F) - 1), 0.0), np.kron(np.eye(3), F)
-    hessian = curvature.hessian(F, in_turn) + np.diag(np.tile(penalty, 3))
+    hessian = curvature.hessian(F, SERIAL) + np.diag(np.tile(penalty, 3))
     V = (wide.T @ np.linalg.pinv(hessian, rcond=1e-12) @ wide).reshape(3, 40, 3, 40)
-    x = centred(rng.normal(size=(40, 3)))  # what is the same for all classes is left open
+    x = centred(rng.normal(size=(40, 3)))  # numbers that are the same for all classes are not determined
     np.testing.assert_allclose(centred(found.product(x)), centred(np.einsum("aibj,jb->ia", V, x)), atol=1e-9)
     own = np.einsum("ia,aibi,ib->i", x, V, x)
-    np.testing.assert_allclose(np.einsum("ia,iab,ib->i", x, found.rows(), x), own, rtol=1e-9)
+    np.testing.assert_allclose(np.einsum("ia,iab,ib->i", x, found.row_blocks(), x), own, rtol=1e-9)
 
 
 def softmax_loss_without(X, t, C, copies, left_out, kernel=RBF):
-    """Return the mean log loss of rows by softmax machines trained without one copy of some of them at a time."""
+    """Return the mean log loss of rows by softmax machines trained without one copy of the rows of each group."""
     total = 0.0
     for rows in left_out:
         weight = copies.copy()
@@ -663,11 +674,11 @@ def softmax_loss_without(X, t, C, copies, left_out, kernel=RBF):
 
 
 @pytest.mark.parametrize("repeated", [False, True])
-def test_few_rows_of_several_classes_left_out_lose_what_the_softmax_machine_loses(repeated):
+def test_leave_one_out_of_few_rows_of_several_classes_agrees_with_refitting(repeated):
     X, t = three_classes(50)
     copies = np.random.default_rng(0).integers(1, 4, size=50).astype(float) if repeated else np.ones(50)
     grid = (0.03, 0.3, 3.0, 30.0)
-    along = choose(Problem(t, copies, copies), [(0.3, gram(RBF, X))], grid, Options(), softmax_path).paths[0]
+    along = choose(LooProblem(t, copies, copies), [(0.3, gram(RBF, X))], grid, Options(), softmax_path).paths[0]
     real = [softmax_loss_without(X, t, C, copies, [[row] for row in range(50)]) for C in grid]
     np.testing.assert_allclose(along.loss[:3], real[:3], rtol=5e-3)
     assert along.loss[3] == pytest.approx(real[3], rel=0.05)
@@ -675,44 +686,44 @@ def test_few_rows_of_several_classes_left_out_lose_what_the_softmax_machine_lose
     assert along.poor[:3] == (0.0, 0.0, 0.0)
 
 
-def test_rows_of_several_classes_whose_absence_has_no_end_are_poor_and_not_taken_too_kindly():
+def test_rows_of_several_classes_whose_absence_does_not_converge_are_poor_and_not_too_optimistic():
     X, t = three_classes(50)
-    problem = Problem(t, np.ones(50), np.ones(50))
+    problem = LooProblem(t, np.ones(50), np.ones(50))
     along = choose(problem, [(0.3, gram(RBF, X))], (3.0, 300.0, 3e4, 3e6), Options(), softmax_path).paths[0]
     assert list(along.loss) == sorted(along.loss)
     assert along.poor[0] == 0.0
     assert min(along.poor[2:]) > 0.05
 
 
-def test_rows_of_several_classes_left_out_in_groups_lose_what_the_softmax_machine_loses_in_folds():
+def test_groups_of_several_classes_left_out_agree_with_folds():
     X, t = three_classes(300)
     grid, groups = (0.1, 1.0, 10.0, 100.0), stratified(t.argmax(axis=1), np.random.default_rng(0))
-    along = choose(Problem(t, np.ones(300), np.ones(300)), [(0.3, gram(RBF, X))], grid, Options(), softmax_path).paths[
-        0
-    ]
+    along = choose(
+        LooProblem(t, np.ones(300), np.ones(300)), [(0.3, gram(RBF, X))], grid, Options(), softmax_path
+    ).paths[0]
     folds = [np.flatnonzero(groups == group) for group in range(GROUPS)]
     real = [softmax_loss_without(X, t, C, np.ones(300), folds) for C in grid]
     np.testing.assert_allclose(along.loss, real, rtol=0.05)
     assert along.best == grid[int(np.argmin(real))]
 
 
-def test_many_rows_of_several_classes_are_left_out_one_by_one_where_the_factor_is_all_of_the_kernel(monkeypatch):
+def test_many_rows_of_several_classes_are_left_out_one_by_one_if_the_factor_is_complete(monkeypatch):
     monkeypatch.setattr(loo_softmax, "SMALL", 0)
     X, t = three_classes(60)
-    problem = Problem(t, np.ones(60), np.ones(60))
+    problem = LooProblem(t, np.ones(60), np.ones(60))
     along = choose(problem, [(0.0, gram(LINEAR, X))], (0.1,), Options(), softmax_path).paths[0]
     real = softmax_loss_without(X, t, 0.1, np.ones(60), [[row] for row in range(60)], LINEAR)
     assert along.loss[0] == pytest.approx(real, rel=3e-3)  # one Newton step
 
 
 @pytest.mark.parametrize("separation", [0.5, 3.0])
-def test_rows_left_out_in_groups_lose_what_they_lose_in_folds(separation):
+def test_groups_left_out_agree_with_folds(separation):
     rng = np.random.default_rng(0)
     t = (rng.random(600) < 0.5).astype(float)
     X = rng.normal(size=(600, 4))
     X[:, 0] += separation * (2 * t - 1)
     grid, kernel = (0.1, 1.0, 10.0, 100.0), Kernel("rbf", Parameters(gamma=0.1))
-    along = choose(Problem(t, np.ones(600), np.ones(600)), [(0.1, gram(kernel, X))], grid, Options()).paths[0]
+    along = choose(LooProblem(t, np.ones(600), np.ones(600)), [(0.1, gram(kernel, X))], grid, Options()).paths[0]
     group = rng.permutation(600) % GROUPS
     real = {}
     for C in grid:
@@ -728,18 +739,18 @@ def test_rows_left_out_in_groups_lose_what_they_lose_in_folds(separation):
 
 
 @pytest.mark.parametrize(("n", "groups"), [(900, 9), (2600, 7), (6000, 3)])
-def test_of_many_rows_a_sample_is_left_out(n, groups):
+def test_only_some_groups_of_many_rows_are_left_out(n, groups):
     X, t = overlapping(n)
     factor = pivoted_cholesky(gram(RBF, X), 30, np.random.default_rng(0))
-    _, asking = by_groups(Bernoulli(t, np.ones(n)), factor, np.ones(n))(1.0, None)
+    _, asking = leave_out_groups(Bernoulli(t, np.ones(n)), factor, np.ones(n))(1.0, None)
     assert next(asking).shape == (n, groups + 1)
     assert groups * n >= min(n, 2000) * 9
 
 
-def test_copies_left_out_one_at_a_time_are_rows_left_out():
+def test_leaving_out_one_copy_is_leaving_out_one_of_equal_rows():
     X, t = overlapping(300)
-    twice = Problem(t, np.full(300, 2.0), np.full(300, 2.0))
-    rows = Problem(np.tile(t, 2), np.ones(600), np.ones(600))
+    twice = LooProblem(t, np.full(300, 2.0), np.full(300, 2.0))
+    rows = LooProblem(np.tile(t, 2), np.ones(600), np.ones(600))
     options = Options(rank=60)
     aggregated = choose(twice, [(1.0, gram(RBF, X))], [1.0], options).paths[0]
     repeated = choose(rows, [(1.0, gram(RBF, np.vstack([X, X])))], [1.0], options).paths[0]
@@ -748,7 +759,7 @@ def test_copies_left_out_one_at_a_time_are_rows_left_out():
 
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 20, 41])
 @pytest.mark.parametrize("place", [0.0, 0.3, 0.77, 1.0])
-def test_the_search_finds_the_bottom_of_a_valley_and_looks_at_few_values(count, place):
+def test_the_search_finds_the_minimum_and_tries_few_values(count, place):
     grid = np.logspace(-3, 4, count)
     bottom = -3 + 7 * place
     seen = []
@@ -756,9 +767,9 @@ def test_the_search_finds_the_bottom_of_a_valley_and_looks_at_few_values(count, 
     def look(Cs, _):
         seen.extend(Cs)
         x = np.log10(Cs) - bottom
-        return [Look(loss, 0.0, np.zeros(1)) for loss in 1.0 + np.where(x > 0, 2 * x, -x) + x * x]
+        return [LooResult(loss, 0.0, np.zeros(1)) for loss in 1.0 + np.where(x > 0, 2 * x, -x) + x * x]
 
-    along = path(searched(look, grid))
+    along = make_path(search_grid(look, grid))
     assert sorted(seen) == list(along.C)
     losses = [found.loss for found in look(grid, None)]
     assert len(along.C) <= 12
@@ -805,7 +816,7 @@ def test_multinomial_of_two_classes_is_bernoulli_with_twice_the_weight():
     np.testing.assert_allclose(softmax(pair.f + pair.b)[:, 1], expit(binary.f + binary.b), atol=1e-6)
 
 
-def test_a_path_along_c_from_the_last_solution_converges():
+def test_warm_starts_along_increasing_c_converge():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=(1600, 6)), rng.random((1600, 30)) < rng.uniform(0.01, 0.3, 30)])
     t = (X[:, :3].sum(axis=1) + X[:, 6:12].sum(axis=1) + rng.logistic(size=1600) > 1).astype(float)
@@ -817,7 +828,7 @@ def test_a_path_along_c_from_the_last_solution_converges():
 
 
 @pytest.mark.parametrize("scale", [1e2, 1e6])
-def test_a_start_that_leads_nowhere_is_left(scale):
+def test_a_start_that_leads_nowhere_is_dropped(scale):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(700, 8))
     t = (X[:, 0] + 0.3 * rng.logistic(size=700) > 0).astype(float)

@@ -1,14 +1,16 @@
-"""The regularisation of kernel logistic regression by approximate leave-one-out.
+"""The choice of C for kernel logistic regression by approximate leave-one-out.
 
-Without row i Newton's step from the solution gives f_i - alpha_i y_i v_i/(1 - W_i v_i), v_i the i-th diagonal entry of
-(K^-1 + W)^-1 with the intercept, W = C p (1 - p) (the formula of Allen's PRESS for one weighted least-squares problem;
-Rad & Maleki 2020 on its accuracy). Where a factor F of rank m is all of the kernel, that costs n m^2 for each C. With
-few rows one step is not enough, and cheap to go on from: conjugate gradients on every row's own problem, side by side.
+Without row i, Newton's step from the solution gives f_i - a_i v_i/(1 - W_i v_i), where v_i is the i-th diagonal entry
+of (K^-1 + W)^-1 with the intercept, W = C p (1 - p) and a = C (t - p) (Allen's PRESS for one weighted least-squares
+problem; Rad & Maleki 2020 on its accuracy). Where a factor F of rank m is the whole kernel, that costs n m^2 for each
+C. With few rows one step is not accurate enough, so conjugate gradients continue on each row's own problem, all rows
+side by side.
 
-Elsewhere every entry would cost a linear system with K. So rows are left out a group at a time, by the same step from
-the solution with the kernel F'F + D, D the diagonal of the rest: as many systems as groups, solved at once by conjugate
-gradients, since a product of K with many columns costs little more than one with a single column. It is nearly
-cross-validation, for a few steps with K. And only some C are looked at, as if the loss had one valley.
+With the exact kernel every entry v_i would cost a linear system. So rows are left out in groups instead, by the same
+step from the solution with the kernel F'F + D, where D is the diagonal of the rest: one system per group. All systems
+are solved at once by conjugate gradients, since a product of K with many columns costs little more than with one.
+
+Only some values of C are tried, assuming that the loss has one minimum.
 """
 
 from __future__ import annotations
@@ -22,94 +24,99 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from calibrant.arrays import Floats, Index
-from calibrant.kernels.functions import Each, Gram, blocks, in_turn
+from calibrant.kernels.functions import SERIAL, Gram, Workers, blocks
 from calibrant.kernels.losses import Bernoulli
 from calibrant.kernels.matrices import (
-    COLUMNS,
+    COLUMNS_AT_ONCE,
     Factor,
     Products,
-    by_column,
-    inverse_of,
+    column_products,
+    invert_lower,
+    make_products,
     pivoted_cholesky,
-    products,
-    shared,
     threads,
+    with_workers,
 )
 from calibrant.kernels.solvers import (
-    NEARLY,
+    ROUGH_DECREMENT,
     Iterate,
-    Known,
-    LowRank,
+    KnownKernel,
     Options,
-    chosen_rank,
-    complete,
-    factored_hessian,
-    factored_newton,
-    lower_rank,
-    product,
-    settled,
-    solve_by,
+    choose_rank,
+    choose_starting_rank,
+    factor_gradient,
+    factorise_hessian,
+    is_complete,
+    multiply,
+    newton_in_factor,
+    run_newton,
+    solve_cholesky,
 )
 
 __all__ = [
-    "ABSENT",
+    "FACTOR_DECREMENT",
     "FOLLOWED",
     "GROUPS",
-    "MATTERS",
-    "NEAR",
-    "POOR",
-    "ROUGH",
-    "SETTLED",
-    "SHARE",
-    "STEPS",
-    "Choice",
-    "Look",
-    "Looks",
-    "Path",
-    "Problem",
-    "by_factor",
-    "by_groups",
+    "MOST_CG_STEPS",
+    "POOR_LEVERAGE",
+    "POOR_RESIDUAL",
+    "STARTING_RANK_SHARE",
+    "AskForProducts",
+    "Evaluate",
+    "LooChoice",
+    "LooPath",
+    "LooProblem",
+    "LooResult",
+    "binary_path",
     "choose",
-    "groups_of",
-    "in_order",
-    "looks_of",
+    "choose_left_out_rows",
+    "evaluate_in_order",
+    "follow_absences",
+    "follow_important_absences",
+    "leave_out_groups",
+    "leave_out_rows",
+    "make_path",
     "newton_columns",
-    "outcome",
-    "path",
-    "path_of",
-    "quotient",
-    "searched",
+    "path_and_known_kernel",
+    "prepare_binary",
+    "search_grid",
+    "share_products",
+    "solve_columns",
     "stratified",
-    "together",
 ]
 
 
-FOLLOWED = 70_000  # numbers in a factor up to which the absence of a row is followed beyond one step
-ABSENT = 4  # steps of that
-MATTERS = 0.05  # from which it is: leverage, times the change of f, times that of the loss with it
-SETTLED = 0.1  # change of f by the last step up to which it has come to an end
-_LIGHT = 1e8  # weight C_i of a row up to which single precision will do for that
-NEAR = 0.01  # share of the objective that the last step but one may have brought, where Newton's steps are cheap
-POOR = 0.9  # a leverage W_i v_i from which one Newton step is no longer the row's absence
-SHARE = 0.7  # of the rank of a factor to rely on that is enough to start from
-GROUPS = 9  # of rows, to be left out
-_SAMPLE = 1_750  # rows that are, at least, where there are more
-_LEAST = 3  # groups that are, at least
+# Leaving out one row at a time.
+FOLLOWED = 70_000  # entries of a factor up to which the absence of a row is followed beyond one Newton step
+_FOLLOWING_STEPS = 4  # steps that follow it
+_LEAST_EFFECT = 0.05  # rows are followed if leverage * change of f * error of the probability is above this
+_LAST_CHANGE = 0.1  # a followed row counts as poor if the last step changed f by more than this
+_MOST_WEIGHT_IN_SINGLE = 1e8  # weight C_i up to which rows are followed in single precision
+POOR_LEVERAGE = 0.9  # leverage W_i v_i above which one Newton step is a poor approximation
+FACTOR_DECREMENT = 0.01  # share of the objective that the last Newton step in the factor may gain, before one more
+
+# Leaving out groups of rows.
+STARTING_RANK_SHARE = 0.7  # the factor to start from has this share of the rank of one to rely on
+GROUPS = 9  # groups that the rows are divided into
+_FEWEST_ROWS_LEFT_OUT = 1_750  # of more rows, only so many groups are left out that they hold at least these
+_FEWEST_GROUPS_LEFT_OUT = 3
 _ENOUGH = 2e-3  # share of its squared residual that conjugate gradients may leave of a group's system
-ROUGH = 0.05  # share of it above which the solution is poor
-STEPS = 12  # of conjugate gradients, at most
-_TASKS = 4  # looks that share the products with K
-_FIRST = 10.0  # the C near which the search begins
-_FEW = 8  # values of C that are not searched: all of them are looked at
-_STRIDES = 10  # of the search along all values
+POOR_RESIDUAL = 0.05  # share above which the group's rows count as poor
+MOST_CG_STEPS = 12
+_VALUES_PER_PRODUCT = 4  # values of C that share products with K
+
+# The search over C.
+_FIRST_C = 10.0  # where the search begins
+_MOST_TRIED_ALL = 8  # up to so many values of C, all are tried
+_STRIDES = 10  # strides of the search over the whole grid
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
-    """Approximate leave-one-out log losses, a mean over the rows' weights, along a path of those C that were looked at.
+class LooPath:
+    """Approximate leave-one-out log losses, weighted means over the rows, at those values of C that were tried.
 
-    `poor` is the share of the weight at rows whose leverage is too large for the approximation, at each C, or whose
-    absence was not computed to the end.
+    `poor` is the share of the weight at rows where the approximation is poor: their leverage is too large, or the
+    computation of their absence did not converge.
     """
 
     C: tuple[float, ...]
@@ -123,176 +130,200 @@ class Path:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The leave-one-out log loss at one C, the share of poor rows, and what a look at another C can start from.
+class LooResult:
+    """The leave-one-out log loss at one C, the share of poor rows, and a start for the next C.
 
-    `whole` is a Newton step of the exact problem with all rows, or its solution, and `values` what f is at the rows
-    that were left out, NaN at others.
+    `full_fit` is the solution with all rows, or a Newton step towards it; `values` are the values f of the rows that
+    were left out, NaN at other rows.
     """
 
     loss: float
     poor: float
     start: Any
-    whole: Iterate | None = None
+    full_fit: Iterate | None = None
     values: Floats | None = None
 
 
-_At = Callable[[float, Any], Look]
-Looks = Callable[[Sequence[float], Any], list[Look]]  # at increasing C, from a start
-_Asking = Generator[NDArray[Any], NDArray[Any], Look]  # yields what to multiply with K and is sent the product
+_EvaluateOne = Callable[[float, Any], LooResult]  # at one C, from a start
+Evaluate = Callable[[Sequence[float], Any], list[LooResult]]  # at increasing values of C, from a start
+AskForProducts = Generator[NDArray[Any], NDArray[Any], Any]  # yields columns v and is sent K v
 
 
-def _left_out(loss: Bernoulli, f: Floats, w: Floats, v: Floats, share: Floats) -> tuple[Floats, Floats]:
-    """Return f_i - a_i v_i/(1 - W_i v_i) and W_i v_i, of a share of each row."""
-    leverage = np.minimum(share * w * v, 1.0 - 1e-6)
-    return f - share * loss.residual(f) * v / (1.0 - leverage), leverage
+def leave_out_rows(loss: Bernoulli, factor: Factor, copies: Floats, workers: Workers = SERIAL) -> _EvaluateOne:
+    """Return the evaluation that leaves out one copy of every row, with the kernel F'F; `loss` is that for C = 1.
 
-
-def _variances(lower: NDArray[Any], F: NDArray[Any], each: Each) -> Floats:
-    """Return the diagonal of F' (L L')^-1 F."""
-    inverse = inverse_of(lower)
-    parts = each(
-        lambda rows: np.square(inverse @ F[:, rows]).sum(axis=0, dtype=np.float64), blocks(F.shape[1], COLUMNS)
-    )
-    return np.concatenate(parts)
-
-
-def _one_step(loss: Bernoulli, F: NDArray[Any], point: LowRank, lower: NDArray[Any]) -> tuple[Floats, Floats]:
-    """Return z and f a Newton step on, by a Hessian that is there for other reasons."""
-    gradient = -product(F, loss.residual(point.f))
-    gradient[:-1] += point.z[:-1]
-    step = -solve_by(lower, gradient)
-    return point.z + step, point.f + product(F.T, step)
-
-
-def by_factor(loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn) -> _At:
-    """Return the look at any C with the kernel F'F, all rows left out, of each one copy; the loss is that for C = 1."""
+    Each row's value is f_i - s_i a_i v_i/(1 - s_i W_i v_i), where s_i is the share of the row in one copy. With few
+    rows it is followed further.
+    """
     F, total, share = factor.F, float(loss.weight.sum()), 1.0 / np.maximum(copies, 1.0)
 
-    def look(C: float, start: Floats | None) -> Look:
-        at = loss.rows(slice(None), C)
-        point, _ = settled(factored_newton(at, F, each, start), NEAR, 30)
+    def evaluate(C: float, start: Floats | None) -> LooResult:
+        at = loss.select_rows(slice(None), C)
+        point, _ = run_newton(newton_in_factor(at, F, workers, start), FACTOR_DECREMENT, 30)
         curvature = at.curvature(point.f)
-        lower = factored_hessian(curvature, F, each)
-        z, f = _one_step(at, F, point, lower)
-        if F.size <= FOLLOWED:
-            values, poor = _Absence(at, f, curvature.w, inverse_of(lower) @ F, share).values()
+        w, lower = curvature.w, factorise_hessian(curvature, F, workers)
+        step = -solve_cholesky(lower, factor_gradient(F, point.z, at.residual(point.f)))
+        z, f = point.z + step, point.f + multiply(F.T, step)
+        inverse, follow = invert_lower(lower), F.size <= FOLLOWED
+        if follow:
+            P = inverse @ F
+            v = column_products(P, P)
         else:
-            values, leverage = _left_out(at, f, curvature.w, _variances(lower, F, each), share)
-            poor = leverage > POOR
-        whole = Iterate(at.residual(f), f - z[-1], z[-1], np.inf, np.inf)
-        return Look(loss.value(values) / total, float(loss.weight @ poor / total), z, whole, values)
+            parts = blocks(F.shape[1], COLUMNS_AT_ONCE)
+            v = np.concatenate(
+                workers.map(lambda rows: np.square(inverse @ F[:, rows]).sum(axis=0, dtype=np.float64), parts)
+            )
+        leverage = np.minimum(share * w * v, 1.0 - 1e-6)
+        values, poor = f - share * at.residual(f) * v / (1.0 - leverage), leverage > POOR_LEVERAGE
+        if follow:
+            effect = leverage * np.abs(values - f) * np.abs(at.target - expit(values))
+            values, poor = follow_important_absences(
+                values, f, effect, np.abs, lambda rows: _follow_rows(at, f, w, P, share, rows, leverage[rows])
+            )
+        full_fit = Iterate(at.residual(f), f - z[-1], z[-1], np.inf, np.inf)
+        return LooResult(loss.value(values) / total, float(loss.weight @ poor / total), z, full_fit, values)
 
-    return look
-
-
-@dataclass(frozen=True, slots=True)
-class _Absence:
-    """What is known at the solution with all rows: the loss, f, W, L^-1 F of the Hessian LL', the shares left out."""
-
-    loss: Bernoulli
-    f: Floats
-    w: Floats
-    P: NDArray[Any]
-    share: Floats
-
-    def values(self) -> tuple[Floats, NDArray[np.bool_]]:
-        """Return the values of all rows without themselves, and which are poor.
-
-        One Newton step, and where the absence matters more of them. Of values that then have not settled the farther
-        counts: one step is too far where other rows gain curvature by it.
-        """
-        first, leverage = _left_out(self.loss, self.f, self.w, by_column(self.P, self.P), self.share)
-        far = np.abs(first - self.f)
-        rows = np.flatnonzero(leverage * far * np.abs(self.loss.target - expit(first)) > MATTERS)
-        values, poor = first.copy(), np.zeros(len(first), bool)
-        if len(rows):
-            values[rows], last = self.followed(rows, leverage[rows])
-            poor[rows] = last > SETTLED
-        return np.where(poor & (far > np.abs(values - self.f)), first, values), poor
-
-    def followed(self, rows: Index, leverage: Floats) -> tuple[Floats, Floats]:
-        """Return the values of some rows, each without itself, and how far the last step moved them.
-
-        By conjugate gradients on the problem of the other rows, preconditioned by its Hessian at f, one row a column.
-        A step ends where its slope would be zero if that were linear, at most where the quadratic model is lowest.
-        """
-        dtype: Any = np.float32 if self.loss.weight.max() <= _LIGHT else np.float64
-        own, keeps, P = (rows, np.arange(len(rows))), 1.0 - self.share[rows], self.P.astype(dtype)
-        side, half = (each[:, None].astype(dtype) for each in (2.0 * self.loss.target - 1.0, 0.5 * self.loss.weight))
-        f, w = (np.repeat(each[:, None].astype(dtype), len(rows), axis=1) for each in (self.f, self.w))
-        w[own] *= keeps
-
-        def residual(f: NDArray[Any], kept: Any = keeps) -> NDArray[Any]:
-            a = np.asarray(half * (side - np.tanh(0.5 * f)))
-            a[own] *= kept
-            return a
-
-        pull = P.T @ (P[:, rows] * (self.share[rows] * self.w[rows] / (1.0 - leverage)).astype(dtype))
-        beta, a = residual(f, 1.0), residual(f)
-        past: tuple[NDArray[Any], ...] = ()
-        for _ in range(ABSENT):
-            r = beta - a
-            step = -(P.T @ (P @ r))
-            step += pull * step[own]
-            change, slope = -r - w * step, by_column(r, step)
-            if past:
-                before, steepness, way, along = past
-                again = np.maximum(0.0, quotient(by_column(before - r, step), -steepness))
-                step, change = step + again * way, change + again * along
-            past = r, slope, step, change
-            here, there = by_column(r, step), by_column(beta + change - residual(f + step), step)
-            size = np.where(there > 0.0, quotient(-here, there - here), dtype(1.0))
-            f, beta = f + size * step, beta + size * change
-            a = residual(f)
-        return f[own].astype(np.float64), np.abs(size * step[own]).astype(np.float64)
+    return evaluate
 
 
-def by_groups(
-    loss: Bernoulli, factor: Factor, copies: Floats, each: Each = in_turn, group: Index | None = None
-) -> Callable[[float, Floats | None], tuple[Floats, _Asking]]:
-    """Return what begins a look with the kernel itself, rows left out in groups, of each row one copy."""
-    group = Problem(loss.target, loss.weight, copies).groups(0) if group is None else group
-    rows, mine, kept = groups_of(group, copies)
-    some, columns, kept = loss.rows(rows), (rows, mine), np.column_stack([kept, np.ones(len(copies))])
-    total = float(some.weight.sum())
+def follow_important_absences(
+    first: Floats,
+    f: Floats,
+    effect: Floats,
+    size: Callable[[Floats], Floats],
+    follow: Callable[[Index], tuple[Floats, Floats]],
+    most: int | None = None,
+) -> tuple[Floats, NDArray[np.bool_]]:
+    """Return the values of all rows without themselves, and which of them are poor.
 
-    def begin(C: float, start: Floats | None) -> tuple[Floats, _Asking]:
-        at = loss.rows(slice(None), C)
-        f, z = _near(at, factor, each, start)
-        return z, look(at, f, z)
+    `first` are the values after one Newton step from f. Rows with a large effect are followed, at most `most` of them
+    at a time: `follow` returns their values and the size of their last change. A row that has not converged is poor,
+    and keeps the value that is farther from f, because one step goes too far where other rows gain curvature by it.
+    """
+    rows = np.flatnonzero(effect > _LEAST_EFFECT)
+    values, poor = first.copy(), np.zeros(len(first), bool)
+    for part in (rows[some] for some in blocks(len(rows), most or len(first))):
+        values[part], last = follow(part)
+        poor[part] = last > _LAST_CHANGE
+    farther = poor & (size(first - f) > size(values - f))
+    values[farther] = first[farther]
+    return values, poor
 
-    def look(at: Bernoulli, f: Floats, z: Floats) -> _Asking:
-        values, residual, whole = yield from newton_columns(at, factor, f, kept, each)
+
+def _follow_rows(
+    loss: Bernoulli, f: Floats, w: Floats, P: NDArray[Any], share: Floats, rows: Index, leverage: Floats
+) -> tuple[Floats, Floats]:
+    """Return the values of some rows, each without itself, and how far the last step moved them.
+
+    Every row is a column with a problem of its own. The preconditioner is its inverse Hessian at f, from
+    P = L^-1 F of the Hessian LL' of all rows.
+    """
+    dtype: Any = np.float32 if loss.weight.max() <= _MOST_WEIGHT_IN_SINGLE else np.float64
+    own, keeps, P = (rows, np.arange(len(rows))), 1.0 - share[rows], P.astype(dtype)
+    side, half = (each[:, None].astype(dtype) for each in (2.0 * loss.target - 1.0, 0.5 * loss.weight))
+    start, curve = (np.repeat(each[:, None].astype(dtype), len(rows), axis=1) for each in (f, w))
+    curve[own] *= keeps
+    pull = P.T @ (P[:, rows] * (share[rows] * w[rows] / (1.0 - leverage)).astype(dtype))
+
+    def residual(f: NDArray[Any], kept: Any = keeps) -> NDArray[Any]:
+        a = np.asarray(half * (side - np.tanh(0.5 * f)))
+        a[own] *= kept
+        return a
+
+    def direction(r: NDArray[Any]) -> NDArray[Any]:
+        step = -(P.T @ (P @ r))
+        return np.asarray(step + pull * step[own])
+
+    values, step, size = follow_absences(
+        start, residual(start, 1.0), residual, direction, lambda step: curve * step, column_products
+    )
+    return values[own].astype(np.float64), np.abs(size * step[own]).astype(np.float64)
+
+
+def follow_absences(
+    f: NDArray[Any],
+    beta: NDArray[Any],
+    residual: Callable[[NDArray[Any]], NDArray[Any]],
+    direction: Callable[[NDArray[Any]], NDArray[Any]],
+    curve: Callable[[NDArray[Any]], NDArray[Any]],
+    dot: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Return f after some steps of conjugate gradients on many problems, the last step, and its size in each problem.
+
+    `beta` are the coefficients of f, `direction(r)` is minus the preconditioned gradient r, `curve(step)` is W step and
+    `dot` the scalar products, one per problem. A step ends where its slope would be zero if that were linear, but not
+    beyond the minimum of the quadratic model.
+    """
+    past: tuple[NDArray[Any], ...] = ()
+    for _ in range(_FOLLOWING_STEPS):
+        r = beta - residual(f)
+        step = direction(r)
+        change, slope = -r - curve(step), dot(r, step)
+        if past:
+            before, steepness, way, along = past
+            again = np.maximum(0.0, _quotient(dot(before - r, step), -steepness))
+            step, change = step + again * way, change + again * along
+        past = r, slope, step, change
+        here, there = dot(r, step), dot(beta + change - residual(f + step), step)
+        size = np.where(there > 0.0, _quotient(-here, there - here), here.dtype.type(1.0))
+        f, beta = f + size * step, beta + size * change
+    return f, step, size
+
+
+def leave_out_groups(
+    loss: Bernoulli, factor: Factor, copies: Floats, workers: Workers = SERIAL, group: Index | None = None
+) -> Callable[[float, Floats | None], tuple[Floats, AskForProducts]]:
+    """Return the first half of the evaluation with the exact kernel that leaves out rows in groups, one copy of each.
+
+    It solves with the kernel F'F + D, and returns the start for the next C and a generator that asks for products with
+    K and returns the result.
+    """
+    group = LooProblem(loss.target, loss.weight, copies).groups(0) if group is None else group
+    rows, mine, kept = choose_left_out_rows(group, copies)
+    left_out, columns, kept = loss.select_rows(rows), (rows, mine), np.column_stack([kept, np.ones(len(copies))])
+    total = float(left_out.weight.sum())
+
+    def begin(C: float, start: Floats | None) -> tuple[Floats, AskForProducts]:
+        at = loss.select_rows(slice(None), C)
+        inner = at.envelope(factor.rest)
+        point, _ = run_newton(newton_in_factor(inner, factor.F, workers, start), ROUGH_DECREMENT, 30)
+        return point.z, evaluate(at, inner.prox(point.f), point.z)
+
+    def evaluate(at: Bernoulli, f: Floats, z: Floats) -> AskForProducts:
+        values, residual, full_fit = yield from newton_columns(at, factor, f, kept, workers)
         there, left = values[rows, -1], values[columns]
-        moved = (there - left) * (expit(there) - 1.0 + some.target)  # leverage/(1 - leverage), were it the row's alone
-        poor = (moved > POOR / (1.0 - POOR)) | (residual[columns[1]] > ROUGH)
-        seen = np.full(len(copies), np.nan)
-        seen[rows] = left
-        return Look(some.value(left) / total, float(some.weight @ poor / total), z, whole, seen)
+        # leverage/(1 - leverage), if the row alone had been left out
+        moved = (there - left) * (expit(there) - 1.0 + left_out.target)
+        poor = (moved > POOR_LEVERAGE / (1.0 - POOR_LEVERAGE)) | (residual[mine] > POOR_RESIDUAL)
+        every = np.full(len(copies), np.nan)
+        every[rows] = left
+        return LooResult(left_out.value(left) / total, float(left_out.weight @ poor / total), z, full_fit, every)
 
     return begin
 
 
-def groups_of(group: Index, copies: Floats) -> tuple[Index, Index, Floats]:
-    """Return the rows to leave out, the group of each, and what is kept of all rows without each group, one a column.
+def choose_left_out_rows(group: Index, copies: Floats) -> tuple[Index, Index, Floats]:
+    """Return the rows to leave out, the group of each, and the share of every row kept without each group, by column.
 
-    Of many rows a sample of groups is left out: the losses at two C differ by about the same at any row.
+    Of many rows only some groups are left out: the losses at two values of C differ by about the same at any row.
     """
     n = len(copies)
-    count = int(np.clip(-(-GROUPS * _SAMPLE // n), _LEAST, GROUPS))
+    count = int(np.clip(-(-GROUPS * _FEWEST_ROWS_LEFT_OUT // n), _FEWEST_GROUPS_LEFT_OUT, GROUPS))
     rows = np.flatnonzero(group < count)
     kept = np.ones((n, count))
     kept[rows, group[rows]] = 1.0 - 1.0 / np.maximum(copies[rows], 1.0)
     return rows, group[rows], kept
 
 
-def together(K: Products, tasks: Sequence[Generator[NDArray[Any], NDArray[Any], Any]]) -> list[Any]:
-    """Return what several tasks return that ask for products with K: one product serves all those that still ask."""
+def share_products(K: Products, tasks: Sequence[AskForProducts]) -> list[Any]:
+    """Return what several tasks return that ask for products with K: one product serves all of them."""
     asked, results = {i: next(task) for i, task in enumerate(tasks)}, {}
     while asked:
-        ends = np.cumsum([columns.shape[1] for columns in asked.values()])
-        parts = np.split(K(_in_eights(list(asked.values()))), ends, axis=1)
+        columns = list(asked.values())
+        ends = np.cumsum([part.shape[1] for part in columns])
+        # Zeros up to a multiple of eight columns: BLAS is twice as fast with 16 as with 15.
+        padding = np.zeros((len(columns[0]), -ends[-1] % 8), columns[0].dtype)
+        parts = np.split(K(np.hstack([*columns, padding])), ends, axis=1)
         for i, part in zip(list(asked), parts, strict=False):
             try:
                 asked[i] = tasks[i].send(part.astype(asked[i].dtype))
@@ -302,182 +333,195 @@ def together(K: Products, tasks: Sequence[Generator[NDArray[Any], NDArray[Any], 
     return [results[i] for i in range(len(tasks))]
 
 
-def _in_eights(parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
-    """Return columns side by side, with zeros up to a multiple of eight: BLAS is twice as fast with 16 as with 15."""
-    missing = -sum(part.shape[1] for part in parts) % 8
-    return np.hstack([*parts, np.zeros((len(parts[0]), missing), parts[0].dtype)])
-
-
 def stratified(target: Floats, rng: np.random.Generator) -> Index:
-    """Return the group of each row: at random, as many of each class in every group as can be."""
+    """Return a random group of each row, such that every class is spread evenly over the groups."""
     order = rng.permutation(len(target))
     group = np.empty(len(target), np.intp)
     group[order[np.argsort(target[order], kind="stable")]] = np.arange(len(target)) % GROUPS
     return group
 
 
-def _near(loss: Bernoulli, factor: Factor, each: Each, start: Floats | None) -> tuple[Floats, Floats]:
-    """Return f and the coordinates z of nearly the solution with the kernel F'F + D, D the diagonal of the rest."""
-    inner = loss.enveloped(factor.rest)
-    point, _ = settled(factored_newton(inner, factor.F, each, start), NEARLY, 30)
-    return inner.nearest(point.f), point.z
-
-
 def newton_columns(
-    loss: Bernoulli, factor: Factor, f: Floats, kept: Floats, each: Each = in_turn
+    loss: Bernoulli, factor: Factor, f: Floats, kept: Floats, workers: Workers = SERIAL
 ) -> Generator[NDArray[Any], NDArray[Any], tuple[Floats, Floats, Iterate]]:
-    """Return the values after a Newton step from f on the exact problem, with as much of the rows as each column keeps.
+    """Return the values after a Newton step from f on the exact problem, for each column of shares kept of the rows.
 
-    Also the share of every column's squared residual that conjugate gradients left, and the last column's iterate.
+    Also return the share of each column's squared residual that conjugate gradients left, and the last column's
+    iterate. The preconditioner of all columns is that of all rows.
     """
-    a, w, dtype = loss.residual(f)[:, None] * kept, loss.curvature(f).w[:, None] * kept, factor.F.dtype
-    root = np.sqrt(w).astype(dtype)
-    precondition = _columns_preconditioner(loss, factor, f, root, each)
-    feasible = a - w * (a.sum(axis=0) / w.sum(axis=0))  # sum beta = 0, and stays so
-    beta, Kbeta, left = yield from _gradients(root, precondition, feasible.astype(dtype), f[:, None].astype(dtype))
-    b = (a + w * (f[:, None] - Kbeta)).sum(axis=0) / w.sum(axis=0)
-    return Kbeta + b, left, Iterate(beta, Kbeta[:, -1], b[-1], np.inf, np.inf)
-
-
-_Solve = Callable[[NDArray[Any]], NDArray[Any]]
-
-
-def _columns_preconditioner(loss: Bernoulli, factor: Factor, f: Floats, root: NDArray[Any], each: Each) -> _Solve:
-    """Return the preconditioner of `solvers`, one m by m system for all columns: that of all rows."""
     from scipy.linalg import get_lapack_funcs
 
-    F, (damped, damping) = factor.F, loss.curvature(f).damped(factor.rest)
-    lower = factored_hessian(damped, F, each)
+    a, curvature, F = loss.residual(f)[:, None] * kept, loss.curvature(f), factor.F
+    w, dtype = curvature.w[:, None] * kept, F.dtype
+    root = np.sqrt(w).astype(dtype)
+    damped, damping = curvature.damp(factor.rest)
+    lower = factorise_hessian(damped, F, workers)
     (potrs,) = get_lapack_funcs(("potrs",), (lower,))
-    share = (1.0 / damping).astype(F.dtype)[:, None]
+    share = (1.0 / damping).astype(dtype)[:, None]
     scaled = root * share
-    return lambda r: share * r - scaled * (F.T @ potrs(lower, F @ (scaled * r), lower=1)[0])
+    unit = root / np.sqrt(column_products(root, root))
 
+    def multiply_root(v: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(root * v)
 
-def _gradients(
-    root: NDArray[Any], precondition: _Solve, a: NDArray[Any], f: NDArray[Any]
-) -> Generator[NDArray[Any], NDArray[Any], tuple[Floats, NDArray[Any], NDArray[Any]]]:
-    """Return K beta by column, beta = a + R u, (I + RKR) u = -R (K a - f) up to intercepts.
-
-    Before it the last column's beta, after it the share of every column's squared residual that is left.
-    """
-    unit = root / np.sqrt(by_column(root, root))
+    def precondition(r: NDArray[Any]) -> NDArray[Any]:
+        return np.asarray(share * r - scaled * (F.T @ potrs(lower, F @ (scaled * r), lower=1)[0]))
 
     def project(v: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(v - unit * by_column(unit, v))
+        return np.asarray(v - unit * column_products(unit, v))
 
-    beta, Kbeta = a[:, -1].astype(np.float64), (yield a)
-    r = project(root * (Kbeta - f))
+    feasible = a - w * (a.sum(axis=0) / w.sum(axis=0))  # sum beta = 0, and stays so
+    beta, Kbeta, left = yield from solve_columns(
+        (multiply_root, multiply_root),
+        precondition,
+        project,
+        column_products,
+        feasible.astype(dtype),
+        f[:, None].astype(dtype),
+        _ENOUGH,
+    )
+    b = (a + w * (f[:, None] - Kbeta)).sum(axis=0) / w.sum(axis=0)
+    return Kbeta + b, left, Iterate(beta[:, -1], Kbeta[:, -1], b[-1], np.inf, np.inf)
+
+
+_Apply = Callable[[NDArray[Any]], NDArray[Any]]
+
+
+def solve_columns(
+    roots: tuple[_Apply, _Apply],
+    precondition: _Apply,
+    project: _Apply,
+    dot: Callable[[NDArray[Any], NDArray[Any]], Any],
+    a: NDArray[Any],
+    f: NDArray[Any],
+    enough: float,
+) -> Generator[NDArray[Any], NDArray[Any], tuple[Floats, NDArray[Any], NDArray[Any]]]:
+    """Return beta = a + R u, K beta and the share of |r|^2 left, (I + R'KR) u = -R'(K a - f) up to intercepts.
+
+    `roots` multiply by R and R', `dot` gives scalar products, one or one per column. It asks for products with K.
+    """
+    root, root_transposed = roots
+    beta, Kbeta = a.astype(np.float64), (yield a)
+    r = project(root_transposed(Kbeta - f))
     g = project(precondition(r))
-    d, rg, begun = -g, by_column(r, g), by_column(r, r)
-    for _ in range(STEPS):
-        s = root * d
+    d, rg, begun = -g, dot(r, g), dot(r, r)
+    for _ in range(MOST_CG_STEPS):
+        s = root(d)
         Ks = yield s
-        image = d + root * Ks
-        size = quotient(rg, by_column(d, image))
-        beta, Kbeta = beta + size[-1] * s[:, -1], Kbeta + size * Ks
+        image = d + root_transposed(Ks)
+        size = _quotient(rg, dot(d, image))
+        beta, Kbeta = beta + size * s, Kbeta + size * Ks
         previous, r = r, project(r + size * image)
-        left = by_column(r, r)
-        if (left <= _ENOUGH * begun).all():
+        left = dot(r, r)
+        if np.all(left <= enough * begun):
             break
         g = project(precondition(r))
-        following = by_column(r, g)
-        d = -g + np.maximum(0.0, quotient(following - by_column(previous, g), rg)) * d
+        following = dot(r, g)
+        d = -g + np.maximum(0.0, _quotient(following - dot(previous, g), rg)) * d
         rg = following
-    return beta, Kbeta, quotient(left, begun)
+    return beta, Kbeta, _quotient(left, begun)
 
 
-def quotient(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
-    """Return u/v, and 0 where v is not positive: a column that is solved."""
+def _quotient(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
+    """Return u/v, and 0 where v is not positive, as it is in a column that is solved."""
     return np.asarray(np.divide(u, v, out=np.zeros_like(u), where=v > 0))
 
 
-def searched(at: Looks, grid: Sequence[float]) -> dict[float, Look]:
-    """Return the looks at those C of an increasing grid that a search for the smallest loss takes; at all, if few.
+def search_grid(evaluate: Evaluate, grid: Sequence[float]) -> dict[float, LooResult]:
+    """Return the results at those values of an increasing grid that a search for the smallest loss tries.
 
-    At most three C at a time, which cost little more than one: where a parabola in log C has its bottom.
+    Few values are all tried. Otherwise at most three are tried at a time, which cost little more than one, near the
+    minimum of a parabola in log C.
     """
-    if len(grid) <= _FEW:
-        return dict(zip(grid, at(grid, None), strict=True))
-    looks: dict[int, Look] = {}
+    if len(grid) <= _MOST_TRIED_ALL:
+        return dict(zip(grid, evaluate(grid, None), strict=True))
+    results: dict[int, LooResult] = {}
     x, stride = np.log(grid), max(2, len(grid) // _STRIDES)
-    middle = int(np.abs(x - np.log(_FIRST)).argmin())
+    middle = int(np.abs(x - np.log(_FIRST_C)).argmin())
     places: Iterable[int] = (middle - stride, middle, middle + stride)
-    while new := sorted(set(places) & set(range(len(grid))) - set(looks)):
-        start = looks[min(looks, key=lambda j: abs(j - new[0]))].start if looks else None
-        looks.update(zip(new, at([grid[i] for i in new], start), strict=True))
-        places = _promising({i: found.loss for i, found in looks.items()}, x, stride)
-    return {grid[i]: found for i, found in looks.items()}
+    while new := sorted(set(places) & set(range(len(grid))) - set(results)):
+        start = results[min(results, key=lambda j: abs(j - new[0]))].start if results else None
+        results.update(zip(new, evaluate([grid[i] for i in new], start), strict=True))
+        places = _choose_next({i: found.loss for i, found in results.items()}, x, stride)
+    return {grid[i]: found for i, found in results.items()}
 
 
-def _promising(losses: dict[int, float], x: Floats, stride: int) -> tuple[int, ...]:
-    """Return where the bottom of a parabola is, by the smallest loss and the nearest on both sides, if it has both.
+def _choose_next(losses: dict[int, float], x: Floats, stride: int) -> tuple[int, ...]:
+    """Return the places to try next, given the losses so far.
 
-    Else by the last three, and further on: at most two strides ahead, half of the way there, and a stride behind it.
+    If the smallest loss has neighbours on both sides, it is the minimum of the parabola through the three. If it is
+    the first or the last, the parabola goes through the three losses at that side, and three places are tried: its
+    minimum, at most two strides ahead, one half of the way there, and one a stride beyond.
 
-    >>> _promising({0: 9.0, 3: 1.0, 6: 6.0}, np.arange(9.0), 2)
+    >>> _choose_next({0: 9.0, 3: 1.0, 6: 6.0}, np.arange(9.0), 2)
     (3,)
-    >>> _promising({0: 4.0, 3: 1.0, 6: 16.0}, np.arange(9.0), 2)
+    >>> _choose_next({0: 4.0, 3: 1.0, 6: 16.0}, np.arange(9.0), 2)
     (2,)
-    >>> _promising({2: 9.0, 4: 2.0, 6: 1.0}, np.arange(9.0), 2)
+    >>> _choose_next({2: 9.0, 4: 2.0, 6: 1.0}, np.arange(9.0), 2)
     (5,)
-    >>> _promising({0: 9.0, 2: 4.0, 4: 1.0}, np.arange(9.0), 2)
+    >>> _choose_next({0: 9.0, 2: 4.0, 4: 1.0}, np.arange(9.0), 2)
     (5, 6, 8)
     """
     known = sorted(losses)
     here = min(losses, key=lambda i: losses[i])
     place = known.index(here)
     if 0 < place < len(known) - 1:
-        return (_bottom(losses, known[place - 1 : place + 2], x, here),)
+        return (_parabola_minimum(losses, known[place - 1 : place + 2], x, here),)
     if here in (0, len(x) - 1):  # an end of the grid
         beside = known[1 if place == 0 else -2] if len(known) > 1 else here
         return ((here + beside) // 2,) if abs(here - beside) > 1 else ()
     ahead = -1 if place == 0 else 1
     last = known[:3] if place == 0 else known[-3:]
-    reach = ahead * (_bottom(losses, last, x, here + 2 * ahead * stride) - here)
+    reach = ahead * (_parabola_minimum(losses, last, x, here + 2 * ahead * stride) - here)
     if reach <= 0 and here + ahead * reach not in losses:
         return (here + ahead * reach,)
     reach = min(max(reach, 1), 2 * stride)
     return tuple(int(np.clip(here + ahead * far, 0, len(x) - 1)) for far in (max(1, reach // 2), reach, reach + stride))
 
 
-def _bottom(losses: dict[int, float], three: Sequence[int], x: Floats, other: int) -> int:
-    """Return the place nearest to the bottom of a parabola through three losses, or another if it has none."""
+def _parabola_minimum(losses: dict[int, float], three: Sequence[int], x: Floats, default: int) -> int:
+    """Return the place nearest to the minimum of a parabola through three losses, or the default if it has none."""
     if len(three) < 3:
-        return other
+        return default
     left, middle, right = three
     falling, rising = ((losses[j] - losses[i]) / (x[j] - x[i]) for i, j in ((left, middle), (middle, right)))
     if not rising > falling:
-        return other
+        return default
     vertex = 0.5 * (x[left] + x[middle]) - 0.5 * falling * (x[right] - x[left]) / (rising - falling)
     return int(np.abs(x - vertex).argmin())
 
 
-def path(looks: dict[float, Look]) -> Path:
-    """Return what was seen, in the order of C."""
-    rising = sorted(looks)
-    return Path(tuple(rising), tuple(looks[C].loss for C in rising), tuple(looks[C].poor for C in rising))
+def make_path(results: dict[float, LooResult]) -> LooPath:
+    """Return the results as a path, in the order of C."""
+    rising = sorted(results)
+    return LooPath(tuple(rising), tuple(results[C].loss for C in rising), tuple(results[C].poor for C in rising))
 
 
-def in_order(at: _At, Cs: Sequence[float], start: Any) -> list[Look]:
-    """Return the looks at increasing C, each started from the last."""
-    looks: list[Look] = []
+def path_and_known_kernel(results: dict[float, LooResult], K: Products, factor: Factor) -> tuple[LooPath, KnownKernel]:
+    """Return the path, and what a fit with its best C can start from."""
+    path = make_path(results)
+    return path, KnownKernel(with_workers(K, SERIAL), factor, path.best, results[path.best].full_fit)
+
+
+def evaluate_in_order(evaluate: _EvaluateOne, Cs: Sequence[float], start: Any) -> list[LooResult]:
+    """Return the results at increasing values of C, each started from the one before."""
+    results: list[LooResult] = []
     for C in Cs:
-        looks.append(at(C, start))
-        start = looks[-1].start
-    return looks
+        results.append(evaluate(C, start))
+        start = results[-1].start
+    return results
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
-    """The paths for each gamma, and the C and gamma of the smallest leave-one-out log loss on any of them.
+class LooChoice:
+    """One path over C for each gamma, and the C and gamma of the smallest leave-one-out log loss.
 
-    `known` is what a fit can go on from, where the kernel itself was looked at and there was one gamma only.
+    `known` is what a fit can start from, if there was only one gamma.
     """
 
     gammas: tuple[float, ...]
-    paths: tuple[Path, ...]
-    known: Known | None = field(default=None, repr=False, compare=False)
+    paths: tuple[LooPath, ...]
+    known: KnownKernel | None = field(default=None, repr=False, compare=False)
 
     @property
     def best(self) -> tuple[float, float]:
@@ -487,16 +531,16 @@ class Choice:
 
     @property
     def poor(self) -> float:
-        """The share of the weight at rows where the approximation is poor, at the chosen C."""
+        """The share of the weight at rows where the approximation is poor, at the chosen C and gamma."""
         path = self.paths[int(np.argmin([min(path.loss) for path in self.paths]))]
         return path.poor[int(np.argmin(path.loss))]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """What C is chosen for: targets (n,) or a column a class (n, k), weights for C = 1, the rows' repetitions.
+class LooProblem:
+    """The rows to choose C for: targets (n,) or one column per class (n, k), weights for C = 1, numbers of copies.
 
-    `group` says which of `GROUPS` a row is left out with, where that is settled.
+    `group` says with which of `GROUPS` groups a row is left out; None divides the rows at random.
     """
 
     target: Floats
@@ -505,64 +549,60 @@ class Problem:
     group: Index | None = None
 
     def groups(self, seed: int) -> Index:
-        """Return the groups: those that are settled, or as many of each class in every group as can be."""
+        """Return the given groups, or random ones with every class spread evenly over them."""
         codes = self.target if self.target.ndim == 1 else self.target.argmax(axis=1)
         return stratified(codes, np.random.default_rng(seed)) if self.group is None else self.group
 
 
-_Along = Callable[[Problem, Gram, Sequence[float], Options], tuple[Path, Known | None]]
+_MakePath = Callable[[LooProblem, Gram, Sequence[float], Options], tuple[LooPath, KnownKernel | None]]
 
 
-def path_of(problem: Problem, gram: Gram, grid: Sequence[float], options: Options) -> tuple[Path, Known | None]:
-    """Return the path of two classes."""
-    looks, K, factor = looks_of(problem, gram, options)
-    return outcome(searched(looks, grid), K, factor)
+def binary_path(
+    problem: LooProblem, gram: Gram, grid: Sequence[float], options: Options
+) -> tuple[LooPath, KnownKernel | None]:
+    """Return the path of a machine of two classes, and what a fit can start from."""
+    evaluate, K, factor = prepare_binary(problem, gram, options)
+    return path_and_known_kernel(search_grid(evaluate, grid), K, factor)
 
 
-def looks_of(problem: Problem, gram: Gram, options: Options) -> tuple[Looks, Products, Factor]:
-    """Return the looks at two classes: by the factor where that is all the machine will know of it, else by groups.
+def prepare_binary(problem: LooProblem, gram: Gram, options: Options) -> tuple[Evaluate, Products, Factor]:
+    """Return the evaluation of two classes, products with the kernel matrix, and the factor.
 
-    Also products with the kernel matrix, and the factor.
+    Rows are left out one at a time if the machine is solved in the factor, and otherwise in groups.
     """
     loss = Bernoulli(problem.target, problem.weight)
-    most = chosen_rank(loss.shape, options)
-    rank = lower_rank(gram, options, most, SHARE * most)
+    most = choose_rank(loss.shape, options)
+    rank = choose_starting_rank(gram, options, most, STARTING_RANK_SHARE * most)
     factor = pivoted_cholesky(gram, rank, np.random.default_rng(options.seed))
-    K = products(gram, options.memory)
-    if complete(gram, factor) or not options.exact:
-        at = by_factor(loss, factor, problem.copies, gram.each)
-        return lambda Cs, start: in_order(at, Cs, start), K, factor
-    begin = by_groups(loss, factor, problem.copies, gram.each, problem.groups(options.seed))
+    K = make_products(gram, options.memory)
+    if is_complete(gram, factor) or not options.exact:
+        one = leave_out_rows(loss, factor, problem.copies, gram.workers)
+        return lambda Cs, start: evaluate_in_order(one, Cs, start), K, factor
+    begin = leave_out_groups(loss, factor, problem.copies, gram.workers, problem.groups(options.seed))
 
-    def looks(Cs: Sequence[float], start: Floats | None) -> list[Look]:
-        tasks: list[_Asking] = []
+    def evaluate(Cs: Sequence[float], start: Floats | None) -> list[LooResult]:
+        tasks: list[AskForProducts] = []
         for C in Cs:
             start, task = begin(C, start)
             tasks.append(task)
-        return [look for some in blocks(len(tasks), _TASKS) for look in together(K, tasks[some])]
+        return [found for some in blocks(len(tasks), _VALUES_PER_PRODUCT) for found in share_products(K, tasks[some])]
 
-    return looks, K, factor
-
-
-def outcome(looks: dict[float, Look], K: Products, factor: Factor) -> tuple[Path, Known]:
-    """Return the path, and what a fit with its best C can go on from."""
-    along = path(looks)
-    return along, Known(shared(K, in_turn), factor, along.best, looks[along.best].whole)
+    return evaluate, K, factor
 
 
 def choose(
-    problem: Problem,
+    problem: LooProblem,
     grams: Iterable[tuple[float, Gram]],
     grid: Sequence[float],
     options: Options,
-    along: _Along = path_of,
-) -> Choice:
-    """Return the paths over C for each gamma with its kernel matrix, along which a kind of machine is looked at."""
+    find_path: _MakePath = binary_path,
+) -> LooChoice:
+    """Return one path over C for each gamma and its kernel matrix; `find_path` depends on the kind of machine."""
     gammas, paths, known = [], [], None
-    with threads(GROUPS * len(problem.copies)) as each:
+    with threads(GROUPS * len(problem.copies)) as workers:
         for gamma, gram in grams:
-            known = None  # room for the next kernel
+            known = None  # frees memory for the next kernel
             gammas.append(gamma)
-            found, known = along(problem, replace(gram, each=each), sorted(set(grid)), options)
-            paths.append(found)
-    return Choice(tuple(gammas), tuple(paths), known if len(gammas) == 1 else None)
+            path, known = find_path(problem, replace(gram, workers=workers), sorted(set(grid)), options)
+            paths.append(path)
+    return LooChoice(tuple(gammas), tuple(paths), known if len(gammas) == 1 else None)

@@ -1,7 +1,7 @@
-"""The regularisation of machines of pairs of classes by approximate leave-one-out of the probabilities they give.
+"""The choice of C for coupled machines of pairs of classes by approximate leave-one-out of their probabilities.
 
-A row has the leave-one-out values of the machines of its own class's pairs, which it helped to train, and the plain
-values of all others. What is measured is the log loss of the class probabilities that these values are coupled to.
+A row has leave-one-out values for the pairs of its own class, which it helped to train, and plain values for all other
+pairs. The loss is the log loss of the class probabilities that these values are coupled to.
 """
 
 from __future__ import annotations
@@ -16,74 +16,83 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
 from calibrant.kernels.functions import Gram
-from calibrant.kernels.loo import Look, Looks, Path, Problem, in_order, looks_of, path, searched, stratified
-from calibrant.kernels.matrices import coefficients, products
-from calibrant.kernels.solvers import Options, complete
+from calibrant.kernels.loo import (
+    Evaluate,
+    LooPath,
+    LooProblem,
+    LooResult,
+    evaluate_in_order,
+    make_path,
+    prepare_binary,
+    search_grid,
+    stratified,
+)
+from calibrant.kernels.matrices import coefficients_of, make_products
+from calibrant.kernels.solvers import Options, is_complete
 
 __all__ = ["pairs_path"]
 
-_Coupling = Callable[[Floats], Floats]  # from values, a column a pair, to the logarithms of class probabilities
+_Coupling = Callable[[Floats], Floats]  # from values, one column per pair, to the logarithms of class probabilities
 
 
 def pairs_path(
-    problem: Problem, gram: Gram, grid: Sequence[float], options: Options, couple: _Coupling
-) -> tuple[Path, None]:
-    """Return the path of coupled pairs; rows are left out one by one or in groups as each pair has few or many."""
+    problem: LooProblem, gram: Gram, grid: Sequence[float], options: Options, couple: _Coupling
+) -> tuple[LooPath, None]:
+    """Return the path of coupled pairs; each pair leaves rows out one at a time or in groups as its size demands."""
     codes = problem.target.argmax(axis=1)
     places = list(combinations(range(problem.target.shape[1]), 2))
-    room = replace(options, memory=options.memory / (1 + len(places)))
+    smaller = replace(options, memory=options.memory / (1 + len(places)))
     group = stratified(codes, np.random.default_rng(options.seed))  # the same in all pairs
     pairs = [
-        _pair_of(problem, gram, np.flatnonzero((codes == a) | (codes == b)), (codes == b, group), room)
+        _prepare_pair(problem, gram, np.flatnonzero((codes == a) | (codes == b)), codes == b, group, smaller)
         for a, b in places
     ]
-    K = products(gram, room.memory)
+    K = make_products(gram, smaller.memory)
 
-    def look(C: float, start: Sequence[Any] | None) -> Look:
-        found = [pair.looks([C], z)[0] for pair, z in zip(pairs, start or [None] * len(pairs), strict=True)]
+    def evaluate(C: float, start: Sequence[Any] | None) -> LooResult:
+        found = [pair.evaluate([C], z)[0] for pair, z in zip(pairs, start or [None] * len(pairs), strict=True)]
         beta, b = np.zeros((gram.n, len(pairs))), np.empty(len(pairs))
-        for column, (pair, seen) in enumerate(zip(pairs, found, strict=True)):
-            beta[pair.rows, column], b[column] = pair.machine(seen)
+        for column, (pair, result) in enumerate(zip(pairs, found, strict=True)):
+            beta[pair.rows, column], b[column] = pair.machine_of(result)
         values = K(beta) + b
-        for column, (pair, seen) in enumerate(zip(pairs, found, strict=True)):
-            values[pair.rows, column] = seen.values
-        every = np.flatnonzero(np.isfinite(values).all(axis=1))  # rows left out by all pairs of their class
-        weight, logs = problem.weight[every], couple(values[every])
-        loss = -float(weight @ logs[np.arange(len(every)), codes[every]] / weight.sum())
-        return Look(loss, max(seen.poor for seen in found), [seen.start for seen in found])
+        for column, (pair, result) in enumerate(zip(pairs, found, strict=True)):
+            values[pair.rows, column] = result.values
+        rows = np.flatnonzero(np.isfinite(values).all(axis=1))  # left out by all pairs of their class
+        weight, logs = problem.weight[rows], couple(values[rows])
+        loss = -float(weight @ logs[np.arange(len(rows)), codes[rows]] / weight.sum())
+        return LooResult(loss, max(result.poor for result in found), [result.start for result in found])
 
-    return path(searched(lambda Cs, start: in_order(look, Cs, start), grid)), None
+    return make_path(search_grid(lambda Cs, start: evaluate_in_order(evaluate, Cs, start), grid)), None
 
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The rows of two classes, the looks at their machine, and its coefficients and intercept from such a look."""
+    """The rows of two classes, their evaluation, and a function from its result to coefficients and intercept."""
 
     rows: Index
-    looks: Looks
-    machine: Callable[[Look], tuple[Floats, Any]]
+    evaluate: Evaluate
+    machine_of: Callable[[LooResult], tuple[Floats, Any]]
 
 
-def _pair_of(
-    problem: Problem, gram: Gram, rows: Index, of_all: tuple[NDArray[np.bool_], Index], options: Options
+def _prepare_pair(
+    problem: LooProblem, gram: Gram, rows: Index, is_second: NDArray[np.bool_], group: Index, options: Options
 ) -> _Pair:
-    """Return a pair by its rows; of all rows it takes which are of its second class, and their groups."""
-    second, group = of_all[0][rows], of_all[1][rows]
-    few = replace(
+    """Return the pair with the given rows; `is_second` and `group` are given for all rows."""
+    part = replace(
         gram,
         n=len(rows),
         diagonal=gram.diagonal[rows],
-        block=gram.arranged(rows),
-        arranged=lambda order: gram.arranged(rows[order]),
+        block=gram.reorder(rows),
+        reorder=lambda order: gram.reorder(rows[order]),
     )
-    part = Problem(second.astype(np.float64), problem.weight[rows], problem.copies[rows], group)
-    looks, _, factor = looks_of(part, few, options)
+    target = is_second[rows].astype(np.float64)
+    binary = LooProblem(target, problem.weight[rows], problem.copies[rows], group[rows])
+    evaluate, _, factor = prepare_binary(binary, part, options)
 
-    def in_factor(seen: Look) -> tuple[Floats, Any]:
-        return coefficients(few, factor, seen.start[:-1]), seen.start[-1]
+    def machine_of(found: LooResult) -> tuple[Floats, Any]:
+        if is_complete(part, factor) or not options.exact:
+            return coefficients_of(factor, found.start[:-1]), found.start[-1]
+        assert found.full_fit is not None  # groups always have one
+        return found.full_fit.beta, found.full_fit.b
 
-    def on_kernel(seen: Look) -> tuple[Floats, Any]:
-        assert seen.whole is not None  # by groups there always is one
-        return seen.whole.beta, seen.whole.b
-
-    return _Pair(rows, looks, in_factor if complete(few, factor) or not options.exact else on_kernel)
+    return _Pair(rows, evaluate, machine_of)

@@ -12,45 +12,51 @@ from calibrant.kernels.solvers import Iterate
 __all__ = ["solve_smo"]
 
 
-_INSIDE = 1e-10  # alpha stays this share of C away from 0 and from C
+_MARGIN = 1e-10  # alpha stays this share of C away from 0 and from C
 
 
 def solve_smo(gram: Gram, loss: Bernoulli, *, tol: float = 1e-3, max_iter: int = 100_000) -> tuple[Iterate, int]:
-    """Return the solution with all H_i equal within 2 tol, and the number of pairs taken; keeps K, 8 n^2 bytes.
+    """Return the solution with all H_i equal within 2 tol, and the number of steps; the kernel takes 8 n^2 bytes.
 
     The dual is 1/2 sum alpha_i alpha_j y_i y_j K_ij + sum C_i G(alpha_i/C_i), G(d) = d log d + (1 - d) log(1 - d), over
-    sum alpha_i y_i = 0; H_i = sum_j alpha_j y_j K_ij + y_i log(alpha_i/(C_i - alpha_i)) is -b at the optimum. Every
-    step moves the pair of the smallest and the largest H_i.
+    sum alpha_i y_i = 0; H_i = sum_j alpha_j y_j K_ij + y_i log(alpha_i/(C_i - alpha_i)) is -b at the optimum. Each
+    step changes the alphas of the rows with the smallest and the largest H_i.
     """
     rows = slice(0, gram.n)
     K, y, C = gram.block(rows, rows).astype(np.float64), np.where(loss.target > 0.5, 1.0, -1.0), loss.weight
-    heavy = {1.0: float(C[y > 0].sum()), -1.0: float(C[y < 0].sum())}
-    total = heavy[1.0] + heavy[-1.0]
-    alpha = C * np.where(y > 0, heavy[-1.0], heavy[1.0]) / total  # feasible and strictly inside
+    positive, negative = float(C[y > 0].sum()), float(C[y < 0].sum())
+    alpha = C * np.where(y > 0, negative, positive) / (positive + negative)  # feasible and strictly inside
     f = K @ (alpha * y)
     steps = 0
     while steps < max_iter:
         H = f + y * np.log(alpha / (C - alpha))
-        # A row at the end of its range counts only where the step would lead it back inside.
-        rises = np.where(y > 0, alpha < C * (1.0 - 2.0 * _INSIDE), alpha > 2.0 * _INSIDE * C)
-        falls = np.where(y > 0, alpha > 2.0 * _INSIDE * C, alpha < C * (1.0 - 2.0 * _INSIDE))
+        # A row at a bound counts only if the step would move it inside.
+        rises = np.where(y > 0, alpha < C * (1.0 - 2.0 * _MARGIN), alpha > 2.0 * _MARGIN * C)
+        falls = np.where(y > 0, alpha > 2.0 * _MARGIN * C, alpha < C * (1.0 - 2.0 * _MARGIN))
         low, high = int(np.argmin(np.where(rises, H, np.inf))), int(np.argmax(np.where(falls, H, -np.inf)))
         if H[high] - H[low] <= 2.0 * tol:
             break
-        t = _pair_step(K, y, C, (alpha, f), (low, high), 0.1 * tol)
+        t = _solve_pair(K, y, C, (alpha, f), (low, high), 0.1 * tol)
         if t == 0.0:
             break
         alpha[low] += t * y[low]
         alpha[high] -= t * y[high]
         f += t * (K[low] - K[high])
         steps += 1
-    return _certified(K, loss, alpha * y), steps
+    beta = alpha * y
+    f = K @ beta
+    b = loss.solve_intercept(f, np.zeros(()))
+    objective = 0.5 * float(beta @ f) + loss.value(f + b)
+    a = loss.residual(f + b)
+    by_divergence, change = loss.divergence(beta, f + b)
+    gap = min(duality_gap(beta, f, a, K @ a), max(by_divergence, 0.0) + 0.5 * float(change @ (K @ change)))
+    return Iterate(beta, f, b, objective, gap), steps
 
 
-def _pair_step(K: Floats, y: Floats, C: Floats, at: tuple[Floats, Floats], pair: tuple[int, int], tol: float) -> float:
+def _solve_pair(K: Floats, y: Floats, C: Floats, at: tuple[Floats, Floats], pair: tuple[int, int], tol: float) -> float:
     """Return t with H_i = H_j within tol at alpha_i + t y_i and alpha_j - t y_j, by Newton steps inside a bracket."""
     (alpha, f), (i, j) = at, pair
-    inside = _INSIDE * np.minimum(C[i], C[j])
+    inside = _MARGIN * np.minimum(C[i], C[j])
     sides = np.array([[inside, C[i] - inside] - alpha[i], [inside, C[j] - inside] - alpha[j]]) * [[y[i]], [-y[j]]]
     low, high = float(sides.min(axis=1).max()), float(sides.max(axis=1).min())
     t, curve = 0.0, K[i, i] - 2.0 * K[i, j] + K[j, j]
@@ -66,14 +72,3 @@ def _pair_step(K: Floats, y: Floats, C: Floats, at: tuple[Floats, Floats], pair:
         if high - low <= 1e-14 * C[i]:
             break
     return t
-
-
-def _certified(K: Floats, loss: Bernoulli, beta: Floats) -> Iterate:
-    """Return the solution with the best intercept and the duality gap."""
-    f = K @ beta
-    b = loss.intercept(f, np.zeros(()))
-    objective = 0.5 * float(beta @ f) + loss.value(f + b)
-    a = loss.residual(f + b)
-    by_divergence, change = loss.divergence(beta, f + b)
-    gap = min(duality_gap(beta, f, a, K @ a), max(by_divergence, 0.0) + 0.5 * float(change @ (K @ change)))
-    return Iterate(beta, f, b, objective, gap)

@@ -1,15 +1,14 @@
 """Solvers of 1/2 |w|^2 + loss(w + b): Newton's method in a factor of the kernel, then on the kernel itself.
 
-1. K = F'F + rest by randomly pivoted Cholesky, its pivots where the loss is; Newton's method on f = F'z + b costs n m^2
-   a step. The diagonal D of the rest is not lost: F'F + D costs no more, because a row's own share of f is its own
-   affair (`Enveloped`).
-2. From there Newton steps on the exact problem, their systems (I + R'KR) u = -R'(K a - f), W = RR', by conjugate
-   gradients preconditioned by F'F + D, among the rows that still matter: tiles of K between others are used once. An
-   intercept without penalty is a prior of infinite variance, so the preconditioner with the row of ones keeps u among
-   the directions with sum beta = 0 by itself.
+1. Randomly pivoted Cholesky gives K = F'F + rest, with pivots where the loss is large. Newton's method on f = F'z + b
+   costs n m^2 operations per step. The diagonal D of the rest is kept as well: F'F + D costs no more, because the
+   envelope of the loss accounts for D row by row (`losses`).
+2. From there, Newton steps on the exact problem. Their systems (I + R'KR) u = -R'(K a - f), W = RR', are solved by
+   conjugate gradients, preconditioned by F'F + D, among the rows that still matter. The row of ones in F makes the
+   preconditioner keep sum beta = 0, which is the condition of an intercept without penalty.
 3. The dual point next to every iterate gives the duality gap of the exact problem, mostly without another product.
 
-Every solver is a generator: whoever consumes it decides when to stop, and keeps the last result.
+Solvers are generators: the caller decides when to stop, and keeps the last result.
 """
 
 from __future__ import annotations
@@ -24,103 +23,110 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
-from calibrant.kernels.functions import Each, Gram, in_turn
-from calibrant.kernels.losses import ALL, Curvature, Expansion, Loss, duality_gap
+from calibrant.kernels.functions import SERIAL, Gram, Workers, blocks
+from calibrant.kernels.losses import ALL_ROWS, Curvature, Expansion, LossFunction, duality_gap
 from calibrant.kernels.matrices import (
+    COLUMNS_AT_ONCE,
     Factor,
     Products,
-    by_column,
-    coefficients,
+    coefficients_of,
+    column_products,
+    make_products,
     pivoted_cholesky,
-    products,
     rows_of,
-    shared,
     threads,
+    with_workers,
 )
 
 __all__ = [
-    "CAREFUL",
-    "NEARLY",
+    "MOST_ROWS_TO_POLISH",
+    "MOST_UNKNOWNS",
+    "ROUGH_DECREMENT",
     "SMALL",
-    "WHOLE",
+    "FactorPoint",
     "Iterate",
-    "Known",
-    "LowRank",
+    "KernelFit",
+    "KnownKernel",
+    "NewtonSystem",
     "Options",
     "Report",
-    "Solution",
     "Solve",
     "Start",
-    "System",
-    "bounded",
+    "bound_gap",
     "cholesky",
-    "chosen_rank",
-    "complete",
+    "choose_rank",
+    "choose_starting_rank",
     "conjugate_gradients",
-    "constant",
-    "enough_of",
-    "factored_hessian",
-    "factored_newton",
-    "intercepts",
+    "constant_iterate",
+    "expand_at",
+    "factor_gradient",
+    "factorise_hessian",
+    "inner_tolerance",
+    "intercept_basis",
+    "is_complete",
+    "iterate_solutions",
+    "limit_rank",
     "line_search",
-    "lower_rank",
+    "make_iterate",
+    "make_newton_solver",
+    "make_preconditioner",
+    "make_projection",
+    "multiply",
+    "newton_in_factor",
     "newton_step",
-    "newton_system",
-    "place",
-    "preconditioner",
-    "product",
-    "projection",
-    "refined",
-    "settled",
-    "sketched",
-    "solutions",
+    "run_newton",
+    "sketch_kernel",
     "solve",
-    "solve_by",
-    "with_intercept",
-    "written_out",
+    "solve_cholesky",
 ]
 
 Solve = Callable[[Floats], Floats]
 
-SMALL = 250  # rows up to which the factor is of full rank
-_SEVERAL = 600  # values f of several classes up to which it is
-CAREFUL = 500  # rows up to which a fit goes on nearly to rounding
-_FEW = 2_200  # rows up to which a coarse solution, to see where pivots are needed, costs more than it saves
-_SYSTEM = 1_000  # unknowns up to which writing out the Newton system of several classes saves more than it costs
-WHOLE = 4_000  # unknowns up to which it can be done
-_SUFFICIENT = 1e-4  # share of the predicted decrease that a step must bring
-_ROUNDING = 1e-12  # of the objective
-_IN_STEPS = (
-    1e-5,
-    30.0,
-)  # relative gap from which, and weight C_i up to which, a certificate may rest on kernels in steps
-_TIGHT = 1e-12  # the relative gap that small problems reach at little cost
-_STEPS = 300  # of conjugate gradients for one Newton step, at most
-_SEARCH = 14  # places looked at for the lowest one on the way of a Newton step that goes too far
-_OVERSHOT = 0.5  # share of its slope with which a step may end going up
-_COARSE = 3  # times as many pivots, to twice that, has the factor as the one that shows where they are needed
-_LEAST = 48  # pivots from which that is worth while
-_UNSEEN = 0.05  # share of the mean importance that every row has
-_QUIET = 0.003  # share of the dual point that rows hold whose kernels with each other are not worth keeping
-NEARLY = 0.1  # share of the objective that the last step in the factor may have brought: it brought the most of that
-_CLOSE = 0.9  # share of `tol` to be left after the last Newton step
-_CUBIC = 0.3  # of the squared relative gap: about what the quadratic model is off by
-_LAST = 0.1  # share of `tol` left for the model, from which on a Newton step can be the last
-_FORCING = 0.03  # of the relative gap to the power of 1.5: what may be left in the model before that
-_NEGLIGIBLE = 0.2  # share of what these may leave that rows may leave which take no part
-_LATER = 0.1  # share of the gap that such rows may leave of the first step
-_STALE = 1e-4  # relative gap above which every Newton step has a preconditioner of its own
-_SLOW = 8  # steps of conjugate gradients after which the preconditioner is computed anew
-_POOR = 25  # steps after which its rank is doubled
-_FASTER = 10.0  # times as fast as a product with K, for as many operations, are those of the factor with itself
+# Sizes at which the method changes.
+SMALL = 250  # rows of two classes up to which the factor has full rank
+_SMALL_VALUES = 600  # rows times classes up to which the factor has full rank, for several classes
+MOST_ROWS_TO_POLISH = 500  # rows up to which a fit goes on nearly to rounding error
+_MOST_ROWS_WITHOUT_SKETCH = (
+    2_200  # up to here a coarse solution that shows where to put pivots costs more than it saves
+)
+_CHEAP_UNKNOWNS = 1_000  # unknowns up to which a chosen rank lets the Newton system of several classes grow
+MOST_UNKNOWNS = 4_000  # unknowns up to which a given rank lets it grow
+_FEWEST_SKETCHED_PIVOTS = 48  # pivots from which a coarse solution is worth while
+
+# Newton's method in the factor.
+_SUFFICIENT_DECREASE = 1e-4  # share of the predicted decrease that a step must achieve
+ROUGH_DECREMENT = 0.1  # share of the objective that the last step may gain, where a better solver goes on from there
+_POLISHED_GAP = 1e-12  # relative gap that problems with few rows reach at little cost
+_SKETCH_RATIO = 3  # the factor has 3 to 6 times as many pivots as the coarse one that shows where to put them
+_BASE_IMPORTANCE = 0.05  # importance of every row as a pivot, as a share of the mean importance
+_QUIET_SHARE = 0.003  # share of the dual point in the rows whose kernels with each other are not stored
+
+# Newton's method on the exact problem.
+_ROUNDING = 1e-12  # relative rounding error of the objective
+_COARSE_TOL = 1e-5  # `tol` from which the kernel may be stored in steps of 1/65535 ...
+_COARSE_WEIGHT = 30.0  # ... if no weight C_i is above this
+_MOST_CG_STEPS = 300  # steps of conjugate gradients in one Newton step
+_MOST_SEARCH_POINTS = 14  # points tried by the line search of a Newton step that goes too far
+_OVERSHOOT = 0.5  # a step goes too far if it ends with more than this share of its first slope, upwards
+_FINAL_SHARE = 0.9  # share of `tol` that may be left after the last Newton step
+_CUBIC_ERROR = 0.3  # error of the quadratic model, in units of the squared relative gap
+_LEAST_FINAL_SHARE = 0.1  # a Newton step can be the last if at least this share of `tol` is left to its system
+_FORCING = 0.03  # before the last step, its system is solved to this times the relative gap to the power 1.5
+_INACTIVE_SHARE = 0.2  # rows left out of a Newton step may keep at most this share of the allowed error
+_FIRST_INACTIVE_SHARE = 0.1  # in the first Newton step they may keep this share of the gap
+_FRESH_GAP = 1e-4  # above this relative gap, every Newton step computes its own preconditioner
+_SLOW_STEPS = 8  # steps of conjugate gradients after which the preconditioner is computed again
+_POOR_STEPS = 25  # steps of conjugate gradients after which its rank is doubled
+_FACTOR_SPEED = 10.0  # operations on the factor run this many times as fast as products with K
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a fit may cost.
+    """The options of a fit.
 
-    `tol` is the gap to reach relative to the objective, `max_iter` the most Newton steps, `rank` that of the factor
-    (0 chooses), `exact=False` stops at the solution in the factor, `memory` the bytes for tiles of the kernel matrix.
+    `tol` is the duality gap to reach, relative to the objective; `max_iter` the most Newton steps; `rank` the rank of
+    the factor, 0 to choose it; `exact=False` stops at the solution in the factor; `memory` the bytes for storing the
+    kernel matrix.
     """
 
     tol: float = 1e-4
@@ -133,7 +139,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Iterate:
-    """A point on the way: w = sum beta_i K(x_i, .), its values f at the rows, the intercept, the objective, the gap."""
+    """A point of the exact problem: w = sum beta_i K(x_i, .), its values f at the rows, intercept, objective, gap."""
 
     beta: Floats
     f: Floats
@@ -143,8 +149,8 @@ class Iterate:
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
-    """The best iterate, the number of Newton steps, whether its gap is small enough, the factor if there is one."""
+class KernelFit:
+    """The best iterate, the number of Newton steps, whether its gap is small enough, and the factor if there is one."""
 
     iterate: Iterate
     steps: int
@@ -153,36 +159,36 @@ class Solution:
     interrupted: bool = False
 
 
-def _small(shape: tuple[int, ...]) -> bool:
-    """Return whether the factor is of full rank for so many values f."""
-    return shape[0] <= SMALL if len(shape) == 1 else shape[0] * shape[1] <= _SEVERAL
+def _is_small(shape: tuple[int, ...]) -> bool:
+    """Return whether the factor has full rank for values f of this shape."""
+    return shape[0] <= SMALL if len(shape) == 1 else shape[0] * shape[1] <= _SMALL_VALUES
 
 
-def chosen_rank(shape: tuple[int, ...], options: Options) -> int:
-    """Return the rank of a factor to rely on, for values f of a shape: what is asked for, n if few, or 1.6 n^0.6."""
+def choose_rank(shape: tuple[int, ...], options: Options) -> int:
+    """Return the rank of a factor for values f of this shape: the given one, n for few rows, else 1.6 n^0.6."""
     if options.rank:
-        return written_out(shape, options.rank, WHOLE)
+        return limit_rank(shape, options.rank, MOST_UNKNOWNS)
     n = shape[0]
-    return written_out(shape, n if _small(shape) else int(np.clip(1.6 * n**0.6, 64, 1200)), _SYSTEM)
+    return limit_rank(shape, n if _is_small(shape) else int(np.clip(1.6 * n**0.6, 64, 1200)), _CHEAP_UNKNOWNS)
 
 
-def written_out(shape: tuple[int, ...], rank: int, unknowns: int) -> int:
-    """Return the rank, or a lower one with which the Newton system of several classes has no more unknowns."""
+def limit_rank(shape: tuple[int, ...], rank: int, unknowns: int) -> int:
+    """Return the rank, lowered to n, and for several classes so that the Newton system has at most `unknowns`."""
     return min(shape[0], rank, max(8, unknowns // shape[1]) if len(shape) > 1 else rank)
 
 
-def lower_rank(gram: Gram, options: Options, most: int, enough: float) -> int:
-    """Return that of a factor to start the exact problem from, unless with `most` there is nothing left to solve."""
+def choose_starting_rank(gram: Gram, options: Options, most: int, enough: float) -> int:
+    """Return a rank that is enough to start the exact problem, or `most` where the factor will be the last word."""
     final = options.rank or not options.exact or most == gram.n or gram.rank <= most
     return most if final else min(most, max(64, int(enough)))
 
 
 @dataclass(frozen=True, slots=True)
-class LowRank:
-    """A point in the coordinates of a factor: the last of z is the intercept; f = F'z.
+class FactorPoint:
+    """A point in the coordinates of a factor, f = F'z; the last coordinate is the intercept.
 
-    `decrement` is what the step to it was to bring, `before` the rows' own f before that step, `gap` the duality gap
-    and `solve` the Newton system there.
+    `decrement` is the decrease that the Newton step to it predicted. `before` are the values f, or their proximal
+    points, `gap` the duality gap and `solve` the Newton system where that step started.
     """
 
     z: Floats
@@ -195,8 +201,8 @@ class LowRank:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Coordinates, the values F'z, the loss expanded there, and the objective."""
+class _ExpandedPoint:
+    """Coordinates z, their values F'z, the loss expanded there, and the objective."""
 
     z: Floats
     f: Floats
@@ -204,92 +210,97 @@ class _Place:
     objective: float
 
 
-def place(loss: Loss, z: Floats, f: Floats) -> _Place:
-    """Return what there is to know of coordinates z with the values f."""
-    at = loss.expanded(f)
-    return _Place(z, f, at, 0.5 * _squared(z[:-1]) + at.value)
+def expand_at(loss: LossFunction, z: Floats, f: Floats) -> _ExpandedPoint:
+    """Return the loss and the objective at coordinates z with the values f."""
+    at = loss.expand(f)
+    return _ExpandedPoint(z, f, at, 0.5 * _squared_norm(z[:-1]) + at.value)
 
 
-def factored_newton(
-    loss: Loss, F: NDArray[Any], each: Each = in_turn, start: Floats | None = None
-) -> Iterator[LowRank]:
+def newton_in_factor(
+    loss: LossFunction, F: NDArray[Any], workers: Workers = SERIAL, start: Floats | None = None
+) -> Iterator[FactorPoint]:
     """Yield Newton's iterates on 1/2 |z|^2 + loss(F'z), the last coordinate without penalty."""
     z = np.zeros((len(F), *loss.shape[1:])) if start is None else start
-    f, norms = product(F.T, z), by_column(F, F)
+    f, norms = multiply(F.T, z), column_products(F, F)
     if start is None:
-        z[-1] = loss.prior()
+        z[-1] = loss.prior_intercept()
         f += z[-1]
-    now = place(loss, z, f)
+    now = expand_at(loss, z, f)
+    rounding = 1e-7 if F.dtype == np.float32 else 1e-14
     while True:
-        system = newton_system(now.at.curvature, F, norms, each)
-        gradient = -product(F, now.at.residual)
-        gradient[:-1] += now.z[:-1]
+        system = make_newton_solver(now.at.curvature, F, norms, workers)
+        gradient = factor_gradient(F, now.z, now.at.residual)
         step = -system(gradient)
         decrement = -float(np.vdot(gradient, step))
-        before, now = now.at.f, _descended(loss, now, (step, product(F.T, step)), decrement, _noise(F))
-        yield LowRank(now.z, now.f, now.objective, max(decrement, 0.0), before, 0.5 * _squared(gradient), system)
+        before, now = now.at.f, _backtrack(loss, now, (step, multiply(F.T, step)), decrement, rounding)
+        gap = 0.5 * _squared_norm(gradient)
+        yield FactorPoint(now.z, now.f, now.objective, max(decrement, 0.0), before, gap, system)
 
 
-def _descended(loss: Loss, now: _Place, step: tuple[Floats, Floats], decrement: float, rounding: float) -> _Place:
-    """Return the first place at 1, 1/2, 1/4, ... of a step that is lower by a share of what the step was to bring.
+def factor_gradient(F: NDArray[Any], z: Floats, residual: Floats) -> Floats:
+    """Return the gradient of 1/2 |z|^2 + loss(F'z), the last coordinate without penalty."""
+    gradient = -multiply(F, residual)
+    gradient[:-1] += z[:-1]
+    return gradient
 
-    Where that was more than is left, twice the step may be better: the tails of the loss are flatter than its model.
+
+def _backtrack(
+    loss: LossFunction, now: _ExpandedPoint, step: tuple[Floats, Floats], decrement: float, rounding: float
+) -> _ExpandedPoint:
+    """Return the first point at 1, 1/2, 1/4, ... of a step with a sufficient decrease.
+
+    If the step predicted a larger decrease than what is left of the objective, twice the step is tried as well, because
+    the tails of the loss are flatter than its quadratic model.
     """
 
-    def at(size: float) -> _Place:
-        return place(loss, now.z + size * step[0], now.f + size * step[1])
+    def move(size: float) -> _ExpandedPoint:
+        return expand_at(loss, now.z + size * step[0], now.f + size * step[1])
 
-    size, there = 1.0, at(1.0)
-    while not there.objective <= now.objective - _SUFFICIENT * size * decrement + rounding * abs(now.objective):
+    size, there = 1.0, move(1.0)
+    while not there.objective <= now.objective - _SUFFICIENT_DECREASE * size * decrement + rounding * abs(
+        now.objective
+    ):
         if size < 1e-8:
             return there
         size *= 0.5
-        there = at(size)
+        there = move(size)
     if size < 1.0 or decrement <= there.objective:
         return there
-    return min(there, at(2.0), key=lambda place: place.objective)
+    return min(there, move(2.0), key=lambda point: point.objective)
 
 
-def _noise(F: NDArray[Any]) -> float:
-    """Return the relative rounding of an objective computed with F."""
-    return 1e-7 if F.dtype == np.float32 else 1e-14
-
-
-def product(matrix: NDArray[Any], v: Floats) -> Floats:
-    """Return matrix v in the matrix's precision, as double."""
+def multiply(matrix: NDArray[Any], v: Floats) -> Floats:
+    """Return matrix v, computed in the matrix's precision, as double."""
     return np.asarray(matrix @ v.astype(matrix.dtype), np.float64)
 
 
-def _squared(v: Floats) -> float:
+def _squared_norm(v: Floats) -> float:
     """Return |v|^2."""
     return float(np.vdot(v, v))
 
 
-def newton_system(curvature: Curvature, F: NDArray[Any], norms: NDArray[Any], each: Each) -> Solve:
-    """Return the solver of (F W F' + penalty) x = g for a direction or a preconditioner, which may be approximate.
-
-    Many rows are sampled by their importance.
-    """
-    rows, some = curvature.sketch(norms) if F.shape[1] > CAREFUL else (ALL, curvature)
-    lower = factored_hessian(some, F, each, rows)
-    return lambda g: solve_by(lower, g)
+def make_newton_solver(curvature: Curvature, F: NDArray[Any], norms: NDArray[Any], workers: Workers) -> Solve:
+    """Return a function that solves (F W F' + penalty) x = g, approximately: many rows are sampled by importance."""
+    rows, sampled = curvature.sample(norms) if F.shape[1] > MOST_ROWS_TO_POLISH else (ALL_ROWS, curvature)
+    lower = factorise_hessian(sampled, F, workers, rows)
+    return lambda g: solve_cholesky(lower, g)
 
 
-def factored_hessian(curvature: Curvature, F: NDArray[Any], each: Each, rows: Any = ALL) -> NDArray[Any]:
-    """Return the Cholesky factor of F W F' + penalty, the penalty 1 but 0 for the intercept, of some rows or all."""
-    hessian = curvature.hessian(F, each, rows)
+def factorise_hessian(curvature: Curvature, F: NDArray[Any], workers: Workers, rows: Any = ALL_ROWS) -> NDArray[Any]:
+    """Return the Cholesky factor of F W F' + penalty; the penalty is 1, and 0 for the intercept."""
+    hessian = curvature.hessian(F, workers, rows)
     m, unknowns = len(F), len(hessian)
     penalty = np.ones(m, F.dtype)
     penalty[-1] = 0.0
     hessian[np.diag_indices(unknowns)] += np.tile(penalty, unknowns // m)
-    if unknowns > m:  # the intercepts of all classes may move together: that direction costs nothing, so hold it
+    if unknowns > m:  # adding one number to the intercepts of all classes changes nothing: fix that direction
         last = np.arange(m - 1, unknowns, m)
         hessian[np.ix_(last, last)] += hessian[last, last].mean() + 1.0
     return cholesky(hessian)
 
 
 def cholesky(matrix: NDArray[Any]) -> NDArray[Any]:
-    """Return the Cholesky factor, of the matrix with a larger diagonal where rounding made it indefinite."""
+    """Return the Cholesky factor; where rounding made the matrix indefinite, its diagonal is increased first."""
     from scipy.linalg import lapack
 
     potrf = lapack.spotrf if matrix.dtype == np.float32 else lapack.dpotrf
@@ -300,13 +311,14 @@ def cholesky(matrix: NDArray[Any]) -> NDArray[Any]:
         if not failed:
             return np.asarray(lower)
     msg = (
-        "the Newton system is not positive definite: the kernel is not positive semidefinite, or C is too large for it"
+        "the Newton system must be positive definite: take a positive semidefinite kernel, or a smaller C; "
+        f"got a matrix of {len(matrix)} unknowns without a Cholesky factor"
     )
     raise ValueError(msg)
 
 
-def solve_by(lower: NDArray[Any], g: Floats) -> Floats:
-    """Solve L L' x = g for coordinates (m,) or (m, k)."""
+def solve_cholesky(lower: NDArray[Any], g: Floats) -> Floats:
+    """Return x with L L' x = g, for coordinates of shape (m,) or (m, k)."""
     from scipy.linalg import lapack
 
     potrs = lapack.spotrs if lower.dtype == np.float32 else lapack.dpotrs
@@ -314,88 +326,237 @@ def solve_by(lower: NDArray[Any], g: Floats) -> Floats:
     return np.asarray(x.reshape(g.T.shape).T, np.float64)
 
 
-def settled(newton: Iterator[LowRank], tol: float, most: int, gap: float = np.inf) -> tuple[LowRank, int]:
-    """Return the first point whose step brought at most tol times its objective, and the number of steps to it.
+def run_newton(
+    newton: Iterator[FactorPoint], tol: float, max_iter: int, gap: float = np.inf
+) -> tuple[FactorPoint, int]:
+    """Return the first point whose Newton step predicted at most `tol` times its objective, and the number of steps.
 
-    The gap before that step must be small as well: a steep loss makes it much larger than what a step brings.
+    The gap before that step must also be at most `gap` times the objective: for a steep loss it is much larger.
     """
     for steps, point in enumerate(newton, 1):
-        if (point.decrement <= tol * point.objective and point.gap <= gap * point.objective) or steps >= most:
+        if (point.decrement <= tol * point.objective and point.gap <= gap * point.objective) or steps >= max_iter:
             break
     return point, steps
 
 
-def _polished(newton: Iterator[LowRank], point: LowRank) -> LowRank:
-    """Return the point two steps on: where Newton's method converges they take the residual down to rounding."""
-    for following in islice(newton, 2):
-        point = following if following.objective <= point.objective * (1.0 + _ROUNDING) else point
-    return point
+def is_complete(gram: Gram, factor: Factor) -> bool:
+    """Return whether the factor is the whole kernel, but for a negligible rest."""
+    return float(factor.rest.sum()) <= 1e-6 * float(gram.diagonal.sum())
+
+
+def make_iterate(loss: LossFunction, beta: Floats, f: Floats, start: Floats) -> Iterate:
+    """Return w = K beta, of values f, with the best intercept; its gap is not known yet."""
+    b = loss.solve_intercept(f, start)
+    return Iterate(beta, f, b, 0.5 * float(np.vdot(beta, f)) + loss.value(f + b), np.inf)
+
+
+def constant_iterate(loss: LossFunction) -> Iterate:
+    """Return w = 0 with the best intercept; its gap is not known yet."""
+    zeros, b = np.zeros(loss.shape), loss.prior_intercept()
+    return Iterate(zeros, zeros, b, loss.value(zeros + b), np.inf)
+
+
+def bound_gap(iterate: Iterate) -> Iterate:
+    """Return the iterate with a gap of at most its objective, which is the gap to the dual point 0."""
+    return replace(iterate, gap=min(iterate.gap, iterate.objective))
 
 
 @dataclass(frozen=True, slots=True)
-class _Near:
-    """The solution with the kernel F'F + D: its values f, its dual point, and the preconditioner of its system."""
+class KnownKernel:
+    """What a search for C leaves for the fit: products with K, a factor, and nearly the solution at the best C."""
 
-    f: Floats
-    dual: Floats
-    precondition: Solve
-
-
-def _near_solution(loss: Loss, gram: Gram, sketch: _Sketch, most: int) -> tuple[_Near, LowRank, int]:
-    """Return where the exact problem's solution nearly is, the point in the factor, and the Newton steps to it."""
-    factor = sketch.factor
-    inner = loss.enveloped(factor.rest)
-    point, steps = settled(factored_newton(inner, factor.F, gram.each, sketch.start), NEARLY, most)
-    f = inner.nearest(point.f + inner.intercept(point.f, np.zeros(loss.shape[1:])))
-    return _Near(f, loss.residual(f), preconditioner(loss.curvature(point.before), factor, point.solve)), point, steps
+    K: Products
+    factor: Factor
+    C: float
+    start: Iterate | None
 
 
-def _entered(loss: Loss, K: Products, near: _Near, tol: float) -> Iterate:
-    """Return the exact problem's Newton iterate from a loss expanded at values that need not be those of any w."""
-    q, curvature = K(near.dual), loss.curvature(near.f)
-    now = with_intercept(loss, near.dual, q, np.average(near.f - q, axis=0, weights=curvature.amount()))
-    start = Start(near.dual, q, q - near.f, np.zeros_like(q))
-    return newton_step(loss, K, System(curvature, near.precondition, start), now, tol, _LATER)[0]
+Report = Callable[[KernelFit], None]
 
 
-def refined(loss: Loss, K: Products, factor: Factor, now: Iterate, options: Options) -> Iterator[Iterate]:
+def solve(
+    gram: Gram,
+    loss: LossFunction,
+    options: Options,
+    *,
+    start: Iterate | None = None,
+    known: KnownKernel | None = None,
+    report: Report | None = None,
+) -> KernelFit:
+    """Return a solution of relative gap `tol`, or the best one found after `max_iter` steps or Ctrl-C.
+
+    Ctrl-C sets `interrupted`, and the caller must raise KeyboardInterrupt itself; the gap is finite even then. `start`
+    is the solution of a similar problem on the same rows, `known` what is known of their kernel. The kernel takes
+    2 n^2 bytes in single precision, n^2 if coarse, 4 n^2 in double, twice that for few rows, up to `memory`; a factor
+    of rank m takes 4 m n bytes, 8 m n in double.
+    """
+    found, interrupted = None, True
+    with suppress(KeyboardInterrupt), threads(gram.n) as workers:
+        for found in iterate_solutions(replace(gram, workers=workers), loss, options, start, known):
+            if report:
+                report(found)
+        interrupted = False
+    best = found or KernelFit(constant_iterate(loss), 0, False, None)
+    return replace(best, iterate=bound_gap(best.iterate), interrupted=interrupted)
+
+
+def iterate_solutions(
+    gram: Gram, loss: LossFunction, options: Options, start: Iterate | None, known: KnownKernel | None
+) -> Iterator[KernelFit]:
+    """Yield better and better solutions until the gap is small or nothing moves; if `start` leads nowhere, drop it."""
+    if known is None:
+        most = choose_rank(loss.shape, options)
+        least = choose_starting_rank(gram, options, most, gram.n**0.9 / 20.0)
+        sketch = sketch_kernel(loss, gram, least, most, np.random.default_rng(options.seed))
+        coarse = options.tol >= _COARSE_TOL and float(loss.weight.max(initial=0.0)) <= _COARSE_WEIGHT
+        K = make_products(gram, options.memory, sketch.order, sketch.busy, coarse=coarse)
+    else:
+        sketch, K = _Sketch(known.factor, None), with_workers(known.K, gram.workers)
+    for found in _improve(loss, K, sketch, start, options):
+        yield found
+    if start is not None and options.exact and not found.converged and found.steps < options.max_iter:
+        cold = _improve(loss, K, sketch, None, options)
+        yield from (better for better in cold if better.iterate.gap < found.iterate.gap)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sketch:
+    """A factor, where to start Newton's method in it, the rows by decreasing importance, and how many of them count."""
+
+    factor: Factor
+    start: Floats | None
+    order: NDArray[np.intp] | None = None
+    busy: int | None = None
+
+
+def sketch_kernel(loss: LossFunction, gram: Gram, least: int, most: int, rng: np.random.Generator) -> _Sketch:
+    """Return a factor with its later pivots where a coarse solution in the first ones shows that they are needed.
+
+    The coarse solution uses every fourth row if there are many. The part of w outside the factor is what the rest of
+    the kernel adds to sum a_i K(x_i, .), so the importance of a row is |a_i|. The rank is between `least` and `most`:
+    the more of the curvature meets the rest, the more steps conjugate gradients would need, and the larger the rank.
+    """
+    if most < gram.n <= _MOST_ROWS_WITHOUT_SKETCH:
+        return _Sketch(pivoted_cholesky(gram, (2 * least + most) // 3, rng), None)
+    first = max(1, least // _SKETCH_RATIO, most // (2 * _SKETCH_RATIO))
+    stride = int(np.clip(gram.n // (8 * first), 1, 4))
+    rows = slice(None, None, stride)
+    class_missing = np.ptp(loss.target[rows], axis=0).min() == 0.0
+    if most == gram.n or least < _FEWEST_SKETCHED_PIVOTS or class_missing:
+        return _Sketch(pivoted_cholesky(gram, most, rng), None)
+    coarse = pivoted_cholesky(gram, first, rng)
+    inner = loss.envelope(coarse.rest)
+    newton = newton_in_factor(
+        inner.select_rows(rows, float(stride)), np.ascontiguousarray(coarse.F[:, rows]), gram.workers
+    )
+    point, _ = run_newton(newton, 2 * ROUGH_DECREMENT, 30)
+    at = inner.expand(multiply(coarse.F.T, point.z))
+    a, unseen = np.abs(at.residual).reshape(gram.n, -1).sum(axis=1), loss.curvature(at.f).trace() * coarse.rest
+    rank = least + int((most - least) * min(1.0, 2.4 * float(np.mean(unseen / (1.0 + unseen)))))
+    factor = pivoted_cholesky(gram, rank, rng, coarse, a + _BASE_IMPORTANCE * a.mean())
+    start = np.zeros((len(factor.F), *loss.shape[1:]))
+    start[: coarse.rank], start[-1] = point.z[:-1], point.z[-1]
+    order = np.argsort(-a, kind="stable")
+    busy = int(np.searchsorted(np.cumsum(a[order]), (1.0 - _QUIET_SHARE) * a.sum())) + 1
+    return _Sketch(factor, start, order, busy)
+
+
+def _improve(
+    loss: LossFunction, K: Products, sketch: _Sketch, start: Iterate | None, options: Options
+) -> Iterator[KernelFit]:
+    """Yield better and better solutions, beginning at a start or at the solution in the factor."""
+    tol = min(options.tol, _POLISHED_GAP) if K.gram.n <= MOST_ROWS_TO_POLISH else options.tol
+    best, steps, interrupted = _first_iterate(loss, K, sketch, start, replace(options, tol=tol))
+    yield KernelFit(best, steps, False, sketch.factor)
+    if interrupted:
+        raise KeyboardInterrupt
+    for iterate in _refine(loss, K, sketch.factor, best, replace(options, tol=tol)):
+        stuck = iterate.objective >= best.objective and iterate.gap >= 0.5 * best.gap
+        best = iterate if iterate.objective <= best.objective * (1.0 + 1e-9) else best
+        yield KernelFit(best, steps, best.gap <= options.tol * best.objective, sketch.factor)
+        if iterate.gap <= tol * iterate.objective or stuck or not options.exact or steps >= options.max_iter:
+            return
+        steps += 1
+
+
+def _first_iterate(
+    loss: LossFunction, K: Products, sketch: _Sketch, start: Iterate | None, options: Options
+) -> tuple[Iterate, int, bool]:
+    """Return the first iterate of the exact problem, the Newton steps to it, and whether Ctrl-C was pressed."""
+    factor, workers = sketch.factor, K.gram.workers
+    if not options.exact or is_complete(K.gram, factor):  # the solution in the factor is the solution
+        z = sketch.start
+        if start is not None:
+            z = multiply(factor.F, start.beta)
+            z[-1] = start.b
+        newton, small = newton_in_factor(loss, factor.F, workers, z), _is_small(loss.shape)
+        gap = np.inf if small else options.tol
+        point, steps = run_newton(newton, max(0.1 * options.tol, 1e-14), options.max_iter, gap)
+        for following in islice(newton, 2 if small else 0):  # two more steps reduce the residual to rounding error
+            point = following if following.objective <= point.objective * (1.0 + _ROUNDING) else point
+        return _lift(loss, K.gram, factor, point), steps, False
+    if start is not None:
+        return make_iterate(loss, start.beta, K(start.beta), start.b), 0, False
+
+    # Solve with the kernel F'F + D, then take one Newton step on the exact problem from its values f, which need not
+    # be the values of any w.
+    inner = loss.envelope(factor.rest)
+    newton = newton_in_factor(inner, factor.F, workers, sketch.start)
+    point, steps = run_newton(newton, ROUGH_DECREMENT, options.max_iter)
+    f = inner.prox(point.f + inner.solve_intercept(point.f, np.zeros(loss.shape[1:])))
+    dual = loss.residual(f)
+    precondition = make_preconditioner(loss.curvature(point.before), factor, point.solve)
+    try:
+        q, curvature = K(dual), loss.curvature(f)
+        now = make_iterate(loss, dual, q, np.average(f - q, axis=0, weights=curvature.trace()))
+        system = NewtonSystem(curvature, precondition, Start(dual, q, q - f, np.zeros_like(q)))
+        found, _, _ = newton_step(loss, K, system, now, options.tol, _FIRST_INACTIVE_SHARE)
+        constant = constant_iterate(loss)
+        if not _is_not_worse(found, constant):
+            found = line_search(loss, constant, found.beta, found.f)
+    except KeyboardInterrupt:
+        return _lift(loss, K.gram, factor, point), steps, True
+    return found, steps, False
+
+
+def _lift(loss: LossFunction, gram: Gram, factor: Factor, point: FactorPoint) -> Iterate:
+    """Return a point in the factor as coefficients of kernels, with f computed from the exact kernels."""
+    beta = coefficients_of(factor, point.z[:-1])
+    f = np.zeros(loss.shape)
+    at_pivots = beta[factor.pivots].astype(gram.dtype)
+    for rows in blocks(gram.n, COLUMNS_AT_ONCE):
+        f[rows] = gram.block(rows, factor.pivots) @ at_pivots
+    return make_iterate(loss, beta, f, point.z[-1])
+
+
+def _refine(loss: LossFunction, K: Products, factor: Factor, now: Iterate, options: Options) -> Iterator[Iterate]:
     """Yield iterates of Newton's method on the exact problem, preconditioned by the factor, from any w = K beta."""
-    # The coefficients of w in a factor are far from a dual point, those of a Newton iterate near one.
+    # Coefficients of a Newton iterate are near a dual point; those of a solution in the factor are far from one.
     dual = bool(now.beta.reshape(K.gram.n, -1).any(axis=1).all())
     count, rng = 0, np.random.default_rng(options.seed + 1)
     precondition: Solve | None = None
     while True:
         a = loss.residual(now.f + now.b)
-        now, start = _certified(loss, K, now, a, options.tol) if dual else _certified_by_residual(loss, K, now, a)
+        now, start = _certify(loss, K, now, a, options.tol) if dual else _certify_by_residual(loss, K, now, a)
         yield now
         curvature = loss.curvature(now.f + now.b)
-        if count >= _POOR and options.rank == 0 and _worth_extending(K.gram, factor, count, a.size // len(a)):
-            factor = pivoted_cholesky(K.gram, min(K.gram.n, 2 * factor.rank), rng, factor)
-        if precondition is None or count >= _SLOW or now.gap > _STALE * now.objective:
-            damped, norms = curvature.damped(factor.rest)[0], by_column(factor.F, factor.F)
-            system = newton_system(damped, factor.F, norms, K.gram.each)
-            precondition = preconditioner(curvature, factor, system)
-        now, reached, count = newton_step(loss, K, System(curvature, precondition, start), now, options.tol)
+        # A factor of twice the rank must cover more of the kernel and cost less than the products it saves: its Newton
+        # system costs n (k m)^2 operations, a product with all k columns n^2 k.
+        rank, k = min(2 * factor.rank, K.gram.n), a.size // len(a)
+        is_affordable = factor.rank < rank and k * rank**2 <= _FACTOR_SPEED * count * K.gram.n
+        if count >= _POOR_STEPS and options.rank == 0 and is_affordable and not is_complete(K.gram, factor):
+            factor = pivoted_cholesky(K.gram, rank, rng, factor)
+        if precondition is None or count >= _SLOW_STEPS or now.gap > _FRESH_GAP * now.objective:
+            damped, norms = curvature.damp(factor.rest)[0], column_products(factor.F, factor.F)
+            newton_solver = make_newton_solver(damped, factor.F, norms, K.gram.workers)
+            precondition = make_preconditioner(curvature, factor, newton_solver)
+        now, reached, count = newton_step(loss, K, NewtonSystem(curvature, precondition, start), now, options.tol)
         dual = dual or reached
-
-
-def _worth_extending(gram: Gram, factor: Factor, count: int, k: int) -> bool:
-    """Return whether a factor of twice the rank would see more of the kernel, and cost less than so many products.
-
-    Its Newton system costs n (k m)^2 operations, a product with all columns n^2 k.
-    """
-    rank = min(2 * factor.rank, gram.n)
-    return factor.rank < rank and k * rank**2 <= _FASTER * count * gram.n and not complete(gram, factor)
-
-
-def complete(gram: Gram, factor: Factor) -> bool:
-    """Return whether the factor leaves next to nothing of the kernel."""
-    return float(factor.rest.sum()) <= 1e-6 * float(gram.diagonal.sum())
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where conjugate gradients start: beta, K beta, and the terms of the residual R'(K beta - f) + R^+ (beta - a)."""
+    """Where conjugate gradients start: beta, K beta, and the parts of the residual R'(K beta - f) + R^+ (beta - a)."""
 
     beta: Floats
     product: Floats
@@ -407,70 +568,49 @@ class Start:
         return curvature.root_transposed(self.before) + curvature.root_inverse(self.after)
 
 
-def _certified_by_residual(loss: Loss, K: Products, now: Iterate, a: Floats) -> tuple[Iterate, Start]:
-    """Return the iterate with the gap to the dual point a, its residual, which costs a product."""
+def _certify_by_residual(loss: LossFunction, K: Products, now: Iterate, a: Floats) -> tuple[Iterate, Start]:
+    """Return the iterate with its gap to the dual point a, its residual, which costs a product.
+
+    If a, as an iterate, is as good as `now`, it is returned instead, because it satisfies alpha_i = C_i (1 - p_i). Its
+    gap is that of `now` plus the difference of the objectives.
+    """
     q = K(a)
-    gap = duality_gap(now.beta, now.f, a, q)
-    known = Iterate(now.beta, now.f, now.b, now.objective, gap)
-    return _dual_or(loss, known, a, q), Start(a, q, q - now.f, np.zeros_like(a))
+    start = Start(a, q, q - now.f, np.zeros_like(a))
+    now = replace(now, gap=duality_gap(now.beta, now.f, a, q))
+    there = make_iterate(loss, a, q, now.b)
+    slack = 1e-9 * now.objective if len(a) <= MOST_ROWS_TO_POLISH else 0.0
+    if there.objective > now.objective + slack:
+        return now, start
+    return replace(there, gap=max(0.0, now.gap + there.objective - now.objective)), start
 
 
-def _certified(loss: Loss, K: Products, now: Iterate, a: Floats, tol: float) -> tuple[Iterate, Start]:
-    """Return the iterate with the gap to itself as dual point, which costs a product only where it is not feasible."""
+def _certify(loss: LossFunction, K: Products, now: Iterate, a: Floats, tol: float) -> tuple[Iterate, Start]:
+    """Return the iterate with its gap to the feasible dual point next to beta, which seldom costs a product."""
     gap, change = loss.divergence(now.beta, now.f + now.b)
     root = np.sqrt(K.gram.diagonal).reshape((-1,) + (1,) * (change.ndim - 1))
     bound = 0.5 * float(np.square((np.abs(change) * root).sum(axis=0)).sum())
     if bound > 0.1 * tol * now.objective and gap <= tol * now.objective:
         bound = 0.5 * max(0.0, float(np.vdot(change, K(change))))
-    known = Iterate(now.beta, now.f, now.b, now.objective, max(gap, 0.0) + bound)
-    if K.gram.n <= CAREFUL:
-        by_residual, _ = _certified_by_residual(loss, K, known, a)
-        known = by_residual if by_residual.gap <= known.gap else known
-    return known, Start(known.beta, known.f, np.zeros_like(a), known.beta - loss.residual(known.f + known.b))
+    now = replace(now, gap=max(gap, 0.0) + bound)
+    if K.gram.n <= MOST_ROWS_TO_POLISH:
+        by_residual, _ = _certify_by_residual(loss, K, now, a)
+        now = by_residual if by_residual.gap <= now.gap else now
+    return now, Start(now.beta, now.f, np.zeros_like(a), now.beta - loss.residual(now.f + now.b))
 
 
-def _lifted(loss: Loss, gram: Gram, factor: Factor, point: LowRank) -> Iterate:
-    """Return a point in the factor's coordinates as coefficients of kernels, f computed with the exact ones."""
-    beta = coefficients(gram, factor, point.z[:-1])
-    f = np.zeros(loss.shape)
-    at = beta[factor.pivots].astype(gram.dtype)
-    for start in range(0, gram.n, 2048):
-        rows = slice(start, start + 2048)
-        f[rows] = gram.block(rows, factor.pivots) @ at
-    return with_intercept(loss, beta, f, point.z[-1])
-
-
-def with_intercept(loss: Loss, beta: Floats, f: Floats, start: Floats) -> Iterate:
-    """Return w = K beta, of values f, with the best intercept; its gap is not known."""
-    b = loss.intercept(f, start)
-    return Iterate(beta, f, b, 0.5 * float(np.vdot(beta, f)) + loss.value(f + b), np.inf)
-
-
-def _dual_or(loss: Loss, now: Iterate, a: Floats, q: Floats) -> Iterate:
-    """Return the dual point as an iterate where it is as good: it has alpha_i = C_i (1 - p_i) built in.
-
-    Its objective exceeds the dual one by the gap and by what it exceeds the objective of `now`.
-    """
-    there = with_intercept(loss, a, q, now.b)
-    slack = 1e-9 * now.objective if len(a) <= CAREFUL else 0.0
-    if there.objective > now.objective + slack:
-        return now
-    return replace(there, gap=max(0.0, now.gap + there.objective - now.objective))
-
-
-def preconditioner(curvature: Curvature, factor: Factor, system: Solve) -> Solve:
+def make_preconditioner(curvature: Curvature, factor: Factor, newton_solver: Solve) -> Solve:
     """Return r -> (E + R'F'FR)^-1 r = s - E^-1 R'F' (F W E^-1 F' + penalty)^-1 F R s, s = E^-1 r, E = I + R'DR."""
-    F, damping = factor.F, curvature.damped(factor.rest)[1]
+    F, damping = factor.F, curvature.damp(factor.rest)[1]
 
-    def apply(r: Floats) -> Floats:
+    def precondition(r: Floats) -> Floats:
         s = r / damping
-        return s - curvature.root_transposed(product(F.T, system(product(F, curvature.root(s))))) / damping
+        return s - curvature.root_transposed(multiply(F.T, newton_solver(multiply(F, curvature.root(s))))) / damping
 
-    return apply
+    return precondition
 
 
 @dataclass(frozen=True, slots=True)
-class System:
+class NewtonSystem:
     """A Newton system (I + R'KR) u = -r, W = RR', with a preconditioner, and where conjugate gradients start."""
 
     curvature: Curvature
@@ -479,84 +619,91 @@ class System:
 
 
 def newton_step(
-    loss: Loss, K: Products, system: System, now: Iterate, tol: float, later: float = 0.0
+    loss: LossFunction, K: Products, system: NewtonSystem, now: Iterate, tol: float, inactive: float = 0.0
 ) -> tuple[Iterate, bool, int]:
-    """Return the iterate nearly at the minimum of the quadratic model at `now`, True, and how many steps that took.
+    """Return an iterate near the minimum of the quadratic model at `now`, True, and the steps of conjugate gradients.
 
-    Where that point is no better than `now`, or well up the other side, it is one on the way there, and False. Half of
-    the squared residual is the duality gap of the model: it says when to stop, unless the objective is still larger
-    than before. The system is solved among the rows whose share of that is not negligible; the others keep their beta,
-    which may leave a share `later` of the gap to the next step.
+    If that point is worse than `now`, or the objective rises steeply there, return a point on the way and False. Half
+    the squared residual is the duality gap of the model and says when to stop, unless the objective is still larger
+    than before. The system is solved among the rows with a share of that gap that is not negligible; the others keep
+    their beta, which may leave a share `inactive` of the gap to the next step.
     """
-    residual, whole = system.start.residual(system.curvature), len(K.tiles)
-    gap = 0.5 * _squared(residual)
-    enough = now.objective * enough_of(min(gap, now.gap) / now.objective, tol)
-    near = gap <= (1.0 if later else NEARLY) * now.objective
-    tiles = _moving(system.curvature, K, residual, max(_NEGLIGIBLE * enough, later * gap)) if near else whole
+    residual, every = system.start.residual(system.curvature), len(K.tiles)
+    gap = 0.5 * _squared_norm(residual)
+    enough = now.objective * inner_tolerance(min(gap, now.gap) / now.objective, tol)
+    tiles = every
+    if gap <= (1.0 if inactive else ROUGH_DECREMENT) * now.objective:
+        negligible = max(_INACTIVE_SHARE * enough, inactive * gap)
+        tiles = _count_active_tiles(system.curvature, K, residual, negligible)
+
+    def complete(x: Floats, Kx: Floats) -> Floats:
+        """Return K x at all rows; conjugate gradients know it at the rows of the active tiles."""
+        return Kx if tiles == every else Kx + K(x - system.start.beta, first=tiles)
+
     tightened = False
     for count, (x, Kx, gap) in enumerate(conjugate_gradients(system, K, residual, tiles)):
-        if count and (gap <= enough or count >= _STEPS):
-            f = _completed(system, K, x, Kx, tiles)
-            there = with_intercept(loss, x, f, now.b)
-            if _not_worse(there, now):
+        if count and (gap <= enough or count >= _MOST_CG_STEPS):
+            f = complete(x, Kx)
+            there = make_iterate(loss, x, f, now.b)
+            if _is_not_worse(there, now):
                 along = f - now.f
-                too_far = _slope_at(loss, there, along) > -_OVERSHOT * _slope_at(loss, now, along)
+                too_far = _slope(loss, there, along) > -_OVERSHOOT * _slope(loss, now, along)
                 return (line_search(loss, now, x, f), False, count) if too_far else (there, True, count)
-            if tightened or count >= _STEPS:
+            if tightened or count >= _MOST_CG_STEPS:
                 return line_search(loss, now, x, f), False, count
             enough, tightened = 0.1 * min(enough, gap), True
-    return line_search(loss, now, x, _completed(system, K, x, Kx, tiles)), False, count
+    return line_search(loss, now, x, complete(x, Kx)), False, count
 
 
-def enough_of(relative: float, tol: float) -> float:
-    """Return what conjugate gradients may leave in the quadratic model of a relative gap."""
-    last = _CLOSE * tol - _CUBIC * relative**2
-    if last > _LAST * tol:
+def inner_tolerance(relative: float, tol: float) -> float:
+    """Return the relative gap to which conjugate gradients solve the quadratic model, at a given relative gap.
+
+    If this Newton step can be the last, it is what `tol` leaves after the error of the model; otherwise it falls with
+    the gap.
+    """
+    last = _FINAL_SHARE * tol - _CUBIC_ERROR * relative**2
+    if last > _LEAST_FINAL_SHARE * tol:
         return last
-    return max(_LAST * tol, _FORCING * min(NEARLY, float(relative**1.5)))
+    return max(_LEAST_FINAL_SHARE * tol, _FORCING * min(ROUGH_DECREMENT, float(relative**1.5)))
 
 
-def _completed(system: System, K: Products, x: Floats, Kx: Floats, tiles: int) -> Floats:
-    """Return K x at all rows, where conjugate gradients know it at those of some tiles."""
-    return Kx if tiles == len(K.tiles) else Kx + K(x - system.start.beta, first=tiles)
-
-
-def _not_worse(there: Iterate, now: Iterate) -> bool:
-    """Return whether an objective is at most another, but for rounding."""
+def _is_not_worse(there: Iterate, now: Iterate) -> bool:
+    """Return whether the objective is at most that of `now`, but for rounding error."""
     return there.objective <= now.objective * (1.0 + _ROUNDING)
 
 
-def _moving(curvature: Curvature, K: Products, residual: Floats, negligible: float) -> int:
-    """Return among how many of the first tiles' rows a Newton system must be solved.
+def _count_active_tiles(curvature: Curvature, K: Products, residual: Floats, negligible: float) -> int:
+    """Return the number of first tiles among whose rows a Newton system must be solved.
 
-    With W_i (df_i)^2/2 a row adds to the gap if its beta stays while f moves; df is taken as large as on average.
+    A row whose beta stays while f moves by df adds W_i df_i^2/2 to the gap; df is taken as large as on average.
     """
-    own, amount = np.square(residual).reshape(K.gram.n, -1).sum(axis=1), curvature.amount()
+    own, amount = np.square(residual).reshape(K.gram.n, -1).sum(axis=1), curvature.trace()
     share = 0.5 * (own + amount * own.sum() / amount.sum())
     behind = np.cumsum([share[K.order[rows]].sum() for rows in reversed(K.tiles)])
     return max(1, len(K.tiles) - int(np.searchsorted(behind, negligible)))
 
 
 def conjugate_gradients(
-    system: System, K: Products, residual: Floats, tiles: int
+    system: NewtonSystem, K: Products, residual: Floats, tiles: int
 ) -> Iterator[tuple[Floats, Floats, float]]:
-    """Yield beta = a + R u, K beta and 1/2 |r|^2, r = (I + R'KR) u + R'(K a - f) up to intercepts, at some tiles' rows.
+    """Yield beta = a + R u, K beta and 1/2 |r|^2, r = (I + R'KR) u + R'(K a - f), among the rows of the first tiles.
 
-    The formula of Polak and Ribiere forgives a preconditioner in single precision. What these steps lessen is not |r|,
-    so out of them all comes the point of the least |r| on the line from the last one (Schoenauer's smoothing).
+    r is projected to the directions that no intercept can change. The formula of Polak and Ribiere allows for a
+    preconditioner in single precision. The steps do not reduce |r| monotonically, so what is yielded is the point of
+    the least |r| on the line to the last one yielded (Schoenauer's smoothing).
     """
     x, Kx = system.start.beta, system.start.product
-    moved = np.zeros(len(x), bool)
-    moved[rows_of(K, tiles)] = True
-    curvature = system.curvature.among(moved)
-    project = projection(moved, intercepts(curvature, x))
+    active = np.zeros(len(x), bool)
+    active[rows_of(K, tiles)] = True
+    curvature = system.curvature.restrict(active)
+    project = make_projection(active, intercept_basis(curvature, x))
     r = project(residual)
     g = project(system.precondition(r))
     d, rg = -g, float(np.vdot(r, g))
     point = x, Kx, r
     while True:
-        point = _smoothed(point, (x, Kx, r))
-        yield point[0], point[1], 0.5 * _squared(point[2])
+        point = _smooth(point, (x, Kx, r))
+        yield point[0], point[1], 0.5 * _squared_norm(point[2])
         s = curvature.root(d)
         Ks = K(s, last=tiles)
         image = d + curvature.root_transposed(Ks)
@@ -575,17 +722,17 @@ def conjugate_gradients(
 _Point = tuple[Floats, Floats, Floats]  # beta, K beta and the residual
 
 
-def _smoothed(past: _Point, now: _Point) -> _Point:
+def _smooth(past: _Point, now: _Point) -> _Point:
     """Return the point of the least |r| on the line through two points."""
     change = tuple(after - before for before, after in zip(past, now, strict=True))
-    length = _squared(change[2])
+    length = _squared_norm(change[2])
     share = -float(np.vdot(past[2], change[2])) / length if length > 0.0 else 1.0
     beta, product, r = (before + share * way for before, way in zip(past, change, strict=True))
     return beta, product, r
 
 
-def intercepts(curvature: Curvature, like: Floats) -> Floats:
-    """Return the columns R'1, one for each intercept, orthonormal."""
+def intercept_basis(curvature: Curvature, like: Floats) -> Floats:
+    """Return an orthonormal basis of the columns R'1, one for each intercept."""
     k = 1 if like.ndim == 1 else like.shape[1]
     columns = np.empty((like.size, k))
     for a in range(k):
@@ -597,8 +744,8 @@ def intercepts(curvature: Curvature, like: Floats) -> Floats:
     return np.asarray(vectors[:, values > 1e-8 * values[0]])
 
 
-def projection(rows: NDArray[np.bool_], basis: Floats) -> Solve:
-    """Return the projection to some rows that takes the span of the basis away."""
+def make_projection(rows: NDArray[np.bool_], basis: Floats) -> Solve:
+    """Return the projection to some rows and to the complement of the span of the basis."""
 
     def project(r: Floats) -> Floats:
         some = r * rows.reshape((-1,) + (1,) * (r.ndim - 1))
@@ -607,22 +754,22 @@ def projection(rows: NDArray[np.bool_], basis: Floats) -> Solve:
     return project
 
 
-def _slope_at(loss: Loss, there: Iterate, along: Floats) -> float:
-    """Return the derivative of the objective at an iterate in the direction of values."""
+def _slope(loss: LossFunction, there: Iterate, along: Floats) -> float:
+    """Return the derivative of the objective at an iterate in a direction of values f."""
     return float(np.vdot(there.beta - loss.residual(there.f + there.b), along))
 
 
-def line_search(loss: Loss, now: Iterate, x: Floats, Kx: Floats) -> Iterate:
-    """Return about the lowest point on the way to x, which costs no product: its slope changes sign there.
+def line_search(loss: LossFunction, now: Iterate, x: Floats, Kx: Floats) -> Iterate:
+    """Return about the lowest point on the way to x, where the slope changes sign; it costs no product with K.
 
-    By bisection and interpolation of the slopes in turn, to a tenth of the way.
+    It bisects and interpolates the slopes in turn, until the bracket is a tenth of the way.
     """
     step, along = x - now.beta, Kx - now.f
     best, (low, high), slopes = now, (0.0, 1.0), [-np.inf, np.inf]
     size = 0.5
-    for turn in range(_SEARCH):
-        there = with_intercept(loss, now.beta + size * step, now.f + size * along, best.b)
-        slope = _slope_at(loss, there, along)
+    for turn in range(_MOST_SEARCH_POINTS):
+        there = make_iterate(loss, now.beta + size * step, now.f + size * along, best.b)
+        slope = _slope(loss, there, along)
         best = min(best, there, key=lambda iterate: iterate.objective)
         low, high = (low, size) if slope > 0 else (size, high)
         slopes[slope > 0] = slope
@@ -631,155 +778,3 @@ def line_search(loss: Loss, now: Iterate, x: Floats, Kx: Floats) -> Iterate:
         share = slopes[0] / (slopes[0] - slopes[1]) if turn % 2 and np.isfinite(slopes).all() else 0.5
         size = low + min(max(share, 0.05), 0.95) * (high - low)
     return best
-
-
-@dataclass(frozen=True, slots=True)
-class _Sketch:
-    """A factor, where to start Newton's method in it, the rows in the order of what they matter, and how many do."""
-
-    factor: Factor
-    start: Floats | None
-    order: NDArray[np.intp] | None = None
-    busy: int | None = None
-
-
-def sketched(loss: Loss, gram: Gram, least: int, most: int, rng: np.random.Generator) -> _Sketch:
-    """Return a factor whose later pivots are where the loss is, by a solution in its first ones, and that solution.
-
-    That is found on every fourth row if there are many. What a kernel of the factor lacks of w is what the rest of the
-    kernel adds to sum a_i K(x_i, .), so rows are important in proportion to |a_i|. The rank is between two, the larger
-    the more of the curvature meets the rest: so many steps of conjugate gradients would be needed.
-    """
-    if most < gram.n <= _FEW:
-        return _Sketch(pivoted_cholesky(gram, (2 * least + most) // 3, rng), None)
-    first = max(1, least // _COARSE, most // (2 * _COARSE))
-    stride = int(np.clip(gram.n // (8 * first), 1, 4))
-    rows = slice(None, None, stride)
-    missing = np.ptp(loss.target[rows], axis=0).min() == 0.0
-    if most == gram.n or least < _LEAST or missing:  # all there is, too coarse, or a class is not among these rows
-        return _Sketch(pivoted_cholesky(gram, most, rng), None)
-    few = pivoted_cholesky(gram, first, rng)
-    inner = loss.enveloped(few.rest)
-    some = np.ascontiguousarray(few.F[:, rows])
-    point, _ = settled(factored_newton(inner.rows(rows, float(stride)), some, gram.each), 2 * NEARLY, 30)
-    at = inner.expanded(product(few.F.T, point.z))
-    a, unseen = np.abs(at.residual).reshape(gram.n, -1).sum(axis=1), loss.curvature(at.f).amount() * few.rest
-    rank = least + int((most - least) * min(1.0, 2.4 * float(np.mean(unseen / (1.0 + unseen)))))
-    factor = pivoted_cholesky(gram, rank, rng, few, a + _UNSEEN * a.mean())
-    start = np.zeros((len(factor.F), *loss.shape[1:]))
-    start[: few.rank], start[-1] = point.z[:-1], point.z[-1]
-    order = np.argsort(-a, kind="stable")
-    return _Sketch(factor, start, order, int(np.searchsorted(np.cumsum(a[order]), (1.0 - _QUIET) * a.sum())) + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What a search found of a kernel matrix: products with it, a factor, and nearly the solution at its best C."""
-
-    K: Products
-    factor: Factor
-    C: float
-    start: Iterate | None
-
-
-Report = Callable[[Solution], None]
-
-
-def solve(
-    gram: Gram,
-    loss: Loss,
-    options: Options,
-    *,
-    start: Iterate | None = None,
-    known: Known | None = None,
-    report: Report | None = None,
-) -> Solution:
-    """Return the solution of relative gap `tol`, or the best one there is after `max_iter` steps or Ctrl-C.
-
-    The latter is a solution that says `interrupted`: whoever keeps it raises KeyboardInterrupt then. Its gap is finite.
-
-    `start` is the solution of a similar problem on the same rows, `known` what is known of their kernels. Memory: 2 n^2
-    bytes for the kernel in single precision, n^2 if coarse, 4 n^2 in double, twice that of few rows, where `memory`
-    allows it; 4 m n for the factor of rank m, 8 m n in double.
-    """
-    solution, interrupted = None, True
-    with suppress(KeyboardInterrupt), threads(gram.n) as each:
-        for solution in solutions(replace(gram, each=each), loss, options, start, known):
-            if report:
-                report(solution)
-        interrupted = False
-    best = solution or Solution(constant(loss), 0, False, None)
-    return replace(best, iterate=bounded(best.iterate), interrupted=interrupted)
-
-
-def bounded(iterate: Iterate) -> Iterate:
-    """Return an iterate with a finite gap: to the dual point 0, whose objective is 0, where no better one is known."""
-    return replace(iterate, gap=min(iterate.gap, iterate.objective))
-
-
-def constant(loss: Loss) -> Iterate:
-    """Return w = 0 with the best intercept; its gap is not known."""
-    nothing, b = np.zeros(loss.shape), loss.prior()
-    return Iterate(nothing, nothing, b, loss.value(nothing + b), np.inf)
-
-
-def solutions(
-    gram: Gram, loss: Loss, options: Options, start: Iterate | None, known: Known | None
-) -> Iterator[Solution]:
-    """Yield better and better solutions until the gap is small or nothing moves, without the start if that is why."""
-    if known is None:
-        most = chosen_rank(loss.shape, options)
-        least = lower_rank(gram, options, most, gram.n**0.9 / 20.0)
-        sketch = sketched(loss, gram, least, most, np.random.default_rng(options.seed))
-        coarse = options.tol >= _IN_STEPS[0] and float(loss.weight.max(initial=0.0)) <= _IN_STEPS[1]
-        K = products(gram, options.memory, sketch.order, sketch.busy, coarse=coarse)
-    else:
-        sketch, K = _Sketch(known.factor, None), shared(known.K, gram.each)
-    for found in _improved(loss, K, sketch, start, options):
-        yield found
-    if start is not None and options.exact and not found.converged and found.steps < options.max_iter:
-        cold = _improved(loss, K, sketch, None, options)
-        yield from (better for better in cold if better.iterate.gap < found.iterate.gap)
-
-
-def _improved(loss: Loss, K: Products, sketch: _Sketch, start: Iterate | None, options: Options) -> Iterator[Solution]:
-    """Yield better and better solutions from a start, or from the factor."""
-    tol = min(options.tol, _TIGHT) if K.gram.n <= CAREFUL else options.tol
-    best, steps, stopped = _first_iterate(loss, K, sketch, start, replace(options, tol=tol))
-    yield Solution(best, steps, False, sketch.factor)
-    if stopped:
-        raise KeyboardInterrupt
-    for iterate in refined(loss, K, sketch.factor, best, replace(options, tol=tol)):
-        stuck = iterate.objective >= best.objective and iterate.gap >= 0.5 * best.gap
-        best = iterate if iterate.objective <= best.objective * (1.0 + 1e-9) else best
-        yield Solution(best, steps, best.gap <= options.tol * best.objective, sketch.factor)
-        if iterate.gap <= tol * iterate.objective or stuck or not options.exact or steps >= options.max_iter:
-            return
-        steps += 1
-
-
-def _first_iterate(
-    loss: Loss, K: Products, sketch: _Sketch, start: Iterate | None, options: Options
-) -> tuple[Iterate, int, bool]:
-    """Return where the exact problem's iterates start from, the Newton steps to it, and whether a key ended them."""
-    factor = sketch.factor
-    if options.exact and not complete(K.gram, factor):
-        if start is not None:
-            return with_intercept(loss, start.beta, K(start.beta), start.b), 0, False
-        near, point, steps = _near_solution(loss, K.gram, sketch, options.max_iter)
-        try:
-            found = _entered(loss, K, near, options.tol)
-            flat = constant(loss)
-            best = found if _not_worse(found, flat) else line_search(loss, flat, found.beta, found.f)
-            return best, steps, False
-        except KeyboardInterrupt:
-            return _lifted(loss, K.gram, factor, point), steps, True
-    few = _small(loss.shape)
-    begin = sketch.start
-    if start is not None:
-        begin = product(factor.F, start.beta)
-        begin[-1] = start.b
-    newton = factored_newton(loss, factor.F, K.gram.each, begin)
-    gap = np.inf if few else options.tol  # few rows are polished
-    point, steps = settled(newton, max(0.1 * options.tol, 1e-14), options.max_iter, gap)
-    return _lifted(loss, K.gram, factor, _polished(newton, point) if few else point), steps, False
