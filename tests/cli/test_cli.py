@@ -10,6 +10,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -165,7 +166,24 @@ class TestFit:
             done("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json", "--json").stdout
         )
         assert summary["positive_label"] == positive
-        assert summary["map"] == to_dict(calibrant.fit("platt", SCORES, LABELS))
+        assert summary["map"].pop("fitted_on")["positive"] == positive
+        assert summary["map"] == to_dict(replace(calibrant.fit("platt", SCORES, LABELS), origin=None))
+
+    @pytest.mark.parametrize("scores", [SCORES, [1 / (1 + math.exp(-f)) for f in SCORES]])
+    def test_scores_that_look_like_probabilities_are_asked_about(self, scores: list[float], tmp_path: Path) -> None:
+        table = write(tmp_path / "t.csv", f=scores, y=LABELS)
+        arguments = ("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json")
+        assert ("give kind='probability'" in done(*arguments).stderr) == (min(scores) >= 0)
+        assert done(*arguments, "--kind", "margin").stderr == ""
+
+    def test_a_map_is_not_applied_to_scores_of_another_kind(self, tmp_path: Path) -> None:
+        table = write(tmp_path / "t.csv", f=SCORES, y=LABELS)
+        done("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json")
+        arguments = ("apply", tmp_path / "m.json", table, "--score", "f", "-o", tmp_path / "out.csv")
+        ended = run(*arguments, "--kind", "probability")
+        assert ended.exit_code == 2
+        assert "kind must be 'margin', the kind of scores that the map was fitted on; got 'probability'" in ended.stderr
+        done(*arguments, "--kind", "margin")
 
     def test_labels_as_categories(self, tmp_path: Path) -> None:
         labels = pa.array(["ab"[y] for y in LABELS]).dictionary_encode()

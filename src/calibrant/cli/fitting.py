@@ -107,7 +107,7 @@ def fit(
           --method bins --option k=20 --option smoothing=raw -o map.json
     """
     one_of("--method", method, list_methods("column"))
-    one_of("--kind", kind, (None, *KINDS))
+    one_of("--kind", kind or "margin", KINDS)
     require_place(output, table)
     options = parse_options(option)
     check_method(method, options)
