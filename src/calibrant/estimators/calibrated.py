@@ -37,7 +37,6 @@ from calibrant.estimators.protocols import (
     prepare,
     refuse_unused_groups,
     score_columns,
-    seed,
     train,
     weight_parameter,
 )
@@ -334,7 +333,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             same = folds(jobs[0])
             jobs = [replace(each, cv=same) for each in jobs]
         if len(jobs) > 1 and self.protocol == "holdout":
-            once = int(check_random_state(seed(job)).randint(2**31 - 1))
+            once = int(check_random_state(job.seed).randint(2**31 - 1))
             jobs = [replace(each, random_state=once) for each in jobs]
         return jobs
 

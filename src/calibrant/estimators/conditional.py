@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors, RadiusNeighborsClassifier
-from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
@@ -21,6 +20,7 @@ from calibrant.arrays import Floats, Index
 from calibrant.checks import at_least_two, one_of, refuse_masked, weighed
 from calibrant.estimators.calibrator import FeaturesMixin, target
 from calibrant.estimators.posteriors import node_counts
+from calibrant.estimators.unwrapping import unwrap
 from calibrant.posteriors.discriminants import margins, sigmoid_posteriors, sigmoid_slope
 from calibrant.posteriors.estimates import cell_estimate
 from calibrant.posteriors.neighbours import ESTIMATES, vote_posteriors
@@ -122,8 +122,10 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
                 msg = f"sample_weight must be None: {type(machine).__name__}.fit takes none"
                 raise ValueError(msg)
             machine.fit(X, labels, sample_weight=sample_weight)
-        trained_on = isinstance(_final(machine), DecisionTreeClassifier | RandomForestClassifier | ExtraTreesClassifier)
-        return self._attach(machine, *((None, None, None) if trained_on else (X, labels, sample_weight)))
+        has_counts = isinstance(
+            unwrap(machine)[0], DecisionTreeClassifier | RandomForestClassifier | ExtraTreesClassifier
+        )
+        return self._attach(machine, *((None, None, None) if has_counts else (X, labels, sample_weight)))
 
     def _attach(self, machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None) -> Self:
         """Estimate the posteriors of a fitted classifier."""
@@ -131,7 +133,7 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
         self.estimator_ = machine
         self.classes_ = _single_output(machine)
         rows = None if X is None else _labelled(machine, X, y, sample_weight)
-        self.posterior_ = _reader(_final(machine))(machine, rows, _Options(self.estimate, self.power, self.form))
+        self.posterior_ = _reader(unwrap(machine)[0])(machine, rows, _Options(self.estimate, self.power, self.form))
         return self
 
     def predict_proba(self, X: Any) -> Floats:
@@ -156,30 +158,6 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
         tags.input_tags.sparse = inner.input_tags.sparse
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
         return tags
-
-
-def _final(estimator: Any) -> Any:
-    """Return the classifier at the end of frozen estimators, searches and pipelines."""
-    while True:
-        if isinstance(estimator, FrozenEstimator):
-            estimator = estimator.estimator
-        elif hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif isinstance(estimator, Pipeline):
-            estimator = estimator[-1]
-        else:
-            return estimator
-
-
-def _before(estimator: Any, X: Any) -> Any:
-    """Return rows as they reach the final classifier."""
-    if isinstance(estimator, FrozenEstimator):
-        return _before(estimator.estimator, X)
-    if hasattr(estimator, "best_estimator_"):
-        return _before(estimator.best_estimator_, X)
-    if isinstance(estimator, Pipeline):
-        return _before(estimator[-1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
-    return X
 
 
 def _single_output(machine: Any) -> NDArray[Any]:
@@ -228,14 +206,15 @@ class _LeafPosterior:
 
 def _leaf_numbers(machine: Any, X: Any) -> Index:
     """Return the leaf each row falls into, one column a tree."""
-    leaves = np.asarray(_final(machine).apply(_before(machine, X)))
+    trees, inputs = unwrap(machine, X)
+    leaves = np.asarray(trees.apply(inputs))
     return leaves.reshape(len(leaves), -1)
 
 
 def _read_trees(machine: Any, rows: _Rows | None, _: _Options) -> _FromRows:
     """Return the cell estimates of a tree or a forest."""
-    trees = getattr(_final(machine), "estimators_", [_final(machine)])
-    counts = [node_counts(tree.tree_) for tree in trees]
+    classifier = unwrap(machine)[0]
+    counts = [node_counts(tree.tree_) for tree in getattr(classifier, "estimators_", [classifier])]
     if rows is not None:
         leaves = _leaf_numbers(machine, rows.X)
         counts = [_counted(column, rows, shape.shape) for column, shape in zip(leaves.T, counts, strict=True)]
@@ -256,7 +235,7 @@ class _VotePosterior:
 
     def __call__(self, X: Any) -> Floats:
         """Return P(class | x)."""
-        return cell_estimate(_neighbour_counts(self.machine, _before(self.machine, X)))
+        return cell_estimate(_neighbour_counts(*unwrap(self.machine, X)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,10 +249,10 @@ class _DistancePosterior:
 
     def __call__(self, X: Any) -> Floats:
         """Return P(class | x)."""
-        X = _before(self.machine, X)
-        k = _final(self.machine).n_neighbors
-        nearest = [search.kneighbors(_plain(X), min(k, search.n_samples_fit_))[0] for search in self.searches]
-        return vote_posteriors(nearest, _neighbour_counts(self.machine, X), self.power, self.form)
+        voter, inputs = unwrap(self.machine, X)
+        k = voter.n_neighbors
+        nearest = [search.kneighbors(_plain(inputs), min(k, search.n_samples_fit_))[0] for search in self.searches]
+        return vote_posteriors(nearest, _neighbour_counts(voter, inputs), self.power, self.form)
 
 
 def _plain(X: Any) -> Any:
@@ -281,9 +260,8 @@ def _plain(X: Any) -> Any:
     return X if hasattr(X, "toarray") else np.asarray(X)
 
 
-def _neighbour_counts(machine: Any, X: Any) -> Floats:
+def _neighbour_counts(voter: Any, X: Any) -> Floats:
     """Return how many of each row's neighbours are of each class."""
-    voter = _final(machine)
     label = np.asarray(voter._y).ravel()
     search = voter.kneighbors if isinstance(voter, KNeighborsClassifier) else voter.radius_neighbors
     found = search(X, return_distance=False)
@@ -292,7 +270,7 @@ def _neighbour_counts(machine: Any, X: Any) -> Floats:
 
 def _read_neighbours(machine: Any, _: _Rows | None, options: _Options) -> _FromRows:
     """Return the estimate of neighbours: by distance for k = 1 unless told otherwise."""
-    voter = _final(machine)
+    voter = unwrap(machine)[0]
     if voter.weights not in (None, "uniform"):
         msg = f"estimator must give its neighbours equal votes, weights='uniform'; got weights={voter.weights!r}"
         raise ValueError(msg)
@@ -343,7 +321,7 @@ def _machine_margins(machine: Any, X: Any) -> Floats:
 def _read_machine(machine: Any, rows: _Rows | None, _: _Options) -> _FromRows:
     """Return the consistent sigmoid of a machine with decision values."""
     if not hasattr(machine, "decision_function"):
-        kind = type(_final(machine)).__name__
+        kind = type(unwrap(machine)[0]).__name__
         msg = f"estimator must be a tree, a forest, neighbours, or have decision_function; got a {kind}"
         raise TypeError(msg)
     if rows is None:
