@@ -45,7 +45,7 @@ from calibrant.estimators.unwrapping import is_search, layers, unwrap
 from calibrant.maps.classes import SCHEMES, View
 from calibrant.maps.coupling import pairs, votes
 from calibrant.svm.leave_one_out import svc_leave_one_out
-from calibrant.svm.support import Geometry, geometries, kernel_inputs, pairwise_decisions
+from calibrant.svm.support import Geometry, kernel_inputs, pairwise_decisions, read_geometries
 from calibrant.warning import warn
 
 __all__ = [
@@ -656,12 +656,12 @@ class KernelMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Train the machine and read its geometry."""
         self.trained_ = clone(self.estimator).fit(X, y, **fit_params)
         svc, inputs = unwrap(self.trained_, X)
-        return self._keep(geometries(svc, inputs, _weight_among(fit_params)), len(y))
+        return self._keep(read_geometries(svc, inputs, _weight_among(fit_params)), len(y))
 
     def take(self, trained: Any) -> KernelMachine:
         """Read the geometry of a machine that was trained elsewhere."""
         self.trained_ = trained
-        return self._keep(geometries(unwrap(trained)[0]), 0)
+        return self._keep(read_geometries(unwrap(trained)[0]), 0)
 
     def _keep(self, found: tuple[Geometry, ...], rows: int) -> KernelMachine:
         self.geometries_, self.classes_, self.rows_ = found, self.trained_.classes_, rows
