@@ -1053,6 +1053,16 @@ def test_an_svc_is_found_in_pipelines_searches_and_frozen_estimators():
     assert last.decision_function_shape == "ovr"
 
 
+def test_a_search_that_chooses_a_machine_without_pairs_is_refused_as_pairs():
+    X, y = three_classes(90)
+    pipeline = make_pipeline(StandardScaler(), SVC())
+    search = GridSearchCV(pipeline, {"svc": [SVC(C=1e-6), LogisticRegression()]}, cv=2)
+    with pytest.raises(ValueError, match="needs one score per pair of classes, and LogisticRegression gives none"):
+        CalibratedClassifier(search).fit(X, y)
+    model = CalibratedClassifier(search, multiclass="ovr").fit(X, y)
+    assert model.disagreement_ < 0.3
+
+
 def test_bad_plans_for_several_classes_are_named():
     X, y = three_classes()
     fitted = GaussianNB().fit(X, y)

@@ -385,9 +385,7 @@ def test_errors_of_weights():
         svc_leave_one_out(SVC().fit(X, y), X, y, sample_weight=np.arange(40) < 10)
     weight[0] = 0.0
     for svc, rows in ((SVC(kernel=rational), X), (SVC(kernel="precomputed"), rational(X, X))):
-        with pytest.raises(
-            ValueError, match="sample_weight must not be zero where the kernel is precomputed or callable"
-        ):
+        with pytest.raises(ValueError, match="sample_weight must not be zero if the kernel is precomputed or callable"):
             svc_leave_one_out(svc.fit(rows, y, weight), rows, y, sample_weight=weight)
 
 

@@ -510,7 +510,7 @@ def test_moderated_is_less_sure_where_it_has_seen_nothing():
 
 def test_moderated_needs_the_diagonal_of_new_rows():
     X, y = two_classes()
-    with pytest.raises(ValueError, match="X must have one value on its diagonal where the kernel is precomputed"):
+    with pytest.raises(ValueError, match="X must have one value on its diagonal if the kernel is precomputed"):
         CalibratedClassifier(SVC(kernel="precomputed"), "moderated").fit(X @ X.T, y)
     CalibratedClassifier(SVC(kernel="precomputed"), "local_cosine").fit(X @ X.T, y)
 

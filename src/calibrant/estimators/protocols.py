@@ -305,10 +305,13 @@ def score_columns(machine: Any, X: Any, classes: NDArray[Any], scheme_name: str,
 
     An `SVC`, itself or at the end of a pipeline or search, is asked for one value per pair ("ovo") or per class.
     """
-    scheme, k = SCHEMES[scheme_name], len(classes)
-    if k > 2 and isinstance(last := unwrap(machine)[0], (SVC, NuSVC)):
+    scheme, k, last = SCHEMES[scheme_name], len(classes), unwrap(machine)[0]
+    if k > 2 and isinstance(last, (SVC, NuSVC)):
         X, machine = unwrap(machine, X)[1], copy(last)
         machine.decision_function_shape, machine.break_ties = "ovo" if scheme_name == "ovo" else "ovr", False
+    elif scheme_name == "ovo" and not isinstance(last, (OneVsOne, KernelMachine)):  # a search chose something else
+        msg = f"multiclass='ovo' needs one score per pair of classes, and {type(last).__name__} gives none; use 'ovr'"
+        raise ValueError(msg)
     values, kind = _output(machine, X, kind)
     unknown = np.setdiff1d(machine.classes_, classes).tolist()
     if unknown:
@@ -607,7 +610,7 @@ def prepare(estimator: Any, scheme: str, kind: str, *, fitted: bool, looking: st
 class OneVsOne(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """One machine per pair of classes, each trained on the rows of the two, with one score per pair."""
 
-    passes_fit_parameters = True
+    passes_fit_parameters = True  # `layers` then looks inside
 
     def __init__(self, estimator: Any, kind: str = "auto") -> None:
         self.estimator = estimator

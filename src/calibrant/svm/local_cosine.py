@@ -248,7 +248,7 @@ def _reference_of(rows: Calibration, order: Index) -> Reference:
         own = kernels_with_themselves(kernel, inputs)
         return Reference(kernel, inputs, own, rows.decision[order], rows.geometry.squared_norm)
     if rows.numbers is None:
-        msg = "X must hold the kernels of all calibration rows where the kernel is precomputed; got others"
+        msg = "X must hold the kernels of all calibration rows if the kernel is precomputed; got others"
         raise ValueError(msg)
     columns = rows.numbers[order]
     diagonal = inputs[np.arange(len(order)), columns]

@@ -234,7 +234,8 @@ def _kernel_between(svc: Any, X: Any, support: Index) -> _Between:
 def _require_no_gaps(svc: Any, support: Index) -> None:
     """Raise if scikit-learn has used the kernels of the wrong rows, as it does after a row of weight zero."""
     if not np.array_equal(support, svc.support_):
-        msg = "sample_weight must not be zero where the kernel is precomputed or callable: SVC then confuses the rows"
+        rule = "sample_weight must not be zero if the kernel is precomputed or callable, because SVC then mixes up rows"
+        msg = f"{rule}; leave out the rows of weight zero"
         raise ValueError(msg)
 
 
@@ -259,7 +260,8 @@ class Geometry:
             return kernels_with_themselves(self.kernel, x)
         if self.diagonal is None:
             msg = (
-                "X must have one value on its diagonal where the kernel is precomputed, as new rows have none; got more"
+                "X must have one value on its diagonal if the kernel is precomputed, because it does not hold K(x, x) "
+                "of new rows; got several: scale the kernel so that K(x, x) = 1"
             )
             raise ValueError(msg)
         return np.full(len(x), self.diagonal)
@@ -346,7 +348,8 @@ def read_geometries(svc: Any, X: Any = None, sample_weight: ArrayLike | None = N
         support = _support_rows(svc, weight)
         bound = bound * weight[support]
     if X is None and (np.abs(dense(svc.dual_coef_)) > bound * (1.0 + _AT_BOUND)).any():
-        msg = "an SVC fitted with sample_weight must be fitted here, as it does not keep its weights; got it fitted"
+        rule = "an SVC fitted with sample_weight must be fitted here, because it does not keep its weights"
+        msg = f"{rule}; got it fitted: use a protocol that trains it, such as 'cv'"
         raise ValueError(msg)
     _require_bounds(svc, bound)
     # The support vectors, as inputs of the kernel and as the rows it is taken with: column numbers of a matrix.
@@ -354,8 +357,8 @@ def read_geometries(svc: Any, X: Any = None, sample_weight: ArrayLike | None = N
     if callable(svc.kernel) or svc.kernel == "precomputed":
         if X is None:
             kind = "a function" if callable(svc.kernel) else "precomputed"
-            rule = f"an SVC whose kernel is {kind} must be fitted here, as it does not keep its support vectors"
-            msg = f"{rule}; got it fitted"
+            rule = f"an SVC whose kernel is {kind} must be fitted here, because it does not keep its support vectors"
+            msg = f"{rule}; got it fitted: use a protocol that trains it, such as 'cv'"
             raise ValueError(msg)
         _require_no_gaps(svc, support)
         inputs = take(kernel_inputs(svc.kernel, X), support)
