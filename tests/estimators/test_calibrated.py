@@ -43,7 +43,8 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import calibrant
 from calibrant import CalibratedClassifier, CombiningClassifier, DecidingClassifier, metrics
-from calibrant.estimators.protocols import GROUPED, PROTOCOLS, OneVsOne
+from calibrant.estimators.protocols import GROUPED, PROTOCOLS, OneVsOne, score_columns
+from calibrant.estimators.unwrapping import layers, unwrap
 
 pytestmark = pytest.mark.filterwarnings("ignore:scores are anti-correlated")  # some sets here are tiny and noisy
 
@@ -953,6 +954,15 @@ def test_tempering_does_no_harm_to_maps_that_return_zero():
     assert brier[True] < 1.1 * brier[False]
 
 
+def test_training_rows_drawn_with_replacement_are_not_all_rows():
+    X, y = two_classes(60)
+    drawn = np.random.default_rng(0).integers(0, 60, 60)  # as many as there are rows
+    rest = np.setdiff1d(np.arange(60), drawn)
+    scores = SVC().fit(X[drawn], y[drawn]).decision_function(X[rest])
+    model = CalibratedClassifier(SVC(), cv=[(drawn, rest)]).fit(X, y)
+    assert model.calibrated_[0][1].maps[0] == calibrant.fit("platt", scores, y[rest])
+
+
 def test_masks_are_folds_too():
     X, y = two_classes(60)
     mask = np.arange(60) % 2 == 0
@@ -1024,6 +1034,33 @@ def test_bad_data_is_named():
         CalibratedClassifier(SVC().fit(X, y), protocol="prefit").fit(X, y + 1)
     with pytest.raises(NotFittedError):
         CalibratedClassifier(SVC()).predict_proba(X)
+
+
+def test_an_svc_is_found_in_pipelines_searches_and_frozen_estimators():
+    X, y = three_classes(90)
+    scaled, labels = StandardScaler().fit(X), np.array(["a", "b", "c"])[y]
+    plain = SVC(decision_function_shape="ovo").fit(scaled.transform(X), labels)
+    wrapped = make_pipeline(StandardScaler(), "passthrough", GridSearchCV(SVC(), {"C": [1.0]}, cv=2)).fit(X, labels)
+    last, seen = unwrap(wrapped, X)
+    assert isinstance(last, SVC)
+    np.testing.assert_array_equal(seen, scaled.transform(X))
+    assert unwrap(FrozenEstimator(wrapped))[0] is last
+    assert [prefix for prefix, _ in layers(wrapped)] == ["", "gridsearchcv__", "gridsearchcv__"]
+    for machine in (wrapped, FrozenEstimator(wrapped)):
+        scores, kind = score_columns(machine, X, plain.classes_, "ovo", "auto")
+        np.testing.assert_array_equal(scores, plain.decision_function(scaled.transform(X)))
+        assert kind == "margin"
+    assert last.decision_function_shape == "ovr"
+
+
+def test_a_search_that_chooses_a_machine_without_pairs_is_refused_as_pairs():
+    X, y = three_classes(90)
+    pipeline = make_pipeline(StandardScaler(), SVC())
+    search = GridSearchCV(pipeline, {"svc": [SVC(C=1e-6), LogisticRegression()]}, cv=2)
+    with pytest.raises(ValueError, match="needs one score per pair of classes, and LogisticRegression gives none"):
+        CalibratedClassifier(search).fit(X, y)
+    model = CalibratedClassifier(search, multiclass="ovr").fit(X, y)
+    assert model.disagreement_ < 0.3
 
 
 def test_bad_plans_for_several_classes_are_named():

@@ -26,9 +26,9 @@ class FirstColumn(Calibrator):
         self.n_features_in_ = features
         return self
 
-    def _scores(self, scores):
+    def _check_scores(self, scores):
         check_is_fitted(self)
-        return super()._scores(validate_data(self, scores, reset=False)[:, 0])
+        return super()._check_scores(validate_data(self, scores, reset=False)[:, 0])
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -10,7 +10,7 @@ from sklearn.svm import SVC, NuSVC
 
 from calibrant.svm import LEAVE_ONE_OUT, Machine, loo_drop_own, loo_span, svc_leave_one_out
 from calibrant.svm.leave_one_out import squared_spans
-from calibrant.svm.support import pairs, read_svc
+from calibrant.svm.support import read_svc, split_pairs
 
 RNG = np.random.default_rng
 PRECISE = {"tol": 1e-7, "cache_size": 10}
@@ -80,7 +80,7 @@ def brute_force(svc, X, y, weight=None):
         again = without(svc, X, y, weight, row)
         kept = np.delete(np.arange(len(y)), row)
         problem = read_svc(again, X[kept], y[kept], None if weight is None else weight[kept])
-        unique = [pair.machine().free.any() for pair in pairs(problem)]
+        unique = [pair.machine().free.any() for pair in split_pairs(problem)]
         values.append(np.where(unique, again.decision_function(X[[row]]), np.nan)[0])
     return np.squeeze(values)
 
@@ -168,7 +168,7 @@ def test_the_kernel_is_that_of_the_machine(name, shape):
 def categories(svc, X, y, weight):
     """Return 0, 1, 2 for rows that are no, free, and bounded support vectors, by the pair's own C."""
     problem = read_svc(svc, X, y, weight)
-    (pair,) = pairs(problem)
+    (pair,) = split_pairs(problem)
     kind = np.zeros(len(y), int)
     kind[pair.support] = 2 - pair.machine().free
     return kind
@@ -385,9 +385,7 @@ def test_errors_of_weights():
         svc_leave_one_out(SVC().fit(X, y), X, y, sample_weight=np.arange(40) < 10)
     weight[0] = 0.0
     for svc, rows in ((SVC(kernel=rational), X), (SVC(kernel="precomputed"), rational(X, X))):
-        with pytest.raises(
-            ValueError, match="sample_weight must not be zero where the kernel is precomputed or callable"
-        ):
+        with pytest.raises(ValueError, match="sample_weight must not be zero if the kernel is precomputed or callable"):
             svc_leave_one_out(svc.fit(rows, y, weight), rows, y, sample_weight=weight)
 
 

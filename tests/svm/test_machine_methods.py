@@ -29,8 +29,8 @@ from calibrant.kernels.functions import Kernel, Parameters
 from calibrant.maps.cosine import fit_cosine
 from calibrant.samples import sample
 from calibrant.svm.local_cosine import Constant, fit_local_cosine, local_equations, solve_local, typical_distance
-from calibrant.svm.moderated import hinge_output, look_variance, moderated_output, whitened
-from calibrant.svm.support import Calibration, Geometry, geometries
+from calibrant.svm.moderated import hinge_output, look_variance, moderated_output, whiten
+from calibrant.svm.support import Calibration, Geometry, read_geometries
 
 RNG = np.random.default_rng
 PROTOCOLS = ["cv", "holdout", "train", "ensemble", "prefit"]
@@ -133,7 +133,7 @@ class TestVariance:
 
         ridge = 1e-8 * np.mean(np.diag(K(M, M)))
         expected = np.diag(K(Z, Z)) - np.diag(K(Z, M) @ np.linalg.solve(K(M, M) + ridge * np.eye(len(M)), K(M, Z)))
-        (geometry,) = geometries(svc, X)
+        (geometry,) = read_geometries(svc, X)
         assert len(geometry.gram) == len(M) > 0
         assert geometry.squared_norm == pytest.approx(
             float(svc.dual_coef_[0] @ K(X[svc.support_], X[svc.support_]) @ svc.dual_coef_[0])
@@ -142,7 +142,7 @@ class TestVariance:
 
     def test_agrees_with_a_gaussian_process_without_noise(self):
         X, y = two_classes(40)
-        (geometry,) = geometries(SVC(gamma=0.5).fit(X, y))
+        (geometry,) = read_geometries(SVC(gamma=0.5).fit(X, y))
         process = GaussianProcessRegressor(RBF(1.0), alpha=1e-8, optimizer=None).fit(
             geometry.margin, np.zeros(len(geometry.margin))
         )
@@ -151,7 +151,7 @@ class TestVariance:
 
     def test_is_zero_on_the_margin_and_the_prior_far_away(self):
         X, y = two_classes()
-        (geometry,) = geometries(SVC().fit(X, y))
+        (geometry,) = read_geometries(SVC().fit(X, y))
         np.testing.assert_allclose(look_variance(geometry, geometry.margin), 0.0, atol=1e-6)
         np.testing.assert_allclose(look_variance(geometry, np.full((1, 3), 1e3)), 1.0)
 
@@ -161,7 +161,7 @@ class TestVariance:
         np.testing.assert_allclose(look_variance(geometry, Z), [4.0, 25.0])
 
     def test_an_indefinite_kernel_counts_where_it_is_positive(self):
-        np.testing.assert_allclose(np.abs(whitened(np.diag([4.0, -1.0]), 0.0)), [[0.5, 0.0]])
+        np.testing.assert_allclose(np.abs(whiten(np.diag([4.0, -1.0]), 0.0)), [[0.5, 0.0]])
 
     def test_weights_of_the_fit_move_the_bounds(self):
         X, y = two_classes()
@@ -170,10 +170,10 @@ class TestVariance:
         kept = weight > 0
         rows = np.flatnonzero(kept)[svc.support_]
         free = np.abs(svc.dual_coef_[0]) < 2.0 * weight[rows] * (1 - 1e-8)
-        (geometry,) = geometries(svc, X, weight)
+        (geometry,) = read_geometries(svc, X, weight)
         np.testing.assert_array_equal(geometry.margin, X[rows[free]])
         with pytest.raises(ValueError, match="fitted with sample_weight must be fitted here"):
-            geometries(svc)
+            read_geometries(svc)
 
 
 def direct_local(t, y, w, gamma, terms, at):
@@ -201,7 +201,7 @@ class TestLocalCosine:
     def test_is_the_formula(self, kernel):
         X, y = two_classes(60)
         svc = SVC(kernel=kernel, gamma=0.3).fit(X, y)
-        (geometry,) = geometries(svc)
+        (geometry,) = read_geometries(svc)
         f, label = svc.decision_function(X), (y == "yes").astype(float)
         rows = Calibration(geometry, X, None, f, f, np.zeros(60), label, np.ones(60))
         fitted = fit_local_cosine(rows, width=0.8, terms=3, gamma=1e-2, clip=False)
@@ -232,7 +232,7 @@ class TestLocalCosine:
     def test_one_feature_leaves_nothing_beside_the_normal(self):
         X, y = two_classes(50, features=1)
         svc = SVC(kernel="linear").fit(X, y)
-        (geometry,) = geometries(svc)
+        (geometry,) = read_geometries(svc)
         f = svc.decision_function(X)
         rows = Calibration(geometry, X, None, f, f, np.zeros(50), (y == "yes").astype(float), np.ones(50))
         assert fit_local_cosine(rows, gamma=1e-3).width == np.inf
@@ -481,7 +481,7 @@ def test_moderated_is_the_formula_of_the_final_machine():
     X, y = two_classes()
     model = CalibratedClassifier(SVC(), "moderated", options={"slope": 3.0}).fit(X, y)
     svc = SVC().fit(X, y)
-    (geometry,) = geometries(svc)
+    (geometry,) = read_geometries(svc)
     expected = moderated_output(svc.decision_function(X), look_variance(geometry, X), 3.0)
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], expected)
     assert model.disagreement_ == 0.0
@@ -494,7 +494,7 @@ def test_moderated_scores_of_unseen_rows_have_the_variance_of_their_own_fold():
     p = np.empty(len(y))
     for train, test in cv:
         svc = SVC().fit(X[train], y[train])
-        p[test] = moderated_output(svc.decision_function(X[test]), look_variance(geometries(svc)[0], X[test]))
+        p[test] = moderated_output(svc.decision_function(X[test]), look_variance(read_geometries(svc)[0], X[test]))
     expected = metrics.log_loss(y == "yes", p)
     assert model.search_results_[0]["log_loss"] == pytest.approx(expected)
 
@@ -510,7 +510,7 @@ def test_moderated_is_less_sure_where_it_has_seen_nothing():
 
 def test_moderated_needs_the_diagonal_of_new_rows():
     X, y = two_classes()
-    with pytest.raises(ValueError, match="X must have one value on its diagonal where the kernel is precomputed"):
+    with pytest.raises(ValueError, match="X must have one value on its diagonal if the kernel is precomputed"):
         CalibratedClassifier(SVC(kernel="precomputed"), "moderated").fit(X @ X.T, y)
     CalibratedClassifier(SVC(kernel="precomputed"), "local_cosine").fit(X @ X.T, y)
 

@@ -1,4 +1,4 @@
-"""Every scikit-learn class: calibrators, kernel machines, machines that decide or combine, the ten of Duin & Tax."""
+"""Every scikit-learn class: calibrators, kernel machines, classifiers that decide or combine, those of Duin & Tax."""
 
 from __future__ import annotations
 

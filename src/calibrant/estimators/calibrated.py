@@ -37,7 +37,6 @@ from calibrant.estimators.protocols import (
     prepare,
     refuse_unused_groups,
     score_columns,
-    seed,
     train,
     weight_parameter,
 )
@@ -55,64 +54,64 @@ __all__ = ["CalibratedClassifier", "known_classes", "require_classifier", "svc"]
 
 
 _KINDS = ("auto", "margin", "probability", "logit")
-_UNSEEN = ("cv", "holdout", "loo")  # protocols whose scores can choose among machines
+_UNSEEN = ("cv", "holdout", "loo")  # protocols whose pooled scores of unseen rows can choose among machines
 
 
 class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
-    """Any classifier with calibrated probabilities: scores it has not been trained on, a map, a refit.
+    """Any classifier with calibrated probabilities: scores of unseen rows, a map fitted to them, and a refit.
 
     Parameters
     ----------
     estimator : a classifier with `decision_function` or `predict_proba`; pipelines and searches too.
     method : str or callable, default="platt"
-        How scores become probabilities: a name of `calibrant.METHODS`, or a function from a `Sample` to a map. Two of
-        the methods look at the support vectors of an `SVC` beside its scores, "moderated" (Kwok 1999) and
-        "local_cosine" (Vapnik 1998), both reconstructions: the names of `calibrant.MACHINE_METHODS`.
+        How scores become probabilities: a name of `calibrant.METHODS`, or a function from a `Sample` to a map. The two
+        methods of `calibrant.MACHINE_METHODS`, "moderated" (Kwok 1999) and "local_cosine" (Vapnik 1998), both
+        reconstructions, also look at the support vectors of an `SVC`.
     protocol : {"cv", "holdout", "loo", "ensemble", "train", "prefit"}, default="cv"
         Where the calibration scores come from; see `calibrant.estimators.protocols` for what each costs.
     cv : int or splitter, default=3
         Folds for "cv" and "ensemble": a number of shuffled stratified folds, which keep `groups` together, or any
-        splitter of scikit-learn. Rows a repeated splitter scores several times get their mean score; rows never scored
-        are left out of the map, and so is what a fold says of a class that its training rows lack. Folds that leave a
-        map without rows of both its sides are an error.
+        splitter of scikit-learn. A row that several folds score gets its mean score; rows that no fold scores are left
+        out of the map, and so are the scores of a class in folds whose training rows lack it. It is an error if a map
+        is left without rows of both its sides.
     kind : {"auto", "margin", "probability", "logit"}, default="auto"
-        What is calibrated. "auto": decision values where there are any, else probabilities (through their logit where
-        the map lives on the real line).
+        What is calibrated. "auto": decision values where there are any, else probabilities (through their logit if the
+        map is defined on the real line).
     multiclass : {"auto", "ovo", "ovr", "matrix"}, default="auto"
-        "ovo": one map per pair of classes, then coupling, as LIBSVM does; for machines that are not made of pairs
-        one is trained per pair. "ovr": one map per class, normalised. "matrix": one map of all scores,
-        where the method has one. "auto": "matrix" for a method that needs all classes at once; else "ovo" for
-        support vector machines, else "ovr".
+        "ovo": one map per pair of classes, then coupling, as LIBSVM does; unless the machine is made of pairs, as `SVC`
+        is, one machine is trained per pair. "ovr": one map per class, normalised. "matrix": one map of all scores, if
+        the method has one. "auto": "matrix" for a method that needs all classes at once; else "ovo" for support vector
+        machines, else "ovr".
     consistent : bool, default=False
         True: `predict` is the most probable class. False: `predict` is the machine's own answer, and
         `disagreement_` says how often the two differ.
     coupling : {"wu_lin_weng", "hastie_tibshirani", "price"}, default="wu_lin_weng"
         How pairwise probabilities become class probabilities.
     temper : bool, default=True
-        With more than two classes, raise the combined probabilities to the power that suits the calibration rows best:
-        maps smoothed for the few rows of their pairs add up to too little confidence. False is LIBSVM's way.
+        With more than two classes, raise the combined probabilities to the power that fits the calibration rows best:
+        each map is smoothed for the few rows of its pair, and combined they are not confident enough. LIBSVM does not.
     loo : {"span", "drop_own", "exact"}, default="span"
-        How the leave-one-out scores of an `SVC` are found.
+        How the leave-one-out scores of an `SVC` are computed; see `calibrant.svm.svc_leave_one_out`.
     search : dict or list, default=None
-        Candidates: a grid of parameters of `estimator`, or a list of estimators. The calibration scores choose among
-        them, by the log loss of the calibrated probabilities, before the winner is refitted: the choice costs no more
-        training than the scores themselves (Platt 1999, sec. 2.1).
+        Candidates: a grid of parameters of `estimator`, or a list of estimators. The best log loss of the calibrated
+        probabilities of the calibration rows wins, and only the winner is refitted: the choice needs no training beyond
+        that of the scores (Platt 1999, sec. 2.1).
     options : dict, default=None
         Options of the method.
     n_jobs : int, default=None
-        Folds trained side by side.
+        Number of folds trained in parallel.
     random_state : int or RandomState, default=None
-        Shuffles the folds; None shuffles too, the same way every time.
+        Shuffles the folds; None shuffles them the same way every time.
 
     Attributes
     ----------
     classes_ : the classes, sorted.
     estimator_ : the machine trained on all rows (the first of them for "ensemble").
-    calibrated_ : list of (machine, map of its scores), one pair but for "ensemble".
-    disagreement_ : share of calibration rows on which the machine's own answer, as its scores say it, is not the most
+    calibrated_ : list of (machine, map of its scores): one pair, or one per fold for "ensemble".
+    disagreement_ : share of calibration rows for which the class that the machine's scores decide for is not the most
         probable class.
-    consistency_cost_ : accuracy of the machine's own answers less that of the most probable class, on those rows.
-    search_results_ : list of dicts, one a candidate, where `search` was given; `best_index_` the winner's.
+    consistency_cost_ : accuracy of the machine's own decisions minus that of the most probable class, on those rows.
+    search_results_ : list of dicts, one per candidate, if `search` was given; `best_index_` is the winner's position.
 
     Examples
     --------
@@ -164,17 +163,17 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None, **fit_params: Any
     ) -> Self:
-        """Score, fit the maps, train the final machine.
+        """Make the calibration scores, fit the maps to them, and train the final machine.
 
-        `sample_weight` reaches the estimator and the maps. Rows of one of the `groups` stay together wherever rows are
-        split: by `cv`, also where it is a number, by the holdout, and by a search or another `CalibratedClassifier`
-        inside. Other fit parameters reach the estimator, row by row where they have one value a row. With
-        scikit-learn's metadata routing enabled, requests decide.
+        `sample_weight` is used by the estimator and by the maps. Rows of one of the `groups` stay together wherever
+        rows are split: by `cv`, also if it is a number, by the holdout, and by a search or another
+        `CalibratedClassifier` inside. Other fit parameters are passed to the estimator; those with one value per row
+        are split with the rows. If scikit-learn's metadata routing is enabled, it decides who gets what.
         """
-        row, job = self._open(X, y, sample_weight, groups)
-        trials = [self._try(candidate, row) for candidate in self._candidates(job, row, fit_params)]
-        best = int(np.argmin([trial.log_loss for trial in trials])) if len(trials) > 1 else 0
-        chosen = trials[best]
+        row, job = self._check(X, y, sample_weight, groups)
+        tried = [self._calibrate(candidate, row) for candidate in self._candidates(job, row, fit_params)]
+        best = int(np.argmin([each.log_loss for each in tried])) if len(tried) > 1 else 0
+        chosen = tried[best]
         machines = [train(chosen.job) if scored.machine is None else scored.machine for scored, _ in chosen.fits]
         self.classes_ = job.classes
         self.calibrated_ = [(machine, fitted) for machine, (_, fitted) in zip(machines, chosen.fits, strict=True)]
@@ -183,21 +182,26 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         self.consistency_cost_ = chosen.own_accuracy - chosen.accuracy
         if self.search is not None:
             self.best_index_ = best
-            told = ("log_loss", "accuracy", "own_accuracy")
             self.search_results_ = [
-                {"estimator": trial.job.estimator, **{name: getattr(trial, name) for name in told}} for trial in trials
+                {
+                    "estimator": each.job.estimator,
+                    "log_loss": each.log_loss,
+                    "accuracy": each.accuracy,
+                    "own_accuracy": each.own_accuracy,
+                }
+                for each in tried
             ]
         return self
 
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class, one row an object."""
+        """Return the probability of each class, one row per row of X."""
         check_is_fitted(self)
         return np.asarray(sum(fitted(self._scores(machine, X)) for machine, fitted in self.calibrated_)) / len(
             self.calibrated_
         )
 
     def predict_log_proba(self, X: Any) -> Floats:
-        """Return the logarithm of each probability; of two classes it is exact also where one rounds to 1."""
+        """Return the logarithm of each probability; with two classes it is exact even if one of them rounds to 1."""
         check_is_fitted(self)
         if len(self.calibrated_) == 1:
             machine, fitted = self.calibrated_[0]
@@ -206,7 +210,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             return np.asarray(np.log(self.predict_proba(X)))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the machine's own answer, or the most probable class where `consistent` (and for "ensemble")."""
+        """Return the machine's own answer, or the most probable class if `consistent` (and for "ensemble")."""
         check_is_fitted(self)
         if self.consistent or len(self.calibrated_) > 1:
             return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
@@ -214,7 +218,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         return np.asarray(self.estimator_.predict(X))
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Say where weights, groups and other metadata go when routing is enabled."""
+        """Return where weights, groups and other metadata go if routing is enabled."""
         router = MetadataRouter(owner=self).add_self_request(self)
         if self.protocol != "prefit":
             router.add(estimator=self.estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit"))
@@ -225,7 +229,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         return router
 
     def __sklearn_tags__(self) -> Any:
-        """Take what the estimator takes."""
+        """Accept the inputs that the estimator accepts."""
         tags = super().__sklearn_tags__()
         inner = get_tags(self.estimator)
         tags.input_tags.sparse = inner.input_tags.sparse
@@ -241,11 +245,8 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             return machine.view(X)
         return score_columns(machine, X, self.classes_, self.calibrated_[0][1].scheme, self.kind)[0]
 
-    def _open(self, X: Any, y: ArrayLike, sample_weight: Any, groups: Any) -> tuple[Method, Job]:
-        """Check parameters and data; return the row of the method and what there is to calibrate.
-
-        Who gets which part of the metadata is settled for each candidate.
-        """
+    def _check(self, X: Any, y: ArrayLike, sample_weight: Any, groups: Any) -> tuple[Method, Job]:
+        """Check parameters and data; return the method's row of the table, and the job without its fit parameters."""
         require_classifier("estimator", self.estimator)
         for name, value, choices in (
             ("protocol", self.protocol, PROTOCOLS),
@@ -297,7 +298,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         )
 
     def _candidates(self, job: Job, row: Method, fit_params: dict[str, Any]) -> list[Job]:
-        """Return a job for each machine to choose from, all with the same folds: what its fit and the splitter get."""
+        """Return one job per candidate, all with the same folds, each with what its fit and the splitter are given."""
         machines = [self.estimator]
         if isinstance(self.search, Mapping):
             machines = [clone(self.estimator).set_params(**point) for point in ParameterGrid(self.search)]
@@ -314,8 +315,8 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             estimator = prepare(each, job.scheme, self.kind, fitted=prefit, looking=looking)
             groups, to_estimator, to_splitter = job.groups, dict(fit_params), {}
             if sklearn.get_config()["enable_metadata_routing"]:
-                given = fit_params if groups is None else {"groups": groups, **fit_params}
-                routed = process_routing(self, "fit", sample_weight=job.weight, **given)
+                metadata = fit_params if groups is None else {"groups": groups, **fit_params}
+                routed = process_routing(self, "fit", sample_weight=job.weight, **metadata)
                 to_splitter = dict(routed.get("splitter", {}).get("split", {}))
                 groups = to_splitter.pop("groups", groups)
                 to_estimator = dict(routed.get("estimator", {}).get("fit", {}))
@@ -328,25 +329,26 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
                         warn(f"{type(each).__name__} takes no sample_weight: only the map is weighted")
                     else:
                         to_estimator[name] = job.weight
-            told = replace(job, fit_params=to_estimator, split_params=to_splitter, groups=groups)
-            jobs.append(replace(told, estimator=estimator))
+            jobs.append(
+                replace(job, estimator=estimator, fit_params=to_estimator, split_params=to_splitter, groups=groups)
+            )
         if len(jobs) > 1 and self.protocol == "cv":
             same = folds(jobs[0])
             jobs = [replace(each, cv=same) for each in jobs]
         if len(jobs) > 1 and self.protocol == "holdout":
-            once = int(check_random_state(seed(job)).randint(2**31 - 1))
+            once = int(check_random_state(job.seed).randint(2**31 - 1))
             jobs = [replace(each, random_state=once) for each in jobs]
         return jobs
 
-    def _try(self, job: Job, row: Method) -> _Trial:
-        """Score a machine by the protocol, fit its maps, and compare what they and the machine say with what happened.
+    def _calibrate(self, job: Job, row: Method) -> _Calibrated:
+        """Make the scores of a machine by the protocol, fit its maps, and compare both with the classes of the rows.
 
-        Rows without a score in every column take no part in that; without any row nothing is known, which NaN says.
+        Only rows with a score in every column are compared; the accuracies are NaN if there are none.
         """
         plan = Plan(self.method, self.options or {}, self.coupling, self.temper)
         scheme, k = SCHEMES[job.scheme], len(job.classes)
-        fits: list[_Fit] = []
-        rows, probabilities, answers = [], [], []
+        fits: list[tuple[Scored, Any]] = []
+        rows, probabilities, decisions = [], [], []
         for scored in collect(self.protocol, job):
             weight = None if job.weight is None else job.weight[scored.rows]
             data = ClassSample(scored.scores, job.index[scored.rows], k, scored.kind, weight)
@@ -358,26 +360,41 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             fits.append((found, fitted))
             rows.append(scored.rows[complete])
             probabilities.append(p)
-            answers.append(scheme.decide(scored.scores[complete], k, 0.5 if scored.kind == "probability" else 0.0))
-        kept, P, own = np.concatenate(rows), np.concatenate(probabilities), np.concatenate(answers)
-        if len(kept):
-            happened, probable = job.index[kept], P.argmax(axis=1)
-            part = None if job.weight is None else job.weight[kept]
-            shares = [probable == happened, own == happened, own != probable]
-            trial = _Trial(job, fits, *(float(np.average(each, weights=part)) for each in shares))
-            if self.search is None:
-                return trial
-            return replace(trial, log_loss=log_loss(happened, P, labels=np.arange(k), sample_weight=part))
+            decisions.append(scheme.decide(scored.scores[complete], k, 0.5 if scored.kind == "probability" else 0.0))
+        kept, P, own = np.concatenate(rows), np.concatenate(probabilities), np.concatenate(decisions)
+        if not len(kept):
+            if self.search is not None:
+                msg = (
+                    "search needs rows scored by a machine that knows every class, to compare candidates by; "
+                    f"the folds of cv={self.cv!r} all lack a class to train on"
+                )
+                raise ValueError(msg)
+            return _Calibrated(job, fits, np.nan, np.nan, np.nan, np.nan)
+        actual, probable = job.index[kept], P.argmax(axis=1)
+        weight = None if job.weight is None else job.weight[kept]
+        loss = np.nan  # only a search needs it
         if self.search is not None:
-            msg = (
-                "search needs rows scored by a machine that knows every class, to compare candidates by; "
-                f"the folds of cv={self.cv!r} all lack a class to train on"
-            )
-            raise ValueError(msg)
-        return _Trial(job, fits, np.nan, np.nan, np.nan)
+            loss = log_loss(actual, P, labels=np.arange(k), sample_weight=weight)
+        return _Calibrated(
+            job,
+            fits,
+            accuracy=float(np.average(probable == actual, weights=weight)),
+            own_accuracy=float(np.average(own == actual, weights=weight)),
+            disagreement=float(np.average(own != probable, weights=weight)),
+            log_loss=loss,
+        )
 
 
-_Fit = tuple[Scored, Any]  # scores and their map
+@dataclass(frozen=True, slots=True)
+class _Calibrated:
+    """A candidate's scores with their maps, and how well these and the machine itself classify the scored rows."""
+
+    job: Job
+    fits: list[tuple[Scored, Any]]
+    accuracy: float
+    own_accuracy: float
+    disagreement: float
+    log_loss: float
 
 
 def _see(job: Job, scored: Scored, method: Any) -> Sight:
@@ -392,23 +409,8 @@ def _see(job: Job, scored: Scored, method: Any) -> Sight:
     return Sight(machine.geometries_, view, numbers, looks)
 
 
-@dataclass(frozen=True, slots=True)
-class _Trial:
-    """A machine's calibration: its scores and maps, and what they say of the calibration rows themselves.
-
-    The log loss is computed where a search asks for it.
-    """
-
-    job: Job
-    fits: list[_Fit]
-    accuracy: float
-    own_accuracy: float
-    disagreement: float
-    log_loss: float = np.nan
-
-
 def require_classifier(name: str, estimator: Any) -> None:
-    """Raise unless it is an estimator that can be fitted."""
+    """Raise unless an argument is an estimator that can be fitted."""
     if isinstance(estimator, type) or not hasattr(estimator, "fit"):
         msg = f"{name} must be a classifier of scikit-learn's kind, an instance with a fit method; got {estimator!r}"
         raise ValueError(msg)
@@ -426,7 +428,7 @@ def known_classes(estimator: Any, labels: NDArray[Any]) -> NDArray[Any]:
 
 
 def svc(method: str | Callable[..., Map] = "platt", **parameters: Any) -> CalibratedClassifier:
-    """Return a support vector classifier with probabilities: what `SVC(probability=True)` was, and better calibrated.
+    """Return a support vector classifier with probabilities: the successor to `SVC(probability=True)`.
 
     `parameters` are those of scikit-learn's `SVC` (C, kernel, gamma, ...) and of `CalibratedClassifier` (protocol, cv,
     multiclass, consistent, options, ...); `random_state` is that of the folds.
@@ -436,7 +438,7 @@ def svc(method: str | Callable[..., Map] = "platt", **parameters: Any) -> Calibr
     >>> svc(C=10, gamma="auto", cv=5).fit(X, y).predict_proba(X[:1]).shape
     (1, 3)
     """
-    parameters.pop("probability", None)  # what this is for
+    parameters.pop("probability", None)  # every result has probabilities
     own = set(signature(CalibratedClassifier).parameters) - {"estimator", "method"}
     machine = SVC(**{name: value for name, value in parameters.items() if name not in own})
     return CalibratedClassifier(machine, method, **{name: parameters[name] for name in own & parameters.keys()})

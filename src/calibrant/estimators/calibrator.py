@@ -1,4 +1,4 @@
-"""scikit-learn estimators over the core."""
+"""A scikit-learn classifier of one column of scores, and what every estimator here checks about rows and labels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Calibrator", "FeaturesMixin", "labelled_rows", "target"]
 
 
 class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier of one column of scores: the probability of the second class, by any method.
+    """A classifier of one column of scores that gives the probability of the second class, by any method.
 
     Parameters
     ----------
@@ -61,9 +61,20 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the map to scores and labels."""
-        checked = _real(scores)
-        self.classes_, label = _encode_binary(y)
-        data = sample(checked, label, sample_weight, kind=self.kind)
+        checked = _read_scores(scores)
+        labels = target(y)
+        classes = np.unique(labels)
+        if len(classes) > 2:
+            msg = (
+                f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: "
+                f"y has {len(classes)} classes"
+            )
+            raise ValueError(msg)
+        if len(classes) < 2:
+            msg = f"y must hold two classes; got one class only, {classes.tolist()[0]!r}"
+            raise ValueError(msg)
+        self.classes_ = classes
+        data = sample(checked, labels == classes[1], sample_weight, kind=self.kind)
         if data.label.min() == data.label.max():
             only = self.classes_.tolist()[int(data.label[0])]
             msg = f"y must hold two classes; the rows of positive weight hold one class only, {only!r}"
@@ -74,29 +85,29 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """Return the probabilities of both classes, one row a score."""
-        checked = self._scores(scores)
+        """Return the probabilities of both classes, one row per score."""
+        checked = self._check_scores(scores)
         return probabilities(self.map_, checked)
 
     def predict_log_proba(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """Return the logarithms of the probabilities, exact also where those round to 0 or 1."""
-        checked = self._scores(scores)
+        """Return the logarithms of the probabilities, exact even where those round to 0 or 1."""
+        checked = self._check_scores(scores)
         return log_probabilities(self.map_, checked)
 
     def predict(self, scores: ArrayLike) -> NDArray[Any]:
-        """Return the more probable class of each score, the second at one half."""
+        """Return the more probable class of each score; at one half, the second."""
         second = self.predict_proba(scores)[:, 1] >= 0.5
         return np.asarray(self.classes_[second.astype(int)])
 
-    def _scores(self, scores: ArrayLike) -> NDArray[Any]:
+    def _check_scores(self, scores: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)
-        checked = _real(scores)
+        checked = _read_scores(scores)
         if self.kind == "probability":
             within_unit("scores", checked[~np.isnan(checked)])
         return checked
 
     def __sklearn_tags__(self) -> Any:
-        """Say that scores come as one column and labels as two classes."""
+        """Declare that scores come as one column and labels as two classes."""
         tags = super().__sklearn_tags__()
         tags.input_tags.one_d_array = True
         tags.input_tags.two_d_array = False
@@ -106,7 +117,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class FeaturesMixin:
-    """The columns of an estimator around a fitted `estimator_`, or around the first of several `members_`."""
+    """The feature attributes of an estimator around a fitted `estimator_`, or around several `members_`."""
 
     @property
     def n_features_in_(self) -> int:
@@ -115,7 +126,7 @@ class FeaturesMixin:
 
     @property
     def feature_names_in_(self) -> NDArray[Any]:
-        """The names of the columns the machine was trained on, where they had names."""
+        """The names of the columns the machine was trained on, if they had names."""
         return np.asarray(self._trained.feature_names_in_)
 
     @property
@@ -127,7 +138,7 @@ class FeaturesMixin:
         return own["estimator_"] if "estimator_" in own else own["members_"][0]
 
 
-def _real(scores: ArrayLike) -> NDArray[Any]:
+def _read_scores(scores: ArrayLike) -> NDArray[Any]:
     """Return scores as an array of real numbers."""
     if issparse(scores):
         msg = "scores must be a dense column; sparse data is not supported, use .toarray()"
@@ -139,24 +150,8 @@ def _real(scores: ArrayLike) -> NDArray[Any]:
     return array
 
 
-def _encode_binary(y: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """Return the two sorted classes and which rows belong to the second."""
-    labels = target(y)
-    classes = np.unique(labels)
-    if len(classes) > 2:
-        msg = (
-            f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: "
-            f"y has {len(classes)} classes"
-        )
-        raise ValueError(msg)
-    if len(classes) < 2:
-        msg = f"y must hold two classes; got one class only, {classes.tolist()[0]!r}"
-        raise ValueError(msg)
-    return classes, labels == classes[1]
-
-
 def labelled_rows(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
-    """Return at least one row with its label each; what the rows hold, a machine will check."""
+    """Return rows and labels, one label per row and at least one row; the values of X are left to the machine."""
     labels = target(y)
     refuse_masked("X", X)
     X, labels = indexable(X, labels)

@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 from sklearn.frozen import FrozenEstimator
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors, RadiusNeighborsClassifier
-from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
@@ -21,6 +20,7 @@ from calibrant.arrays import Floats, Index
 from calibrant.checks import at_least_two, one_of, refuse_masked, weighed
 from calibrant.estimators.calibrator import FeaturesMixin, target
 from calibrant.estimators.posteriors import node_counts
+from calibrant.estimators.unwrapping import unwrap
 from calibrant.posteriors.discriminants import margins, sigmoid_posteriors, sigmoid_slope
 from calibrant.posteriors.estimates import cell_estimate
 from calibrant.posteriors.neighbours import ESTIMATES, vote_posteriors
@@ -121,7 +121,7 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
                 msg = f"sample_weight must be None: {type(machine).__name__}.fit takes none"
                 raise ValueError(msg)
             machine.fit(X, labels, sample_weight=sample_weight)
-        if isinstance(_final(machine), _TREES):  # they have the counts of the training rows already
+        if isinstance(unwrap(machine)[0], _TREES):  # they have the counts of the training rows already
             return self._attach(machine, None, None, None)
         return self._attach(machine, X, labels, sample_weight)
 
@@ -136,9 +136,9 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
         self.classes_ = classes
         rows = None if X is None else _label_rows(machine, X, y, sample_weight)
         self.posterior_: _FromRows
-        if isinstance(_final(machine), _TREES):
+        if isinstance(unwrap(machine)[0], _TREES):
             self.posterior_ = _count_leaves(machine, rows)
-        elif isinstance(_final(machine), KNeighborsClassifier | RadiusNeighborsClassifier):
+        elif isinstance(unwrap(machine)[0], KNeighborsClassifier | RadiusNeighborsClassifier):
             self.posterior_ = _search_neighbours(machine, _NeighbourOptions(self.estimate, self.power, self.form))
         else:
             self.posterior_ = _fit_sigmoid(machine, rows)
@@ -166,30 +166,6 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
         tags.input_tags.sparse = inner.input_tags.sparse
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
         return tags
-
-
-def _final(estimator: Any) -> Any:
-    """Return the classifier at the end of frozen estimators, searches and pipelines."""
-    while True:
-        if isinstance(estimator, FrozenEstimator):
-            estimator = estimator.estimator
-        elif hasattr(estimator, "best_estimator_"):
-            estimator = estimator.best_estimator_
-        elif isinstance(estimator, Pipeline):
-            estimator = estimator[-1]
-        else:
-            return estimator
-
-
-def _before(estimator: Any, X: Any) -> Any:
-    """Return rows as they reach the classifier at the end: transformed by the steps before it."""
-    if isinstance(estimator, FrozenEstimator):
-        return _before(estimator.estimator, X)
-    if hasattr(estimator, "best_estimator_"):
-        return _before(estimator.best_estimator_, X)
-    if isinstance(estimator, Pipeline):
-        return _before(estimator[-1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
-    return X
 
 
 def _label_rows(machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None) -> _LabelledRows:
@@ -232,13 +208,14 @@ class _LeafPosterior:
 
 def _leaf_numbers(machine: Any, X: Any) -> Index:
     """Return the leaf of each row, one column per tree."""
-    leaves = np.asarray(_final(machine).apply(_before(machine, X)))
+    trees, inputs = unwrap(machine, X)
+    leaves = np.asarray(trees.apply(inputs))
     return leaves.reshape(len(leaves), -1)
 
 
 def _count_leaves(machine: Any, rows: _LabelledRows | None) -> _LeafPosterior:
     """Return the cell estimates of a tree or forest, from the given rows or else from its training counts."""
-    trees = getattr(_final(machine), "estimators_", [_final(machine)])
+    trees = getattr(unwrap(machine)[0], "estimators_", [unwrap(machine)[0]])
     counts = [node_counts(tree.tree_) for tree in trees]
     if rows is not None:
         for number, leaves in enumerate(_leaf_numbers(machine, rows.X).T):
@@ -256,7 +233,7 @@ class _VotePosterior:
 
     def __call__(self, X: Any) -> Floats:
         """Return P(class | x)."""
-        return cell_estimate(_neighbour_counts(self.machine, _before(self.machine, X)))
+        return cell_estimate(_neighbour_counts(self.machine, unwrap(self.machine, X)[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +247,8 @@ class _DistancePosterior:
 
     def __call__(self, X: Any) -> Floats:
         """Return P(class | x)."""
-        X = _before(self.machine, X)
-        k = _final(self.machine).n_neighbors
+        X = unwrap(self.machine, X)[1]
+        k = unwrap(self.machine)[0].n_neighbors
         nameless = X if hasattr(X, "toarray") else np.asarray(X)  # the searches were fitted without column names
         nearest = [search.kneighbors(nameless, min(k, search.n_samples_fit_))[0] for search in self.searches]
         return vote_posteriors(nearest, _neighbour_counts(self.machine, X), self.power, self.form)
@@ -279,7 +256,7 @@ class _DistancePosterior:
 
 def _neighbour_counts(machine: Any, X: Any) -> Floats:
     """Return how many of each row's neighbours are of each class."""
-    voter = _final(machine)
+    voter = unwrap(machine)[0]
     label = np.asarray(voter._y).ravel()
     search = voter.kneighbors if isinstance(voter, KNeighborsClassifier) else voter.radius_neighbors
     found = search(X, return_distance=False)
@@ -288,7 +265,7 @@ def _neighbour_counts(machine: Any, X: Any) -> Floats:
 
 def _search_neighbours(machine: Any, options: _NeighbourOptions) -> _FromRows:
     """Return the cell or the distance estimate of neighbours."""
-    voter = _final(machine)
+    voter = unwrap(machine)[0]
     if voter.weights not in (None, "uniform"):
         msg = f"estimator must have weights='uniform', equal votes for all neighbours; got weights={voter.weights!r}"
         raise ValueError(msg)
@@ -335,7 +312,7 @@ def _machine_margins(machine: Any, X: Any) -> Floats:
 def _fit_sigmoid(machine: Any, rows: _LabelledRows | None) -> _SigmoidPosterior:
     """Return the sigmoid of a classifier with decision values, fitted to the given rows."""
     if not hasattr(machine, "decision_function"):
-        kind = type(_final(machine)).__name__
+        kind = type(unwrap(machine)[0]).__name__
         msg = f"estimator must be a tree, a forest, neighbours, or have decision_function; got a {kind}"
         raise TypeError(msg)
     if rows is None:

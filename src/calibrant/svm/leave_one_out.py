@@ -1,7 +1,7 @@
 """Leave-one-out decision values of a support vector machine, with and without training it again.
 
-A row that is not a support vector can be left out without changing the machine, so its decision value already is
-the leave-one-out one. For the support vectors there are two approximations from the dual solution, and refits.
+A row that is not a support vector can be left out without changing the machine, so its decision value is already
+the leave-one-out value. The values of support vectors are approximated from the dual solution, or found by refits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats
-from calibrant.svm.support import Machine, Pair, pairs, read_svc
+from calibrant.svm.support import Machine, Pair, read_svc, split_pairs
 
 __all__ = ["LEAVE_ONE_OUT", "loo_drop_own", "loo_exact", "loo_span", "squared_spans", "svc_leave_one_out"]
 
@@ -31,16 +31,16 @@ def svc_leave_one_out(
     """Return the leave-one-out decision values of a fitted scikit-learn `SVC` on the rows it was fitted on.
 
     Two classes give shape (n,), positive for `classes_[1]`. With k > 2 classes the shape is (n, k (k - 1)/2), the
-    values of `decision_function_shape="ovo"`, positive for the first class of a pair; a row of a third class
-    is new to the pair's machine anyway and keeps its plain value. `how` is a name of `LEAVE_ONE_OUT`:
+    values of `decision_function_shape="ovo"`, positive for the first class of a pair; a row of a third class was not
+    used to train the pair's machine and keeps its plain value. `how` is a name of `LEAVE_ONE_OUT`:
 
-    - `"exact"`: one training for each support vector, `n_jobs` of them at a time;
+    - `"exact"`: one training per support vector, `n_jobs` of them at a time;
     - `"drop_own"`: f_i - alpha_i y_i K_ii, pessimistic (Jaakkola & Haussler 1999);
     - `"span"`: f_i - alpha_i y_i S_i^2, one linear system for all rows (Vapnik & Chapelle 2000).
 
-    `sample_weight` is that of the fit; a row is left out with all its weight. The kernel, `gamma="scale"` included,
-    and the weights of the classes stay those of the fit: else rows that are no support vectors would move too.
-    (A machine without free support vectors has a whole interval of optimal intercepts, of which LIBSVM takes one.)
+    `sample_weight` is that of the fit; a row is left out with all its weight. The kernel, also if `gamma="scale"`, and
+    the class weights stay those of the fit; otherwise leaving out any row would change the machine.
+    (A machine without free support vectors has an interval of optimal intercepts; LIBSVM takes one of them.)
 
     >>> from sklearn.svm import SVC
     >>> X, y = [[-2.0], [-1.0], [1.0], [4.0]], ["no", "no", "yes", "yes"]
@@ -55,7 +55,7 @@ def svc_leave_one_out(
         raise ValueError(msg)
     problem = read_svc(svc, X, y, sample_weight)
     values = problem.decision.copy()
-    for column, pair in enumerate(pairs(problem)):
+    for column, pair in enumerate(split_pairs(problem)):
         values[pair.support, column] = LEAVE_ONE_OUT[how](pair, n_jobs)
     return values if values.shape[1] > 1 else values[:, 0]
 
@@ -71,7 +71,7 @@ def loo_drop_own(machine: Machine) -> Floats:
 def loo_span(machine: Machine) -> Floats:
     """Return f_i - alpha_i y_i S_i^2, S_i the span of support vector i (Vapnik & Chapelle 2000, sec. 4).
 
-    Exact where leaving i out changes none of the other rows from free to bounded or to no support vector, or back.
+    Exact if, when i is left out, each other row stays what it is: free, bounded, or not a support vector.
     """
     return machine.decision - machine.coefficient * squared_spans(machine)
 
@@ -80,8 +80,8 @@ def squared_spans(machine: Machine) -> Floats:
     """Return S_i^2, the squared distance of each support vector to the affine hull of the other free ones.
 
     With M the free support vectors and Kt = [[K_MM, 1], [1', 0]]: S_i^2 = 1/(Kt^-1)_ii for i in M, and
-    K_ii - v' Kt^-1 v, v = (K_iM, 1), for bounded i. Where there is no other free one, S_i^2 = K_ii.
-    A kernel that is not positive semidefinite can make S_i^2 negative; it then counts as 0.
+    K_ii - v' Kt^-1 v, v = (K_iM, 1), for bounded i. If there is no other free one, S_i^2 = K_ii.
+    A kernel that is not positive semidefinite can make S_i^2 negative; 0 is then returned.
 
     >>> half, two = np.array([-0.5, 0.5]), np.ones(2)
     >>> squared_spans(Machine(coefficient=half, bound=two, decision=2 * half, diagonal=two, kernel=np.eye(2)))
@@ -89,55 +89,42 @@ def squared_spans(machine: Machine) -> Floats:
     """
     free = machine.free
     spans = machine.diagonal.copy()
-    if free.any():
-        inverse, precision = _affine_inverse(machine.kernel[free])
-        spans[~free] = _bounded_spans(machine, inverse)
-        spans[free] = _reciprocals(precision) if len(precision) > 1 else spans[free]
-    return np.maximum(spans, 0.0)
-
-
-def _bounded_spans(machine: Machine, inverse: Floats) -> Floats:
-    """Return K_ii - v' Kt^-1 v of the bounded support vectors, with kernels centred at the mean of the free ones."""
-    free = machine.free
-    kernel, center = machine.kernel[~free], machine.kernel[free].mean(axis=0)
-    mean = kernel.mean(axis=1)
-    centred = kernel - center - mean[:, None] + center.mean()
-    inside = np.einsum("ij,ij->i", centred @ inverse, centred)
-    return np.asarray(machine.diagonal[~free] - 2.0 * mean + center.mean() - inside)
-
-
-def _affine_inverse(kernel: Floats) -> tuple[Floats, Floats]:
-    """Return the block of Kt^-1 in the place of K_MM, which inverts K_MM among coefficients of sum zero, and 1/S_i^2.
-
-    It is the inverse of the kernel centred at the mean, with the null vector 1 lifted: unlike Kt this mixes no units.
-    Where it is singular the block is a pseudo-inverse, whose diagonal misses that a vector among the affine
-    combinations of the others, such as one with a twin, has span 0: so 1/S_i^2 adds i's share of the null space.
-    """
+    if not free.any():
+        return np.maximum(spans, 0.0)
+    # `block` is the block of Kt^-1 in the place of K_MM, which inverts K_MM among coefficients of sum zero: the inverse
+    # of the kernel centred at the mean of the free vectors, its null vector 1 lifted. Unlike Kt this mixes no units.
+    kernel = machine.kernel[free]
     m, eps = len(kernel), np.finfo(np.float64).eps
-    mean = kernel.mean(axis=0)
-    centred = kernel - mean - mean[:, None] + mean.mean()
+    center = kernel.mean(axis=0)
+    middle = center.mean()
+    centred = kernel - center - center[:, None] + middle
     lift = float(np.abs(np.diag(centred)).max()) or 1.0
     # Half of the digits that survived centring: the other half is lost by multiplying with the inverse.
     floor = lift * float(np.sqrt(eps * (1.0 + np.abs(kernel).max() / lift)))
     inverse, null = _pseudo_inverse(centred + lift / m, floor)
     block = inverse - 1.0 / (lift * m)
-    return block, np.diag(block) + null / (eps * lift)
+    if m > 1:
+        # Where the block is a pseudo-inverse, its diagonal misses that a vector in the affine hull of the others, such
+        # as one with a twin, has span 0: so 1/S_i^2 adds the share of i in the null space.
+        precision = np.diag(block) + null / (eps * lift)
+        spans[free] = np.divide(1.0, precision, out=np.zeros(m), where=precision > 0)
+    bounded = machine.kernel[~free]
+    mean = bounded.mean(axis=1)
+    away = bounded - center - mean[:, None] + middle
+    inside = np.einsum("ij,ij->i", away @ block, away)
+    spans[~free] = machine.diagonal[~free] - 2.0 * mean + middle - inside
+    return np.maximum(spans, 0.0)
 
 
 def _pseudo_inverse(matrix: Floats, floor: float) -> tuple[Floats, Floats]:
-    """Invert a symmetric matrix without its eigenvalues below `floor`, of which return each coordinate's share."""
+    """Invert a symmetric matrix without its eigenvalues below `floor`; return each coordinate's share in those too."""
     with suppress(np.linalg.LinAlgError):
         inverse = np.asarray(np.linalg.inv(matrix), np.float64)
-        if float(np.linalg.norm(inverse, 1)) * floor < 1.0:  # then no eigenvalue is as small
+        if float(np.linalg.norm(inverse, 1)) * floor < 1.0:  # then every eigenvalue is above the floor
             return inverse, np.zeros(len(matrix))
     values, vectors = np.linalg.eigh(matrix)
     kept = np.abs(values) > floor
     return (vectors[:, kept] / values[kept]) @ vectors[:, kept].T, np.square(vectors[:, ~kept]).sum(axis=1)
-
-
-def _reciprocals(values: Floats) -> Floats:
-    """Return 1/values, and 0 for values that are not positive."""
-    return np.divide(1.0, values, out=np.zeros_like(values), where=values > 0)
 
 
 def loo_exact(pair: Pair, n_jobs: int | None = None) -> Floats:
@@ -149,7 +136,7 @@ def loo_exact(pair: Pair, n_jobs: int | None = None) -> Floats:
 
     kernel = pair.problem.kernel(pair.rows, pair.rows)
     positions = np.searchsorted(pair.rows, pair.support)
-    # LIBSVM trains outside the interpreter lock, so threads do and nothing has to be sent anywhere.
+    # LIBSVM releases the interpreter lock while it trains, so threads are enough and no data go to other processes.
     trainings = (delayed(_decision_without)(pair, kernel, position) for position in positions)
     return np.array(Parallel(n_jobs=n_jobs, prefer="threads")(trainings), np.float64)
 
@@ -157,13 +144,13 @@ def loo_exact(pair: Pair, n_jobs: int | None = None) -> Floats:
 def _decision_without(pair: Pair, kernel: Floats, position: int) -> float:
     """Return the decision value of one row by the machine trained on the others.
 
-    Where these are of one class only, it is 1 for that class, as in LIBSVM's cross-validation.
+    If the others are of one class only, it is 1 for that class, as in LIBSVM's cross-validation.
     """
     others = np.delete(np.arange(len(pair.rows)), position)
     second = pair.second[others]
     if second.all() or not second.any():
         return pair.sign if second.any() else -pair.sign
-    svc = pair.trainer().fit(kernel[np.ix_(others, others)], second, sample_weight=pair.bound[others])
+    svc = pair.new_svc().fit(kernel[np.ix_(others, others)], second, sample_weight=pair.bound[others])
     return pair.sign * float(svc.decision_function(kernel[[position]][:, others])[0])
 
 

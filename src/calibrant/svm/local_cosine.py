@@ -1,8 +1,9 @@
-"""Vapnik's cosine series whose coefficients depend on where x lies beside the normal of the separating plane.
+"""Vapnik's cosine series, with coefficients that depend on where x lies along the separating plane.
 
-A reconstruction of sec. 11.11 of Vapnik's book of 1998, as Platt (1999) relays it: with t the coordinate along the
-normal and u all the others, P(y = 1 | t, u) = a_0(u) + sum a_n(u) cos(n t). Here a(u) is the series of
-`calibrant.maps.cosine`, fitted to the calibration rows weighted by their nearness to u: one linear system a row.
+A reconstruction of sec. 11.11 of Vapnik's book of 1998, from its description by Platt (1999): with t the coordinate
+along the normal of the plane and u all the others, P(y = 1 | t, u) = a_0(u) + sum a_n(u) cos(n t). Here a(u) is the
+series of `calibrant.maps.cosine`, fitted to the calibration rows weighted by their nearness to u: one linear system
+per row.
 """
 
 from __future__ import annotations
@@ -34,24 +35,24 @@ __all__ = [
 ]
 
 
-_CELLS = 2**20  # numbers in a block of running sums
-_CHOICE_ROWS = 1_000  # rows that choose gamma
-_WIDTH_ROWS = 500  # rows whose distances to each other give the width
-_FLAT = 1e-10  # a share of the squared distances that is rounding: u has no extent, as with one feature
+_BLOCK_NUMBERS = 2**20  # numbers in a block of running sums
+_CHOICE_ROWS = 1_000  # at most this many rows choose gamma
+_WIDTH_ROWS = 500  # the distances between at most this many rows give the width
+_ROUNDING_SHARE = 1e-10  # |u - u_i|^2 below this share of the squared distance is rounding error, as with one feature
 
 
 def nearness(kernel: Floats, diagonal: Floats, difference: Floats, squared_norm: float) -> Floats:
     """Return K(x, x) - |u - u_i|^2 = 2 K(x, x_i) - K(x_i, x_i) + (f(x) - f(x_i))^2/|w|^2.
 
-    |u - u_i|^2 is |phi(x) - phi(x_i)|^2 less its part along the normal. K(x, x), which is the same for all i, cancels
-    in the weights, so it need not be known.
+    |u - u_i|^2 is |phi(x) - phi(x_i)|^2 minus its part along the normal. K(x, x) is the same for all i and cancels in
+    the weights, so it is not needed.
     """
     along = difference**2 / squared_norm if squared_norm > 0 else 0.0
     return np.asarray(2.0 * kernel - diagonal + along)
 
 
 def local_weights(near: Floats, copies: Floats, width: float) -> Floats:
-    """Return w_i = copies_i exp(-|u - u_i|^2/(2 width^2)), each row up to a factor that lets its largest not underflow.
+    """Return w_i = copies_i exp(-|u - u_i|^2/(2 width^2)), each row scaled so that its largest does not underflow.
 
     >>> local_weights(np.array([[0.0, -2.0, 5.0]]), np.array([[1.0, 3.0, 0.0]]), 1.0).round(3)
     array([[1.   , 1.104, 0.   ]])
@@ -66,19 +67,19 @@ def local_equations(t: Floats, label: Floats, weights: Floats, terms: int) -> tu
     """Return (Phi' D V D Phi, Phi' D V D y)/(sum w)^2 of each row of weights D, V_ij = 1 - max(t_i, t_j)/pi, t rising.
 
     x' V y is the integral over t of the product of the running sums of x and y, as in `calibrant.maps.cosine`.
-    Where all weight is at the largest t, V says nothing, and the equation is a_0 = the share of positives.
+    If all weight is at the largest t, V is zero, and the equation is a_0 = the share of positives.
     """
     share = weights / weights.sum(axis=1, keepdims=True)
     running = np.cumsum(share[:, None, :] * np.vstack([cosines(t, terms), label]), axis=2)
     products = (running * (np.diff(t, append=np.pi) / np.pi)) @ running.transpose(0, 2, 1)
     matrix, right = products[:, :-1, :-1], products[:, :-1, -1]
-    silent = matrix[:, 0, 0] < 1e-200
-    matrix[silent, 0, 0], right[silent, 0] = 1.0, share[silent] @ label
+    empty = matrix[:, 0, 0] < 1e-200
+    matrix[empty, 0, 0], right[empty, 0] = 1.0, share[empty] @ label
     return matrix, right
 
 
 def solve_local(matrix: Floats, right: Floats, gamma: float) -> Floats:
-    """Return the coefficients a of (matrix + gamma diag(0, 1, 4, 9, ...)) a = right, a row for each system."""
+    """Return the coefficients a of (matrix + gamma diag(0, 1, 4, 9, ...)) a = right, one row per system."""
     penalty = gamma * np.diag(np.arange(right.shape[1]) ** 2.0)
     return np.asarray(np.linalg.solve(matrix + penalty, right[:, :, None])[:, :, 0])
 
@@ -87,7 +88,7 @@ def solve_local(matrix: Floats, right: Floats, gamma: float) -> Floats:
 class Series:
     """The calibration rows along the normal, and the form of their series.
 
-    `t` rises from 0 at the score `low` to pi at `high`; `label` is 1 for positives; `copies` is how often a row counts.
+    `t` rises from 0 at the score `low` to pi at `high`; `label` is 1 for positives; `copies` is the weight of a row.
     """
 
     t: Floats
@@ -100,7 +101,7 @@ class Series:
     clip: bool
 
     def at(self, f: Floats) -> Floats:
-        """Return the cosines of each row's t, cut to [0, pi]."""
+        """Return the cosines of each row's t, clipped to [0, pi]."""
         return np.asarray(cosines(coordinate(np.clip(f, self.low, self.high), self.low, self.high), self.terms).T)
 
     def probability(self, a: Floats, f: Floats) -> Floats:
@@ -120,12 +121,12 @@ class Reference:
     squared_norm: float
 
     def near(self, x: Any, f: Floats) -> Floats:
-        """Return the nearness of rows to each of these."""
+        """Return the nearness of rows to each of the calibration rows."""
         kernel = kernels_with(self.kernel, x, self.rows)
         return nearness(kernel, self.diagonal, f[:, None] - self.decision, self.squared_norm)
 
-    def some(self, numbers: Index) -> Reference:
-        """Return some of the rows."""
+    def select(self, numbers: Index) -> Reference:
+        """Return some of the calibration rows."""
         return replace(
             self, rows=take(self.rows, numbers), diagonal=self.diagonal[numbers], decision=self.decision[numbers]
         )
@@ -133,7 +134,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """One probability for all rows: the share of positives, where there is nothing to fit a series to."""
+    """One probability for all rows, the share of positives, if there is nothing to fit a series to."""
 
     p: float
 
@@ -165,7 +166,7 @@ class LocalCosines:
         return np.column_stack([1.0 - p, p])
 
     def unseen(self, rows: Calibration) -> Floats:
-        """Return (1 - p, p) of all calibration rows, each without its own part in the series, cut to [0, 1]."""
+        """Return (1 - p, p) of all calibration rows, each left out of its own series, clipped to [0, 1]."""
         position = np.full(len(rows.score), -1)
         position[_order_of(rows)] = np.arange(len(self.series.t))
         p = np.empty(len(rows.score))
@@ -175,22 +176,22 @@ class LocalCosines:
         return np.column_stack([1.0 - p, p])
 
     def equations(self, x: Any, f: Floats, position: Index | None = None) -> Iterator[tuple[slice, Floats, Floats]]:
-        """Yield blocks of rows with their equations; rows at a `position` in the series are left out of their own."""
-        size = max(1, _CELLS // (len(self.series.t) * (self.series.terms + 2)))
+        """Yield blocks of rows with their equations.
+
+        A row with a `position` in the series, not -1, is left out of its own equation: one copy of it, or the mean
+        weight if weights are below 1 on average.
+        """
+        size = max(1, _BLOCK_NUMBERS // (len(self.series.t) * (self.series.terms + 2)))
+        unit = min(1.0, float(self.series.copies.mean()))
         for some in blocks(len(f), size):
             near = self.reference.near(take(x, some), f[some])
             copies = np.tile(self.series.copies, (len(near), 1))
             if position is not None:
-                _leave_out(copies, position[some])
+                rows = np.flatnonzero(position[some] >= 0)
+                own = rows, position[some][rows]
+                copies[own] = np.maximum(copies[own] - unit, 0.0)
             weights = local_weights(near, copies, self.width)
             yield some, *local_equations(self.series.t, self.series.label, weights, self.series.terms)
-
-
-def _leave_out(copies: Floats, position: Index) -> None:
-    """Take one copy of itself from each row that has a position; of weights below 1 on average, the mean weight."""
-    unit = min(1.0, float(copies[0].mean()))
-    rows = np.flatnonzero(position >= 0)
-    copies[rows, position[rows]] = np.maximum(copies[rows, position[rows]] - unit, 0.0)
 
 
 def fit_local_cosine(
@@ -204,11 +205,18 @@ def fit_local_cosine(
     """Fit the local series: a(u) minimises the functional of `cosine` with the rows weighted by their nearness to u.
 
     (1/(sum w)^2) (Phi a - y)' D V D (Phi a - y) + gamma sum n^2 a_n^2, D = diag(w), w as in `local_weights`.
-    Without `width` it is the median distance |u_j - u_i| (of at most 500 rows); an infinite one is the same series
-    everywhere, that of `cosine`. Without `gamma` it is the best of 1, 0.1, ..., 1e-6 by the squared error of (at most
-    1,000) rows left out, 1e-3 where a class has less than two. Constant scores or one class give its share.
+    `width`, unless given, is the median distance |u_j - u_i| (of at most 500 rows); an infinite width gives the same
+    series everywhere, that of `cosine`. `gamma`, unless given, is the one of 1, 0.1, ..., 1e-6 with the smallest
+    squared error of (at most 1,000) rows left out, or 1e-3 if a class has fewer than two rows. If the scores are
+    constant or of one class, the probability is the share of positives.
     """
-    _check(width, terms, gamma)
+    if not (isinstance(terms, (int, np.integer)) and terms >= 1):
+        msg = f"terms must be a whole number, at least 1; got {terms!r}"
+        raise ValueError(msg)
+    if gamma is not None:
+        number("gamma", gamma)
+    if width is not None and width != np.inf:
+        number("width", width)
     order = _order_of(rows)
     label, copies = rows.label[order], rows.weight[order]
     share = float(label @ copies / copies.sum()) if len(order) else 0.5
@@ -220,83 +228,67 @@ def fit_local_cosine(
     reference = _reference_of(rows, order)
     distance = typical_distance(reference, take(rows.inputs, order), copies) if width is None else float(width)
     fitted = LocalCosines(reference, series, distance)
-    if gamma is not None or not _choosable(series):
+    unit, positive = min(1.0, float(copies.mean())), float(label @ copies)
+    can_leave_out = min(positive, float(copies.sum()) - positive) >= 2.0 * unit * (1.0 - 1e-12)  # two rows per class
+    if gamma is not None or not can_leave_out:
         return fitted
-    return replace(fitted, series=replace(series, gamma=_chosen(fitted, rows, order)))
-
-
-def _check(width: Any, terms: Any, gamma: Any) -> None:
-    """Raise unless the options are what they should be."""
-    if not (isinstance(terms, (int, np.integer)) and terms >= 1):
-        msg = f"terms must be a whole number, at least 1; got {terms!r}"
-        raise ValueError(msg)
-    if gamma is not None:
-        number("gamma", gamma)
-    if width is not None and width != np.inf:
-        number("width", width)
+    return replace(fitted, series=replace(series, gamma=_choose_gamma(fitted, rows, order)))
 
 
 def _order_of(rows: Calibration) -> Index:
-    """Return the rows that take part, by rising score."""
+    """Return the rows of positive weight, by rising score."""
     part = np.flatnonzero(rows.weight > 0)
     return np.asarray(part[np.argsort(rows.score[part], kind="stable")], np.intp)
 
 
 def _reference_of(rows: Calibration, order: Index) -> Reference:
-    """Return the calibration rows as the kernel knows them."""
+    """Return the calibration rows in the space of the kernel."""
     kernel, inputs = rows.geometry.kernel, take(rows.inputs, order)
     if kernel.name != "precomputed":
         own = kernels_with_themselves(kernel, inputs)
         return Reference(kernel, inputs, own, rows.decision[order], rows.geometry.squared_norm)
     if rows.numbers is None:
-        msg = "X must hold the kernels of all calibration rows where the kernel is precomputed; got others"
+        msg = "X must hold the kernels of all calibration rows if the kernel is precomputed; got others"
         raise ValueError(msg)
     columns = rows.numbers[order]
     diagonal = inputs[np.arange(len(order)), columns]
     return Reference(kernel, columns, diagonal, rows.decision[order], rows.geometry.squared_norm)
 
 
-def _evenly(n: int, most: int) -> Index:
-    """Return at most so many of n numbers, evenly spaced.
+def _spaced_evenly(n: int, most: int) -> Index:
+    """Return at most `most` of the numbers 0 to n - 1, evenly spaced.
 
-    >>> _evenly(10, 4)
+    >>> _spaced_evenly(10, 4)
     array([0, 3, 6, 9])
     """
     return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.intp))
 
 
 def typical_distance(reference: Reference, inputs: Any, copies: Floats) -> float:
-    """Return the median of |u_j - u_i| over all pairs of rows, infinity where it is zero but for rounding."""
-    some = _evenly(len(copies), _WIDTH_ROWS)
-    few = reference.some(some)
+    """Return the median of |u_j - u_i| over all pairs of rows, infinity if it is zero up to rounding."""
+    some = _spaced_evenly(len(copies), _WIDTH_ROWS)
+    few = reference.select(some)
     near = few.near(take(inputs, some), few.decision)
     squared = np.maximum(few.diagonal[:, None] - near, 0.0)
     extent = squared + np.square(few.decision[:, None] - few.decision) / (few.squared_norm or 1.0)
     pairs = np.outer(copies[some], copies[some])
     middle, whole = _weighted_median(squared, pairs), _weighted_median(extent, pairs)
-    return float(np.sqrt(middle)) if middle > _FLAT * whole else np.inf
+    return float(np.sqrt(middle)) if middle > _ROUNDING_SHARE * whole else np.inf
 
 
 def _weighted_median(values: Floats, weights: Floats) -> float:
-    """Return the smallest value that at least half of the weight does not exceed."""
+    """Return the smallest value such that at least half of the weight is at or below it."""
     order = np.argsort(values, axis=None)
     reached = np.cumsum(weights.ravel()[order])
     return float(values.ravel()[order[np.searchsorted(reached, reached[-1] / 2.0)]])
 
 
-def _choosable(series: Series) -> bool:
-    """Return whether each class has two rows or more, so that one can be left out."""
-    unit = min(1.0, float(series.copies.mean()))
-    positive = float(series.label @ series.copies)
-    return min(positive, float(series.copies.sum()) - positive) >= 2.0 * unit * (1.0 - 1e-12)
-
-
-def _chosen(fitted: LocalCosines, rows: Calibration, order: Index) -> float:
-    """Return the gamma under which rows left out of their own series are predicted best, the smoothest of equals."""
-    series, some = fitted.series, _evenly(len(order), _CHOICE_ROWS)
-    asked = order[some]
-    score, label, copies = rows.score[asked], series.label[some], series.copies[some]
-    found = list(fitted.equations(take(rows.inputs, asked), rows.decision[asked], some))
+def _choose_gamma(fitted: LocalCosines, rows: Calibration, order: Index) -> float:
+    """Return the gamma that best predicts rows left out of their own series; of equals, the largest."""
+    series, some = fitted.series, _spaced_evenly(len(order), _CHOICE_ROWS)
+    chosen = order[some]
+    score, label, copies = rows.score[chosen], series.label[some], series.copies[some]
+    found = list(fitted.equations(take(rows.inputs, chosen), rows.decision[chosen], some))
     matrix, right = (np.concatenate(parts) for parts in ([m for _, m, _ in found], [r for _, _, r in found]))
 
     def loss(gamma: float) -> float:

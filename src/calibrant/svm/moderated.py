@@ -1,8 +1,8 @@
-"""Kwok's moderated output of a support vector machine: the less its training rows say of x, the nearer to one half.
+"""Kwok's moderated output of a support vector machine: the less its training rows say about x, the nearer to 1/2.
 
 A reconstruction from the idea of Kwok (1999), not from his formulas. In the evidence framework the hinge loss is minus
-a log likelihood and the posterior of the weights is Gaussian around the machine. The support vectors on the margin
-then pin the decision value down where they are; elsewhere it keeps its prior variance.
+a log likelihood and the posterior of the weights is Gaussian around the machine. The decision value is then certain at
+the support vectors on the margin, and keeps its prior variance far from them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ __all__ = [
     "margin_variance",
     "moderated_logit",
     "moderated_output",
-    "whitened",
+    "whiten",
 ]
 
 
-_SLOPE = 2.0
-_RIDGE = 1e-8
-_CELLS = 2**21  # kernels computed at a time
+_SLOPE = 2.0  # of the logistic link, per unit of the decision value
+_RIDGE = 1e-8  # added to the diagonal of K_MM, as a share of its mean
+_BLOCK_KERNELS = 2**21  # kernel values computed at a time
 
 
 def moderated_logit(f: ArrayLike, variance: ArrayLike, slope: float = _SLOPE) -> Floats:
@@ -45,15 +45,15 @@ def moderated_logit(f: ArrayLike, variance: ArrayLike, slope: float = _SLOPE) ->
     >>> moderated_logit([1.0, 1.0, -1.0], [0.0, 8 / np.pi * 0.75, np.inf]).round(12)
     array([ 2.,  1., -0.])
     """
-    with np.errstate(over="ignore", invalid="ignore"):  # to the limit
+    with np.errstate(over="ignore", invalid="ignore"):  # an overflow gives the limit
         kappa = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * slope**2 * np.asarray(variance, np.float64))
         return np.asarray(np.asarray(f, np.float64) * (slope * kappa))
 
 
 def moderated_output(f: ArrayLike, variance: ArrayLike, slope: float = _SLOPE) -> Floats:
-    """Return p = sigma(kappa slope f), 1/2 at f = 0, nearer to it the larger the variance (Kwok 1999; reconstructed).
+    """Return p = sigma(kappa slope f): the larger the variance, the nearer to 1/2 (Kwok 1999; reconstructed).
 
-    Without variance it is the softmax scaling, sigma(2 f).
+    With variance 0 it is the softmax scaling, sigma(2 f).
 
     >>> moderated_output([1.0, 1.0, 1.0], [0.0, 0.5, 1e12]).round(6)
     array([0.880797, 0.817096, 0.5     ])
@@ -62,9 +62,9 @@ def moderated_output(f: ArrayLike, variance: ArrayLike, slope: float = _SLOPE) -
 
 
 def hinge_output(f: ArrayLike, C: float = 1.0) -> Floats:
-    """Return p of the normalised hinge likelihood, exp(-C max(0, 1 - y f)) over its sum for y = 1 and -1: unmoderated.
+    """Return p of the hinge likelihood exp(-C max(0, 1 - y f)), normalised over y = 1 and -1, without moderation.
 
-    p = sigma(2 C f) for |f| <= 1 and sigma(C (f + sign f)) beyond (reconstructed, as Kwok 1999 is).
+    p = sigma(2 C f) for |f| <= 1 and sigma(C (f + sign f)) beyond (Kwok 1999; reconstructed).
 
     >>> hinge_output([-3.0, 0.0, 0.5]).round(6)
     array([0.017986, 0.5     , 0.731059])
@@ -80,12 +80,12 @@ def margin_variance(kernel: Floats, diagonal: Floats, whitening: Floats) -> Floa
     return np.asarray(np.maximum(diagonal - known, 0.0))
 
 
-def whitened(gram: Floats, ridge: float = _RIDGE) -> Floats:
+def whiten(gram: Floats, ridge: float = _RIDGE) -> Floats:
     """Return a root R of the inverse of K_MM + ridge mean(diag K_MM) I = (R'R)^-1.
 
-    Of a kernel that is not positive definite even so, only the directions in which it is count.
+    If that matrix is not positive definite, only the directions of positive eigenvalues are used.
 
-    >>> whitened(np.diag([4.0, 4.0]), ridge=0.0)
+    >>> whiten(np.diag([4.0, 4.0]), ridge=0.0)
     array([[0.5, 0. ],
            [0. , 0.5]])
     """
@@ -104,7 +104,7 @@ def whitened(gram: Floats, ridge: float = _RIDGE) -> Floats:
 class Variance:
     """The variance of a machine's decision value at x: var(x) = K(x, x) - k_M(x)' (K_MM + ridge I)^-1 k_M(x).
 
-    M are the support vectors on the margin; without any, var(x) = K(x, x).
+    M are the support vectors on the margin; if there are none, var(x) = K(x, x).
     """
 
     geometry: Geometry
@@ -116,7 +116,7 @@ class Variance:
         diagonal = self.geometry.with_themselves(x)
         if len(self.whitening) == 0:
             return np.maximum(diagonal, 0.0)
-        size = max(1, _CELLS // self.whitening.shape[1])
+        size = max(1, _BLOCK_KERNELS // self.whitening.shape[1])
         parts = [
             margin_variance(kernels_with(kernel, take(x, rows), margin), diagonal[rows], self.whitening)
             for rows in blocks(len(diagonal), size)
@@ -133,31 +133,31 @@ class Moderated:
 
     def __call__(self, x: Any, f: Floats) -> Floats:
         """Return the columns (1 - p, p) of rows with their decision values."""
-        return _both(moderated_logit(f, self.variance(x), self.slope))
+        return _both_probabilities(moderated_logit(f, self.variance(x), self.slope))
 
     def unseen(self, rows: Calibration) -> Floats:
-        """Return (1 - p, p) of the calibration rows by the machines that have not been trained on them."""
-        return _both(moderated_logit(rows.score, rows.look, self.slope))
+        """Return (1 - p, p) of the calibration rows, from machines that were not trained on them."""
+        return _both_probabilities(moderated_logit(rows.score, rows.look, self.slope))
 
 
-def _both(logit: Floats) -> Floats:
+def _both_probabilities(logit: Floats) -> Floats:
     """Return the columns (1 - p, p) of a logit."""
     return np.column_stack([special.expit(-logit), special.expit(logit)])
 
 
 def fit_moderated(rows: Calibration, *, slope: float = _SLOPE, ridge: float = _RIDGE) -> Moderated:
-    """Return the moderated output of a machine: it has no parameter that the calibration rows could fit.
+    """Return the moderated output of a machine, which has no parameter to fit to the calibration rows.
 
     `slope` is that of the link, `ridge` what is added to the diagonal of K_MM, relative to its mean.
     """
-    return Moderated(number("slope", slope), _variance_of(rows.geometry, ridge))
+    return Moderated(number("slope", slope), _make_variance(rows.geometry, ridge))
 
 
-def _variance_of(geometry: Geometry, ridge: float = _RIDGE) -> Variance:
-    """Return the variance that a machine's margin leaves."""
-    return Variance(geometry, whitened(geometry.gram, number("ridge", ridge, inclusive=True)))
+def _make_variance(geometry: Geometry, ridge: float) -> Variance:
+    """Return the variance of a machine's decision values as a function of rows."""
+    return Variance(geometry, whiten(geometry.gram, number("ridge", ridge, inclusive=True)))
 
 
 def look_variance(geometry: Geometry, x: Any, *, ridge: float = _RIDGE, **_: Any) -> Floats:
-    """Return var(x) of rows a machine has not been trained on."""
-    return _variance_of(geometry, ridge)(x)
+    """Return var(x) of rows that a machine was not trained on."""
+    return _make_variance(geometry, ridge)(x)
