@@ -1,4 +1,4 @@
-"""Data sets: found in the promised order, checked on every load, prepared as the papers did. No test downloads."""
+"""Data sets: found in the promised order, checked on every load, prepared as in the papers. No test downloads."""
 
 import gzip
 import os
@@ -50,7 +50,7 @@ def no_network(monkeypatch):
 
 
 @cache
-def loaded(name):
+def load_once(name):
     return datasets.load(name, download=False)
 
 
@@ -62,7 +62,7 @@ def test_every_data_set_is_on_this_machine():
 class TestSets:
     @pytest.mark.parametrize("name", HERE)
     def test_every_set_is_as_its_row_says(self, name):
-        data, row = loaded(name), DATASETS[name]
+        data, row = load_once(name), DATASETS[name]
         assert data.X.shape == row.train.shape
         assert count_labels(data.y) == row.train.counts
         assert len(data.features) == len(set(data.features)) == data.X.shape[1]
@@ -76,13 +76,13 @@ class TestSets:
 
     @pytest.mark.parametrize("name", [name for name in HERE if name != "support2"])
     def test_nothing_is_missing(self, name):
-        X = loaded(name).X
+        X = load_once(name).X
         assert np.isfinite(X.data if sparse.issparse(X) else X).all()
 
     def test_dimensions_are_those_of_the_paper(self):
         paper = paper_tables("rueping")["data_sets"]
         found = set(paper) & set(HERE)  # three of the paper's are private
-        assert {name: list(loaded(name).X.shape) for name in found} == {name: paper[name] for name in found}
+        assert {name: list(load_once(name).X.shape) for name in found} == {name: paper[name] for name in found}
 
 
 class TestTable:
@@ -292,7 +292,7 @@ class TestChecks:
     )
     def test_a_wrong_file_is_named_with_the_rule(self, places, text, rule):
         places[0].write_text(text)
-        places[1].write_text(TOY)  # a wrong file is an error, not a reason to look on
+        places[1].write_text(TOY)  # a wrong file is an error, not a reason to look elsewhere
         with pytest.raises(ValueError, match=rule) as caught:
             datasets.load("toy")
         assert str(places[0]) in str(caught.value)
@@ -391,6 +391,6 @@ class TestMutualInformation:
         with pytest.raises(ValueError, match=f"k must be between 1 and the number of words, 2; got {k}"):
             datasets.by_mutual_information(np.eye(2), [0, 1], k=k)
 
-    def test_one_label_a_row(self):
+    def test_one_label_per_row(self):
         with pytest.raises(ValueError, match="y must have one value a row"):
             datasets.by_mutual_information(np.eye(3), [0, 1], k=1)

@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.neighbors import KNeighborsClassifier
 
 from calibrant.papers import duin1998, generators, reproduce, writing
-from calibrant.papers.records import Cell
+from calibrant.papers.cells import Cell
 from calibrant.posteriors import ten_classifiers
 from tests.conftest import data_or_skip, paper_tables
 
@@ -40,7 +40,7 @@ def splits(y, per_class):
         yield train, sorted(set(order) - set(train))
 
 
-def judged(y, second):
+def measure(y, second):
     """The errors and q of P(second class), class 0 winning ties."""
     right = (second > 0.5) == (y == 1)
     return int((~right).sum()), float(np.mean((right - np.maximum(second, 1 - second)) ** 2))
@@ -70,8 +70,8 @@ def test_normal_densities_recomputed(cell, data):
         groups = [X[train][y[train] == label] for label in (0, 1)]
         full = [multivariate_normal(g.mean(axis=0), np.cov(g.T)).pdf(X[test]) for g in groups]
         diagonal = [norm(g.mean(axis=0), g.std(axis=0, ddof=1)).pdf(X[test]).prod(axis=1) for g in groups]
-        correlated.append(judged(y[test], full[1] / (full[0] + full[1])))
-        independent.append(judged(y[test], diagonal[1] / (diagonal[0] + diagonal[1])))
+        correlated.append(measure(y[test], full[1] / (full[0] + full[1])))
+        independent.append(measure(y[test], diagonal[1] / (diagonal[0] + diagonal[1])))
     assert_cell(cell, "BayQ", correlated)
     assert_cell(cell, "BayU", independent)
 
@@ -81,7 +81,7 @@ def test_one_neighbour_recomputed(cell, data):
     found = []
     for train, test in splits(y, 20):
         first, second = (cdist(X[test], X[train][y[train] == label]).min(axis=1) ** 2 for label in (0, 1))
-        found.append(judged(y[test], first / (first + second)))
+        found.append(measure(y[test], first / (first + second)))
     assert_cell(cell, "1-NN", found)
 
 
@@ -94,7 +94,7 @@ def test_rules_recomputed(cell, data):
         P = np.array([machine.fit(X[train], y[train]).predict_proba(X[test]) for machine in machines])
         for name, rule in rules.items():
             together = rule(P, axis=0)
-            found[name].append(judged(y[test], together[:, 1] / together.sum(axis=1)))
+            found[name].append(measure(y[test], together[:, 1] / together.sum(axis=1)))
     for name, values in found.items():
         assert_cell(cell, name, values)
 
@@ -110,14 +110,14 @@ def test_a_cell_of_neighbours_recomputed(dataset, draw):
         votes, squared, plain = [], [], []
         for train, test in splits(y, 5):
             share = KNeighborsClassifier(k).fit(X[train], y[train]).predict_proba(X[test])[:, 1]
-            votes.append(judged(y[test], (k * share + 1) / (k + 2)))
+            votes.append(measure(y[test], (k * share + 1) / (k + 2)))
             most = np.rint(k * np.maximum(share, 1 - share)).astype(int)
             distance = [
                 np.sort(cdist(X[test], X[train][y[train] == label]), axis=1)[np.arange(len(test)), most - 1]
                 for label in (0, 1)
             ]
-            plain.append(judged(y[test], distance[0] / (distance[0] + distance[1])))
-            squared.append(judged(y[test], distance[0] ** 2 / (distance[0] ** 2 + distance[1] ** 2)))
+            plain.append(measure(y[test], distance[0] / (distance[0] + distance[1])))
+            squared.append(measure(y[test], distance[0] ** 2 / (distance[0] ** 2 + distance[1] ** 2)))
         assert_cell(cell, f"votes {k}", votes)
         assert_cell(cell, f"plain {k}", plain)
         assert_cell(cell, f"squared {k}", squared)
@@ -248,7 +248,7 @@ def test_median_and_product_are_judged_from_the_numbers(changes, outcome):
 
 
 def growing(few=(0.2, 0.1), rises=True):
-    """Cells of 5 and of 50 objects: epsilon 0.1 of all with 50, and rho of one method larger if it is to rise."""
+    """Cells of 5 and of 50 objects: epsilon of all is 0.1 with 50, and rho of one method is larger with `rises`."""
     cells = []
     for dataset in duin1998.PAPER_SETS:
         small = dict.fromkeys(duin1998.METHOD_NAMES, few)
@@ -265,7 +265,7 @@ def test_errors_and_rho_are_judged_from_the_numbers():
 
 
 def lines(gain_of_one=0.1, gain_of_others=-0.05, where=("gaussian_b", 20, 7)):
-    """Cells of neighbours; eq. 5 gains so much in rho for k = 1, loses for others, but for one of them as said."""
+    """Cells of neighbours: eq. 5 lowers rho by `gain_of_one` for k = 1 and raises it for other k, except at `where`."""
     cells = []
     for dataset in duin1998.ARTIFICIAL_SETS:
         for per_class in duin1998.FIGURE_SIZES:

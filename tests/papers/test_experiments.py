@@ -12,19 +12,10 @@ import pytest
 
 from calibrant.papers import EXPERIMENTS, __main__, datasets, judge_again, reproduce, running, writing
 from calibrant.papers.agreement import Difference, describe_agreement, find_differences
+from calibrant.papers.cells import Cell, restore_numbers, select_cells
 from calibrant.papers.datasets import carriers
 from calibrant.papers.published import compare_with_published, pair_with_published
-from calibrant.papers.records import (
-    OUTCOMES,
-    Cell,
-    Claim,
-    Experiment,
-    Result,
-    Table,
-    Verdict,
-    restore_numbers,
-    select_cells,
-)
+from calibrant.papers.records import OUTCOMES, Claim, Experiment, Result, Table, Verdict
 
 COMMITTED = Path(__file__).parents[2] / "experiments"
 RESULTS = sorted(COMMITTED.glob("*/result.json"))
@@ -203,7 +194,7 @@ class TestSource:
 class TestAbsentData:
     @pytest.fixture
     def asked(self, monkeypatch, tmp_path):
-        """What OpenML, which does not answer, was asked for; sonar and shuttle are nowhere else."""
+        """The numbers that OpenML, which does not answer, was asked for; sonar and shuttle are nowhere else."""
         numbers = []
 
         def silent(*, data_id, **_):

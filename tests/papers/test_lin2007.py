@@ -9,7 +9,7 @@ from scipy import optimize
 from sklearn.svm import SVC
 
 from calibrant.papers import lin2007, reproduce, writing
-from calibrant.papers.records import Cell, select_cells
+from calibrant.papers.cells import Cell, select_cells
 from tests.conftest import data_or_skip, paper_tables
 
 RESULT = Path(__file__).parents[2] / "experiments" / "lin2007" / "result.json"

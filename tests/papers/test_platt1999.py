@@ -9,8 +9,8 @@ from scipy import optimize, stats
 from calibrant.inference import wilcoxon
 from calibrant.maps import Sigmoid
 from calibrant.papers import platt1999, reproduce, writing
+from calibrant.papers.cells import Cell
 from calibrant.papers.platt1999 import REUTERS, TASKS, PlattTask
-from calibrant.papers.records import Cell
 from tests.conftest import paper_tables
 
 RESULT = Path(__file__).parents[2] / "experiments" / "platt1999" / "result.json"
@@ -77,7 +77,7 @@ def test_published_numbers_are_those_transcribed():
 
 
 def counts_of(slope, mean=None):
-    """Rows of the cells from -3 to 3: exponential between the margins, or of a normal distribution around a mean."""
+    """Rows of the bins from -3 to 3: exponential between the margins, or of a normal distribution around a mean."""
     middle = np.arange(-29.5, 30) * 0.1
     if mean is not None:
         return np.round(1e5 * np.exp(-((middle - mean) ** 2) / 2)).astype(int).tolist()

@@ -12,8 +12,8 @@ from sklearn.svm import SVC
 from calibrant import CalibratedClassifier
 from calibrant.maps import Sigmoid
 from calibrant.papers import datasets, platt1999, reproduce, writing
+from calibrant.papers.cells import select_cells
 from calibrant.papers.platt1999 import REUTERS, TASKS
-from calibrant.papers.records import select_cells
 from tests.conftest import data_or_skip, skip_without_folder
 from tests.papers.test_platt1999 import RESULT
 
@@ -83,7 +83,7 @@ def test_the_cell_of_adult_quadratic_recomputed(quick):
     counts = values["histogram"]
     edges = np.round(np.arange(counts["first"], counts["first"] + len(counts["negative"]) + 1) * 0.1, 10)
     assert sum(counts["negative"]) == np.sum(data.y == 0)
-    assert np.abs(np.histogram(out[data.y == 0], edges)[0] - counts["negative"]).sum() <= 6  # on the edge of a cell
+    assert np.abs(np.histogram(out[data.y == 0], edges)[0] - counts["negative"]).sum() <= 6  # on the edge of a bin
 
 
 def test_adult_quadratic_is_that_of_an_independent_run(quick):

@@ -15,8 +15,8 @@ from sklearn.svm import SVC
 from calibrant.comparing.computing import undisturbed
 from calibrant.papers import EXPERIMENTS, reproduce, writing
 from calibrant.papers import rueping2004 as paper
+from calibrant.papers.cells import Cell
 from calibrant.papers.datasets.table import DATASETS
-from calibrant.papers.records import Cell
 from tests.conftest import data_or_skip, paper_tables
 
 FOLDS = StratifiedKFold(10, shuffle=True, random_state=paper.SEED)
@@ -25,12 +25,12 @@ RESULT = Path(__file__).parents[2] / "experiments" / "rueping2004" / "result.jso
 CHECKS = {claim.id: claim.check for claim in paper.EXPERIMENT.claims}
 
 
-def computed(**settings):
+def compute_quietly(**settings):
     with undisturbed():
         return paper.compute(settings)
 
 
-def standardised(X, by=None):
+def standardise(X, by=None):
     by = X if by is None else by
     deviation = by.std(axis=0)
     return (X - by.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0)
@@ -52,17 +52,17 @@ def platt(score, y, new):
 def by_hand(data, machine, scale):
     """The MSE of each fold of an SVM with Platt's sigmoid, and with the two clips."""
     found = {"platt": [], "clip01": [], "pp": []}
-    whole = standardised(data.X) if scale == "global" else data.X
+    whole = standardise(data.X) if scale == "global" else data.X
     for train, test in FOLDS.split(data.X, data.y):
         X, y = whole[train], data.y[train]
         score = np.empty(len(y))
         for inside, outside in INNER.split(X, y):
-            score[outside] = machine.fit(ready(X, inside, inside, scale), y[inside]).decision_function(
-                ready(X, outside, inside, scale)
+            score[outside] = machine.fit(scale_rows(X, inside, inside, scale), y[inside]).decision_function(
+                scale_rows(X, outside, inside, scale)
             )
         every = np.arange(len(y))
-        machine.fit(ready(X, every, every, scale), y)
-        new = whole[test] if scale == "global" else standardised(whole[test], X)
+        machine.fit(scale_rows(X, every, every, scale), y)
+        new = whole[test] if scale == "global" else standardise(whole[test], X)
         f = machine.decision_function(new)
         low, high = y[score < -1].mean(), y[score > 1].mean()
         p = {
@@ -75,15 +75,15 @@ def by_hand(data, machine, scale):
     return found
 
 
-def ready(X, rows, by, scale):
-    return X[rows] if scale == "global" else standardised(X[rows], X[by])
+def scale_rows(X, rows, by, scale):
+    return X[rows] if scale == "global" else standardise(X[rows], X[by])
 
 
 @pytest.mark.parametrize("scale", paper.SCALES)
 def test_a_cell_of_scalings_recomputed(scale):
     data = data_or_skip("liver")
     settings = {"stage": "comparison", "dataset": "liver", "kernel": "rbf", "machine": "svm", "scale": scale}
-    values = computed(**settings, log2C=5, log2gamma=-5)
+    values = compute_quietly(**settings, log2C=5, log2gamma=-5)
     expected = by_hand(data, SVC(C=2.0**5, gamma=2.0**-5), scale)
     for name, folds in expected.items():
         assert values["errors"]["brier"][name] == pytest.approx(folds, abs=2e-5)
@@ -94,8 +94,8 @@ def test_a_cell_of_scalings_recomputed(scale):
 def test_a_cell_of_linear_klr_is_logistic_regression():
     data = data_or_skip("diabetes")
     settings = {"stage": "comparison", "dataset": "diabetes", "kernel": "linear", "machine": "klr", "scale": "global"}
-    values = computed(**settings, log2C=-3, log2gamma=None)
-    X = standardised(data.X)
+    values = compute_quietly(**settings, log2C=-3, log2gamma=None)
+    X = standardise(data.X)
     model = LogisticRegression(C=2.0**-3, tol=1e-8, max_iter=1000)
     p = cross_val_predict(model, X, data.y, cv=FOLDS, method="predict_proba")[:, 1]
     folds = [test for _, test in FOLDS.split(X, data.y)]
@@ -110,7 +110,7 @@ def test_a_cell_of_linear_klr_is_logistic_regression():
 def test_a_path_of_the_choice_recomputed(machine, kernel, gamma):
     data = data_or_skip("liver")
     settings = {"stage": "choice", "dataset": "liver", "machine": machine, "kernel": kernel, "log2gamma": gamma}
-    values = computed(**settings)
+    values = compute_quietly(**settings)
     assert (values["rows"], values["folds"], len(values["outcomes"])) == (345, 10, 11)
     folds = StratifiedKFold(10, shuffle=True, random_state=paper.SEED + 1)
     for log2C, (hits, _) in zip(paper.LOG2_C, values["outcomes"], strict=True):
@@ -122,7 +122,7 @@ def test_a_path_of_the_choice_recomputed(machine, kernel, gamma):
             else LogisticRegression(C=2.0**log2C, tol=1e-8, max_iter=5000)
         )
         with undisturbed():
-            right = cross_val_predict(other, standardised(data.X), data.y, cv=folds) == data.y
+            right = cross_val_predict(other, standardise(data.X), data.y, cv=folds) == data.y
         assert hits == pytest.approx(right.sum(), abs=1)
 
 
@@ -149,7 +149,7 @@ def test_constant_columns_are_as_if_dropped():
     constant = np.ptp(data_or_skip("mushroom").X, axis=0) == 0
     X, _ = paper.standardise("mushroom")
     assert X.shape == (8124, 126)
-    assert constant.sum() == 126 - 117 + 1  # values nobody has, and the one veil that all have
+    assert constant.sum() == 126 - 117 + 1  # values that no row has, and the veil type that all rows have
     assert not X[:, constant].any()
     assert X[:, ~constant].std(axis=0) == pytest.approx(1.0)
 
@@ -265,7 +265,7 @@ def test_flatness_is_judged_from_the_numbers(svm, outcome):
     assert CHECKS["C20"](samples(svm)).outcome == outcome
     others = [*samples(0.05, log2C=4), *samples(0.2, log2C=8)]
     verdict = CHECKS["C20"]([*samples(svm), *others])
-    assert verdict.outcome == outcome  # other points are told, not judged
+    assert verdict.outcome == outcome  # other points are reported, not judged
     assert f"met at {1 + (outcome == 'holds')} of 3 points" in verdict.evidence
     (table,) = [table for table in paper.EXPERIMENT.tables([*samples(svm), *others]) if "Figure 1" in table.title]
     assert [row[-1] for row in table.rows] == ["yes" if outcome == "holds" else "no", "yes", "no"]
@@ -419,7 +419,7 @@ def committed():
 def quick(tmp_path_factory):
     for name in paper.QUICK_SETS:
         data_or_skip(name)
-    # Only these data, so that no other is looked for in the network.
+    # Only these data sets, so that no other is searched for in the network.
     alone = replace(paper.EXPERIMENT, data=paper.QUICK_SETS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(EXPERIMENTS, "rueping2004", alone)

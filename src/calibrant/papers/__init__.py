@@ -37,7 +37,8 @@ from joblib import effective_n_jobs
 from calibrant.checks import one_of
 from calibrant.comparing.folder import prepare_folder
 from calibrant.papers import duin1998, lin2007, platt1999, rueping2004
-from calibrant.papers.records import Cell, Claim, Experiment, Result, Table, Verdict
+from calibrant.papers.cells import Cell
+from calibrant.papers.records import Claim, Experiment, Result, Table, Verdict
 from calibrant.papers.running import list_versions, run_experiment
 from calibrant.papers.writing import cells_of, read_document, require_packages, write_result
 from calibrant.progress import Progress

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from calibrant.papers.records import Settings, restore_numbers
+from calibrant.papers.cells import Settings, restore_numbers
 
 __all__ = ["Difference", "describe_agreement", "find_differences"]
 

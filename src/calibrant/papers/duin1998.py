@@ -19,18 +19,8 @@ from calibrant.arrays import Floats, Index
 from calibrant.decisions.combining import combine
 from calibrant.metrics import confidence_error, errors, normalized_confidence_error_of_runs
 from calibrant.papers import datasets, generators
-from calibrant.papers.records import (
-    Cell,
-    Claim,
-    Experiment,
-    Labels,
-    Settings,
-    Table,
-    Verdict,
-    make_verdict,
-    select_cells,
-    try_cells,
-)
+from calibrant.papers.cells import Cell, Cells, Labels, Settings, select_cells, try_cells
+from calibrant.papers.records import Claim, Experiment, Table, Verdict, make_verdict
 from calibrant.posteriors import KNearest, Network, ten_classifiers
 
 if TYPE_CHECKING:
@@ -151,7 +141,7 @@ PUBLISHED: dict[str, dict[str, tuple[float, float, float]]] = {
 # The cells ------------------------------------------------------------------------------------------------------------
 
 
-def _list_blocks(*, quick: bool, done: Sequence[Cell]) -> list[Settings]:  # noqa: ARG001, there is one stage
+def _list_blocks(*, quick: bool, done: Cells) -> list[Settings]:  # noqa: ARG001, there is one stage
     """Return blocks of repetitions: of all classifiers, of neighbours alone, of all classifiers on further draws."""
     if quick:
         table = product(["classifiers"], PAPER_SETS, [0], (_SMALL_SIZE, TABLE_SIZE, _LARGE_SIZE), [0])
@@ -294,13 +284,13 @@ def _sets_in(cells: Iterable[Cell], task: str, **wanted: Any) -> list[str]:
     return [dataset for dataset in _SET_LABELS if dataset in found]
 
 
-def _further_draws(cells: Sequence[Cell], dataset: str) -> list[list[Cell]]:
+def _further_draws(cells: Cells, dataset: str) -> list[list[Cell]]:
     """Return the repetitions on each further draw of a set."""
     draws = _values_of(cells, "draw", task="classifiers", dataset=dataset, per_class=TABLE_SIZE)
     return [_select_runs(cells, dataset, draw=draw) for draw in draws if draw]
 
 
-def _rho_of_neighbours(cells: Sequence[Cell], dataset: str, per_class: int, name: str) -> float | None:
+def _rho_of_neighbours(cells: Cells, dataset: str, per_class: int, name: str) -> float | None:
     """Return rho of an estimate by neighbours; None if there were fewer than k training objects."""
     found = select_cells(cells, task="neighbours", dataset=dataset, per_class=per_class)
     return average_runs(found, name).rho if all(name in cell.measured["q"] for cell in found) else None
@@ -309,7 +299,7 @@ def _rho_of_neighbours(cells: Sequence[Cell], dataset: str, per_class: int, name
 # The tables -----------------------------------------------------------------------------------------------------------
 
 
-def _make_tables(cells: Sequence[Cell]) -> list[Table]:
+def _make_tables(cells: Cells) -> list[Table]:
     """Return Table 1 of the paper, published and measured, and the numbers behind its figures."""
     first = [_table_of_set(cells, dataset) for dataset in _sets_in(cells, "classifiers", per_class=TABLE_SIZE, draw=0)]
     lines = [_table_of_neighbours(cells)] if _sets_in(cells, "neighbours") else []
@@ -317,7 +307,7 @@ def _make_tables(cells: Sequence[Cell]) -> list[Table]:
     return [*first, *lines, *growth]
 
 
-def _table_of_set(cells: Sequence[Cell], dataset: str) -> Table:
+def _table_of_set(cells: Cells, dataset: str) -> Table:
     """Return the paper's Table 1 for one set."""
     found, draws = _select_runs(cells, dataset), _further_draws(cells, dataset)
     published = PUBLISHED["gaussian_a" if dataset == "highleyman" else dataset]
@@ -352,7 +342,7 @@ _FAILING = (
 )
 
 
-def _table_of_neighbours(cells: Sequence[Cell]) -> Table:
+def _table_of_neighbours(cells: Cells) -> Table:
     """Return the numbers of the paper's Figures 2 and 3: rho against k."""
     rows = [
         (
@@ -374,7 +364,7 @@ def _table_of_neighbours(cells: Sequence[Cell]) -> Table:
     )
 
 
-def _table_of_sizes(cells: Sequence[Cell], dataset: str) -> Table:
+def _table_of_sizes(cells: Cells, dataset: str) -> Table:
     """Return epsilon and rho of every method for every size of the training set."""
     sizes = _values_of(cells, "per_class", task="classifiers", dataset=dataset, draw=0)
     found = [_select_runs(cells, dataset, per_class) for per_class in sizes]
@@ -408,7 +398,7 @@ def _list_by_set(numbers: Mapping[str, Any]) -> str:
     return ", ".join(f"{value} ({_SET_LABELS[dataset]})" for dataset, value in shown.items())
 
 
-def _judge_distances(cells: Sequence[Cell]) -> Verdict:
+def _judge_distances(cells: Cells) -> Verdict:
     """Compare rho of both estimates for every k, set and size."""
 
     def gains_of(names: Sequence[str], estimate: str) -> list[tuple[int, float]]:
@@ -460,7 +450,7 @@ class _MaxRule:
         return self.rho > _VERY_BAD and self.others < _USABLE and self.epsilon <= self.median
 
 
-def _measure_max_rule(found: Sequence[Cell], reading: str = "trained") -> _MaxRule:
+def _measure_max_rule(found: Cells, reading: str = "trained") -> _MaxRule:
     """Return how the maximum rule compares with the other rules and the classifiers."""
     rules = {name: average_runs(found, name, reading) for name in COMBINERS}
     others = max(each.rho for name, each in rules.items() if name != "Max")
@@ -468,7 +458,7 @@ def _measure_max_rule(found: Sequence[Cell], reading: str = "trained") -> _MaxRu
     return _MaxRule(rules["Max"].rho, others, rules["Max"].epsilon, median)
 
 
-def _judge_max_rule(cells: Sequence[Cell]) -> Verdict:
+def _judge_max_rule(cells: Cells) -> Verdict:
     """Look at the confidences of the maximum rule on sets a and b, with LMNC trained."""
     judged = {dataset: _measure_max_rule(_select_runs(cells, dataset)) for dataset in ARTIFICIAL_SETS}
     failing = {dataset: _measure_max_rule(_select_runs(cells, dataset), "failing") for dataset in ARTIFICIAL_SETS}
@@ -496,7 +486,7 @@ def _judge_max_rule(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(evidence, holds=all(found.is_as_claimed for found in judged.values()))
 
 
-def _judge_max_and_min(cells: Sequence[Cell]) -> Verdict:
+def _judge_max_and_min(cells: Cells) -> Verdict:
     """Compare the errors of the maximum and the minimum rule in every repetition."""
     same: list[bool] = []
     for cell, reading in product(select_cells(cells, task="classifiers"), _READINGS):
@@ -507,7 +497,7 @@ def _judge_max_and_min(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(evidence, holds=all(same))
 
 
-def _judge_growth(cells: Sequence[Cell]) -> Verdict:
+def _judge_growth(cells: Cells) -> Verdict:
     """Compare epsilon and rho of all methods for small and large training sets."""
     means, falls, rises = {}, {}, {}
     for dataset in PAPER_SETS:
@@ -528,7 +518,7 @@ def _judge_growth(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(evidence, holds=all(a > b for a, b in means.values()) and all(rises.values()))
 
 
-def _judge_median(cells: Sequence[Cell]) -> Verdict:
+def _judge_median(cells: Cells) -> Verdict:
     """Rank the combining rules by q on each set."""
     runs = {dataset: _select_runs(cells, dataset) for dataset in PAPER_SETS}
     ranks = {dataset: rank_by_q(found) for dataset, found in runs.items()}
@@ -549,7 +539,7 @@ def _judge_median(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(evidence, holds=average <= _GOOD_RANK and good)
 
 
-def rank_by_q(found: Sequence[Cell], reading: str = "trained") -> dict[str, int]:
+def rank_by_q(found: Cells, reading: str = "trained") -> dict[str, int]:
     """Return the rank of each combining rule by q, 1 the best; ties share the better rank."""
     q = {name: average_runs(found, name, reading).q for name in COMBINERS}
     return {name: 1 + sum(other < own for other in q.values()) for name, own in q.items()}
@@ -608,7 +598,7 @@ MARKERS = dict(zip(COMBINERS, "^sDvP", strict=True))  # classifiers are circles
 _LABELLED = 0.5  # classifiers with a larger rho have their names beside them
 
 
-def _draw_figure(cells: Sequence[Cell]) -> Figure:
+def _draw_figure(cells: Cells) -> Figure:
     """Draw rho against k (the paper's Figures 2 and 3) and rho against epsilon (its Figure 4) for each set."""
     from matplotlib.figure import Figure
 
@@ -632,7 +622,7 @@ def _draw_figure(cells: Sequence[Cell]) -> Figure:
     return drawing
 
 
-def _draw_neighbours(axes: Axes, cells: Sequence[Cell], dataset: str) -> None:
+def _draw_neighbours(axes: Axes, cells: Cells, dataset: str) -> None:
     """Draw rho against k for both estimates and every size."""
     for per_class in _values_of(cells, "per_class", task="neighbours", dataset=dataset):
         for estimate, style in (("votes", "-"), ("squared", "--")):
@@ -644,7 +634,7 @@ def _draw_neighbours(axes: Axes, cells: Sequence[Cell], dataset: str) -> None:
     axes.set(xlabel="k", xticks=NEIGHBOURS)
 
 
-def _draw_growth(axes: Axes, cells: Sequence[Cell], dataset: str) -> None:
+def _draw_growth(axes: Axes, cells: Cells, dataset: str) -> None:
     """Draw how each method moves from small to large training sets in the plane of epsilon and rho."""
     axes.axhline(0.5, color="#999999", linewidth=0.8, zorder=0)
     axes.set(xlabel="epsilon", xlim=(0.0, 0.5))

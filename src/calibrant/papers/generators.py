@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats
 from calibrant.checks import whole
-from calibrant.papers.records import Labels
+from calibrant.papers.cells import Labels
 
 __all__ = ["crossing", "difficult", "easy", "highleyman", "normal_classes"]
 

@@ -7,7 +7,7 @@ positive, so all four readings are tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -21,18 +21,8 @@ from calibrant.arrays import Floats
 from calibrant.maps import Sigmoid
 from calibrant.maps.published import SMALL_GRADIENT, Run, levenberg_marquardt_run, newton_run
 from calibrant.papers import datasets
-from calibrant.papers.records import (
-    Cell,
-    Claim,
-    Experiment,
-    Labels,
-    Settings,
-    Table,
-    Verdict,
-    make_verdict,
-    select_cells,
-    try_cells,
-)
+from calibrant.papers.cells import Cell, Cells, Labels, Settings, select_cells, try_cells
+from calibrant.papers.records import Claim, Experiment, Table, Verdict, make_verdict
 from calibrant.papers.scores import score_out_of_fold
 from calibrant.samples import Sample, sample
 
@@ -99,7 +89,7 @@ REFERENCE_POSITIVE = {"sonar": "R", "shuttle": "2"}  # the positive classes of t
 # The cells ------------------------------------------------------------------------------------------------------------
 
 
-def _list_problems(*, quick: bool, done: Sequence[Cell]) -> list[Settings]:  # noqa: ARG001, there is one stage
+def _list_problems(*, quick: bool, done: Cells) -> list[Settings]:  # noqa: ARG001, there is one stage
     """Return the examples of the paper and the grid of problems."""
     grid = product(
         _CLASSES, ("train", "cv5"), QUICK_C if quick else LOG2_C, _QUICK_GAMMA if quick else LOG2_GAMMA, (0, 1)
@@ -202,12 +192,12 @@ _EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
 # The tables -----------------------------------------------------------------------------------------------------------
 
 
-def _column(cells: Sequence[Cell], algorithm: str, name: str) -> Floats:
+def _column(cells: Cells, algorithm: str, name: str) -> Floats:
     """Return one number of an algorithm for every problem."""
     return np.array([cell.measured[algorithm][name] for cell in cells], np.float64)
 
 
-def average_columns(cells: Sequence[Cell], algorithm: str) -> tuple[float | None, float, float, float]:
+def average_columns(cells: Cells, algorithm: str) -> tuple[float | None, float, float, float]:
     """Return the paper's columns: overflows, iterations, F and backtracks per iteration, averaged over problems.
 
     Newton's method has no overflows to count: its only exponential is exp(-|u|).
@@ -222,7 +212,7 @@ def average_columns(cells: Sequence[Cell], algorithm: str) -> tuple[float | None
     )
 
 
-def _select_readings(cells: Sequence[Cell], dataset: str) -> dict[tuple[str, str], list[Cell]]:
+def _select_readings(cells: Cells, dataset: str) -> dict[tuple[str, str], list[Cell]]:
     """Return the problems of a data set for each reading of the paper: kind of scores and positive class."""
     return {
         (scores, positive): select_cells(cells, dataset=dataset, scores=scores, positive=positive)
@@ -230,7 +220,7 @@ def _select_readings(cells: Sequence[Cell], dataset: str) -> dict[tuple[str, str
     }
 
 
-def _make_tables(cells: Sequence[Cell]) -> list[Table]:
+def _make_tables(cells: Cells) -> list[Table]:
     """Return the paper's two tables, published and measured."""
     finished = {cell.settings.get("dataset") for cell in cells if cell.values is not None}
     tables = []
@@ -286,12 +276,12 @@ _VANISHED = 1e-100  # an F below this counts as 0
 _NO_PROBLEMS = "The problems of sonar and shuttle are missing."
 
 
-def _finished_problems(cells: Sequence[Cell]) -> list[Cell]:
+def _finished_problems(cells: Cells) -> list[Cell]:
     """Return the finished cells of both grids; there may be none."""
     return [cell for cell in cells if "dataset" in cell.settings and cell.values is not None]
 
 
-def _require_readings(cells: Sequence[Cell], dataset: str) -> dict[tuple[str, str], list[Cell]]:
+def _require_readings(cells: Cells, dataset: str) -> dict[tuple[str, str], list[Cell]]:
     """Return the problems for each reading of the paper; raise LookupError unless all of them are there."""
     found = _select_readings(cells, dataset)
     for (scores, positive), each in found.items():
@@ -304,10 +294,10 @@ def _require_readings(cells: Sequence[Cell], dataset: str) -> dict[tuple[str, st
     return found
 
 
-def _judge_robustness(cells: Sequence[Cell]) -> Verdict:
+def _judge_robustness(cells: Cells) -> Verdict:
     """Look for a reading in which Levenberg-Marquardt fails as described, and for failures of Newton's method."""
 
-    def least_objective(found: Sequence[Cell]) -> Floats:
+    def least_objective(found: Cells) -> Floats:
         return np.asarray(np.min([_column(found, name, "objective") for name in _TESTED], axis=0))
 
     more_steps = []
@@ -339,7 +329,7 @@ def _judge_robustness(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(evidence, holds=fails and all(more_steps) and newton)
 
 
-def _judge_backtracks(cells: Sequence[Cell]) -> Verdict:
+def _judge_backtracks(cells: Cells) -> Verdict:
     """Compare the backtracks of the two kinds of sigma on shuttle."""
     found = {
         f"{scores}, {positive} positive": [average_columns(each, name)[3] for name in _NEWTON]
@@ -350,7 +340,7 @@ def _judge_backtracks(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(f"Backtracks per iteration, fixed against dynamic: {listed}.", holds=fewer)
 
 
-def _judge_cancellation(cells: Sequence[Cell]) -> Verdict:
+def _judge_cancellation(cells: Cells) -> Verdict:
     """Compare 1 - p by subtraction with the stable form, in the paper's example and at the fits."""
     example = select_cells(cells, example="cancellation")[0].measured
     evidence = (
@@ -368,7 +358,7 @@ def _judge_cancellation(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(evidence, holds=holds)
 
 
-def _judge_bug(cells: Sequence[Cell]) -> Verdict:
+def _judge_bug(cells: Cells) -> Verdict:
     """Compare Platt's algorithm as printed with the optimum, on eight scores and on all problems."""
     example = select_cells(cells, example="appendix bug")[0].measured
     slopes = {order: (runs["printed"]["a"], runs["repaired"]["a"]) for order, runs in example.items()}
@@ -386,7 +376,7 @@ def _judge_bug(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(evidence, holds=holds)
 
 
-def _judge_divergence(cells: Sequence[Cell]) -> Verdict:
+def _judge_divergence(cells: Cells) -> Verdict:
     """Follow F with hard targets to steeper slopes on separable scores, and look at the smoothed fits."""
     example = select_cells(cells, example="separable")[0].measured
     slopes, hard, smoothed = example["slopes"], example["hard"], example["smoothed"]["a"]
@@ -457,7 +447,7 @@ _CLAIMS = (
 # The figure -----------------------------------------------------------------------------------------------------------
 
 
-def _draw_figure(cells: Sequence[Cell]) -> Figure:
+def _draw_figure(cells: Cells) -> Figure:
     """Draw how many iterations each problem took with both algorithms, and mark overflows and failures."""
     from matplotlib.figure import Figure
 
@@ -482,7 +472,7 @@ def _draw_figure(cells: Sequence[Cell]) -> Figure:
     return drawing
 
 
-def _draw_panel(axes: Axes, cells: Sequence[Cell], algorithm: str) -> Any:
+def _draw_panel(axes: Axes, cells: Cells, algorithm: str) -> Any:
     """Draw the grid of problems of one algorithm; return the image, whose colours are the iterations."""
     from matplotlib.colors import LogNorm
 

@@ -26,20 +26,8 @@ from calibrant.inference import Wilcoxon, mcnemar, mcnemar_from_counts, underlin
 from calibrant.maps import Sigmoid
 from calibrant.maps.published import newton_run
 from calibrant.papers import datasets
-from calibrant.papers.records import (
-    Cell,
-    Claim,
-    Experiment,
-    Labels,
-    Settings,
-    Table,
-    Verdict,
-    make_tables,
-    make_verdict,
-    require_all,
-    select_cells,
-    try_cells,
-)
+from calibrant.papers.cells import Cells, Labels, Settings, require_all, select_cells, try_cells
+from calibrant.papers.records import Claim, Experiment, Table, Verdict, make_tables, make_verdict
 from calibrant.papers.scores import score_out_of_fold
 from calibrant.samples import sample
 
@@ -230,7 +218,7 @@ def _load_problem(settings: Settings) -> _Problem:
 # The cells ------------------------------------------------------------------------------------------------------------
 
 
-def _list_choices(*, quick: bool, done: Sequence[Cell]) -> list[Settings]:  # noqa: ARG001, the first stage
+def _list_choices(*, quick: bool, done: Cells) -> list[Settings]:  # noqa: ARG001, the first stage
     """Return the examples, and the choices of C for the regularised likelihood machine."""
     single = [task for task in TASKS if task != REUTERS and (not quick or task in QUICK_TASKS)]
     topics = () if quick else FREQUENT_TOPICS
@@ -241,7 +229,7 @@ def _list_choices(*, quick: bool, done: Sequence[Cell]) -> list[Settings]:  # no
     ]
 
 
-def _list_tests(*, quick: bool, done: Sequence[Cell]) -> list[Settings]:  # noqa: ARG001, a quick run has fewer choices
+def _list_tests(*, quick: bool, done: Cells) -> list[Settings]:  # noqa: ARG001, a quick run has fewer choices
     """Return the tests, each with the C that was best on the rows held out."""
     work: list[Settings] = []
     for task in TASKS:
@@ -252,7 +240,7 @@ def _list_tests(*, quick: bool, done: Sequence[Cell]) -> list[Settings]:  # noqa
     return work
 
 
-def best_C(cells: Sequence[Cell], task: str) -> int | None:
+def best_C(cells: Cells, task: str) -> int | None:
     """Return log2 C with the least sum of -log p on the rows held out (ties: the smallest); None if it is unknown."""
     wanted = {"task": task, "part": "hold-out"}
     held = [cell.values for cell in cells if wanted.items() <= cell.settings.items()]
@@ -538,7 +526,7 @@ class _TaskResult:
         return self.preferred is not None and self.preferred != self.lower
 
 
-def result_of(cells: Sequence[Cell], task: str) -> _TaskResult:
+def result_of(cells: Cells, task: str) -> _TaskResult:
     """Return what was found on a task; raise LookupError unless all its machines are there."""
     tested = select_cells(cells, task=task, part="test")
     wanted = TASKS[task].machines
@@ -556,13 +544,13 @@ def pool_wilcoxon(machines: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     return _describe_wilcoxon(wilcoxon(value, np.zeros(len(value)), sample_weight=count))
 
 
-def _complete_tasks(cells: Sequence[Cell]) -> list[_TaskResult]:
+def _complete_tasks(cells: Cells) -> list[_TaskResult]:
     """Return what was found on each task that is complete."""
     found = [try_cells(result_of, cells, task) for task in TASKS]
     return [each for each in found if each is not None]
 
 
-def _require_tasks(cells: Sequence[Cell], shows: Callable[[_TaskResult], bool] = lambda _: False) -> list[_TaskResult]:
+def _require_tasks(cells: Cells, shows: Callable[[_TaskResult], bool] = lambda _: False) -> list[_TaskResult]:
     """Return what was found on the complete tasks; raise LookupError unless these are all, or one of them `shows`."""
     tested = _complete_tasks(cells)
     if not any(shows(each) for each in tested):
@@ -574,7 +562,7 @@ def _require_tasks(cells: Sequence[Cell], shows: Callable[[_TaskResult], bool] =
 # The tables -----------------------------------------------------------------------------------------------------------
 
 
-def _make_tables(cells: Sequence[Cell]) -> list[Table]:
+def _make_tables(cells: Cells) -> list[Table]:
     """Return the paper's two tables, published and measured, the tests, and what the sigmoid was fitted to."""
     tested = _complete_tasks(cells)
     makers = (_table_of_tasks, _table_of_errors, _table_of_rates, _table_of_tests, _table_of_sigmoids)
@@ -710,7 +698,7 @@ def _table_of_sigmoids(tested: Sequence[_TaskResult]) -> Table:
     return Table("The sigmoids", (*columns, "published threshold"), tuple(rows), note, decimals=4)
 
 
-def _table_of_densities(cells: Sequence[Cell]) -> Table:
+def _table_of_densities(cells: Cells) -> Table:
     """Return the shape of the class-conditional densities of Adult Linear."""
     rows = tuple((name, *_shape_of_density(cells, name)) for name in _CLASSES)
     columns = ("class", "mean", "deviation", "Kolmogorov's distance to a normal", "p", "slope, -2 to -1", "-1 to 1")
@@ -723,7 +711,7 @@ def _table_of_densities(cells: Sequence[Cell]) -> Table:
     return Table("Figure 1: scores of Adult Linear out of three folds", names, rows, note)
 
 
-def _table_of_fits(cells: Sequence[Cell]) -> Table:
+def _table_of_fits(cells: Cells) -> Table:
     """Return the test of fit of exponential densities between the margins of Adult Linear."""
     rows = []
     for name in _CLASSES:
@@ -741,7 +729,7 @@ def _table_of_fits(cells: Sequence[Cell]) -> Table:
     return Table(title, (*columns, "p of the gain", "deviance, normal"), tuple(rows), note, decimals=3)
 
 
-def _table_of_biases(cells: Sequence[Cell]) -> Table:
+def _table_of_biases(cells: Cells) -> Table:
     """Return what a penalised bias changes."""
     found = select_cells(cells, example="penalised bias")[0].measured
     rows = tuple((name, each["bias"], each["errors"], each["largest"]) for name, each in found.items())
@@ -771,7 +759,7 @@ class _DensityShape(NamedTuple):
     normal: float
 
 
-def _shape_of_density(cells: Sequence[Cell], name: str) -> _DensityShape:
+def _shape_of_density(cells: Cells, name: str) -> _DensityShape:
     """Return the shape of the density of a class's scores on Adult Linear."""
     values = select_cells(cells, task="Adult Linear", part="test")[0].measured
     normal = values["normal"][name]
@@ -860,7 +848,7 @@ def _fit_log_polynomial(x: Floats, rows: Floats, degree: int) -> tuple[float, fl
     return float(theta[1]), float(2.0 * (terms.sum() - rows.sum() + expected.sum()))
 
 
-def fit_between_margins(cells: Sequence[Cell], name: str) -> _ExponentialFit:
+def fit_between_margins(cells: Cells, name: str) -> _ExponentialFit:
     """Return how straight ln p(f | class) is between the margins on Adult Linear, including empty bins."""
     values = select_cells(cells, task="Adult Linear", part="test")[0].measured
     middle, rows = _bins_of(values["histogram"], name)
@@ -884,7 +872,7 @@ def _list_thresholds(tested: Sequence[_TaskResult]) -> str:
     return f"Errors with the threshold at zero and at p = 1/2: {listed}"
 
 
-def _judge_thresholds(cells: Sequence[Cell]) -> Verdict:
+def _judge_thresholds(cells: Cells) -> Verdict:
     """Look for tasks where the sigmoid's threshold has fewer errors."""
     tested = _require_tasks(cells, lambda each: each.improves)
     better = [each.task for each in tested if each.improves]
@@ -892,7 +880,7 @@ def _judge_thresholds(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(evidence, holds=bool(better))
 
 
-def _judge_same_thresholds(cells: Sequence[Cell]) -> Verdict:
+def _judge_same_thresholds(cells: Cells) -> Verdict:
     """Look whether the sigmoid's threshold has fewer errors where the paper says so."""
     tested = [result_of(cells, task) for task in _BETTER_THRESHOLD]
     published = "; ".join(f"{task} {PUBLISHED[task][0]:g} and {PUBLISHED[task][1]:g}" for task in _BETTER_THRESHOLD)
@@ -910,7 +898,7 @@ def _list_sums(tested: Sequence[_TaskResult]) -> str:
     return f"Sums of -log p by the sigmoid and by the likelihood: {listed}."
 
 
-def _judge_comparable(cells: Sequence[Cell]) -> Verdict:
+def _judge_comparable(cells: Cells) -> Verdict:
     """Compare the sums of -log p of both systems."""
     tested = _require_tasks(cells)
     near = all(1.0 / _COMPARABLE <= each.ratio <= _COMPARABLE for each in tested)
@@ -922,7 +910,7 @@ def _judge_comparable(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(evidence, holds=near and len({each.lower for each in tested}) == 2)
 
 
-def _judge_pattern(cells: Sequence[Cell]) -> Verdict:
+def _judge_pattern(cells: Cells) -> Verdict:
     """Compare on which tasks which system has the lower sum."""
     tested = _require_tasks(cells)
     same = [each.task for each in tested if (each.ratio < 1.0) == (each.published_ratio < 1.0)]
@@ -944,7 +932,7 @@ def _list_preferences(tested: Sequence[_TaskResult]) -> str:
     return f"Sums of -log p by the sigmoid and by the likelihood, and what Wilcoxon's test prefers: {listed}"
 
 
-def _judge_contradiction(cells: Sequence[Cell]) -> Verdict:
+def _judge_contradiction(cells: Cells) -> Verdict:
     """Look for a significant preference of Wilcoxon's test for the system with the higher sum of -log p."""
     example = select_cells(cells, example="contradiction")[0].measured
     first, second = example["totals"]
@@ -959,7 +947,7 @@ def _judge_contradiction(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(evidence, holds=constructed and bool(against))
 
 
-def _judge_same_contradiction(cells: Sequence[Cell]) -> Verdict:
+def _judge_same_contradiction(cells: Cells) -> Verdict:
     """Look whether Wilcoxon's test contradicts the sums where the paper says so."""
     web = result_of(cells, "Web Quadratic")
     _, _, _, sigmoid, likelihood = PUBLISHED[web.task]
@@ -967,7 +955,7 @@ def _judge_same_contradiction(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(evidence, holds=web.is_contradiction)
 
 
-def _judge_training_scores(cells: Sequence[Cell]) -> Verdict:
+def _judge_training_scores(cells: Cells) -> Verdict:
     """Compare the sigmoid of training scores with that of folds, for linear and for other machines."""
     tested = _require_tasks(cells)
     lost = {each.task: each.score("training") / each.score("sigmoid") for each in tested}
@@ -981,7 +969,7 @@ def _judge_training_scores(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(evidence, holds=max(linear) <= _FINE and min(others) > _DISASTROUS)
 
 
-def _judge_densities(cells: Sequence[Cell]) -> Verdict:
+def _judge_densities(cells: Cells) -> Verdict:
     """Compare the densities of scores with normal ones, and with straight lines of ln p(f | class) within margins."""
     holds, shapes, fits, rejected = True, [], [], []
     for name in _CLASSES:
@@ -1086,7 +1074,7 @@ _DRAWN_TASKS = ("Adult Linear", "Web Quadratic")
 _BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#555555"
 
 
-def _draw_figure(cells: Sequence[Cell]) -> Figure:
+def _draw_figure(cells: Cells) -> Figure:
     """Draw the paper's Figures 1 and 2: densities of the classes, and the posterior against the sigmoid."""
     from matplotlib.figure import Figure
 

@@ -1,63 +1,20 @@
-"""The records of an experiment: cells of raw numbers, and the tables and verdicts computed from the cells alone."""
+"""The records of an experiment: its claims, and the tables and verdicts computed from the cells alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from calibrant.checks import one_of
 from calibrant.evidence.words import plain
+from calibrant.papers.cells import Cell, Cells, Settings, try_cells
 
-__all__ = [
-    "FORMAT",
-    "OUTCOMES",
-    "Cell",
-    "Claim",
-    "Experiment",
-    "Labels",
-    "Result",
-    "Settings",
-    "Table",
-    "Verdict",
-    "make_tables",
-    "make_verdict",
-    "require_all",
-    "restore_numbers",
-    "select_cells",
-    "try_cells",
-]
+__all__ = ["FORMAT", "OUTCOMES", "Claim", "Experiment", "Result", "Table", "Verdict", "make_tables", "make_verdict"]
 
 FORMAT = 1  # of result.json and of the files of cells
 OUTCOMES = ("holds", "does not hold", "not testable")
-
-Labels = NDArray[np.int64]  # 0 and 1
-Settings = Mapping[str, Any]
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """The raw numbers of one piece of work; `values` is None, and `note` says why, if it could not be computed.
-
-    Settings and values are JSON values, except that infinite numbers and NaN are floats.
-    """
-
-    settings: Settings
-    values: Mapping[str, Any] | None
-    seconds: float
-    note: str = ""
-
-    @property
-    def measured(self) -> Mapping[str, Any]:
-        """The values; a LookupError if they could not be computed."""
-        if self.values is None:
-            raise LookupError(self.note)
-        return self.values
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +48,7 @@ class Claim:
     text: str
     source: str
     rule: str
-    check: Callable[[Sequence[Cell]], Verdict]
+    check: Callable[[Cells], Verdict]
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,16 +78,16 @@ class Experiment:
     stages: tuple[Callable[..., list[Settings]], ...]
     compute: Callable[[Settings], Mapping[str, Any]]
     cost: Callable[[Settings], float]
-    tables: Callable[[Sequence[Cell]], list[Table]]
+    tables: Callable[[Cells], list[Table]]
     claims: tuple[Claim, ...]
-    figure: Callable[[Sequence[Cell]], Any]
+    figure: Callable[[Cells], Any]
     caption: str
     constants: Settings = field(default_factory=dict)
     data: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
     edition: int = 1
 
-    def judge(self, cells: Sequence[Cell]) -> dict[str, Verdict]:
+    def judge(self, cells: Cells) -> dict[str, Verdict]:
         """Return the verdict on each claim; a claim whose cells are missing is not testable."""
         verdicts = {}
         for claim in self.claims:
@@ -181,62 +138,7 @@ class Result:
         return {name: plain(value) for name, value in document.items()}
 
 
-def select_cells(cells: Iterable[Cell], **wanted: Any) -> list[Cell]:
-    """Return the finished cells with these settings; raise LookupError if there are none.
-
-    >>> select_cells([Cell({"set": "a"}, {"x": 1}, 0.0), Cell({"set": "b"}, {"x": 2}, 0.0)], set="b")[0].values
-    {'x': 2}
-    """
-    matching = [cell for cell in cells if wanted.items() <= cell.settings.items()]
-    finished = [cell for cell in matching if cell.values is not None]
-    if not finished:
-        asked = ", ".join(f"{name} = {value}" for name, value in wanted.items())
-        why = f": {matching[0].note}" if matching else ""
-        msg = f"there is no cell with {asked}{why}"
-        raise LookupError(msg)
-    return finished
-
-
-def try_cells(compute: Callable[..., _T], *arguments: Any, **options: Any) -> _T | None:
-    """Return what a function computes from cells, or None if it needs cells that are missing.
-
-    >>> try_cells(select_cells, [], set="b") is None
-    True
-    """
-    try:
-        return compute(*arguments, **options)
-    except LookupError:
-        return None
-
-
-def make_tables(makers: Iterable[Callable[[Sequence[Cell]], Table]], cells: Sequence[Cell]) -> list[Table]:
+def make_tables(makers: Iterable[Callable[[Cells], Table]], cells: Cells) -> list[Table]:
     """Return the tables whose cells are there."""
     found = [try_cells(make, cells) for make in makers]
     return [table for table in found if table is not None]
-
-
-def require_all(what: str, wanted: Iterable[str], found: Iterable[str]) -> None:
-    """Raise a LookupError that names what is missing, unless everything wanted was found.
-
-    >>> require_all("both sets are needed; missing or incomplete", ["a", "b"], ["a"])
-    Traceback (most recent call last):
-    LookupError: both sets are needed; missing or incomplete: b
-    """
-    known = set(found)
-    missing = [name for name in wanted if name not in known]
-    if missing:
-        msg = f"{what}: {', '.join(missing)}"
-        raise LookupError(msg)
-
-
-def restore_numbers(value: Any) -> Any:
-    """Return JSON values with infinite numbers and NaN, which JSON holds as text, as numbers again.
-
-    >>> restore_numbers({"x": ["inf", 1, "text"]})
-    {'x': [inf, 1, 'text']}
-    """
-    if isinstance(value, Mapping):
-        return {name: restore_numbers(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [restore_numbers(each) for each in value]
-    return float(value) if isinstance(value, str) and value in ("inf", "-inf", "nan") else value

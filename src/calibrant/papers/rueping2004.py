@@ -27,20 +27,8 @@ from calibrant.arrays import Floats
 from calibrant.estimators.klr import KernelLogisticRegression
 from calibrant.inference import ranks, rejections
 from calibrant.papers import datasets
-from calibrant.papers.records import (
-    Cell,
-    Claim,
-    Experiment,
-    Labels,
-    Settings,
-    Table,
-    Verdict,
-    make_tables,
-    make_verdict,
-    require_all,
-    select_cells,
-    try_cells,
-)
+from calibrant.papers.cells import Cell, Cells, Labels, Settings, require_all, select_cells, try_cells
+from calibrant.papers.records import Claim, Experiment, Table, Verdict, make_tables, make_verdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -176,7 +164,7 @@ METHODS_OF_MACHINE: dict[str, Mapping[str, Any]] = {"svm": _SCALINGS, "klr": {"k
 # The cells ------------------------------------------------------------------------------------------------------------
 
 
-def _list_choices(*, quick: bool, done: Sequence[Cell]) -> list[Settings]:  # noqa: ARG001, the first stage
+def _list_choices(*, quick: bool, done: Cells) -> list[Settings]:  # noqa: ARG001, the first stage
     """Return the paths along C from which hyper-parameters are chosen, and the samples of Figure 1.
 
     A quick run chooses with the linear kernel, and has one path of the other kernel, to see that it works.
@@ -200,7 +188,7 @@ def _list_choices(*, quick: bool, done: Sequence[Cell]) -> list[Settings]:  # no
     ]
 
 
-def _list_comparisons(*, quick: bool, done: Sequence[Cell]) -> list[Settings]:  # noqa: ARG001, a quick run has fewer choices
+def _list_comparisons(*, quick: bool, done: Cells) -> list[Settings]:  # noqa: ARG001, a quick run has fewer choices
     """Return the comparison of each machine at the hyper-parameters chosen; KLR also at those of another rule."""
     found: list[Settings] = []
     for which in _complete_choices(done):
@@ -214,14 +202,14 @@ def _list_comparisons(*, quick: bool, done: Sequence[Cell]) -> list[Settings]:  
     return found
 
 
-def _complete_choices(cells: Sequence[Cell]) -> list[_Choice]:
+def _complete_choices(cells: Cells) -> list[_Choice]:
     """Return data set, kernel and machine of all choices of which every path is finished."""
     every = [cell.settings for cell in cells if cell.values is not None and cell.settings["stage"] == "choice"]
     count = Counter((each["dataset"], each["kernel"], each["machine"]) for each in every)
     return [which for which, paths in count.items() if paths == PATHS_OF_KERNEL[which[1]]]
 
 
-def choose_point(cells: Sequence[Cell], which: _Choice, rule: str) -> _Point:
+def choose_point(cells: Cells, which: _Choice, rule: str) -> _Point:
     """Return the most accurate point; ties go to the smallest C, by the rule "log loss" first to the least log loss.
 
     The log loss is a help that a support vector machine does not have.
@@ -230,7 +218,7 @@ def choose_point(cells: Sequence[Cell], which: _Choice, rule: str) -> _Point:
     return min(ranked)[-1]
 
 
-def _outcomes_of(cells: Sequence[Cell], which: _Choice) -> list[tuple[int, float, _Point]]:
+def _outcomes_of(cells: Cells, which: _Choice) -> list[tuple[int, float, _Point]]:
     """Return hits, log loss and place of every point that was reached."""
     dataset, kernel, machine = which
     return [
@@ -405,7 +393,7 @@ _Errors = Mapping[tuple[str, str], Mapping[str, Floats]]  # (kernel, metric) -> 
 _Numbers = Mapping[tuple[str, str], Mapping[str, float]]  # (kernel, metric) -> method -> average over public sets
 
 
-def compared_sets(cells: Sequence[Cell], names: Sequence[str], kernels: Sequence[str] = KERNELS) -> list[str]:
+def compared_sets(cells: Cells, names: Sequence[str], kernels: Sequence[str] = KERNELS) -> list[str]:
     """Return the data sets that are completely compared with these kernels; raise LookupError if there is none."""
     wanted = set(product(kernels, METHODS_OF_MACHINE, SCALES))
     done: dict[str, set[tuple[str, ...]]] = {}
@@ -419,7 +407,7 @@ def compared_sets(cells: Sequence[Cell], names: Sequence[str], kernels: Sequence
     return found
 
 
-def _errors_by_method(cells: Sequence[Cell], dataset: str, kernel: str, scale: str = "global") -> dict[str, Any]:
+def _errors_by_method(cells: Cells, dataset: str, kernel: str, scale: str = "global") -> dict[str, Any]:
     """Return the errors of all methods, metric -> method -> folds, of both machines together."""
     wanted = {"stage": "comparison", "rule": "smallest C", "dataset": dataset, "kernel": kernel, "scale": scale}
     found: dict[str, Any] = {metric: {} for metric in METRIC_LABELS}
@@ -430,7 +418,7 @@ def _errors_by_method(cells: Sequence[Cell], dataset: str, kernel: str, scale: s
 
 
 def _errors_by_fold(
-    cells: Sequence[Cell],
+    cells: Cells,
     kernel: str,
     metric: str,
     *,
@@ -444,13 +432,13 @@ def _errors_by_fold(
     return np.where(np.isnan(values), np.inf, values)
 
 
-def _require_public_sets(cells: Sequence[Cell]) -> None:
+def _require_public_sets(cells: Cells) -> None:
     """Raise LookupError unless all public sets are compared."""
     needed = f"all {len(PUBLIC_SETS)} public sets are needed, with both kernels; missing or not completely compared"
     require_all(needed, PUBLIC_SETS, compared_sets(cells, PUBLIC_SETS))
 
 
-def _public_errors(cells: Sequence[Cell], scale: str = "global") -> _Errors:
+def _public_errors(cells: Cells, scale: str = "global") -> _Errors:
     """Return the error of each method on each public set; raise LookupError unless all sets are compared."""
     _require_public_sets(cells)
     found = {}
@@ -481,9 +469,9 @@ def _average(errors: _Errors) -> tuple[_Numbers, _Numbers]:
 # The tables -----------------------------------------------------------------------------------------------------------
 
 
-def _make_tables(cells: Sequence[Cell]) -> list[Table]:
+def _make_tables(cells: Cells) -> list[Table]:
     """Return the tables whose cells are there."""
-    makers: list[Callable[[Sequence[Cell]], Table]] = [
+    makers: list[Callable[[Cells], Table]] = [
         *(partial(_table_of_averages, metric=metric) for metric in METRIC_LABELS),
         *(partial(_table_of_ranks, beta=beta) for beta in _RANK_TEXTS),
         *(partial(_table_of_rejections, kernel=kernel) for kernel in KERNELS),
@@ -495,7 +483,7 @@ def _make_tables(cells: Sequence[Cell]) -> list[Table]:
     return make_tables(makers, cells)
 
 
-def _table_of_averages(cells: Sequence[Cell], metric: str) -> Table:
+def _table_of_averages(cells: Cells, metric: str) -> Table:
     """Return the table of a metric, in the paper's unit."""
     here = {scale: _average(_public_errors(cells, scale))[0] for scale in SCALES}
     columns: list[Mapping[str, float]] = []
@@ -522,7 +510,7 @@ def _table_of_averages(cells: Sequence[Cell], metric: str) -> Table:
     return Table(f"{METRIC_LABELS[metric]}, averaged over data sets", ("method", *heads), tuple(rows), note)
 
 
-def _describe_infinite(cells: Sequence[Cell], method: str) -> str:
+def _describe_infinite(cells: Cells, method: str) -> str:
     """Return on which public sets the cross-entropy of a method is infinite, by kernel."""
     parts = []
     for kernel in KERNELS:
@@ -532,7 +520,7 @@ def _describe_infinite(cells: Sequence[Cell], method: str) -> str:
     return " and ".join(parts)
 
 
-def _table_of_ranks(cells: Sequence[Cell], beta: str) -> Table:
+def _table_of_ranks(cells: Cells, beta: str) -> Table:
     """Return the table of average ranks, with a reading of Beta in Beta's place."""
     _, here = _average(_nine_methods(_public_errors(cells), beta))
     rows = []
@@ -558,7 +546,7 @@ _RANK_TEXTS = {
 }
 
 
-def _table_of_rejections(cells: Sequence[Cell], kernel: str) -> Table:
+def _table_of_rejections(cells: Cells, kernel: str) -> Table:
     """Return the table of t-tests of a kernel, published and here, and here by MSE."""
     _require_public_sets(cells)
     blocks: list[tuple[str, Sequence[Sequence[int]]]] = [("published, mCRE", PUBLISHED_REJECTIONS[kernel])]
@@ -579,7 +567,7 @@ def _table_of_rejections(cells: Sequence[Cell], kernel: str) -> Table:
     )
 
 
-def _table_of_sets(cells: Sequence[Cell], metric: str, kernel: str) -> Table:
+def _table_of_sets(cells: Cells, metric: str, kernel: str) -> Table:
     """Return a metric of every method on every data set, the stand-ins last."""
     names = compared_sets(cells, (*PUBLIC_SETS, *STAND_INS), [kernel])
     errors = _errors_by_fold(cells, kernel, metric, names=names, methods=list(_ALL_LABELS)).mean(axis=2)
@@ -594,7 +582,7 @@ def _table_of_sets(cells: Sequence[Cell], metric: str, kernel: str) -> Table:
     )
 
 
-def _table_of_choices(cells: Sequence[Cell]) -> Table:
+def _table_of_choices(cells: Cells) -> Table:
     """Return the hyper-parameters chosen."""
     rows = []
     for which in _complete_choices(cells):
@@ -624,7 +612,7 @@ def _table_of_choices(cells: Sequence[Cell]) -> Table:
     )
 
 
-def _table_of_other_rule(cells: Sequence[Cell]) -> Table:
+def _table_of_other_rule(cells: Cells) -> Table:
     """Return how KLR would do with the least log loss as the rule for equally accurate hyper-parameters."""
     rows = []
     for kernel in KERNELS:
@@ -653,7 +641,7 @@ def _table_of_other_rule(cells: Sequence[Cell]) -> Table:
     )
 
 
-def group_figure_samples(cells: Sequence[Cell]) -> dict[_Point, list[Cell]]:
+def group_figure_samples(cells: Cells) -> dict[_Point, list[Cell]]:
     """Return the samples of Figure 1 by their hyper-parameters."""
     found: dict[_Point, list[Cell]] = {}
     for cell in select_cells(cells, stage="figure"):
@@ -661,7 +649,7 @@ def group_figure_samples(cells: Sequence[Cell]) -> dict[_Point, list[Cell]]:
     return dict(sorted(found.items()))
 
 
-def _table_of_figure(cells: Sequence[Cell]) -> Table:
+def _table_of_figure(cells: Cells) -> Table:
     """Return how flat both machines are beyond the margin, for several hyper-parameters."""
     rows = []
     for point, found in group_figure_samples(cells).items():
@@ -678,7 +666,7 @@ def _table_of_figure(cells: Sequence[Cell]) -> Table:
     )
 
 
-def _median(cells: Sequence[Cell], machine: str, what: str) -> float:
+def _median(cells: Cells, machine: str, what: str) -> float:
     """Return the median of a number over samples of Figure 1."""
     values = [cell.measured[machine][what] for cell in cells]
     return float(np.median([value for value in values if value is not None] or [np.nan]))
@@ -693,13 +681,13 @@ _FLAT = 0.5  # variance of the SVM's scores over that of KLR's
 _Rule = Callable[[_Numbers, _Numbers], bool]  # of averages and average ranks of the nine methods
 
 
-def _describe_leak_free(cells: Sequence[Cell], rule: _Rule) -> str:
+def _describe_leak_free(cells: Cells, rule: _Rule) -> str:
     """Return whether a rule is met with the leak-free scaling too."""
     met = rule(*_average(_nine_methods(_public_errors(cells, "train"))))
     return f" With leak-free scaling the rule is {'met' if met else 'not met'}."
 
 
-def _with_published_beta(cells: Sequence[Cell], rule: _Rule, names: Sequence[str]) -> str:
+def _with_published_beta(cells: Cells, rule: _Rule, names: Sequence[str]) -> str:
     """Return whether a rule is met with a Beta like the published one, and the ranks of some methods then."""
     means, order = _average(_nine_methods(_public_errors(cells), "beta as printed"))
     listed = "; ".join(
@@ -718,7 +706,7 @@ def _short(name: str) -> str:
     return METHOD_LABELS[name].removeprefix("SVM-")
 
 
-def _describe_decisive_sets(cells: Sequence[Cell], rule: _Rule) -> str:
+def _describe_decisive_sets(cells: Cells, rule: _Rule) -> str:
     """Return the data sets without which the verdict would be another."""
     errors = _nine_methods(_public_errors(cells))
     before = rule(*_average(errors))
@@ -740,7 +728,7 @@ def pp_is_near(means: _Numbers, _: _Numbers) -> bool:
     return all(means[kernel, "brier"]["pp"] / means[kernel, "brier"]["platt"] <= _COMPARABLE for kernel in KERNELS)
 
 
-def _judge_pp(cells: Sequence[Cell]) -> Verdict:
+def _judge_pp(cells: Cells) -> Verdict:
     """Compare the MSE of PP with that of Platt."""
     means, order = _average(_nine_methods(_public_errors(cells)))
     platt, beta2 = (
@@ -774,7 +762,7 @@ def beta_is_worst(means: _Numbers, order: _Numbers) -> bool:
     return all(np.isinf(means[kernel, "log_loss"]["beta"]) for kernel in KERNELS)
 
 
-def _judge_beta(cells: Sequence[Cell], beta: str) -> Verdict:
+def _judge_beta(cells: Cells, beta: str) -> Verdict:
     """Look whether a reading of Beta is the worst of the nine methods."""
     errors = _nine_methods(_public_errors(cells), beta)
     means, order = _average(errors)
@@ -813,7 +801,7 @@ def klr_is_ahead(means: _Numbers, order: _Numbers) -> bool:
     return rbf and any(linear) and not all(linear)
 
 
-def _judge_klr(cells: Sequence[Cell]) -> Verdict:
+def _judge_klr(cells: Cells) -> Verdict:
     """Compare KLR with the scalings, by kernel."""
     means, order = _average(_nine_methods(_public_errors(cells)))
     parts = []
@@ -844,7 +832,7 @@ def platt_and_beta2_lead(means: _Numbers, order: _Numbers) -> bool:
     return True
 
 
-def _judge_platt_and_beta2(cells: Sequence[Cell]) -> Verdict:
+def _judge_platt_and_beta2(cells: Cells) -> Verdict:
     """Compare the scalings by average MSE and by average rank."""
     means, order = _average(_nine_methods(_public_errors(cells)))
     listed = "; ".join(
@@ -858,7 +846,7 @@ def _judge_platt_and_beta2(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(evidence, holds=platt_and_beta2_lead(means, order))
 
 
-def _judge_bins_and_softmax(cells: Sequence[Cell]) -> Verdict:
+def _judge_bins_and_softmax(cells: Cells) -> Verdict:
     """Compare 50 bins with 10 on small sets, and softmax with Platt."""
     every = _public_errors(cells)
     means, _ = _average(every)
@@ -882,12 +870,12 @@ def _judge_bins_and_softmax(cells: Sequence[Cell]) -> Verdict:
     return make_verdict(f"{'; '.join(parts)}.", holds=holds)
 
 
-def is_flat(cells: Sequence[Cell]) -> bool:
+def is_flat(cells: Cells) -> bool:
     """Return whether the SVM's scores vary much less than those of KLR beyond the margin."""
     return _median(cells, "svm", "variance") <= _FLAT * _median(cells, "klr", "variance")
 
 
-def _judge_flatness(cells: Sequence[Cell]) -> Verdict:
+def _judge_flatness(cells: Cells) -> Verdict:
     """Compare how much the scores of SVM and KLR vary beyond the margin."""
     found = select_cells(cells, stage="figure", log2C=FIGURE_POINT[0], log2gamma=FIGURE_POINT[1])
     points = [is_flat(each) for each in group_figure_samples(cells).values()]
@@ -990,7 +978,7 @@ _CLAIMS = (
 # The figure -----------------------------------------------------------------------------------------------------------
 
 
-def _draw_figure(cells: Sequence[Cell]) -> Figure:
+def _draw_figure(cells: Cells) -> Figure:
     """Draw Figure 1, and the average MSE of every method with each kernel, published and here."""
     from matplotlib.figure import Figure
 
@@ -1003,7 +991,7 @@ def _draw_figure(cells: Sequence[Cell]) -> Figure:
     return drawing
 
 
-def _draw_curves(axes: Axes, cells: Sequence[Cell]) -> None:
+def _draw_curves(axes: Axes, cells: Cells) -> None:
     """Draw the probabilities that the scores of the first sample stand for, and the true posterior."""
     axes.plot(FIGURE_GRID, expit(2.0 * FIGURE_GRID - 2.0), "--", color="#666666", label="true posterior")
     c, gamma = FIGURE_POINT
@@ -1021,7 +1009,7 @@ def _draw_curves(axes: Axes, cells: Sequence[Cell]) -> None:
 _TICKS = (0.05, 0.1, 0.2, 0.4)
 
 
-def _draw_averages(axes: Axes, cells: Sequence[Cell], kernel: str) -> None:
+def _draw_averages(axes: Axes, cells: Cells, kernel: str) -> None:
     """Draw the average MSE of each method."""
     places = np.arange(len(METHOD_LABELS))[::-1]
     axes.plot(PUBLISHED[kernel, "brier"], places, "o", color="#666666", markerfacecolor="none", label="published")

@@ -26,7 +26,8 @@ from calibrant.comparing.computing import undisturbed
 from calibrant.comparing.content import FAILURES, content_of
 from calibrant.comparing.folder import digest, recalled, remember
 from calibrant.papers import datasets
-from calibrant.papers.records import FORMAT, Cell, Experiment, Settings, restore_numbers
+from calibrant.papers.cells import Cell, Settings, restore_numbers
+from calibrant.papers.records import FORMAT, Experiment
 from calibrant.progress import Progress, shown
 from calibrant.warning import warn
 

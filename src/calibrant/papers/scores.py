@@ -8,7 +8,7 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.estimators.protocols import Job, collect
-from calibrant.papers.records import Labels
+from calibrant.papers.cells import Labels
 
 __all__ = ["score_out_of_fold"]
 

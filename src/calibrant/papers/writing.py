@@ -13,8 +13,9 @@ from typing import Any
 
 from calibrant.extras import needing
 from calibrant.files import write_whole
+from calibrant.papers.cells import Cell, restore_numbers
 from calibrant.papers.published import compare_with_published
-from calibrant.papers.records import OUTCOMES, Cell, Result, restore_numbers
+from calibrant.papers.records import OUTCOMES, Result
 from calibrant.papers.running import unfinished
 
 __all__ = [

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 from calibrant.checks import one_of
+from calibrant.papers.cells import Labels
 from calibrant.papers.datasets.carriers import find_table
 from calibrant.papers.datasets.features import by_mutual_information, checksum, count_labels, encode
 from calibrant.papers.datasets.records import Carrier, Dataset, DatasetPart, RawTable, Recipe
 from calibrant.papers.datasets.table import DATASETS
-from calibrant.papers.records import Labels
 from calibrant.warning import warn
 
 __all__ = ["DATASETS", "Dataset", "by_mutual_information", "load", "load_part", "names", "search_once"]

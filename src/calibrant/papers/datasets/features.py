@@ -14,8 +14,8 @@ from scipy.special import xlogy
 
 from calibrant.arrays import Floats
 from calibrant.checks import binary, same_length
+from calibrant.papers.cells import Labels
 from calibrant.papers.datasets.records import Columns, RawTable
-from calibrant.papers.records import Labels
 
 __all__ = ["by_mutual_information", "checksum", "count_labels", "encode"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Index
-from calibrant.papers.records import Labels
+from calibrant.papers.cells import Labels
 
 __all__ = ["Carrier", "Columns", "Dataset", "DatasetPart", "Layout", "RawTable", "Recipe", "RowChoice"]
 
