@@ -323,9 +323,9 @@ class TestGroups:
                 ValueError, match=f"groups are used by .*cv, ensemble, holdout; got them for '{protocol}'.*{why}"
             ):
                 CalibratedClassifier(SVC().fit(X, y), protocol=protocol).fit(X, y, groups=groups)
-        with pytest.raises(ValueError, match="groups must be None: GaussianNB splits no rows"):
+        with pytest.raises(ValueError, match="groups must be None: GaussianNB does not split rows"):
             DecidingClassifier(GaussianNB(), cost=0.1).fit(X, y, groups=groups)
-        with pytest.raises(ValueError, match="groups must be None: a prefit estimator splits no rows"):
+        with pytest.raises(ValueError, match="groups must be None: a prefit estimator does not split rows"):
             DecidingClassifier(GaussianNB().fit(X, y), prefit=True).fit(X, y, groups=groups)
         for promise in ("coverage", "error"):
             with pytest.raises(

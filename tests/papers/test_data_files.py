@@ -1,4 +1,4 @@
-"""The files of the data sets themselves, cell by cell. No package has them all: CALIBRANT_DATA must name a folder."""
+"""The files of the data sets themselves, value by value. No package has them all: CALIBRANT_DATA must name a folder."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from sklearn.utils import Bunch
 from calibrant.papers import datasets
 from calibrant.papers.datasets import DATASETS, carriers
 from tests.conftest import skip_without_folder
-from tests.papers.test_datasets import PARTS, loaded
+from tests.papers.test_datasets import PARTS, load_once
 
 skip_without_folder()
 
@@ -85,14 +85,14 @@ class TestFiles:
 class TestPreparation:
     def test_mushroom_indicators_are_those_of_the_agaricus_file(self):
         X, y = load_svmlight_file(str(FOLDER / "mushroom_126.svm.gz"), n_features=126, zero_based=False)
-        data = loaded("mushroom")
+        data = load_once("mushroom")
         expected = sorted_rows(np.column_stack([X.toarray(), y]))
         np.testing.assert_array_equal(sorted_rows(np.column_stack([data.X, data.y])), expected)
         assert data.features[2] == "cap-shape=x"
         assert data.features[60] == "stalk-root=?"
 
-    def test_promoters_have_one_base_a_place(self):
-        data = loaded("promoters")
+    def test_promoters_have_one_base_per_place(self):
+        data = load_once("promoters")
         assert (data.X.reshape(106, 57, 4).sum(axis=2) == 1).all()
         first = "".join("acgt"[base] for base in data.X.reshape(106, 57, 4)[0].argmax(axis=1))
         assert first == "".join(file("promoters").iloc[0, :57])
@@ -106,12 +106,12 @@ class TestPreparation:
     def test_nominal_columns_become_the_indicators_of_pandas(self, name, stem):
         frame = pd.read_csv(FOLDER / f"{stem}.csv.gz").drop(columns="target")
         expected = pd.get_dummies(frame, prefix_sep="=")
-        data = loaded(name)
+        data = load_once(name)
         assert set(data.features) == set(expected.columns)
         np.testing.assert_array_equal(data.X, expected[list(data.features)].to_numpy(float))
 
     def test_support2_keeps_what_is_missing_and_drops_judgements(self):
-        data, frame = loaded("support2"), pd.read_csv(FOLDER / "icu_support2.csv.gz")
+        data, frame = load_once("support2"), pd.read_csv(FOLDER / "icu_support2.csv.gz")
         assert not {"sps", "aps", "surv2m", "surv6m", "prg2m", "prg6m", "dnr", "dnrday"} & set(data.features)
         np.testing.assert_array_equal(data.X[:, data.features.index("glucose")], frame["glucose"])
         incomes = [place for place, name in enumerate(data.features) if name.startswith("income=")]
@@ -119,24 +119,24 @@ class TestPreparation:
 
     def test_biomed_has_the_complete_rows(self):
         frame = pd.read_csv(FOLDER / "biomed.csv.gz").dropna()
-        np.testing.assert_array_equal(loaded("biomed").X, frame.drop(columns="target"))
-        np.testing.assert_array_equal(loaded("biomed").y, frame["target"] == "carrier")
+        np.testing.assert_array_equal(load_once("biomed").X, frame.drop(columns="target"))
+        np.testing.assert_array_equal(load_once("biomed").y, frame["target"] == "carrier")
 
     def test_covtype_has_no_constant_column(self):
-        assert (np.ptp(loaded("covtype").X, axis=0) > 0).all()
+        assert (np.ptp(load_once("covtype").X, axis=0) > 0).all()
 
-    def test_a_row_of_adult_sets_one_feature_a_known_value(self):
+    def test_a_row_of_adult_sets_one_feature_per_known_value(self):
         raw = file("adult_train").drop(columns="target")
-        np.testing.assert_array_equal(loaded("adult").X.sum(axis=1).A1, (raw != "").sum(axis=1))
-        assert loaded("adult").features[82] == "native-country=United-States"
+        np.testing.assert_array_equal(load_once("adult").X.sum(axis=1).A1, (raw != "").sum(axis=1))
+        assert load_once("adult").features[82] == "native-country=United-States"
 
     def test_adult_small_is_part_of_adult_in_order(self):
         rows = iter(zip(*rows_and_labels("adult"), strict=True))
         assert all(pair in rows for pair in zip(*rows_and_labels("adult_small"), strict=True))
-        assert (loaded("adult_small").X_test != loaded("adult").X_test).nnz == 0
+        assert (load_once("adult_small").X_test != load_once("adult").X_test).nnz == 0
 
     def test_reuters_has_118_topics_and_binary_words(self):
-        data = loaded("reuters")
+        data = load_once("reuters")
         published = json.loads((FOLDER / "reuters_topics.json").read_text())
         assert data.classes == tuple(published["topics"])
         assert data.y.shape == (9603, 118)
@@ -144,14 +144,14 @@ class TestPreparation:
         assert (data.X.data == 1).all()
 
     def test_the_words_of_a_topic_speak_of_it(self):
-        data = loaded("reuters")
+        data = load_once("reuters")
         wheat = datasets.by_mutual_information(data.X, data.y[:, data.classes.index("wheat")])
         assert len(set(wheat.tolist())) == 300
         assert data.features[wheat[0]] == "wheat"
 
 
 def rows_and_labels(name):
-    data = loaded(name)
+    data = load_once(name)
     return [row.tobytes() for row in np.split(data.X.indices, data.X.indptr[1:-1])], data.y.tolist()
 
 
@@ -160,7 +160,7 @@ def test_adult_of_openml_gives_a9a(monkeypatch):
     frame = file("adult_test")
     order = [*DATASETS["adult"].columns.names, "target"]
     nominal = {name: list(values) for name, values in DATASETS["adult"].columns.values.items()}
-    columns = [coded(frame[name], nominal[name]) if name in nominal else frame[name] for name in order[:-1]]
+    columns = [encode_column(frame[name], nominal[name]) if name in nominal else frame[name] for name in order[:-1]]
     bunch = Bunch(
         data=np.column_stack(columns).astype(float),
         feature_names=order[:-1],
@@ -170,8 +170,8 @@ def test_adult_of_openml_gives_a9a(monkeypatch):
     monkeypatch.setattr(carriers, "fetch_openml", lambda **_: bunch)
     row = DATASETS["adult"]
     X, *_ = datasets.load_part("adult", row, replace(row.test, carriers=row.test.carriers[-1:]), download=True)
-    assert (loaded("adult").X_test != X).nnz == 0
+    assert (load_once("adult").X_test != X).nnz == 0
 
 
-def coded(column, values):
+def encode_column(column, values):
     return column.map({value: code for code, value in enumerate(values)}).to_numpy(float)

@@ -1,4 +1,4 @@
-"""Data sets: found in the promised order, checked on every load, prepared as the papers did. No test downloads."""
+"""Data sets: found in the promised order, checked on every load, prepared as in the papers. No test downloads."""
 
 import gzip
 import os
@@ -17,9 +17,9 @@ from sklearn.utils import Bunch
 import calibrant
 from calibrant.papers import datasets
 from calibrant.papers.datasets import DATASETS, carriers
-from calibrant.papers.datasets.features import checksum, encode, label_counts
-from calibrant.papers.datasets.records import Carrier, Columns, Layout, Part, Recipe, Table
-from calibrant.papers.datasets.table import one_percent
+from calibrant.papers.datasets.features import checksum, count_labels, encode
+from calibrant.papers.datasets.records import Carrier, Columns, DatasetPart, Layout, RawTable, Recipe
+from calibrant.papers.datasets.table import choose_one_percent
 from tests.conftest import paper_tables
 
 GENERATED = {"gaussian_a", "gaussian_b", "highleyman"}
@@ -50,7 +50,7 @@ def no_network(monkeypatch):
 
 
 @cache
-def loaded(name):
+def load_once(name):
     return datasets.load(name, download=False)
 
 
@@ -62,9 +62,9 @@ def test_every_data_set_is_on_this_machine():
 class TestSets:
     @pytest.mark.parametrize("name", HERE)
     def test_every_set_is_as_its_row_says(self, name):
-        data, row = loaded(name), DATASETS[name]
+        data, row = load_once(name), DATASETS[name]
         assert data.X.shape == row.train.shape
-        assert label_counts(data.y) == row.train.counts
+        assert count_labels(data.y) == row.train.counts
         assert len(data.features) == len(set(data.features)) == data.X.shape[1]
         assert set(np.unique(data.y)) == {0, 1}
         assert data.classes == tuple(row.classes) or name == "reuters"
@@ -72,17 +72,17 @@ class TestSets:
         assert (data.X_test is None) == (row.test is None or row.test.optional)
         if data.X_test is not None:
             assert data.X_test.shape == row.test.shape
-            assert label_counts(data.y_test) == row.test.counts
+            assert count_labels(data.y_test) == row.test.counts
 
     @pytest.mark.parametrize("name", [name for name in HERE if name != "support2"])
     def test_nothing_is_missing(self, name):
-        X = loaded(name).X
+        X = load_once(name).X
         assert np.isfinite(X.data if sparse.issparse(X) else X).all()
 
     def test_dimensions_are_those_of_the_paper(self):
         paper = paper_tables("rueping")["data_sets"]
         found = set(paper) & set(HERE)  # three of the paper's are private
-        assert {name: list(loaded(name).X.shape) for name in found} == {name: paper[name] for name in found}
+        assert {name: list(load_once(name).X.shape) for name in found} == {name: paper[name] for name in found}
 
 
 class TestTable:
@@ -117,7 +117,7 @@ def test_the_sample_of_covtype_is_that_of_pandas():
     labels = np.random.default_rng(0).choice(["1", "2", "3"], 5000)
     of_two = pd.Series(labels)[lambda column: column != "3"]
     expected = of_two.sample(frac=0.01, random_state=2004).sort_index().index
-    np.testing.assert_array_equal(one_percent(labels.tolist()), expected)
+    np.testing.assert_array_equal(choose_one_percent(labels.tolist()), expected)
 
 
 class TestGenerated:
@@ -145,7 +145,7 @@ def toy(**changes):
         Carrier("package", "data/toy.csv", "none", package="toy_carrier"),
         Carrier("OpenML", "12345", "none"),
     )
-    part = replace(Part((3, 3), (1, 2), TOY_SUM, files), **changes)
+    part = replace(DatasetPart((3, 3), (1, 2), TOY_SUM, files), **changes)
     classes = {"no": ("no",), "yes": ("yes",)}
     return Recipe("a toy", "made up", "a test", classes, part, Columns(values={"b": ()}), notes="none")
 
@@ -200,8 +200,8 @@ class TestSearch:
 
     def test_what_is_known_to_be_absent_is_refused_at_once(self, places):
         places[0].write_text(TOY)
-        with datasets.searching_once({"toy": "data set 'toy' cannot be had"}):
-            with pytest.raises(FileNotFoundError, match="data set 'toy' cannot be had"):
+        with datasets.search_once({"toy": "data set 'toy' cannot be found"}):
+            with pytest.raises(FileNotFoundError, match="data set 'toy' cannot be found"):
                 datasets.load("toy")
             assert len(datasets.load("gaussian_a").y) == 200
         assert len(datasets.load("toy").y) == 3
@@ -215,7 +215,7 @@ class TestSearch:
 
         monkeypatch.setattr(carriers, "fetch_openml", offline)
         for _ in range(2):
-            with datasets.searching_once(absent), pytest.raises(FileNotFoundError, match="'toy' cannot be had"):
+            with datasets.search_once(absent), pytest.raises(FileNotFoundError, match="'toy' cannot be found"):
                 datasets.load("toy")
         assert asked == [12345]
         with pytest.raises(FileNotFoundError):
@@ -244,7 +244,7 @@ class TestSearch:
             datasets.load("toy")
         given, _ = places
         message = str(caught.value)
-        assert "data set 'toy' cannot be had" in message
+        assert "data set 'toy' cannot be found" in message
         assert "CALIBRANT_DATA" in message
         assert f"file toy.csv or toy.csv.gz in {given.parent}; " in message
         assert "file data/toy.csv of package toy_carrier (it has no such file)" in message
@@ -267,12 +267,12 @@ class TestSearch:
     @pytest.mark.parametrize("optional", [True, False])
     def test_a_test_part_may_be_missing_only_where_the_table_says_so(self, places, monkeypatch, optional):
         places[0].write_text(TOY)
-        part = Part((3, 3), None, "", (Carrier("folder", "toy_test.csv", "none"),), optional=optional)
+        part = DatasetPart((3, 3), None, "", (Carrier("folder", "toy_test.csv", "none"),), optional=optional)
         monkeypatch.setitem(DATASETS, "toy", replace(toy(), test=part))
         if optional:
             assert datasets.load("toy").X_test is None
         else:
-            with pytest.raises(FileNotFoundError, match="data set 'toy, test part' cannot be had"):
+            with pytest.raises(FileNotFoundError, match="data set 'toy, test part' cannot be found"):
                 datasets.load("toy")
         places[0].with_name("toy_test.csv").write_text(TOY)
         assert repr(datasets.load("toy")) == "Dataset('toy', 3 rows x 3 features, 3 test rows)"
@@ -285,14 +285,14 @@ class TestChecks:
             (TOY + "4,x,no\n", r"it must have 3 rows and 3 features; got 4 and 3"),
             (TOY.replace("2,y", "2,x"), r"it must have 3 rows and 3 features; got 3 and 2"),
             (TOY.replace("1,x,no", "1,x,yes"), r"its class counts must be 1 and 2; got 0 and 3"),
-            (TOY.replace("3,x", "4,x"), r"the checksum of its cells must be [0-9a-f]{12}\.\.\.; got [0-9a-f]{12}"),
+            (TOY.replace("3,x", "4,x"), r"the checksum of its values must be [0-9a-f]{12}\.\.\.; got [0-9a-f]{12}"),
             (TOY.replace("no", "0").replace("yes", "1"), r"labels must be of the classes no and yes; got '0', '1'"),
             (TOY.replace("3,x", "three,x"), r"column 'a' must hold numbers: .*three"),
         ],
     )
     def test_a_wrong_file_is_named_with_the_rule(self, places, text, rule):
         places[0].write_text(text)
-        places[1].write_text(TOY)  # a wrong file is an error, not a reason to look on
+        places[1].write_text(TOY)  # a wrong file is an error, not a reason to look elsewhere
         with pytest.raises(ValueError, match=rule) as caught:
             datasets.load("toy")
         assert str(places[0]) in str(caught.value)
@@ -309,10 +309,10 @@ class TestChecks:
         with pytest.raises(ValueError, match=r"toy\.csv\.gz cannot be read as a data set"):
             datasets.load("toy")
 
-    def test_other_cells_from_openml_are_a_warning(self, places, monkeypatch):
+    def test_other_cells_download_openml_are_a_warning(self, places, monkeypatch):
         other = openml_toy(data=np.array([[1.0, 0], [2, 1], [9, 0]]))
         monkeypatch.setattr(carriers, "fetch_openml", lambda **_: other)
-        with pytest.warns(UserWarning, match="OpenML data set 12345 has the expected shape .* some other cells"):
+        with pytest.warns(UserWarning, match="OpenML data set 12345 has the expected shape .* some other values"):
             assert datasets.load("toy").X[2, 0] == 9
 
     def test_the_checksum_knows_rows_but_not_their_order(self):
@@ -329,30 +329,30 @@ class TestOpenml:
     def test_categories_come_back_as_text(self, places, monkeypatch):
         data = np.array([[1.0, 0], [2, 1], [3, np.nan]])
         monkeypatch.setattr(carriers, "fetch_openml", lambda **_: openml_toy(data=data))
-        table, _ = carriers.from_openml(Carrier("OpenML", "12345", "none"), 2)
+        table, _ = carriers.download_openml(Carrier("OpenML", "12345", "none"), 2)
         assert table.columns[1].tolist() == ["x", "y", ""]
 
     def test_columns_and_rows_are_chosen(self, monkeypatch):
         asked = []
         monkeypatch.setattr(carriers, "fetch_openml", lambda **keywords: asked.append(keywords) or openml_toy())
         layout = Layout(last=1, rows=lambda labels: np.arange(len(labels))[1:])
-        table, where = carriers.from_openml(Carrier("OpenML", "12345", "none", layout=layout), 1)
+        table, where = carriers.download_openml(Carrier("OpenML", "12345", "none", layout=layout), 1)
         assert (table.names, table.labels.tolist(), where) == (("b",), ["yes", "yes"], "OpenML data set 12345")
         layout = Layout(drop=("b",))
-        table, _ = carriers.from_openml(Carrier("OpenML", "12345", "none", layout=layout), 1)
+        table, _ = carriers.download_openml(Carrier("OpenML", "12345", "none", layout=layout), 1)
         assert table.names == ("a",)
         assert asked[0] == {"data_id": 12345, "as_frame": False, "parser": "liac-arff"}
 
 
 class TestEncoding:
     def test_bins_count_the_cuts_below(self):
-        table = Table(("v",), [np.array(["1", "2", "2.5", "9"])], np.zeros(4, int))
+        table = RawTable(("v",), [np.array(["1", "2", "2.5", "9"])], np.zeros(4, int))
         X, _, features = encode(table, Columns(cuts={"v": (2, 5)}))
         np.testing.assert_array_equal(X, [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
         assert features == ("v in (-inf, 2]", "v in (2, 5]", "v in (5, inf]")
 
     def test_a_missing_value_sets_nothing_unless_it_is_listed(self):
-        table = Table(("v",), [np.array(["a", ""])], np.zeros(2, int))
+        table = RawTable(("v",), [np.array(["a", ""])], np.zeros(2, int))
         np.testing.assert_array_equal(encode(table, Columns(values={"v": ("a", "b")}))[0], [[1, 0], [0, 0]])
         X, _, features = encode(table, Columns(values={"v": ("a", "")}))
         np.testing.assert_array_equal(X, [[1, 0], [0, 1]])
@@ -388,9 +388,9 @@ class TestMutualInformation:
 
     @pytest.mark.parametrize("k", [0, 3])
     def test_k_is_a_number_of_words(self, k):
-        with pytest.raises(ValueError, match=f"k must be a number of the 2 words; got {k}"):
+        with pytest.raises(ValueError, match=f"k must be between 1 and the number of words, 2; got {k}"):
             datasets.by_mutual_information(np.eye(2), [0, 1], k=k)
 
-    def test_one_label_a_row(self):
+    def test_one_label_per_row(self):
         with pytest.raises(ValueError, match="y must have one value per row"):
             datasets.by_mutual_information(np.eye(3), [0, 1], k=1)

@@ -10,11 +10,12 @@ from scipy.stats import multivariate_normal, norm
 from sklearn.neighbors import KNeighborsClassifier
 
 from calibrant.papers import duin1998, generators, reproduce, writing
-from calibrant.papers.records import Cell
+from calibrant.papers.cells import Cell
 from calibrant.posteriors import ten_classifiers
 from tests.conftest import data_or_skip, paper_tables
 
 RESULT = Path(__file__).parents[2] / "experiments" / "duin1998" / "result.json"
+CHECKS = {claim.id: claim.check for claim in duin1998.EXPERIMENT.claims}
 
 BLOCK = range(5, 10)  # the repetitions of block 1
 
@@ -28,7 +29,7 @@ def published():
 def committed():
     if not RESULT.exists():
         pytest.skip("there is no committed result beside the tests")
-    return {json.dumps(cell.settings, sort_keys=True): cell for cell in writing.cells_of(writing.document_of(RESULT))}
+    return {json.dumps(cell.settings, sort_keys=True): cell for cell in writing.cells_of(writing.read_document(RESULT))}
 
 
 def splits(y, per_class):
@@ -39,7 +40,7 @@ def splits(y, per_class):
         yield train, sorted(set(order) - set(train))
 
 
-def judged(y, second):
+def measure(y, second):
     """The errors and q of P(second class), class 0 winning ties."""
     right = (second > 0.5) == (y == 1)
     return int((~right).sum()), float(np.mean((right - np.maximum(second, 1 - second)) ** 2))
@@ -69,8 +70,8 @@ def test_normal_densities_recomputed(cell, data):
         groups = [X[train][y[train] == label] for label in (0, 1)]
         full = [multivariate_normal(g.mean(axis=0), np.cov(g.T)).pdf(X[test]) for g in groups]
         diagonal = [norm(g.mean(axis=0), g.std(axis=0, ddof=1)).pdf(X[test]).prod(axis=1) for g in groups]
-        correlated.append(judged(y[test], full[1] / (full[0] + full[1])))
-        independent.append(judged(y[test], diagonal[1] / (diagonal[0] + diagonal[1])))
+        correlated.append(measure(y[test], full[1] / (full[0] + full[1])))
+        independent.append(measure(y[test], diagonal[1] / (diagonal[0] + diagonal[1])))
     assert_cell(cell, "BayQ", correlated)
     assert_cell(cell, "BayU", independent)
 
@@ -80,7 +81,7 @@ def test_one_neighbour_recomputed(cell, data):
     found = []
     for train, test in splits(y, 20):
         first, second = (cdist(X[test], X[train][y[train] == label]).min(axis=1) ** 2 for label in (0, 1))
-        found.append(judged(y[test], first / (first + second)))
+        found.append(measure(y[test], first / (first + second)))
     assert_cell(cell, "1-NN", found)
 
 
@@ -93,7 +94,7 @@ def test_rules_recomputed(cell, data):
         P = np.array([machine.fit(X[train], y[train]).predict_proba(X[test]) for machine in machines])
         for name, rule in rules.items():
             together = rule(P, axis=0)
-            found[name].append(judged(y[test], together[:, 1] / together.sum(axis=1)))
+            found[name].append(measure(y[test], together[:, 1] / together.sum(axis=1)))
     for name, values in found.items():
         assert_cell(cell, name, values)
 
@@ -109,14 +110,14 @@ def test_a_cell_of_neighbours_recomputed(dataset, draw):
         votes, squared, plain = [], [], []
         for train, test in splits(y, 5):
             share = KNeighborsClassifier(k).fit(X[train], y[train]).predict_proba(X[test])[:, 1]
-            votes.append(judged(y[test], (k * share + 1) / (k + 2)))
+            votes.append(measure(y[test], (k * share + 1) / (k + 2)))
             most = np.rint(k * np.maximum(share, 1 - share)).astype(int)
             distance = [
                 np.sort(cdist(X[test], X[train][y[train] == label]), axis=1)[np.arange(len(test)), most - 1]
                 for label in (0, 1)
             ]
-            plain.append(judged(y[test], distance[0] / (distance[0] + distance[1])))
-            squared.append(judged(y[test], distance[0] ** 2 / (distance[0] ** 2 + distance[1] ** 2)))
+            plain.append(measure(y[test], distance[0] / (distance[0] + distance[1])))
+            squared.append(measure(y[test], distance[0] ** 2 / (distance[0] ** 2 + distance[1] ** 2)))
         assert_cell(cell, f"votes {k}", votes)
         assert_cell(cell, f"plain {k}", plain)
         assert_cell(cell, f"squared {k}", squared)
@@ -126,19 +127,19 @@ def test_training_sets_hold_the_smaller_ones_and_share_nothing_with_the_test_set
     y = np.repeat([0, 1], [127, 67])
     smaller = set()
     for per_class in duin1998.SIZES:
-        train, test = duin1998.split(y, 0, 7, per_class)
+        train, test = duin1998.split_objects(y, 0, 7, per_class)
         assert np.bincount(y[train]).tolist() == [per_class, per_class]
         assert sorted([*train, *test]) == list(range(194))
         assert smaller <= set(train)
         smaller = set(train)
-    assert set(duin1998.split(y, 0, 8, 50)[0]) != smaller
+    assert set(duin1998.split_objects(y, 0, 8, 50)[0]) != smaller
 
 
 def test_further_draws_are_of_the_same_distribution_and_differ():
-    for dataset in duin1998.DRAWN:
-        fixed, further = (duin1998.objects_of(dataset, draw) for draw in (0, 3))
+    for dataset in duin1998.GENERATORS:
+        fixed, further = (duin1998.load_objects(dataset, draw) for draw in (0, 3))
         assert fixed[0].shape == further[0].shape
-        assert np.array_equal(fixed[0], duin1998.DRAWN[dataset](100, random_state=1998)[0])
+        assert np.array_equal(fixed[0], duin1998.GENERATORS[dataset](100, random_state=1998)[0])
         assert not np.array_equal(fixed[0], further[0])
 
 
@@ -146,11 +147,11 @@ def test_published_numbers_are_those_transcribed(published):
     named = {"gaussian_a": "2D Gauss", "gaussian_b": "10D Gauss", "biomed": "Blood"}
     for dataset, rows in duin1998.PUBLISHED.items():
         assert {name: list(row) for name, row in rows.items()} == published["table1"][named[dataset]]
-        assert tuple(rows) == duin1998.NAMES
+        assert tuple(rows) == duin1998.METHOD_NAMES
     assert [*duin1998.SIZES] == published["train_sizes_per_class"]
     assert [*duin1998.NEIGHBOURS] == published["k_values"]
     assert published["repetitions"] == duin1998.REPETITIONS
-    assert published["table1"]["train_per_class"] == duin1998.TABLED
+    assert published["table1"]["train_per_class"] == duin1998.TABLE_SIZE
 
 
 # Claims ---------------------------------------------------------------------------------------------------------------
@@ -177,20 +178,20 @@ def as_published(changes=None, **options):
     ]
 
 
-@pytest.mark.parametrize("check", [claim.check for claim in duin1998.CLAIMS if claim.id in ("C14", "C15", "C17")])
-def test_what_the_paper_claims_holds_of_its_own_table(check):
-    assert check(as_published()).outcome == "holds"
+@pytest.mark.parametrize("claim", ["C14", "C15", "C17"])
+def test_what_the_paper_claims_holds_of_its_own_table(claim):
+    assert CHECKS[claim](as_published()).outcome == "holds"
 
 
 def test_averages_are_those_of_the_paper():
     for cell, rows in zip(as_published(), duin1998.PUBLISHED.values(), strict=True):
         for name, (epsilon, q, rho) in rows.items():
-            assert duin1998.averages([cell], name) == pytest.approx((epsilon, q, rho), abs=0.013)
+            assert duin1998.average_runs([cell], name) == pytest.approx((epsilon, q, rho), abs=0.013)
 
 
 def test_rho_is_the_ratio_of_averages_over_all_blocks():
     first, second = (as_published({("biomed", "Tree"): row})[2] for row in ((0.2, 0.1), (0.0, 0.02)))
-    assert duin1998.rho([first, second], "Tree") == pytest.approx(0.06 / 0.1 - 0.5)
+    assert duin1998.average_runs([first, second], "Tree").rho == pytest.approx(0.06 / 0.1 - 0.5)
 
 
 @pytest.mark.parametrize(
@@ -202,13 +203,13 @@ def test_rho_is_the_ratio_of_averages_over_all_blocks():
     ],
 )
 def test_the_maximum_rule_is_judged_from_the_numbers(changes):
-    assert duin1998.max_rule_is_very_bad(as_published(changes)).outcome == "does not hold"
+    assert CHECKS["C14"](as_published(changes)).outcome == "does not hold"
 
 
 def test_the_maximum_rule_is_judged_on_the_fixed_sets_alone():
-    usable = {(dataset, "Max"): (0.08, 0.06) for dataset in duin1998.ARTIFICIAL}
-    further = [cell for cell in as_published(usable, draw=4) if cell.settings["dataset"] in duin1998.DRAWN]
-    verdict = duin1998.max_rule_is_very_bad([*as_published(), *further])
+    usable = {(dataset, "Max"): (0.08, 0.06) for dataset in duin1998.ARTIFICIAL_SETS}
+    further = [cell for cell in as_published(usable, draw=4) if cell.settings["dataset"] in duin1998.GENERATORS]
+    verdict = CHECKS["C14"]([*as_published(), *further])
     assert verdict.outcome == "holds"
     assert "0 of 1 (a), 0 of 1 (b)" in verdict.evidence
 
@@ -217,17 +218,17 @@ def test_a_failing_network_is_told_but_not_judged():
     cells = as_published()
     for cell in cells:
         cell.values["q"]["Max, failing"] = [0.01]
-    assert duin1998.max_rule_is_very_bad(cells).outcome == "holds"
-    assert "as published: -0.37 (a), -0.39 (b)" in duin1998.max_rule_is_very_bad(cells).evidence
-    assert duin1998.ranks_by_q(cells[:1], "failing")["Max"] == 1
+    assert CHECKS["C14"](cells).outcome == "holds"
+    assert "as published: -0.37 (a), -0.39 (b)" in CHECKS["C14"](cells).evidence
+    assert duin1998.rank_by_q(cells[:1], "failing")["Max"] == 1
 
 
 def test_a_single_run_tells_maximum_and_minimum_apart():
-    assert duin1998.max_and_min_decide_alike(as_published()).outcome == "holds"
+    assert CHECKS["C15"](as_published()).outcome == "holds"
     for name in ("Min", "Min, failing"):
         cells = as_published()
         cells[1].values["errors"][name][0] += 1
-        assert duin1998.max_and_min_decide_alike(cells).outcome == "does not hold"
+        assert CHECKS["C15"](cells).outcome == "does not hold"
 
 
 @pytest.mark.parametrize(
@@ -243,31 +244,31 @@ def test_a_single_run_tells_maximum_and_minimum_apart():
     ],
 )
 def test_median_and_product_are_judged_from_the_numbers(changes, outcome):
-    assert duin1998.median_does_well(as_published(changes)).outcome == outcome
+    assert CHECKS["C17"](as_published(changes)).outcome == outcome
 
 
 def growing(few=(0.2, 0.1), rises=True):
-    """Cells of 5 and of 50 objects: epsilon 0.1 of all with 50, and rho of one method larger if it is to rise."""
+    """Cells of 5 and of 50 objects: epsilon of all is 0.1 with 50, and rho of one method is larger with `rises`."""
     cells = []
-    for dataset in duin1998.PAPERS:
-        small = dict.fromkeys(duin1998.NAMES, few)
-        large = dict.fromkeys(duin1998.NAMES, (0.1, 0.05)) | ({"NM": (0.1, 0.06)} if rises else {})
+    for dataset in duin1998.PAPER_SETS:
+        small = dict.fromkeys(duin1998.METHOD_NAMES, few)
+        large = dict.fromkeys(duin1998.METHOD_NAMES, (0.1, 0.05)) | ({"NM": (0.1, 0.06)} if rises else {})
         cells += [cell_of(dataset, small, per_class=5), cell_of(dataset, large, per_class=50)]
     return cells
 
 
 def test_errors_and_rho_are_judged_from_the_numbers():
-    assert duin1998.errors_fall(growing()).outcome == "holds"
-    assert duin1998.errors_fall(growing(few=(0.09, 0.045))).outcome == "does not hold"
-    assert duin1998.errors_fall(growing(rises=False)).outcome == "does not hold"
+    assert CHECKS["C16"](growing()).outcome == "holds"
+    assert CHECKS["C16"](growing(few=(0.09, 0.045))).outcome == "does not hold"
+    assert CHECKS["C16"](growing(rises=False)).outcome == "does not hold"
     assert duin1998.EXPERIMENT.judge(growing()[:4])["C16"].outcome == "not testable"  # without set c
 
 
 def lines(gain_of_one=0.1, gain_of_others=-0.05, where=("gaussian_b", 20, 7)):
-    """Cells of neighbours; eq. 5 gains so much in rho for k = 1, loses for others, but for one of them as said."""
+    """Cells of neighbours: eq. 5 lowers rho by `gain_of_one` for k = 1 and raises it for other k, except at `where`."""
     cells = []
-    for dataset in duin1998.ARTIFICIAL:
-        for per_class in duin1998.SIZES_OF_FIGURES:
+    for dataset in duin1998.ARTIFICIAL_SETS:
+        for per_class in duin1998.FIGURE_SIZES:
             q = {}
             for k in duin1998.NEIGHBOURS:
                 if k <= 2 * per_class:
@@ -289,26 +290,26 @@ def lines(gain_of_one=0.1, gain_of_others=-0.05, where=("gaussian_b", 20, 7)):
     ],
 )
 def test_distances_and_votes_are_judged_from_the_numbers(cells, outcome):
-    assert duin1998.distances_help_one_neighbour(cells).outcome == outcome
+    assert CHECKS["C13"](cells).outcome == outcome
 
 
 def test_tables_show_published_and_measured_side_by_side():
-    first = duin1998.tables(as_published())[0]
+    first = duin1998.EXPERIMENT.tables(as_published())[0]
     row = next(row for row in first.rows if row[0] == "Max")
     assert row[1:5] == pytest.approx((0.075, 0.075, 0.156, 0.156))
     assert row[-1] is None
     assert "no reproduction" in first.note
-    assert [table.title.split(":")[0] for table in duin1998.tables(lines())] == ["Figures 2 and 3"]
-    assert duin1998.tables(lines())[0].rows[0][-1] is None  # 15 neighbours of ten objects
+    assert [table.title.split(":")[0] for table in duin1998.EXPERIMENT.tables(lines())] == ["Figures 2 and 3"]
+    assert duin1998.EXPERIMENT.tables(lines())[0].rows[0][-1] is None  # 15 neighbours of ten objects
 
 
 def test_the_figure_shows_every_method():
     cells = growing()
     cells[3].values["q"]["Max"] = [0.3]  # rho 2.5 on the second set
-    drawing = duin1998.figure(cells)
+    drawing = duin1998.EXPERIMENT.figure(cells)
     markers = {"o", *duin1998.MARKERS.values()}
     points = [line.get_xydata() for axes in drawing.axes for line in axes.get_lines() if line.get_marker() in markers]
-    assert len(points) == 3 * 2 * len(duin1998.NAMES)
+    assert len(points) == 3 * 2 * len(duin1998.METHOD_NAMES)
     shown = [axes.get_ylim() for axes in drawing.axes[3:]]
     assert max(point[0, 1] for point in points) == pytest.approx(2.5)
     assert all(low == 0.0 and high > 2.5 for low, high in shown)
@@ -322,7 +323,7 @@ def test_classifiers_that_are_near_each_other_have_their_names_apart():
     for place, name in enumerate(("1-NN", "k-NN", "Parz")):
         cells[5].values["q"][name] = [0.11 + 0.001 * place]
         cells[5].values["errors"][name] = [100 + place]
-    names = {text.get_text(): text.get_ha() for axes in duin1998.figure(cells).axes for text in axes.texts}
+    names = {text.get_text(): text.get_ha() for axes in duin1998.EXPERIMENT.figure(cells).axes for text in axes.texts}
     assert names == {"1-NN": "right", "k-NN": "left", "Parz": "right"}
 
 
@@ -337,9 +338,9 @@ def test_the_quick_run_agrees_with_the_committed_one(committed, tmp_path):
         assert cell.values["tested"] == known["tested"]
         for name in {*cell.values["q"]} - {"BPXNC", "LMNC", "LMNC, failing"}:
             members = name.split(",")[0] in duin1998.COMBINERS
-            # Long training of networks ends where rounding says, and the rules combine them.
+            # Rounding decides where the long training of a network ends, and the rules combine the networks.
             assert cell.values["q"][name] == pytest.approx(known["q"][name], abs=0.1 if members else 1e-6)
     assert result.verdicts["C15"].outcome == "holds"
-    document = writing.document_of(result.folder / "result.json")
-    assert (result.folder / "README.md").read_text() == writing.readme(document)
+    document = writing.read_document(result.folder / "result.json")
+    assert (result.folder / "README.md").read_text() == writing.format_readme(document)
     assert (result.folder / "page.html").stat().st_size < 1_000_000

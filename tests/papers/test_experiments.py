@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 from calibrant.papers import EXPERIMENTS, __main__, datasets, judge_again, reproduce, running, writing
-from calibrant.papers.agreement import Difference, agreement, differences
+from calibrant.papers.agreement import Difference, describe_agreement, find_differences
+from calibrant.papers.cells import Cell, restore_numbers, select_cells
 from calibrant.papers.datasets import carriers
-from calibrant.papers.published import comparisons, pairs
-from calibrant.papers.records import OUTCOMES, Cell, Claim, Experiment, Result, Table, Verdict, having, numbers
+from calibrant.papers.published import compare_with_published, pair_with_published
+from calibrant.papers.records import OUTCOMES, Claim, Experiment, Result, Table, Verdict
 
 COMMITTED = Path(__file__).parents[2] / "experiments"
 RESULTS = sorted(COMMITTED.glob("*/result.json"))
@@ -41,16 +42,16 @@ def square(settings):
 
 
 def grows(cells):
-    values = [cell.values["square"] for cell in having(cells, stage=1)]
+    values = [cell.values["square"] for cell in select_cells(cells, stage=1)]
     return Verdict("holds" if values == sorted(values) else "does not hold", f"the squares are {values}.")
 
 
 def needs_one(cells):
-    return Verdict("holds", f"{having(cells, x=1)}")
+    return Verdict("holds", f"{select_cells(cells, x=1)}")
 
 
 def falls(cells):
-    last = having(cells, stage=2)[0].values["square"]
+    last = select_cells(cells, stage=2)[0].values["square"]
     return Verdict("holds" if last < 0 else "does not hold", f"the last is {last}.")
 
 
@@ -60,7 +61,10 @@ def size_of(settings):
 
 
 def tables(cells):
-    rows = [("published", 1.0, None), *(("here", cell.values["square"] / 3, np.inf) for cell in having(cells, stage=1))]
+    rows = [
+        ("published", 1.0, None),
+        *(("here", cell.values["square"] / 3, np.inf) for cell in select_cells(cells, stage=1)),
+    ]
     return [Table("Squares | thirds", ("source", "value", "limit"), tuple(rows), "A note.")]
 
 
@@ -154,16 +158,16 @@ class TestSource:
         package = tmp_path / "calibrant"
         shutil.copytree(Path(running.calibrant.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
         monkeypatch.setattr(running.calibrant, "__file__", str(package / "__init__.py"))
-        running.source.cache_clear()
+        running.fingerprint_source.cache_clear()
         yield package
-        running.source.cache_clear()
+        running.fingerprint_source.cache_clear()
 
     @pytest.mark.parametrize("name", ["estimators/klr.py", "kernels/smo.py", "papers/lin2007.py", "new.py"])
     def test_a_changed_library_meets_no_old_number(self, toy, tmp_path, library, name):
         run(tmp_path / "home")
         with (library / name).open("a") as module:
             module.write("# changed\n")
-        running.source.cache_clear()
+        running.fingerprint_source.cache_clear()
         CALLS.clear()
         run(tmp_path / "home")
         assert len(CALLS) == 6
@@ -175,35 +179,35 @@ class TestSource:
         run(tmp_path / "home")
         with (library / name).open("a") as module:
             module.write("changed\n")
-        running.source.cache_clear()
+        running.fingerprint_source.cache_clear()
         CALLS.clear()
         run(tmp_path / "home")
         assert CALLS == [1]
 
     def test_a_module_under_another_name_is_another_library(self, library):
-        before = running.source()
+        before = running.fingerprint_source()
         (library / "estimators" / "klr.py").rename(library / "estimators" / "klr2.py")
-        running.source.cache_clear()
-        assert running.source() != before
+        running.fingerprint_source.cache_clear()
+        assert running.fingerprint_source() != before
 
 
 class TestAbsentData:
     @pytest.fixture
     def asked(self, monkeypatch, tmp_path):
-        """What OpenML, which does not answer, was asked for; sonar and shuttle are nowhere else."""
+        """The numbers that OpenML, which does not answer, was asked for; sonar and shuttle are nowhere else."""
         numbers = []
 
         def silent(*, data_id, **_):
             numbers.append(data_id)
             raise OSError(113, "no route to host")
 
-        running.content.cache_clear()
+        running.fingerprint_data.cache_clear()
         monkeypatch.setattr(carriers, "fetch_openml", silent)
         monkeypatch.setattr(carriers, "find_spec", lambda _: None)
         monkeypatch.delenv("CALIBRANT_DATA", raising=False)
         monkeypatch.setitem(EXPERIMENTS, "toy", replace(TOY, data=("sonar", "gaussian_a", "shuttle"), compute=size_of))
         yield numbers
-        running.content.cache_clear()
+        running.fingerprint_data.cache_clear()
 
     def test_each_set_is_asked_for_once_and_named_once(self, asked, tmp_path):
         with pytest.warns(UserWarning, match="cells could not be computed") as caught:
@@ -211,8 +215,8 @@ class TestAbsentData:
         assert asked == [40, 40685]
         found = [str(warning.message) for warning in caught]
         assert len(found) == 2
-        assert found[0].startswith("2 of 6 cells could not be computed: data set 'sonar' cannot be had")
-        assert found[1].startswith("2 of 6 cells could not be computed: data set 'shuttle' cannot be had")
+        assert found[0].startswith("2 of 6 cells could not be computed: data set 'sonar' cannot be found")
+        assert found[1].startswith("2 of 6 cells could not be computed: data set 'shuttle' cannot be found")
         assert [cell.values is None for cell in result.cells] == [True, False, True, True, False, True]
 
     def test_a_set_that_no_cell_needs_is_not_asked_for(self, asked, tmp_path, monkeypatch):
@@ -283,7 +287,7 @@ def test_the_readme_says_what_the_result_says(toy, tmp_path):
     result = run(tmp_path)
     document = json.loads((tmp_path / "result.json").read_text())
     text = (tmp_path / "README.md").read_text()
-    assert text == writing.readme(document)
+    assert text == writing.format_readme(document)
     assert document == json.loads(json.dumps(result.as_dict()))
     reproduced, failed, untried = re.split("## What did not|## What could not be tried", text)
     assert "Squares grow." in reproduced
@@ -291,7 +295,11 @@ def test_the_readme_says_what_the_result_says(toy, tmp_path):
     assert "the last is 256." in failed
     assert all(
         reason in untried
-        for reason in ("One is known.", "Cubes, which nobody gave.", "1 cell: no data set of the name 1")
+        for reason in (
+            "One is known.",
+            "Cubes, which nobody gave.",
+            "1 of 6 cells could not be computed: no data set of the name 1",
+        )
     )
     assert "| here | 5.3333 | ∞ |" in text
     assert "| published | 1.0000 | – |" in text
@@ -318,7 +326,7 @@ def test_the_summary_lists_claims_in_order_and_those_without_a_result(toy, tmp_p
     assert "These have no result yet: C1, C3, C4" in text
     assert "Of 1 additional part of claims (X) 0 hold, 0 do not hold, 1 is not testable." in text
     for claim in TOY.claims:
-        assert f"*Judged so: {claim.rule}*" in text
+        assert f"*Rule: {claim.rule}*" in text
     assert re.search(r"^\| \[toy\].* \| 0\.\d s \| \d+\.\d s \(1 process\) \|$", text, re.MULTILINE)
 
 
@@ -397,7 +405,7 @@ class TestCommand:
     def test_the_folder_of_data_is_a_folder(self, invoke, monkeypatch):
         monkeypatch.setitem(EXPERIMENTS, "toy", replace(TOY, data=("sonar",)))
         monkeypatch.setenv("CALIBRANT_DATA", "nothing")
-        running.content.cache_clear()
+        running.fingerprint_data.cache_clear()
         found = invoke("toy", "--jobs", "1")
         assert found.exit_code == 2
         assert found.stderr == "error: the environment variable CALIBRANT_DATA must name a folder; got 'nothing'\n"
@@ -412,14 +420,14 @@ def test_two_runs_are_compared_number_by_number(toy, tmp_path, monkeypatch, caps
     second = json.loads(json.dumps(first))
     second["cells"][2]["values"]["square"] = 5
     second["verdicts"][0]["outcome"] = "does not hold"
-    assert differences(first, second) == [Difference({"stage": 1, "x": 2}, "square", 4, 5)]
-    told = agreement(first, second)
+    assert find_differences(first, second) == [Difference({"stage": 1, "x": 2}, "square", 4, 5)]
+    told = describe_agreement(first, second)
     assert "0 of 5 numbers differ by more than 1e-06." in told
     whole = "Whole numbers that differ: 1 of 5, by at most 1, as square of {'stage': 1, 'x': 2}: 4 and 5."
     assert f"{whole} Verdicts differ." in told
     second["cells"].pop()
-    assert differences(first, second)[0].size == np.inf
-    assert "Values missing, infinite or a text in one result only: 1, as" in agreement(first, second)
+    assert find_differences(first, second)[0].size == np.inf
+    assert "Values missing, infinite or a text in one result only: 1, as" in describe_agreement(first, second)
 
 
 def result_of(**values):
@@ -429,28 +437,27 @@ def result_of(**values):
 class TestAgreement:
     def test_numbers_beyond_the_tolerance_are_counted_apart(self):
         one = result_of(x=[1.0, 2.0, 3.0], y=0.0)
-        told = agreement(one, result_of(x=[1.0 + 1e-9, 2.0 * (1 + 1e-5), 3.0 * (1 + 2e-6)], y=0.0))
+        told = describe_agreement(one, result_of(x=[1.0 + 1e-9, 2.0 * (1 + 1e-5), 3.0 * (1 + 2e-6)], y=0.0))
         assert told.startswith(
             "2 of 4 numbers differ by more than 1e-06; the largest relative difference is 1e-05, x.1 of"
         )
-        assert agreement(one, result_of(x=[1.0 + 1e-9, 2.0, 3.0], y=0.0)).startswith("0 of 4 numbers differ by more")
+        assert describe_agreement(one, result_of(x=[1.0 + 1e-9, 2.0, 3.0], y=0.0)).startswith(
+            "0 of 4 numbers differ by more"
+        )
 
     def test_rounding_near_zero_is_no_difference_of_size(self):
-        told = agreement(result_of(x=1e-17, y=1.0), result_of(x=-3e-17, y=1.0))
+        told = describe_agreement(result_of(x=1e-17, y=1.0), result_of(x=-3e-17, y=1.0))
         assert told.startswith("0 of 2 numbers differ by more than 1e-06; the largest relative difference is 0,")
 
     def test_lists_of_other_lengths_are_one_difference_that_is_named(self):
         one, two = result_of(x=[1.0, 2.0, 3.0], y=1.0), result_of(x=[2.0, 3.0], y=1.0)
-        assert [each.kind for each in differences(one, two)] == ["length"]
-        told = agreement(one, two)
+        assert [each.kind for each in find_differences(one, two)] == ["length"]
+        told = describe_agreement(one, two)
         assert told.startswith("0 of 1 numbers differ by more than 1e-06.")
-        assert (
-            "Lists of different lengths, none of whose numbers is compared: 1, as x of {}: 3 entries and 2 entries."
-            in told
-        )
+        assert "Lists of different lengths, which are not compared: 1, as x of {}: 3 entries and 2 entries." in told
 
     def test_an_infinite_number_is_told_and_is_not_the_largest(self):
-        told = agreement(result_of(x="inf", y=1.0, z="nan"), result_of(x=2.0, y=1.1, z="nan"))
+        told = describe_agreement(result_of(x="inf", y=1.0, z="nan"), result_of(x=2.0, y=1.1, z="nan"))
         assert "1 of 3 numbers differ" in told
         assert "the largest relative difference is 0.091, y of {}: 1.0 and 1.1." in told
         assert "Values missing, infinite or a text in one result only: 1, as x of {}: inf and 2.0." in told
@@ -463,8 +470,8 @@ class TestPublishedNumbers:
     def test_columns_beside_each_other(self):
         columns = ["set", "q published", "q here", "n, published", "here", "t", "published t", "q here, again"]
         table = self.table(columns, ["a", 1.0, 1.05, 10, 12, None, 3.0, 99], ["b", None, 5.0, "lost", 1, 2.0, 2.3, 99])
-        assert sorted(pairs(table), key=str) == [(1.0, 1.05), (10.0, 12.0), (2.3, 2.0), (3.0, None)]
-        assert comparisons([table]) == [
+        assert sorted(pair_with_published(table), key=str) == [(1.0, 1.05), (10.0, 12.0), (2.3, 2.0), (3.0, None)]
+        assert compare_with_published([table]) == [
             "Of 4 published numbers 1 is met here within 5 %, 3 within 20 %; 1 has no number here (T)."
         ]
 
@@ -477,12 +484,12 @@ class TestPublishedNumbers:
             ["here, x", "A", 0, 2],
         )
         table = self.table(columns, *rows, ["here, y", "A", 0, 7])
-        assert list(pairs(table)) == [(2.0, 2.0), (np.inf, 4.0)]  # a method against itself is not counted
+        assert list(pair_with_published(table)) == [(2.0, 2.0), (np.inf, 4.0)]  # a method against itself is not counted
 
     def test_tables_without_published_numbers(self):
-        assert comparisons([self.table(["set", "q"], ["a", 1.0])]) == []
+        assert compare_with_published([self.table(["set", "q"], ["a", 1.0])]) == []
         lost = self.table(["source", "q"], ["published", "lost"], ["here", 1.0])
-        assert comparisons([lost]) == ["No published number is known to compare with (T)."]
+        assert compare_with_published([lost]) == ["No published number is known to compare with (T)."]
 
     def test_they_are_on_the_page_and_in_the_readme(self, toy, tmp_path):
         run(tmp_path)
@@ -497,16 +504,17 @@ class TestLength:
         return {"seconds": seconds | changes, "cells": [None] * 3, "versions": {"python": "3"}}
 
     def test_a_run_in_one_part(self):
-        expected = (
-            "3 cells took 2 h 2 min of computing, summed over all of them; the run took 3 min 5 s with 1 process."
-        )
-        assert writing.length(self.document()) == f"{expected} Computed with python 3."
-        assert "with 2 processes" in writing.length(self.document(n_jobs=2))
+        expected = "3 cells took 2 h 2 min of computing in total; the run took 3 min 5 s with 1 process."
+        assert writing.describe_time(self.document()) == f"{expected} Computed with python 3."
+        assert "with 2 processes" in writing.describe_time(self.document(n_jobs=2))
 
     def test_a_run_in_parts_does_not_give_the_last_for_the_whole(self):
         expected = "2 of them had been computed by earlier runs: the last run, of 1, took 3 min 5 s with 1 process."
-        assert expected in writing.length(self.document(computed=1))
-        assert writing.wall_time(self.document(computed=1)) == "3 min 5 s (1 process; the last run alone, 1 of 3 cells)"
+        assert expected in writing.describe_time(self.document(computed=1))
+        assert (
+            writing.describe_wall_time(self.document(computed=1))
+            == "3 min 5 s (1 process; the last run alone, 1 of 3 cells)"
+        )
 
 
 def test_a_wide_table_is_set_smaller_and_scrolls(toy, tmp_path, monkeypatch):
@@ -520,7 +528,7 @@ def test_a_wide_table_is_set_smaller_and_scrolls(toy, tmp_path, monkeypatch):
 def test_numbers_survive_json():
     cell = {"x": [np.inf, -np.inf, 1.5, "text", None, True], "y": {"z": np.nan}}
     result = Result("toy", False, (Cell({}, cell, 0.0),), (), {}, {}, {}, replace(TOY, claims=()), Path())
-    back = numbers(json.loads(json.dumps(result.as_dict(), allow_nan=False)))["cells"][0]["values"]
+    back = restore_numbers(json.loads(json.dumps(result.as_dict(), allow_nan=False)))["cells"][0]["values"]
     assert back["x"] == cell["x"]
     assert np.isnan(back["y"]["z"])
 
@@ -555,24 +563,24 @@ class TestEveryExperiment:
 class TestWhatIsCommitted:
     @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.parent.name)
     def test_verdicts_tables_and_readme_follow_from_the_cells(self, path):
-        document = writing.document_of(path)
+        document = writing.read_document(path)
         experiment = EXPERIMENTS[document["name"]]
         cells = writing.cells_of(document)
         about = {name: document[name] for name in ("name", "quick", "seconds", "versions")}
         parts = {"cells": cells, "tables": tuple(experiment.tables(cells)), "verdicts": experiment.judge(cells)}
         result = Result(**about, **parts, experiment=experiment, folder=path.parent)
         assert json.loads(json.dumps(result.as_dict())) == document
-        assert (path.parent / "README.md").read_text() == writing.readme(document)
+        assert (path.parent / "README.md").read_text() == writing.format_readme(document)
         assert not document["quick"]
         assert {each["outcome"] for each in document["verdicts"]} <= set(OUTCOMES)
 
     def test_the_cells_are_those_of_the_full_run(self):
         for path in RESULTS:
-            document = writing.document_of(path)
+            document = writing.read_document(path)
             found = {json.dumps(cell["settings"], sort_keys=True) for cell in document["cells"]}
             planned = EXPERIMENTS[document["name"]].stages[0](quick=False, done=())
             assert {json.dumps(settings, sort_keys=True) for settings in planned} <= found
 
     def test_the_summary_follows_from_the_results(self):
-        documents = [writing.document_of(path) for path in RESULTS]
-        assert (COMMITTED / "README.md").read_text() == writing.summary(documents)
+        documents = [writing.read_document(path) for path in RESULTS]
+        assert (COMMITTED / "README.md").read_text() == writing.format_summary(documents)

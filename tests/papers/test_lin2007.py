@@ -9,10 +9,11 @@ from scipy import optimize
 from sklearn.svm import SVC
 
 from calibrant.papers import lin2007, reproduce, writing
-from calibrant.papers.records import Cell
+from calibrant.papers.cells import Cell, select_cells
 from tests.conftest import data_or_skip, paper_tables
 
 RESULT = Path(__file__).parents[2] / "experiments" / "lin2007" / "result.json"
+CHECKS = {claim.id: claim.check for claim in lin2007.EXPERIMENT.claims}
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +75,11 @@ def test_a_cell_out_of_fold_recomputed(committed):
 def test_the_averages_on_training_scores_are_those_of_an_independent_run(committed, dataset):
     cells = [Cell(json.loads(settings), values, 0.0) for settings, values in committed.items()]
     wanted = {"dataset": dataset, "scores": "train", "positive": lin2007.REFERENCE_POSITIVE[dataset]}
-    found = lin2007.having(cells, **wanted)
+    found = select_cells(cells, **wanted)
     assert len(found) == 110
     for algorithm, (overflows, iterations, objective, backtracks) in lin2007.REFERENCE[dataset, "train"].items():
-        measured = lin2007.averages(found, algorithm)
-        # Runs that do not converge end where rounding says.
+        measured = lin2007.average_columns(found, algorithm)
+        # Where a run does not converge, rounding decides where it ends.
         assert measured[1] == pytest.approx(iterations, abs=0.05)
         assert measured[2] == pytest.approx(objective, rel=1e-5)
         assert overflows is None or measured[0] == pytest.approx(overflows, abs=0.05)
@@ -100,7 +101,7 @@ def run_of(**changed):
 def made_up(lm=None, newton=None, dynamic=None, **others):
     """All cells of a full run; what is changed is changed on shuttle with training scores and class 2 positive."""
     cells = []
-    for settings in lin2007.stage(quick=False, done=()):
+    for settings in lin2007.EXPERIMENT.stages[0](quick=False, done=()):
         if "example" in settings:
             cells.append(Cell(settings, lin2007.compute(settings), 0.0))
             continue
@@ -136,7 +137,7 @@ BAD = {"overflows": 2, "objective": 11.0, "converged": False}
     ],
 )
 def test_robustness_is_judged_from_the_numbers(cells, outcome):
-    assert lin2007.is_robust(cells).outcome == outcome
+    assert CHECKS["C6"](cells).outcome == outcome
 
 
 def test_a_part_of_the_problems_is_not_enough():
@@ -160,7 +161,7 @@ def test_examples_are_judged_without_the_problems():
     verdicts = lin2007.EXPERIMENT.judge([*examples, failed])
     for claim in ("C7", "C8", "C18"):
         assert verdicts[claim].outcome == "holds"
-        assert verdicts[claim].evidence.endswith("The problems of sonar and shuttle are not there.")
+        assert verdicts[claim].evidence.endswith("The problems of sonar and shuttle are missing.")
     assert {verdicts[claim].outcome for claim in ("C6", "C6b")} == {"not testable"}
     one = next(cell for cell in made_up() if cell.settings.get("dataset") == "shuttle")
     evidence = lin2007.EXPERIMENT.judge([*examples, one])["C8"].evidence
@@ -171,13 +172,13 @@ def test_earlier_averages_stand_beside_those_of_all_problems_only():
     whole = made_up()
     part = [cell for cell in whole if cell.settings.get("log2C") in (None, *lin2007.QUICK_C)]
     for cells, shown in ((whole, True), (part, False)):
-        for table in lin2007.tables(cells):
+        for table in lin2007.EXPERIMENT.tables(cells):
             assert ("earlier run" in {row[0] for row in table.rows}) == shown
 
 
 def test_no_overflow_of_newton_is_shown_as_measured(committed):
     cells = [Cell(json.loads(settings), values, 0.0) for settings, values in committed.items()]
-    for table in lin2007.tables(cells):
+    for table in lin2007.EXPERIMENT.tables(cells):
         rows = [row for row in table.rows if row[0] == "here"]
         for row in rows:
             newton = "Newton" in row[3]
@@ -188,7 +189,7 @@ def test_no_overflow_of_newton_is_shown_as_measured(committed):
 def test_the_note_says_which_rows_agree_with_the_earlier_run(committed):
     cells = [Cell(json.loads(settings), values, 0.0) for settings, values in committed.items()]
     off = []
-    for table in lin2007.tables(cells):
+    for table in lin2007.EXPERIMENT.tables(cells):
         for earlier, here in zip(table.rows, table.rows[1:], strict=False):
             if earlier[:2] == ("earlier run", "train"):
                 pairs = zip(table.columns[4:8], earlier[4:8], here[4:8], strict=True)
@@ -202,22 +203,22 @@ def differ(one, other):
 
 def test_the_last_look_at_the_gradient_is_no_step():
     one_more = made_up({"overflows": 2, "objective": 11.0, "iterations": 6})
-    assert lin2007.is_robust(one_more).outcome == "does not hold"
+    assert CHECKS["C6"](one_more).outcome == "does not hold"
 
 
 @pytest.mark.parametrize(("dynamic", "outcome"), [(1, "does not hold"), (0, "does not hold"), (3, "holds")])
 def test_backtracks_are_judged_from_the_numbers(dynamic, outcome):
-    assert lin2007.saves_backtracks(made_up(dynamic={"backtracks": dynamic})).outcome == outcome
+    assert CHECKS["C6b"](made_up(dynamic={"backtracks": dynamic})).outcome == outcome
 
 
 def test_separable_problems_must_have_finite_fits():
-    assert lin2007.diverges(made_up(separable=True)).outcome == "holds"
-    assert lin2007.diverges(made_up(separable=True, newton={"a": -np.inf})).outcome == "does not hold"
+    assert CHECKS["C18"](made_up(separable=True)).outcome == "holds"
+    assert CHECKS["C18"](made_up(separable=True, newton={"a": -np.inf})).outcome == "does not hold"
 
 
 def test_the_examples_are_those_of_the_vectors(vectors):
     row = vectors["sigmoid_stable"]["rows"][0]
-    shown = lin2007.cancellation()
+    shown = lin2007.compute({"example": "cancellation"})
     assert (row["f"], row["A"], row["B"]) == (1, -64, 0)
     assert shown["exact"] == float(row["one_minus_p_exact"])
     assert (shown["subtracted"], shown["stable"]) == (
@@ -225,10 +226,12 @@ def test_the_examples_are_those_of_the_vectors(vectors):
         pytest.approx(shown["exact"], rel=1e-14),
     )
     fits = vectors["platt_fits"]["sets"]
-    runs = lin2007.appendix_bug()["as given"]
+    runs = lin2007.compute({"example": "appendix bug"})["as given"]
     assert runs["printed"]["a"] == pytest.approx(fits["small8"]["lm_appendix_bug"]["A"], rel=1e-9)
     assert runs["repaired"]["a"] == pytest.approx(fits["small8"]["A"], rel=1e-9)
-    assert lin2007.separable_categories()["smoothed"]["a"] == pytest.approx(fits["separable6"]["A"], rel=1e-9)
+    assert lin2007.compute({"example": "separable"})["smoothed"]["a"] == pytest.approx(
+        fits["separable6"]["A"], rel=1e-9
+    )
 
 
 def test_published_and_earlier_numbers_are_those_transcribed():
@@ -257,6 +260,6 @@ def test_the_quick_run_agrees_with_the_committed_one(committed, tmp_path):
         assert newton["objective"] == pytest.approx(old["objective"], rel=0.02)
         assert newton["iterations"] == pytest.approx(old["iterations"], abs=2)
     assert {claim for claim, verdict in result.verdicts.items() if verdict.outcome == "holds"} >= {"C7", "C8", "C18"}
-    document = writing.document_of(result.folder / "result.json")
-    assert (result.folder / "README.md").read_text() == writing.readme(document)
+    document = writing.read_document(result.folder / "result.json")
+    assert (result.folder / "README.md").read_text() == writing.format_readme(document)
     assert (result.folder / "page.html").stat().st_size < 1_000_000

@@ -9,11 +9,12 @@ from scipy import optimize, stats
 from calibrant.inference import wilcoxon
 from calibrant.maps import Sigmoid
 from calibrant.papers import platt1999, reproduce, writing
-from calibrant.papers.platt1999 import REUTERS, TASKS, Task
-from calibrant.papers.records import Cell
+from calibrant.papers.cells import Cell
+from calibrant.papers.platt1999 import REUTERS, TASKS, PlattTask
 from tests.conftest import paper_tables
 
 RESULT = Path(__file__).parents[2] / "experiments" / "platt1999" / "result.json"
+CHECKS = {claim.id: claim.check for claim in platt1999.EXPERIMENT.claims}
 
 
 # The parts ------------------------------------------------------------------------------------------------------------
@@ -22,7 +23,7 @@ RESULT = Path(__file__).parents[2] / "experiments" / "platt1999" / "result.json"
 def test_rounded_differences_of_topics_give_the_test_of_all():
     rng = np.random.default_rng(0)
     topics = [rng.standard_t(2, 500) * 10.0 ** rng.integers(-4, 1, 500) + 1e-5 for _ in range(4)]
-    pooled = platt1999.pooled_wilcoxon([{"differences": platt1999.counted(each)} for each in topics])
+    pooled = platt1999.pool_wilcoxon([{"differences": platt1999.count_rounded(each)} for each in topics])
     exact = wilcoxon(np.concatenate(topics), np.zeros(2000))
     assert pooled["z"] == pytest.approx(exact.z, abs=0.02)
 
@@ -49,7 +50,7 @@ def test_a_machine_has_the_kernel_of_the_paper():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(30, 3))
     y = (X[:, 0] > 0).astype(int)
-    task = Task("none", 30, 0, 2.0, 3, c=5.0)
+    task = PlattTask("none", 30, 0, 2.0, 3, c=5.0)
     machine = task.support_vector_machine().fit(X, y)
     kernel = (X @ machine.support_vectors_.T / 5 + 1) ** 2
     assert machine.decision_function(X) == pytest.approx(kernel @ machine.dual_coef_[0] + machine.intercept_)
@@ -64,7 +65,7 @@ def test_published_numbers_are_those_transcribed():
         assert published["table1"][name] == [task.train, task.test, task.C, task.inputs, task.machines]
         assert published["table2"][name] == list(platt1999.PUBLISHED[name])
         assert task.c in (None, published["kernel_constants"].get(name.split()[0]))
-    assert platt1999.THRESHOLD["Adult Quadratic"] == published["adult_quadratic_threshold_abs"]
+    assert platt1999.PUBLISHED_THRESHOLD["Adult Quadratic"] == published["adult_quadratic_threshold_abs"]
     assert (published["cv_folds_for_sigmoid"], published["histogram_bin_width"]) == (platt1999.FOLDS, platt1999.WIDTH)
     assert (published["holdout_fraction"], published["significance"]) == (platt1999.HOLD_OUT, platt1999.SIGNIFICANT)
     (earlier,) = published["reproduction_reference_not_published"].values()
@@ -76,7 +77,7 @@ def test_published_numbers_are_those_transcribed():
 
 
 def counts_of(slope, mean=None):
-    """Rows of the cells from -3 to 3: exponential between the margins, or of a normal distribution around a mean."""
+    """Rows of the bins from -3 to 3: exponential between the margins, or of a normal distribution around a mean."""
     middle = np.arange(-29.5, 30) * 0.1
     if mean is not None:
         return np.round(1e5 * np.exp(-((middle - mean) ** 2) / 2)).astype(int).tolist()
@@ -112,7 +113,7 @@ def made_up(changed=None, leave_out=()):
         "Web Linear": {"log_loss": {"sigmoid": 305.0, "likelihood": 300.0, "training": 306.0}},
         "Web Quadratic": {"log_loss": {"sigmoid": 300.0, "likelihood": 305.0, "training": 400.0}},
     } | (changed or {})
-    cells = [Cell({"example": "contradiction"}, platt1999.contradiction(), 0.0)]
+    cells = [Cell({"example": "contradiction"}, platt1999.compute({"example": "contradiction"}), 0.0)]
     for task, about in TASKS.items():
         topics = [f"topic {i}" for i in range(about.machines)] if about.machines > 1 else [None]
         cells += [cell_of(task, topic, **changed.get(task, {})) for topic in topics if task not in leave_out]
@@ -198,7 +199,7 @@ def test_straightness_is_the_likelihood_ratio_test_of_a_poisson_regression():
             optimize.minimize(lambda theta: deviance(*theta), [*start, np.log(rows.mean())], method="BFGS")
             for start in ([0.0], [0.0, 0.0])
         )
-        found = platt1999.straightness(x, rows)
+        found = platt1999.fit_exponential(x, rows)
         assert found.slope == pytest.approx(line.x[0], abs=1e-5)
         assert found.deviance == pytest.approx(line.fun, abs=1e-6)
         assert found.gain == pytest.approx(line.fun - bent.fun, abs=1e-6)
@@ -211,24 +212,24 @@ def test_a_line_that_is_level_and_straight_is_told_though_the_rule_fails():
     level = np.round(1e4 * np.exp(0.01 * np.arange(-29.5, 30) * 0.1)).astype(int)
     level[20:40:2] += 60  # a little noise, so that R2 is small
     changed = {"histogram": {"first": -30, "negative": counts_of(-2.0), "positive": level.tolist()}}
-    verdict = platt1999.is_exponential(made_up({"Adult Linear": changed}))
+    verdict = CHECKS["C19"](made_up({"Adult Linear": changed}))
     assert verdict.outcome == "does not hold"
-    assert "A test of fit tells otherwise: for neither class" in verdict.evidence
+    assert "A test of fit says otherwise: for neither class" in verdict.evidence
     bent = {"histogram": {"first": -30, "negative": counts_of(-2.0), "positive": counts_of(0.0, mean=0.0)}}
-    evidence = platt1999.is_exponential(made_up({"Adult Linear": bent})).evidence
+    evidence = CHECKS["C19"](made_up({"Adult Linear": bent})).evidence
     assert "is rejected at 0.05 for positive" in evidence
 
 
 def test_the_fit_of_the_committed_counts():
     if not RESULT.exists():
         pytest.skip("there is no committed result beside the tests")
-    cells = writing.cells_of(writing.document_of(RESULT))
+    cells = writing.cells_of(writing.read_document(RESULT))
     # Numbers of an independent computation.
     for name, expected in (("negative", (-1.06, 21.1, 18, 0.27)), ("positive", (0.127, 26.4, 18, 0.09))):
-        found = platt1999.straight_between(cells, name)
+        found = platt1999.fit_between_margins(cells, name)
         assert f"{found.slope:.3g}" == f"{expected[0]:g}"
         assert (round(found.deviance, 1), found.freedom, round(found.pvalue, 2)) == expected[1:]
-    (table,) = platt1999.fit_of_exponential(cells)
+    (table,) = [each for each in platt1999.EXPERIMENT.tables(cells) if each.title.startswith("Is ln p(f | class)")]
     assert [round(row[-1], 1) for row in table.rows] == [45.0, 117.1]
 
 
@@ -247,48 +248,54 @@ def test_densities_are_judged_from_the_numbers(negative, mean, pvalue, outcome):
         "histogram": {"first": -30, "negative": negative, "positive": counts_of(2.0)},
         "normal": {"negative": bell, "positive": {"mean": 0.0, "deviation": 1.0, "distance": 0.1, "pvalue": 1e-9}},
     }
-    assert platt1999.is_exponential(made_up({"Adult Linear": changed})).outcome == outcome
+    assert CHECKS["C19"](made_up({"Adult Linear": changed})).outcome == outcome
 
 
 def test_underlines_follow_the_tests():
-    assert platt1999.underlined(platt1999.found(made_up(), "Web Linear")) == ("no difference", "no difference")
+    assert platt1999.describe_underlined(platt1999.result_of(made_up(), "Web Linear")) == (
+        "no difference",
+        "no difference",
+    )
     cells = made_up({"Web Linear": BETTER | PREFERRED})
-    assert platt1999.underlined(platt1999.found(cells, "Web Linear")) == ("sigmoid, likelihood", "likelihood")
+    assert platt1999.describe_underlined(platt1999.result_of(cells, "Web Linear")) == (
+        "sigmoid, likelihood",
+        "likelihood",
+    )
     against_the_sums = made_up({"Web Linear": PREFERRED | scores(300.0, 400.0, 300.0)})
-    assert platt1999.underlined(platt1999.found(against_the_sums, "Web Linear"))[1] == "likelihood"
-    notes = {table.title: table.note for table in platt1999.tables(against_the_sums)}
+    assert platt1999.describe_underlined(platt1999.result_of(against_the_sums, "Web Linear"))[1] == "likelihood"
+    notes = {table.title: table.note for table in platt1999.EXPERIMENT.tables(against_the_sums)}
     assert "also on Web Linear, where the sums are the other way round" in notes["Table 2: errors and sums of -log p"]
-    notes = {table.title: table.note for table in platt1999.tables(made_up())}
+    notes = {table.title: table.note for table in platt1999.EXPERIMENT.tables(made_up())}
     assert "the other way round" not in notes["Table 2: errors and sums of -log p"]
 
 
 def test_topics_are_added_up():
-    found = platt1999.found(made_up({REUTERS: TOPIC}), REUTERS)
+    found = platt1999.result_of(made_up({REUTERS: TOPIC}), REUTERS)
     assert (found.errors("raw"), found.only_wrong("raw", "sigmoid")) == (118 * 101, (118, 0))
     assert found.score("likelihood") == pytest.approx(118 * 305.0)
     assert found.wilcoxon["pvalue"] == 1.0
     with pytest.raises(LookupError, match="only 117 of the 118 machines"):
-        platt1999.found(made_up()[:118], REUTERS)
+        platt1999.result_of(made_up()[:118], REUTERS)
 
 
 # The runs -------------------------------------------------------------------------------------------------------------
 
 
 def test_no_legend_is_on_top_of_what_is_drawn():
-    drawing = platt1999.figure(made_up())
+    drawing = platt1999.EXPERIMENT.figure(made_up())
     assert all(axes.get_legend() is None for axes in drawing.axes)
     (legend,) = drawing.legends
     assert [text.get_text() for text in legend.get_texts()][:2] == ["negative", "positive"]
-    assert platt1999.figure([]).legends == []
+    assert platt1999.EXPERIMENT.figure([]).legends == []
 
 
 def test_without_data_the_claims_are_not_testable(tmp_path, monkeypatch):
     def missing(name):
-        msg = f"data set {name!r} cannot be had"
+        msg = f"data set {name!r} cannot be found"
         raise FileNotFoundError(msg)
 
-    monkeypatch.setattr(platt1999, "_loaded", missing)
-    monkeypatch.setattr("calibrant.papers.running._contents", lambda names: ["" for _ in names])
+    monkeypatch.setattr(platt1999, "_load", missing)
+    monkeypatch.setattr("calibrant.papers.running._fingerprint_all", lambda names: ["" for _ in names])
     with pytest.warns(UserWarning, match="cells could not be computed"):
         result = reproduce("platt1999", quick=True, folder=tmp_path, n_jobs=1, progress=False)
     assert {verdict.outcome for verdict in result.verdicts.values()} == {"not testable"}

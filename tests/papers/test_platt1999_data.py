@@ -12,6 +12,7 @@ from sklearn.svm import SVC
 from calibrant import CalibratedClassifier
 from calibrant.maps import Sigmoid
 from calibrant.papers import datasets, platt1999, reproduce, writing
+from calibrant.papers.cells import select_cells
 from calibrant.papers.platt1999 import REUTERS, TASKS
 from tests.conftest import data_or_skip, skip_without_folder
 from tests.papers.test_platt1999 import RESULT
@@ -51,7 +52,7 @@ def likelihood(C, products, test_products, y):
 
 
 def values_of(result, task):
-    found = [cell for cell in result.cells if platt1999.part_of(cell) == (task, "test")]
+    found = select_cells(result.cells, task=task, part="test")
     return found[0].settings, found[0].values
 
 
@@ -82,7 +83,7 @@ def test_the_cell_of_adult_quadratic_recomputed(quick):
     counts = values["histogram"]
     edges = np.round(np.arange(counts["first"], counts["first"] + len(counts["negative"]) + 1) * 0.1, 10)
     assert sum(counts["negative"]) == np.sum(data.y == 0)
-    assert np.abs(np.histogram(out[data.y == 0], edges)[0] - counts["negative"]).sum() <= 6  # on the edge of a cell
+    assert np.abs(np.histogram(out[data.y == 0], edges)[0] - counts["negative"]).sum() <= 6  # on the edge of a bin
 
 
 def test_adult_quadratic_is_that_of_an_independent_run(quick):
@@ -113,7 +114,7 @@ def test_the_protocols_of_the_library_give_the_same_sigmoids(quick):
 
 
 def test_the_kept_lambda_on_rows_held_out(quick):
-    held = next(cell.values for cell in quick.cells if platt1999.part_of(cell) == ("Adult Quadratic", "hold-out"))
+    held = select_cells(quick.cells, task="Adult Quadratic", part="hold-out")[0].values
     data = datasets.load("adult_small")
     X, X_held, y, y_held = train_test_split(data.X, data.y, test_size=0.3, stratify=data.y, random_state=0)
     C = 2.0 ** held["log2C"][3] * data.X.shape[0] / X.shape[0]
@@ -150,14 +151,14 @@ def test_a_rare_topic_recomputed(topic, positives):
 
 def test_topics_that_choose_are_the_most_frequent():
     data = data_or_skip("reuters")
-    order = np.argsort(-data.y.sum(axis=0), kind="stable")[: len(platt1999.FREQUENT)]
-    assert tuple(data.classes[place] for place in order) == platt1999.FREQUENT
+    order = np.argsort(-data.y.sum(axis=0), kind="stable")[: len(platt1999.FREQUENT_TOPICS)]
+    assert tuple(data.classes[place] for place in order) == platt1999.FREQUENT_TOPICS
     assert len(data.classes) == TASKS[REUTERS].machines
 
 
 def test_no_page_of_the_web_is_trained_with_and_tested_on():
     data_or_skip("web")
-    problem = platt1999.web_linear("web")
+    problem = platt1999.load_web("web")
     if problem.source == "w8a.t":
         pytest.skip("the public test file is there, so nothing is held out")
     assert (len(problem.y), len(problem.y_test)) == (49749 - 14951, 14951)
@@ -171,8 +172,8 @@ def test_no_page_of_the_web_is_trained_with_and_tested_on():
 def test_the_quick_run_is_whole(quick):
     assert all(cell.values is not None for cell in quick.cells)
     assert {cell.settings["task"] for cell in quick.cells if "task" in cell.settings} == set(platt1999.QUICK_TASKS)
-    document = writing.document_of(quick.folder / "result.json")
-    assert (quick.folder / "README.md").read_text() == writing.readme(document)
+    document = writing.read_document(quick.folder / "result.json")
+    assert (quick.folder / "README.md").read_text() == writing.format_readme(document)
     assert (quick.folder / "page.html").stat().st_size < 1_000_000
 
 

@@ -3,25 +3,26 @@
 >>> EXPERIMENTS["lin2007"].title
 "Lin, Lin & Weng 2007: fitting Platt's sigmoid without numerical difficulties"
 
-How a paper is added
---------------------
+How to add a paper
+------------------
 1. Write `<paper>.py` beside this file. It holds the published numbers as a table (None where they are lost), a stage
-   `stage(*, quick, done) -> list of settings` (flat dictionaries of JSON values, a few seconds to a few minutes of work
-   each), `compute(settings) -> values` (JSON values; calls public functions of the library; loads data through a cached
-   function; all randomness from fixed seeds), and `cost(settings)`, about how long a cell takes, for the time left.
-2. Write `tables(cells)`, `figure(cells)` and one check a claim, all functions of the cells alone; `having(cells,
-   name=value)` selects, and where it finds nothing the claim is not testable. A check returns a `Verdict` whose
-   evidence is a sentence with the numbers. The rule, with its tolerance, is fixed before the run.
-3. Put the `Experiment` into `EXPERIMENTS`. Later stages see the cells of earlier ones in `done`, so that
-   hyper-parameters chosen in one are settings of the next. `quick=True` returns a part of the full list, under a minute
-   of it, whose cells the full run reuses.
-4. `make reproduce-<paper>` runs it and writes experiments/<paper>/ and the summary experiments/README.md. Changed
-   words or checks need no new run: `python -m calibrant.papers <paper> --into experiments --judge-again`.
-   A run elsewhere is compared with what is committed by `--against experiments`. Finished cells are found again by
-   settings, constants, data, versions and the library's own source (all but report/, cli/ and plots/): whoever
-   changes a line of it computes anew, so that cells of different code are never mixed.
-5. tests/papers/test_experiments.py holds every row of `EXPERIMENTS` to this; add a file beside it with a cell
-   recomputed by other means.
+   `stage(*, quick, done) -> list of settings` (flat dictionaries of JSON values, each a few seconds to a few minutes of
+   work), `compute(settings) -> values` (JSON values; it calls public functions of the library, loads data through a
+   cached function and takes all randomness from fixed seeds), and `cost(settings)`, roughly the seconds a cell takes,
+   for the progress bar.
+2. Write `tables(cells)`, `figure(cells)` and one check per claim, all functions of the cells alone.
+   `select_cells(cells, name=value)` selects cells; if it finds none, the claim is not testable. A check returns a
+   `Verdict` whose evidence is a sentence with the numbers. The rule, with its tolerance, is fixed before the run.
+3. Put the `Experiment` into `EXPERIMENTS`. Later stages get the cells of earlier ones in `done`, so hyper-parameters
+   chosen in one stage can be settings of the next. `quick=True` returns a part of the full list that takes less than a
+   minute; the full run reuses its cells.
+4. `make reproduce-<paper>` runs it and writes experiments/<paper>/ and the summary experiments/README.md. After a
+   change of texts or checks no new run is needed: `python -m calibrant.papers <paper> --into experiments
+   --judge-again`. `--against experiments` compares a run elsewhere with the committed results. Finished cells are found
+   again by their settings, constants, data, versions and the library's own source (without report/, cli/ and plots/).
+   After any change of that source all cells are computed anew, so cells of different code are never mixed.
+5. tests/papers/test_experiments.py tests every row of `EXPERIMENTS`; add a file beside it with a cell recomputed by
+   other means.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ from joblib import effective_n_jobs
 from calibrant.checks import one_of
 from calibrant.comparing.folder import prepare_folder
 from calibrant.papers import duin1998, lin2007, platt1999, rueping2004
-from calibrant.papers.records import Cell, Claim, Experiment, Result, Table, Verdict
-from calibrant.papers.running import run, versions
-from calibrant.papers.writing import cells_of, document_of, require_packages, write
+from calibrant.papers.cells import Cell
+from calibrant.papers.records import Claim, Experiment, Result, Table, Verdict
+from calibrant.papers.running import list_versions, run_experiment
+from calibrant.papers.writing import cells_of, read_document, require_packages, write_result
 from calibrant.progress import Progress
 
 __all__ = [
@@ -78,13 +80,13 @@ def reproduce(
     Parameters
     ----------
     name : one of `EXPERIMENTS`.
-    quick : only a part, to see that it works.
-    folder : where finished cells are kept, by default calibrant-experiments/<name>; the same call, after an
-        interruption, computes only what is missing.
+    quick : run only a part, to see that it works.
+    folder : where finished cells are kept, by default calibrant-experiments/<name>; after an interruption the same call
+        computes only what is missing.
     into : where result.json, README.md, figure.svg and page.html are written, by default the folder, or its
         sub-folder "quick".
-    n_jobs : how many cells are computed side by side, -1 for one on each core; the numbers do not depend on it.
-    progress : a bar with the time left on a terminal, or a function that is told the share done.
+    n_jobs : how many cells are computed in parallel, -1 for one per core; the numbers do not depend on it.
+    progress : True for a bar with the time left (on a terminal), or a function that is called with the share done.
 
     Examples
     --------
@@ -93,14 +95,16 @@ def reproduce(
         ...
     ValueError: name must be one of ...; got 'nobody1900'
     """
-    experiment = _experiment_of(name)
+    one_of("name", name, EXPERIMENTS)
     require_jobs("n_jobs", n_jobs)
     require_packages()
     start = time.perf_counter()
     home = _HOME / name if folder is None else Path(folder)
     for place in (home, home / "cells"):
         prepare_folder(place)
-    cells, computed = run(name, experiment, home / "cells", quick=quick, n_jobs=n_jobs, progress=progress)
+    cells, computed = run_experiment(
+        name, EXPERIMENTS[name], home / "cells", quick=quick, n_jobs=n_jobs, progress=progress
+    )
     seconds = {
         "computing": sum(cell.seconds for cell in cells),
         "wall": time.perf_counter() - start,
@@ -108,29 +112,28 @@ def reproduce(
         "computed": computed,
     }
     target = Path(into) if into is not None else home / "quick" if quick else home
-    return _written(name, cells, quick=quick, seconds=seconds, versions=versions(), folder=target)
+    return _judge_and_write(name, cells, quick=quick, seconds=seconds, versions=list_versions(), folder=target)
 
 
-def _written(name: str, cells: tuple[Cell, ...], **about: Any) -> Result:
+def judge_again(folder: str | PathLike[str]) -> Result:
+    """Judge the cells of a result.json again, and rewrite it and its pages, after a claim or a text has changed."""
+    document = read_document(Path(folder) / "result.json")
+    one_of("name", document["name"], EXPERIMENTS)
+    about = {name: document[name] for name in ("quick", "seconds", "versions")}
+    return _judge_and_write(document["name"], cells_of(document), folder=Path(folder), **about)
+
+
+def _judge_and_write(name: str, cells: tuple[Cell, ...], **about: Any) -> Result:
     """Judge the cells and write the result."""
     experiment = EXPERIMENTS[name]
     tables = tuple(experiment.tables(cells))
     result = Result(name, cells=cells, tables=tables, verdicts=experiment.judge(cells), experiment=experiment, **about)
-    write(result)
+    write_result(result)
     return result
 
 
-def judge_again(folder: str | PathLike[str]) -> Result:
-    """Judge the cells of a result.json anew, and rewrite it and its pages, after a claim or a text has changed."""
-    place = Path(folder)
-    document = document_of(place / "result.json")
-    about = {name: document[name] for name in ("quick", "seconds", "versions")}
-    _experiment_of(document["name"])
-    return _written(document["name"], cells_of(document), folder=place, **about)
-
-
 def require_jobs(name: str, value: int | None) -> None:
-    """Raise unless joblib can take a number of processes.
+    """Raise unless a number of processes is one that joblib accepts.
 
     >>> require_jobs("n_jobs", 0)
     Traceback (most recent call last):
@@ -139,9 +142,3 @@ def require_jobs(name: str, value: int | None) -> None:
     if value == 0:
         msg = f"{name} must be a number of processes other than 0 (-1 for all cores); got {value}"
         raise ValueError(msg)
-
-
-def _experiment_of(name: str) -> Experiment:
-    """Return an experiment by its name."""
-    one_of("name", name, EXPERIMENTS)
-    return EXPERIMENTS[name]

@@ -4,35 +4,34 @@ from __future__ import annotations
 
 import sys
 from argparse import ArgumentParser, Namespace
-from itertools import product
 from pathlib import Path
 
 from calibrant.checks import one_of
 from calibrant.papers import EXPERIMENTS, judge_again, reproduce, require_jobs
-from calibrant.papers.agreement import agreement
+from calibrant.papers.agreement import describe_agreement
 from calibrant.papers.datasets.carriers import given_folder
-from calibrant.papers.records import Result
-from calibrant.papers.writing import QUICK, document_of, write_summary
+from calibrant.papers.writing import QUICK, read_document, write_summary
 
 __all__ = ["main"]
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Read what is asked for, repeat it, print the verdicts; exit code 1 where cells could not be computed."""
+    """Repeat the papers that the command line names, and print the verdicts; exit with 1 if cells are missing."""
     parser = ArgumentParser(prog="python -m calibrant.papers", description="Repeat published experiments.")
     parser.add_argument("names", nargs="*", metavar="PAPER", help=f"of {', '.join(EXPERIMENTS)}; by default all")
-    parser.add_argument("--quick", action="store_true", help="only a part, to see that it works")
+    parser.add_argument("--quick", action="store_true", help="run only a part, to see that it works")
     parser.add_argument("--into", type=Path, help="write <paper>/result.json and its pages, and the summary, here")
-    parser.add_argument("--judge-again", action="store_true", help="compute nothing, judge the results in --into anew")
-    parser.add_argument("--against", type=Path, help="say how far the numbers agree with the results in this folder")
-    parser.add_argument("--jobs", type=int, default=2, help="how many cells are computed side by side")
+    parser.add_argument("--judge-again", action="store_true", help="judge the results in --into again, without a run")
+    parser.add_argument("--against", type=Path, help="compare the numbers with the results in this folder")
+    parser.add_argument("--jobs", type=int, default=2, help="how many cells are computed in parallel")
     asked = parser.parse_args(arguments)
+    asked.names = asked.names or list(EXPERIMENTS)
     try:
         _require_coherent(asked)
     except (ValueError, FileNotFoundError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
-    complete = [_repeat(name, asked) for name in asked.names or EXPERIMENTS]
+    complete = [_repeat(name, asked) for name in asked.names]
     if asked.into:
         write_summary(asked.into)
     if not all(complete):
@@ -40,7 +39,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _require_coherent(asked: Namespace) -> None:
-    """Raise where something asked for is not there, or options exclude each other, before anything is computed."""
+    """Raise, before anything is computed, if options exclude each other or name something that is not there."""
     for name in asked.names:
         one_of("PAPER", name, EXPERIMENTS)
     if asked.quick and (asked.into or asked.against):
@@ -51,30 +50,25 @@ def _require_coherent(asked: Namespace) -> None:
         raise ValueError(msg)
     require_jobs("--jobs", asked.jobs)
     given_folder()
-    read: list[Path | None] = [asked.into if asked.judge_again else None, asked.against]
-    for place, name in product(filter(None, read), asked.names or EXPERIMENTS):
-        document_of(place / name / "result.json")
+    for place in filter(None, [asked.into if asked.judge_again else None, asked.against]):
+        for name in asked.names:
+            read_document(place / name / "result.json")
 
 
 def _repeat(name: str, asked: Namespace) -> bool:
-    """Repeat one experiment as asked, and return whether all cells could be computed that were to be."""
-    known = document_of(asked.against / name / "result.json") if asked.against else None
+    """Repeat one experiment and print its verdicts; return whether no cell is missing."""
+    known = read_document(asked.against / name / "result.json") if asked.against else None
     place = asked.into / name if asked.into else None
     again = asked.judge_again and place
     result = judge_again(again) if again else reproduce(name, quick=asked.quick, into=place, n_jobs=asked.jobs)
-    _tell(result)
-    if known is not None:
-        print(agreement(known, result.as_dict()))
-    return bool(again) or all(cell.values is not None for cell in result.cells)
-
-
-def _tell(result: Result) -> None:
-    """Print the verdicts."""
     if result.quick:
         print(QUICK)
     for claim, verdict in result.verdicts.items():
         print(f"{claim} {verdict.outcome}: {verdict.evidence}")
     print(f"{result.folder / 'page.html'}: {result.seconds['wall']:.0f} s")
+    if known is not None:
+        print(describe_agreement(known, result.as_dict()))
+    return bool(again) or all(cell.values is not None for cell in result.cells)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """The artificial data of Duin & Tax (1998) and of PRTools: two normal classes, 0 and 1.
 
-Each function takes the number of objects of each class (one number, or one a class) and a seed or generator, and
-returns (X, y), the objects of class 0 first.
+Each function takes the number of objects of each class (one number for both, or one per class) and a seed or a random
+generator, and returns (X, y), the objects of class 0 first.
 
 >>> X, y = crossing(3, random_state=0)
 >>> X.shape, y
@@ -13,52 +13,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats
 from calibrant.checks import whole
+from calibrant.papers.cells import Labels
 
 __all__ = ["crossing", "difficult", "easy", "highleyman", "normal_classes"]
 
 _Sizes = int | Sequence[int]
 _Seed = int | np.random.Generator | None
-_Drawn = tuple[Floats, NDArray[np.int64]]
+_Objects = tuple[Floats, Labels]
 
-_QUARTER_TURN_HALVED = np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2.0)  # 45 degrees
+_ROTATION = np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2.0)  # 45 degrees
 
 
-def normal_classes(n: _Sizes, means: ArrayLike, covariances: ArrayLike, random_state: _Seed = None) -> _Drawn:
-    """Draw from a normal distribution a class.
+def normal_classes(n: _Sizes, means: ArrayLike, covariances: ArrayLike, random_state: _Seed = None) -> _Objects:
+    """Draw the objects of each class from a normal distribution of its own.
 
     >>> X, y = normal_classes([2, 1], means=[[0.0], [9.0]], covariances=[[[1.0]], [[1.0]]], random_state=0)
     >>> X.round(2).ravel().tolist(), y.tolist()
     ([0.13, -0.13, 9.64], [0, 0, 1])
     """
     centers, spreads = np.asarray(means, np.float64), np.asarray(covariances, np.float64)
-    sizes = _class_sizes(n, len(centers))
+    given, classes = np.asarray(n), len(centers)
+    if given.dtype.kind not in "iu" or given.shape not in ((), (classes,)) or given.min() < 0:
+        msg = f"n must be a number of objects, or {classes} of them, one per class; got {n!r}"
+        raise ValueError(msg)
+    sizes = np.broadcast_to(given, classes)
     rng = np.random.default_rng(random_state)
-    # A Cholesky factor, not the eigenvectors: their signs differ between machines.
+    # A Cholesky factor, not the eigenvectors, whose signs differ between machines.
     drawn = [
         mean + rng.standard_normal((size, len(mean))) @ np.linalg.cholesky(covariance).T
         for size, mean, covariance in zip(sizes, centers, spreads, strict=True)
     ]
-    return np.concatenate(drawn), np.repeat(np.arange(len(sizes)), sizes)
+    return np.concatenate(drawn), np.repeat(np.arange(classes), sizes)
 
 
-def _class_sizes(n: _Sizes, classes: int) -> NDArray[np.int64]:
-    """Return one size a class."""
-    given = np.asarray(n)
-    if given.dtype.kind not in "iu" or given.shape not in ((), (classes,)) or given.min() < 0:
-        msg = f"n must be a number of objects, or {classes} of them, one a class; got {n!r}"
-        raise ValueError(msg)
-    return np.asarray(np.broadcast_to(given, classes), np.int64)
-
-
-def crossing(n: _Sizes = 100, *, random_state: _Seed = None) -> _Drawn:
+def crossing(n: _Sizes = 100, *, random_state: _Seed = None) -> _Objects:
     """Draw two crossing classes of two features, like set a of Duin & Tax (1998).
 
-    The paper does not say its parameters. These were tuned until seven classifiers had the published error rates, so
-    agreement of error rates is no reproduction; agreement of confidence errors is.
+    The paper does not give its parameters. These were tuned until seven classifiers had the published error rates. So
+    only agreement of confidence errors is evidence of a reproduction; agreement of error rates is not.
     """
     covariances = [
         [[0.753025, -0.427773], [-0.427773, 0.259075]],
@@ -69,11 +65,11 @@ def crossing(n: _Sizes = 100, *, random_state: _Seed = None) -> _Drawn:
 
 def difficult(
     n: _Sizes = 100, *, features: int = 10, distance: float = 3.0, rotated: bool = False, random_state: _Seed = None
-) -> _Drawn:
-    """Draw two classes of equal covariance that differ in two features, set b of Duin & Tax (1998), gendatd of PRTools.
+) -> _Objects:
+    """Draw two classes of equal covariance that differ in two features (Duin & Tax 1998, set b; gendatd of PRTools).
 
     The variances are (1, 40, 1, ..., 1) and the means differ by `distance` in the first two features; the other
-    features are redundant. `rotated` turns the first two by 45 degrees, as PRTools does but the published
+    features are redundant. `rotated` rotates the first two by 45 degrees, as PRTools does but the published
     experiment did not.
     """
     features = whole("features", features, low=2)
@@ -83,12 +79,12 @@ def difficult(
     variances[1] = 40.0
     X, y = normal_classes(n, means, np.stack([np.diag(variances)] * 2), random_state)
     if rotated:
-        X[:, :2] = X[:, :2] @ _QUARTER_TURN_HALVED
+        X[:, :2] = X[:, :2] @ _ROTATION
     return X, y
 
 
-def easy(n: _Sizes = 100, *, features: int = 2, distance: float = 2.0, random_state: _Seed = None) -> _Drawn:
-    """Draw two round classes whose means are `distance` apart in the first feature, gendats of PRTools.
+def easy(n: _Sizes = 100, *, features: int = 2, distance: float = 2.0, random_state: _Seed = None) -> _Objects:
+    """Draw two spherical classes whose means differ by `distance` in the first feature (gendats of PRTools).
 
     The error of the best classifier is Phi(-distance/2).
     """
@@ -98,11 +94,11 @@ def easy(n: _Sizes = 100, *, features: int = 2, distance: float = 2.0, random_st
     return normal_classes(n, means, np.stack([np.eye(features)] * 2), random_state)
 
 
-def highleyman(n: _Sizes = 100, *, rotated: bool = False, random_state: _Seed = None) -> _Drawn:
+def highleyman(n: _Sizes = 100, *, rotated: bool = False, random_state: _Seed = None) -> _Objects:
     """Draw the classes N((1, 1), diag(1, 1/4)) and N((2, 0), diag(1/100, 4)) (Highleyman 1962, gendath of PRTools).
 
-    `rotated` turns them by 45 degrees, so that no feature tells the shapes of the classes alone.
+    `rotated` rotates them by 45 degrees, so that no single feature shows the shapes of the classes.
     """
     covariances = [np.diag([1.0, 0.25]), np.diag([0.01, 4.0])]
     X, y = normal_classes(n, [[1.0, 1.0], [2.0, 0.0]], covariances, random_state)
-    return (X @ _QUARTER_TURN_HALVED if rotated else X), y
+    return (X @ _ROTATION if rotated else X), y

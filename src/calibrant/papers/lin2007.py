@@ -1,19 +1,18 @@
 """Lin, Lin & Weng (2007): Platt's sigmoid by Levenberg-Marquardt and by Newton's method with backtracking.
 
 110 support vector machines on each of two data sets give the scores; three algorithms minimise the same function F of
-them. How the scores were produced (on the training rows, or out of fold) and which class was positive the paper does
-not say, so all four readings are tried.
+them. The paper does not say how the scores were produced (on the training rows, or out of fold) and which class was
+positive, so all four readings are tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.preprocessing import minmax_scale
 from sklearn.svm import SVC
 
@@ -22,8 +21,9 @@ from calibrant.arrays import Floats
 from calibrant.maps import Sigmoid
 from calibrant.maps.published import SMALL_GRADIENT, Run, levenberg_marquardt_run, newton_run
 from calibrant.papers import datasets
-from calibrant.papers.records import Cell, Claim, Experiment, Settings, Table, Verdict, having, verdict
-from calibrant.papers.scores import out_of_fold
+from calibrant.papers.cells import Cell, Cells, Labels, Settings, select_cells, try_cells
+from calibrant.papers.records import Claim, Experiment, Table, Verdict, make_verdict
+from calibrant.papers.scores import score_out_of_fold
 from calibrant.samples import Sample, sample
 
 if TYPE_CHECKING:
@@ -31,35 +31,24 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
-    "ALGORITHMS",
     "EXPERIMENT",
     "LOG2_C",
     "LOG2_GAMMA",
-    "PUBLISHED",
     "QUICK_C",
     "REFERENCE",
     "REFERENCE_POSITIVE",
-    "appendix_bug",
-    "averages",
-    "cancellation",
+    "average_columns",
     "compute",
-    "diverges",
-    "is_robust",
-    "saves_backtracks",
-    "separable_categories",
-    "stage",
-    "tables",
 ]
-
 
 LOG2_C = tuple(range(-5, 16, 2))
 LOG2_GAMMA = tuple(range(-15, 4, 2))
-_PROBLEMS = len(LOG2_C) * len(LOG2_GAMMA)  # of a data set, for each way to read the paper
+_PROBLEMS = len(LOG2_C) * len(LOG2_GAMMA)  # problems of a data set in each reading of the paper
 QUICK_C, _QUICK_GAMMA = (-5, 5, 15), (-15, -9, -3, 3)
 _CLASSES = {"sonar": ("M", "R"), "shuttle": ("2", "4")}
 _FOLDS, _SEED = 5, 0
 
-ALGORITHMS: dict[str, Callable[[Sample], Run]] = {
+_ALGORITHMS: dict[str, Callable[[Sample], Run]] = {
     "lm": partial(levenberg_marquardt_run, stop="lin"),
     "newton_fixed": newton_run,
     "newton_dynamic": partial(newton_run, sigma="dynamic"),
@@ -70,14 +59,9 @@ _TESTED = {
     "newton_fixed": "Newton, fixed sigma",
     "newton_dynamic": "Newton, dynamic sigma",
 }
+_NEWTON = ("newton_fixed", "newton_dynamic")
 
-# The paper's Tables 1 and 2: overflows, iterations, F, backtracks an iteration. The text that has come down lacks
-# their numbers.
-PUBLISHED: dict[str, dict[str, tuple[float | None, ...]]] = {
-    dataset: dict.fromkeys(_TESTED, (None, None, None, None)) for dataset in _CLASSES
-}
-
-# Not published: an earlier independent run (positive: R, 2) of the same columns.
+# Not published: overflows, iterations, F and backtracks per iteration in an earlier independent run.
 REFERENCE: dict[tuple[str, str], dict[str, tuple[float | None, ...]]] = {
     ("sonar", "train"): {
         "lm": (0.0, 7.545454545454546, 45.50248637216949, None),
@@ -100,12 +84,12 @@ REFERENCE: dict[tuple[str, str], dict[str, tuple[float | None, ...]]] = {
         "newton_dynamic": (None, 6.263636363636364, 122.8973705381581, 0.21084776334776326),
     },
 }
-REFERENCE_POSITIVE = {"sonar": "R", "shuttle": "2"}
+REFERENCE_POSITIVE = {"sonar": "R", "shuttle": "2"}  # the positive classes of that run
 
 # The cells ------------------------------------------------------------------------------------------------------------
 
 
-def stage(*, quick: bool, done: Sequence[Cell]) -> list[Settings]:  # noqa: ARG001, there is one stage
+def _list_problems(*, quick: bool, done: Cells) -> list[Settings]:  # noqa: ARG001, there is one stage
     """Return the examples of the paper and the grid of problems."""
     grid = product(
         _CLASSES, ("train", "cv5"), QUICK_C if quick else LOG2_C, _QUICK_GAMMA if quick else LOG2_GAMMA, (0, 1)
@@ -120,86 +104,76 @@ def stage(*, quick: bool, done: Sequence[Cell]) -> list[Settings]:  # noqa: ARG0
 
 
 def compute(settings: Settings) -> Mapping[str, Any]:
-    """Return what an example shows, or how each algorithm did on a problem."""
+    """Return the numbers of an example, or how each algorithm did on a problem."""
     if "example" in settings:
         return _EXAMPLES[settings["example"]]()
-    X, y = _problem(settings["dataset"], settings["positive"])
+    X, y = _load_problem(settings["dataset"], settings["positive"])
     machine = SVC(C=2.0 ** settings["log2C"], gamma=2.0 ** settings["log2gamma"])
     score = _SCORES[settings["scores"]](machine, X, y)
     data = sample(score, y)
-    runs = {name: algorithm(data) for name, algorithm in ALGORITHMS.items()}
+    runs = {name: algorithm(data) for name, algorithm in _ALGORITHMS.items()}
+    fitted = runs["newton_fixed"].map
+    rest = Sigmoid(-fitted.a, -fitted.b)(score)  # 1 - p without cancellation
     return {
-        **{name: _described(run) for name, run in runs.items()},
+        **{name: _describe_run(run) for name, run in runs.items()},
         "separable": bool(score[y == 0].max() < score[y == 1].min()),
-        "cancelled": _cancelled(runs["newton_fixed"].map, score),
+        # Rows for which 1 - p, computed by subtraction, has lost more than half of its digits.
+        "cancelled": int(np.sum(np.abs((1.0 - fitted(score)) - rest) > 1e-8 * rest)),
     }
 
 
 def _cost(settings: Settings) -> float:
-    """Return about how many seconds a cell takes."""
+    """Return roughly how many seconds a cell takes."""
     if "example" in settings:
         return 0.01
     return {"sonar": 0.05, "shuttle": 0.6}[settings["dataset"]] * {"train": 1.0, "cv5": 2.0}[settings["scores"]]
 
 
 @cache
-def _problem(dataset: str, positive: str) -> tuple[Floats, NDArray[np.int64]]:
+def _load_problem(dataset: str, positive: str) -> tuple[Floats, Labels]:
     """Return the features scaled to [-1, 1], and the labels with the class of that name as 1."""
     data = datasets.load(dataset)
     y = data.y if positive == data.classes[-1] else 1 - data.y
     return np.asarray(minmax_scale(data.X, (-1, 1)), np.float64), y
 
 
-def _on_training_rows(machine: SVC, X: Floats, y: NDArray[np.int64]) -> Floats:
+def _score_training_rows(machine: SVC, X: Floats, y: Labels) -> Floats:
     """Return decision values of the rows the machine was trained on."""
     return np.asarray(machine.fit(X, y).decision_function(X), np.float64)
 
 
-_SCORES: dict[str, Callable[[SVC, Floats, NDArray[np.int64]], Floats]] = {
-    "train": _on_training_rows,
-    "cv5": partial(out_of_fold, folds=_FOLDS, seed=_SEED),
+_SCORES: dict[str, Callable[[SVC, Floats, Labels], Floats]] = {
+    "train": _score_training_rows,
+    "cv5": partial(score_out_of_fold, folds=_FOLDS, seed=_SEED),
 }
 
 
-def _described(run: Run) -> dict[str, Any]:
+def _describe_run(run: Run) -> dict[str, Any]:
     """Return a run as JSON values."""
-    return {
-        "a": run.map.a,
-        "b": run.map.b,
-        "objective": run.objective,
-        "iterations": run.iterations,
-        "backtracks": run.backtracks,
-        "overflows": run.overflows,
-        "converged": run.converged,
-    }
+    numbers = {name: getattr(run, name) for name in ("objective", "iterations", "backtracks", "overflows", "converged")}
+    return {"a": run.map.a, "b": run.map.b, **numbers}
 
 
-def _cancelled(fitted: Sigmoid, score: Floats) -> int:
-    """Return for how many rows 1 - p, computed by subtraction, has lost more than half of its digits."""
-    exact = Sigmoid(-fitted.a, -fitted.b)(score)
-    return int(np.sum(np.abs((1.0 - fitted(score)) - exact) > 1e-8 * exact))
-
-
-def cancellation() -> dict[str, Any]:
-    """Return 1 - p at f = 1, (A, B) = (-64, 0) by subtraction and in the stable form, and to 18 digits."""
+def _show_cancellation() -> dict[str, Any]:
+    """Return 1 - p at f = 1, (A, B) = (-64, 0), by subtraction, in the stable form, and to 18 digits."""
     p, rest = Sigmoid(-64.0, 0.0)([1.0])[0], Sigmoid(64.0, 0.0)([1.0])[0]
     return {"subtracted": float(1.0 - p), "stable": float(rest), "exact": 1.60381089054863785e-28}
 
 
-def appendix_bug() -> dict[str, Any]:
-    """Return Platt's algorithm as printed and repaired on eight scores, in two orders of the rows."""
+def _show_appendix_bug() -> dict[str, Any]:
+    """Return Platt's algorithm as printed and repaired on eight scores, with the rows in two orders."""
     score, label = [-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5], [0, 0, 0, 1, 0, 1, 1, 1]
     orders = {"as given": sample(score, label), "reversed": sample(score[::-1], label[::-1])}
     return {
         order: {
-            "printed": _described(levenberg_marquardt_run(data, bug=True)),
-            "repaired": _described(levenberg_marquardt_run(data)),
+            "printed": _describe_run(levenberg_marquardt_run(data, bug=True)),
+            "repaired": _describe_run(levenberg_marquardt_run(data)),
         }
         for order, data in orders.items()
     }
 
 
-def separable_categories() -> dict[str, Any]:
+def _show_separable() -> dict[str, Any]:
     """Return F with hard targets for steeper and steeper slopes on separable scores, and the smoothed fit."""
     score, label = np.array([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0]), np.array([0, 0, 0, 1, 1, 1])
     slopes = [-(2.0**k) for k in range(10)]
@@ -210,21 +184,21 @@ def separable_categories() -> dict[str, Any]:
 
 
 _EXAMPLES: dict[str, Callable[[], dict[str, Any]]] = {
-    "cancellation": cancellation,
-    "appendix bug": appendix_bug,
-    "separable": separable_categories,
+    "cancellation": _show_cancellation,
+    "appendix bug": _show_appendix_bug,
+    "separable": _show_separable,
 }
 
 # The tables -----------------------------------------------------------------------------------------------------------
 
 
-def _column(cells: Sequence[Cell], algorithm: str, name: str) -> Floats:
+def _column(cells: Cells, algorithm: str, name: str) -> Floats:
     """Return one number of an algorithm for every problem."""
-    return np.array([cell.values[algorithm][name] for cell in cells if cell.values], np.float64)
+    return np.array([cell.measured[algorithm][name] for cell in cells], np.float64)
 
 
-def averages(cells: Sequence[Cell], algorithm: str) -> tuple[float | None, float, float, float]:
-    """Return the paper's columns: overflows, iterations, F and backtracks an iteration, averaged over problems.
+def average_columns(cells: Cells, algorithm: str) -> tuple[float | None, float, float, float]:
+    """Return the paper's columns: overflows, iterations, F and backtracks per iteration, averaged over problems.
 
     Newton's method has no overflows to count: its only exponential is exp(-|u|).
     """
@@ -238,94 +212,78 @@ def averages(cells: Sequence[Cell], algorithm: str) -> tuple[float | None, float
     )
 
 
-def _steps(cells: Sequence[Cell], algorithm: str) -> Floats:
-    """Return the steps taken; the printed Levenberg-Marquardt counts the last look at the gradient as an iteration."""
-    looks = _column(cells, algorithm, "converged") if algorithm == "lm" else 0.0
-    return _column(cells, algorithm, "iterations") - looks
+def _select_readings(cells: Cells, dataset: str) -> dict[tuple[str, str], list[Cell]]:
+    """Return the problems of a data set for each reading of the paper: kind of scores and positive class."""
+    return {
+        (scores, positive): select_cells(cells, dataset=dataset, scores=scores, positive=positive)
+        for scores, positive in product(_SCORES, _CLASSES[dataset])
+    }
 
 
-def _readings(cells: Sequence[Cell], dataset: str) -> Iterator[tuple[str, str, list[Cell]]]:
-    """Yield the problems of a data set for each way to read the paper."""
-    for scores, positive in product(_SCORES, _CLASSES[dataset]):
-        yield scores, positive, having(cells, dataset=dataset, scores=scores, positive=positive)
-
-
-def tables(cells: Sequence[Cell]) -> list[Table]:
+def _make_tables(cells: Cells) -> list[Table]:
     """Return the paper's two tables, published and measured."""
     finished = {cell.settings.get("dataset") for cell in cells if cell.values is not None}
-    return [_table(cells, number, name) for number, name in enumerate(_CLASSES, 1) if name in finished]
-
-
-def _table(cells: Sequence[Cell], number: int, dataset: str) -> Table:
-    """Return one of the two tables."""
-    published = [
-        (
-            "published",
-            "not said",
-            "not said",
-            _TESTED[name],
-            *(_lost(value) for value in PUBLISHED[dataset][name]),
-            None,
+    tables = []
+    for number, dataset in enumerate(_CLASSES, 1):
+        if dataset not in finished:
+            continue
+        rows: list[tuple[Any, ...]] = [
+            ("published", "not said", "not said", label, *["lost"] * 4, None) for label in _TESTED.values()
+        ]
+        for (scores, positive), found in _select_readings(cells, dataset).items():
+            for name, label in _TESTED.items():
+                if positive == REFERENCE_POSITIVE[dataset] and len(found) == _PROBLEMS:
+                    earlier = REFERENCE[dataset, scores][name]
+                    rows.append(("earlier run", scores, positive, label, *earlier, None))
+                overflowed = int(np.sum(_column(found, name, "overflows") > 0)) if name == "lm" else "cannot"
+                count = f"{overflowed} / {int(np.sum(_column(found, name, 'converged') == 0))} / {len(found)}"
+                rows.append(("here", scores, positive, label, *average_columns(found, name), count))
+        names = (
+            "source",
+            "scores",
+            "positive",
+            "algorithm",
+            "overflows",
+            "iterations",
+            "F",
+            "backtracks per iteration",
         )
-        for name in _TESTED
-    ]
-    measured = [
-        row
-        for scores, positive, found in _readings(cells, dataset)
-        for name in _TESTED
-        for row in _beside(found, (dataset, scores, positive), name)
-    ]
-    names = ("source", "scores", "positive", "algorithm", "overflows", "iterations", "F", "backtracks an iteration")
-    return Table(
-        f"Table {number}: {dataset}, averages over problems",
-        (*names, "overflow / no convergence / problems"),
-        (*published, *measured),
-        _NOTE,
-        decimals=3,
-    )
-
-
-def _beside(cells: Sequence[Cell], reading: tuple[str, str, str], algorithm: str) -> Iterator[tuple[Any, ...]]:
-    """Yield what was measured here, and before it what the earlier run measured on the same, all problems."""
-    dataset, scores, positive = reading
-    same = (scores, positive, _TESTED[algorithm])
-    if positive == REFERENCE_POSITIVE[dataset] and len(cells) == _PROBLEMS:
-        yield "earlier run", *same, *REFERENCE[dataset, scores][algorithm], None
-    yield "here", *same, *averages(cells, algorithm), _count(cells, algorithm)
-
-
-def _lost(value: float | None) -> float | str:
-    """Return a published number."""
-    return "lost" if value is None else value
-
-
-def _count(cells: Sequence[Cell], algorithm: str) -> str:
-    """Return in how many problems an algorithm overflowed, and in how many it did not converge."""
-    overflowed = int(np.sum(_column(cells, algorithm, "overflows") > 0)) if algorithm == "lm" else "cannot"
-    return f"{overflowed} / {int(np.sum(_column(cells, algorithm, 'converged') == 0))} / {len(cells)}"
+        tables.append(
+            Table(
+                f"Table {number}: {dataset}, averages over problems",
+                (*names, "overflow / no convergence / problems"),
+                tuple(rows),
+                _NOTE,
+                decimals=3,
+            )
+        )
+    return tables
 
 
 _NOTE = (
-    "The earlier run, of all 110 problems, cut other folds, so of its rows only those on training scores can agree to "
-    "the digit. They do but for the iterations of Levenberg-Marquardt on shuttle: its runs that overflow or do not "
-    "converge end where rounding says. Levenberg-Marquardt counts as an iteration its last look at the gradient, as "
-    "printed; Newton's method does not. Newton's method has no overflows to count: its only exponential is exp(-|u|)."
+    "The numbers of the paper's tables are lost. The earlier run, of all 110 problems, used other folds, so only its "
+    "rows on training scores can agree to the last digit. They do, except for the iterations of Levenberg-Marquardt on "
+    "shuttle: where it overflows or does not converge, rounding decides where it ends. Levenberg-Marquardt counts its "
+    "last look at the gradient as an iteration, as printed; Newton's method does not. Newton's method has no overflows "
+    "to count: its only exponential is exp(-|u|)."
 )
 
 # The claims -----------------------------------------------------------------------------------------------------------
 
-_WORSE = 1e-3  # in F; where both algorithms converge they differ by less than 1e-6
-_MOVED = 0.01  # of the slope
+_TOO_HIGH = 1e-3  # difference of F; where both algorithms converge they differ by less than 1e-6
+_SLOPE_OFF = 0.01  # difference, as a share of the slope
+_VANISHED = 1e-100  # an F below this counts as 0
+_NO_PROBLEMS = "The problems of sonar and shuttle are missing."
 
 
-def _problems(cells: Sequence[Cell]) -> list[Cell]:
-    """Return the finished cells of both grids, of which there may be none."""
+def _finished_problems(cells: Cells) -> list[Cell]:
+    """Return the finished cells of both grids; there may be none."""
     return [cell for cell in cells if "dataset" in cell.settings and cell.values is not None]
 
 
-def _all_readings(cells: Sequence[Cell], dataset: str) -> dict[tuple[str, str], list[Cell]]:
-    """Return the problems for each way to read the paper; a LookupError unless all of them are there."""
-    found = {(scores, positive): each for scores, positive, each in _readings(cells, dataset)}
+def _require_readings(cells: Cells, dataset: str) -> dict[tuple[str, str], list[Cell]]:
+    """Return the problems for each reading of the paper; raise LookupError unless all of them are there."""
+    found = _select_readings(cells, dataset)
     for (scores, positive), each in found.items():
         if len(each) < _PROBLEMS:
             msg = (
@@ -336,135 +294,110 @@ def _all_readings(cells: Sequence[Cell], dataset: str) -> dict[tuple[str, str], 
     return found
 
 
-def _example(cells: Sequence[Cell], name: str) -> Mapping[str, Any]:
-    """Return what an example shows."""
-    return having(cells, example=name)[0].values or {}
-
-
-def is_robust(cells: Sequence[Cell]) -> Verdict:
+def _judge_robustness(cells: Cells) -> Verdict:
     """Look for a reading in which Levenberg-Marquardt fails as described, and for failures of Newton's method."""
-    more = _slower(cells)
-    parts = {reading: _failings(found) for reading, found in _all_readings(cells, "shuttle").items()}
-    every = _problems(cells)
-    newton = [bool(each) for name in _NEWTON for each in _column(every, name, "converged")]
-    finite = [bool(each) for name in _NEWTON for each in _is_finite(every, name)]
-    excess = max(float((_column(every, name, "objective") - _best(every)).max()) for name in _NEWTON)
-    fails = any(overflowed and bad for overflowed, bad, _ in parts.values())
-    worst = max(excess for _, _, excess in parts.values())
-    overflows, bad = (
-        ", ".join(f"{part[i]} ({scores}, {positive} positive)" for (scores, positive), part in parts.items())
-        for i in (0, 1)
-    )
+
+    def least_objective(found: Cells) -> Floats:
+        return np.asarray(np.min([_column(found, name, "objective") for name in _TESTED], axis=0))
+
+    more_steps = []
+    for found in (found for dataset in _CLASSES for found in _require_readings(cells, dataset).values()):
+        # The printed Levenberg-Marquardt counts its last look at the gradient, which is no step.
+        lm = _column(found, "lm", "iterations") - _column(found, "lm", "converged")
+        more_steps.append(bool(lm.mean() > _column(found, "newton_fixed", "iterations").mean()))
+    overflows, too_high, fails, worst = [], [], False, 0.0
+    for (scores, positive), found in _require_readings(cells, "shuttle").items():
+        excess = _column(found, "lm", "objective") - least_objective(found)
+        overflowed, bad = int(np.sum(_column(found, "lm", "overflows") > 0)), int(np.sum(excess > _TOO_HIGH))
+        overflows.append(f"{overflowed} ({scores}, {positive} positive)")
+        too_high.append(f"{bad} ({scores}, {positive} positive)")
+        fails = fails or (overflowed > 0 and bad > 0)
+        worst = max(worst, float(excess.max()))
+    every = _finished_problems(cells)
+    converged = np.concatenate([_column(every, name, "converged") > 0 for name in _NEWTON])
+    numbers = [[_column(every, name, each) for name in _NEWTON] for each in ("a", "b", "objective")]
+    finite = np.isfinite(numbers).all(axis=0)
+    above = max(float((_column(every, name, "objective") - least_objective(every)).max()) for name in _NEWTON)
     evidence = (
-        f"Of {_PROBLEMS} shuttle problems Levenberg-Marquardt overflows in {overflows}; its F is more than {_WORSE:g} "
-        f"too high in {bad}, by up to {worst:.3g}. It takes more steps on average in {sum(more)} of {len(more)} "
-        f"readings of both sets. Newton's method converged in {sum(newton)} of {len(newton)} runs, with finite A, B "
-        f"and F in {sum(finite)}, F at most {excess:.1g} above the best; overflow it cannot, by construction: it takes "
-        "exp(-|u|) only."
+        f"Of {_PROBLEMS} shuttle problems Levenberg-Marquardt overflows in {', '.join(overflows)}; its F is more than "
+        f"{_TOO_HIGH:g} too high in {', '.join(too_high)}, by up to {worst:.3g}. It takes more steps on average in "
+        f"{sum(more_steps)} of {len(more_steps)} readings of both sets. Newton's method converged in {converged.sum()} "
+        f"of {converged.size} runs, with finite A, B and F in {finite.sum()}, F at most {above:.1g} above the best; it "
+        "cannot overflow, because it takes only exp(-|u|)."
     )
-    return verdict(evidence, holds=fails and all(more) and all(newton) and all(finite) and excess < _WORSE)
+    newton = bool(converged.all()) and bool(finite.all()) and above < _TOO_HIGH
+    return make_verdict(evidence, holds=fails and all(more_steps) and newton)
 
 
-_NEWTON = ("newton_fixed", "newton_dynamic")
-
-
-def _is_finite(cells: Sequence[Cell], algorithm: str) -> NDArray[np.bool_]:
-    """Return for every problem whether A, B and F are finite."""
-    values = np.array([_column(cells, algorithm, name) for name in ("a", "b", "objective")])
-    return np.asarray(np.isfinite(values).all(axis=0))
-
-
-def _best(cells: Sequence[Cell]) -> Floats:
-    """Return the least F that any algorithm found."""
-    return np.asarray(np.min([_column(cells, name, "objective") for name in _TESTED], axis=0))
-
-
-def _failings(cells: Sequence[Cell]) -> tuple[int, int, float]:
-    """Return in how many problems Levenberg-Marquardt overflows, ends at a bad F, and how bad the worst is."""
-    excess = _column(cells, "lm", "objective") - _best(cells)
-    return int(np.sum(_column(cells, "lm", "overflows") > 0)), int(np.sum(excess > _WORSE)), float(excess.max())
-
-
-def _slower(cells: Sequence[Cell]) -> list[bool]:
-    """Return for each reading of both sets whether Levenberg-Marquardt takes more steps on average."""
-    every = [found for dataset in _CLASSES for found in _all_readings(cells, dataset).values()]
-    return [bool(_steps(found, "lm").mean() > _steps(found, "newton_fixed").mean()) for found in every]
-
-
-def saves_backtracks(cells: Sequence[Cell]) -> Verdict:
+def _judge_backtracks(cells: Cells) -> Verdict:
     """Compare the backtracks of the two kinds of sigma on shuttle."""
     found = {
-        f"{scores}, {positive} positive": (averages(each, "newton_fixed")[3], averages(each, "newton_dynamic")[3])
-        for (scores, positive), each in _all_readings(cells, "shuttle").items()
+        f"{scores}, {positive} positive": [average_columns(each, name)[3] for name in _NEWTON]
+        for (scores, positive), each in _require_readings(cells, "shuttle").items()
     }
-    told = ", ".join(f"{fixed:.4f} against {dynamic:.4f} ({reading})" for reading, (fixed, dynamic) in found.items())
+    listed = ", ".join(f"{fixed:.4f} against {dynamic:.4f} ({reading})" for reading, (fixed, dynamic) in found.items())
     fewer = any(fixed < dynamic for fixed, dynamic in found.values())
-    return verdict(f"Backtracks an iteration, fixed against dynamic: {told}.", holds=fewer)
+    return make_verdict(f"Backtracks per iteration, fixed against dynamic: {listed}.", holds=fewer)
 
 
-def _cancels(cells: Sequence[Cell]) -> Verdict:
+def _judge_cancellation(cells: Cells) -> Verdict:
     """Compare 1 - p by subtraction with the stable form, in the paper's example and at the fits."""
-    shown = _example(cells, "cancellation")
+    example = select_cells(cells, example="cancellation")[0].measured
     evidence = (
-        f"At f = 1, (A, B) = (-64, 0), subtraction gives 1 - p = {shown['subtracted']:g}, the stable form "
-        f"{shown['stable']:.16g} (exact: {shown['exact']:.16g}). "
+        f"At f = 1, (A, B) = (-64, 0), subtraction gives 1 - p = {example['subtracted']:g}, the stable form "
+        f"{example['stable']:.16g} (exact: {example['exact']:.16g}). "
     )
-    lost_digits = [each.values["cancelled"] for each in _problems(cells) if each.values]
+    lost_digits = [cell.measured["cancelled"] for cell in _finished_problems(cells)]
     evidence += (
         f"At the fitted sigmoids {sum(lost_digits)} rows in {sum(count > 0 for count in lost_digits)} of "
         f"{len(lost_digits)} problems lose more than half of their digits."
         if lost_digits
         else _NO_PROBLEMS
     )
-    holds = shown["subtracted"] == 0.0 and abs(shown["stable"] / shown["exact"] - 1.0) < 1e-14
-    return verdict(evidence, holds=holds)
+    holds = example["subtracted"] == 0.0 and abs(example["stable"] / example["exact"] - 1.0) < 1e-14
+    return make_verdict(evidence, holds=holds)
 
 
-def _bug_matters(cells: Sequence[Cell]) -> Verdict:
+def _judge_bug(cells: Cells) -> Verdict:
     """Compare Platt's algorithm as printed with the optimum, on eight scores and on all problems."""
-    slopes = {
-        order: (runs["printed"]["a"], runs["repaired"]["a"]) for order, runs in _example(cells, "appendix bug").items()
-    }
-    told = "; ".join(f"{order}: {printed:.4f}, not {repaired:.4f}" for order, (printed, repaired) in slopes.items())
-    rest = " and ".join(f"{off} of {of} problems of {name}" for name, off, of in _misfits(cells))
-    rest = f"The slope is off by more than {_MOVED:.0%} in {rest}." if rest else _NO_PROBLEMS
-    evidence = f"A of eight scores, rows {told}. {rest}"
-    return verdict(evidence, holds=all(abs(printed / repaired - 1.0) > _MOVED for printed, repaired in slopes.values()))
-
-
-def _misfits(cells: Sequence[Cell]) -> Iterator[tuple[str, int, int]]:
-    """Yield for each data set in how many of how many problems the printed algorithm ends at another slope."""
+    example = select_cells(cells, example="appendix bug")[0].measured
+    slopes = {order: (runs["printed"]["a"], runs["repaired"]["a"]) for order, runs in example.items()}
+    listed = "; ".join(f"{order}: {printed:.4f}, not {repaired:.4f}" for order, (printed, repaired) in slopes.items())
+    counts = []
     for name in _CLASSES:
-        found = [cell for cell in _problems(cells) if cell.settings["dataset"] == name]
-        if not found:
-            continue
-        printed, optimum = _column(found, "lm_printed", "a"), _column(found, "newton_fixed", "a")
-        yield name, int(np.sum(~(np.abs(printed / optimum - 1.0) <= _MOVED))), len(found)
+        problems = try_cells(select_cells, cells, dataset=name)
+        if problems:
+            printed, optimum = (_column(problems, algorithm, "a") for algorithm in ("lm_printed", "newton_fixed"))
+            off = int(np.sum(~(np.abs(printed / optimum - 1.0) <= _SLOPE_OFF)))
+            counts.append(f"{off} of {len(problems)} problems of {name}")
+    rest = f"The slope is off by more than {_SLOPE_OFF:.0%} in {' and '.join(counts)}." if counts else _NO_PROBLEMS
+    evidence = f"A for eight scores, rows {listed}. {rest}"
+    holds = all(abs(printed / repaired - 1.0) > _SLOPE_OFF for printed, repaired in slopes.values())
+    return make_verdict(evidence, holds=holds)
 
 
-def diverges(cells: Sequence[Cell]) -> Verdict:
+def _judge_divergence(cells: Cells) -> Verdict:
     """Follow F with hard targets to steeper slopes on separable scores, and look at the smoothed fits."""
-    shown = _example(cells, "separable")
-    every = _problems(cells)
-    apart = [cell for cell in every if cell.values and cell.values["separable"]]
-    finite = np.isfinite(_column(apart, "newton_fixed", "a")) & (_column(apart, "newton_fixed", "converged") > 0)
+    example = select_cells(cells, example="separable")[0].measured
+    slopes, hard, smoothed = example["slopes"], example["hard"], example["smoothed"]["a"]
+    every = _finished_problems(cells)
+    separable = [cell for cell in every if cell.measured["separable"]]
+    finite = np.isfinite(_column(separable, "newton_fixed", "a")) & (
+        _column(separable, "newton_fixed", "converged") > 0
+    )
     evidence = (
-        f"On six separable scores F with hard targets falls from {shown['hard'][0]:.3g} at A = {shown['slopes'][0]:g} "
-        f"to {shown['hard'][-1]:.2g} at A = {shown['slopes'][-1]:g} and has no minimum; smoothed targets give A = "
-        f"{shown['smoothed']['a']:.6f}. "
+        f"On six separable scores F with hard targets falls from {hard[0]:.3g} at A = {slopes[0]:g} to {hard[-1]:.2g} "
+        f"at A = {slopes[-1]:g} and has no minimum; smoothed targets give A = {smoothed:.6f}. "
     )
     evidence += (
-        f"Of {len(every)} problems {len(apart)} are separable; the smoothed fit converged to a finite A in "
+        f"Of {len(every)} problems {len(separable)} are separable; the smoothed fit converged to a finite A in "
         f"{int(finite.sum())} of them."
         if every
         else _NO_PROBLEMS
     )
-    falls = bool(np.all(np.diff(shown["hard"]) < 0.0)) and shown["hard"][-1] < _VANISHED
-    return verdict(evidence, holds=falls and bool(np.isfinite(shown["smoothed"]["a"])) and bool(finite.all()))
+    falls = bool(np.all(np.diff(hard) < 0.0)) and hard[-1] < _VANISHED
+    return make_verdict(evidence, holds=falls and bool(np.isfinite(smoothed)) and bool(finite.all()))
 
-
-_VANISHED = 1e-100
-_NO_PROBLEMS = "The problems of sonar and shuttle are not there."
 
 _CLAIMS = (
     Claim(
@@ -473,32 +406,32 @@ _CLAIMS = (
         "method with backtracking never does.",
         "Lin, Lin & Weng 2007",
         "the paper does not say how scores and labels were made, so there must be a reading (training or 5-fold "
-        f"scores, either class positive) of shuttle with overflows and with an F more than {_WORSE:g} too high; "
+        f"scores, either class positive) of shuttle with overflows and with an F more than {_TOO_HIGH:g} too high; "
         "Levenberg-Marquardt must take more steps on average in every reading of both sets; Newton's method must "
         f"converge everywhere to finite A, B and F, never overflow (its only exponential is exp(-|u|)), and end within "
-        f"{_WORSE:g} of the best F. All {_PROBLEMS} problems of every reading of both sets are needed.",
-        is_robust,
+        f"{_TOO_HIGH:g} of the best F. All {_PROBLEMS} problems of every reading of both sets are needed.",
+        _judge_robustness,
     ),
     Claim(
         "C6b",
-        "On shuttle a fixed sigma needs fewer backtracks an iteration than one that is 0 unless needed.",
+        "On shuttle a fixed sigma needs fewer backtracks per iteration than one that is 0 unless needed.",
         "Lin, Lin & Weng 2007",
         f"strictly fewer in at least one reading; all {_PROBLEMS} problems of every reading are needed.",
-        saves_backtracks,
+        _judge_backtracks,
     ),
     Claim(
         "C7",
         "1 - p is a catastrophic cancellation when p is close to 1.",
         "Lin, Lin & Weng 2007",
         "for f = 1, (A, B) = (-64, 0) subtraction gives exactly 0, the stable form the exact value to 1e-14.",
-        _cancels,
+        _judge_cancellation,
     ),
     Claim(
         "C8",
         "The printed appendix of Platt has a bug that changes the results.",
         "Lin, Lin & Weng 2007",
-        f"on eight scores the slope is off by more than {_MOVED:.0%}, in either order of the rows.",
-        _bug_matters,
+        f"on eight scores the slope is off by more than {_SLOPE_OFF:.0%}, in either order of the rows.",
+        _judge_bug,
     ),
     Claim(
         "C18",
@@ -507,19 +440,19 @@ _CLAIMS = (
         "Platt 1999, sec. 2.2; Lin, Lin & Weng 2007",
         f"with hard targets F falls below {_VANISHED:g} along a ray on six separable scores; with smoothed targets the "
         "fit is finite there and on every separable problem that was tried.",
-        diverges,
+        _judge_divergence,
     ),
 )
 
 # The figure -----------------------------------------------------------------------------------------------------------
 
 
-def _figure(cells: Sequence[Cell]) -> Figure:
-    """Draw how many iterations each problem took, by both algorithms, with overflows and failures marked."""
+def _draw_figure(cells: Cells) -> Figure:
+    """Draw how many iterations each problem took with both algorithms, and mark overflows and failures."""
     from matplotlib.figure import Figure
 
     panels = [
-        (name, scores, having(cells, dataset=name, scores=scores, positive=_CLASSES[name][0]))
+        (name, scores, select_cells(cells, dataset=name, scores=scores, positive=_CLASSES[name][0]))
         for name in _CLASSES
         for scores in _SCORES
         if any(cell.settings.get("dataset") == name for cell in cells)
@@ -529,7 +462,7 @@ def _figure(cells: Sequence[Cell]) -> Figure:
     image = None
     for place, (name, scores, found) in enumerate(panels):
         for axes, algorithm in zip(grid[:, place], ("lm", "newton_fixed"), strict=True):
-            image = _draw_grid(axes, found, algorithm)
+            image = _draw_panel(axes, found, algorithm)
         grid[0, place].set_title(f"{name}, {scores} scores")
         grid[1, place].set_xlabel("log2 C")
     for axes, title in zip(grid[:, 0], ("Levenberg-Marquardt", "Newton"), strict=True):
@@ -539,14 +472,14 @@ def _figure(cells: Sequence[Cell]) -> Figure:
     return drawing
 
 
-def _draw_grid(axes: Axes, cells: Sequence[Cell], algorithm: str) -> Any:
-    """Draw one panel; return its colours."""
+def _draw_panel(axes: Axes, cells: Cells, algorithm: str) -> Any:
+    """Draw the grid of problems of one algorithm; return the image, whose colours are the iterations."""
     from matplotlib.colors import LogNorm
 
     c, gamma = (sorted({cell.settings[name] for cell in cells}) for name in ("log2C", "log2gamma"))
     values = np.full((len(gamma), len(c)), np.nan)
     for cell in cells:
-        run = (cell.values or {})[algorithm]
+        run = cell.measured[algorithm]
         x, y = c.index(cell.settings["log2C"]), gamma.index(cell.settings["log2gamma"])
         values[y, x] = max(run["iterations"], 1)
         if run["overflows"]:
@@ -564,27 +497,27 @@ EXPERIMENT = Experiment(
     title="Lin, Lin & Weng 2007: fitting Platt's sigmoid without numerical difficulties",
     about="Support vector machines with an RBF kernel (LIBSVM through scikit-learn, its default tolerance) on sonar "
     "(208 rows) and on classes 2 and 4 of shuttle (6785 rows, 37 of them of class 2), features scaled to [-1, 1], "
-    "log2 C = -5, -3, ..., 15 and log2 gamma = -15, -13, ..., 3: 110 problems a set. To the scores of each, three "
-    "algorithms fit the sigmoid 1/(1 + exp(A f + B)) until both derivatives of F are below 1e-5: the "
+    "log2 C = -5, -3, ..., 15 and log2 gamma = -15, -13, ..., 3: 110 problems per set. Three algorithms fit the "
+    "sigmoid 1/(1 + exp(A f + B)) to the scores of each problem, until both derivatives of F are below 1e-5: the "
     "Levenberg-Marquardt algorithm of Platt's appendix with its bug repaired, and Newton's method with backtracking, "
     "with sigma = 1e-12 added to the Hessian always or only if all scores are equal. Scores are those of the training "
-    "rows (train) or out of 5 stratified folds (cv5), with either class as the positive one, the machine trained anew "
-    "for each.",
-    stages=(stage,),
+    "rows (train) or out of 5 stratified folds (cv5), with either class as the positive one; the machine is trained "
+    "anew for each.",
+    stages=(_list_problems,),
     compute=compute,
     cost=_cost,
-    tables=tables,
+    tables=_make_tables,
     claims=_CLAIMS,
-    figure=_figure,
-    caption="Iterations for each of the problems (positive: M of sonar, 2 of shuttle), the darker the more. Crosses: "
+    figure=_draw_figure,
+    caption="Iterations for each of the problems (positive: M of sonar, 2 of shuttle); darker means more. Crosses: "
     "an exponential overflowed; circles: not converged in 100 iterations.",
     constants={"tolerance": SMALL_GRADIENT, "folds": _FOLDS, "seed": _SEED, "scaled": [-1, 1]},
     data=tuple(_CLASSES),
     untried=(
-        "The numbers of the paper's Tables 1 and 2 are lost in the text that has come down, so iterations and F cannot "
-        "be compared with them one by one; what the text says of them is judged above.",
-        "Which scores the paper used, which class was positive and how folds were cut are not said. LIBSVM's solution, "
-        "within its tolerance, also depends on the order of the rows and on which class comes first, which moves the "
-        "average F in the third digit.",
+        "The numbers of the paper's Tables 1 and 2 are lost in the text that is available, so iterations and F cannot "
+        "be compared with them one by one; what the text says about them is judged above.",
+        "The paper does not say which scores it used, which class was positive and how the folds were made. LIBSVM's "
+        "solution, within its tolerance, also depends on the order of the rows and on which class comes first, which "
+        "moves the average F in the third digit.",
     ),
 )

@@ -1,47 +1,20 @@
-"""What an experiment is made of: cells of raw numbers, tables and verdicts that are computed from the cells alone."""
+"""The records of an experiment: its claims, and the tables and verdicts computed from the cells alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from calibrant.checks import one_of
 from calibrant.evidence.words import plain
+from calibrant.papers.cells import Cell, Cells, Settings, try_cells
 
-__all__ = [
-    "FORMAT",
-    "OUTCOMES",
-    "Cell",
-    "Claim",
-    "Experiment",
-    "Result",
-    "Settings",
-    "Table",
-    "Verdict",
-    "having",
-    "numbers",
-    "verdict",
-]
+__all__ = ["FORMAT", "OUTCOMES", "Claim", "Experiment", "Result", "Table", "Verdict", "make_tables", "make_verdict"]
 
-FORMAT = 1
+FORMAT = 1  # of result.json and of the files of cells
 OUTCOMES = ("holds", "does not hold", "not testable")
-
-Settings = Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """The raw numbers of one piece of work; None with a note where it could not be done.
-
-    Settings and values are JSON values, with infinite numbers and NaN as such.
-    """
-
-    settings: Settings
-    values: Mapping[str, Any] | None
-    seconds: float
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +28,10 @@ class Verdict:
         one_of("outcome", self.outcome, OUTCOMES)
 
 
-def verdict(evidence: str, *, holds: bool) -> Verdict:
+def make_verdict(evidence: str, *, holds: bool) -> Verdict:
     """Return the verdict on a claim that could be tested.
 
-    >>> verdict("3 of 5 rows.", holds=False).outcome
+    >>> make_verdict("3 of 5 rows.", holds=False).outcome
     'does not hold'
     """
     return Verdict("holds" if holds else "does not hold", evidence)
@@ -66,18 +39,21 @@ def verdict(evidence: str, *, holds: bool) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What a paper says, where, the rule by which it is judged (with its tolerance), and the check from raw numbers."""
+    """What a paper says and where, the rule that decides it (with its tolerance), and the check that applies the rule.
+
+    A check raises LookupError if it needs cells that are missing.
+    """
 
     id: str
     text: str
     source: str
     rule: str
-    check: Callable[[Sequence[Cell]], Verdict]
+    check: Callable[[Cells], Verdict]
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Published and measured numbers beside each other, shown with so many decimals; None is shown as a dash."""
+    """Published and measured numbers side by side, printed with `decimals` digits; None is printed as a dash."""
 
     title: str
     columns: tuple[str, ...]
@@ -90,10 +66,10 @@ class Table:
 class Experiment:
     """A row of `EXPERIMENTS`.
 
-    `stages` are functions `(quick, done) -> list of settings`, each told the cells of the stages before; the settings
-    of a quick run are among those of the full one. `compute` turns settings into values, in any process and order.
-    `constants` and `data` (names of data sets) are what all cells depend on besides; raise `edition` when `compute`
-    changes what it returns. `untried` says what of the paper could not be tried, and why.
+    `stages` are functions `(quick, done) -> list of settings`; `done` holds the cells of the stages before. The
+    settings of a quick run are among those of the full run. `compute` turns settings into values, in any process and
+    order. All cells also depend on `constants` and `data` (names of data sets); increase `edition` when `compute`
+    returns something else than before. `untried` says what of the paper could not be tried, and why.
     """
 
     paper: str
@@ -102,31 +78,29 @@ class Experiment:
     stages: tuple[Callable[..., list[Settings]], ...]
     compute: Callable[[Settings], Mapping[str, Any]]
     cost: Callable[[Settings], float]
-    tables: Callable[[Sequence[Cell]], list[Table]]
+    tables: Callable[[Cells], list[Table]]
     claims: tuple[Claim, ...]
-    figure: Callable[[Sequence[Cell]], Any]
+    figure: Callable[[Cells], Any]
     caption: str
     constants: Settings = field(default_factory=dict)
     data: tuple[str, ...] = ()
     untried: tuple[str, ...] = ()
     edition: int = 1
 
-    def judge(self, cells: Sequence[Cell]) -> dict[str, Verdict]:
-        """Return the verdict on each claim; one whose numbers are not there is not testable."""
-        return {claim.id: _judged(claim, cells) for claim in self.claims}
-
-
-def _judged(claim: Claim, cells: Sequence[Cell]) -> Verdict:
-    """Return the verdict on a claim."""
-    try:
-        return claim.check(cells)
-    except LookupError as missing:
-        return Verdict("not testable", str(missing.args[0]))
+    def judge(self, cells: Cells) -> dict[str, Verdict]:
+        """Return the verdict on each claim; a claim whose cells are missing is not testable."""
+        verdicts = {}
+        for claim in self.claims:
+            try:
+                verdicts[claim.id] = claim.check(cells)
+            except LookupError as missing:
+                verdicts[claim.id] = Verdict("not testable", str(missing.args[0]))
+        return verdicts
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run found; `seconds` and `versions` alone differ from one run to the next."""
+    """What a run found; only `seconds` and `versions` differ from one run to the next."""
 
     name: str
     quick: bool
@@ -139,7 +113,7 @@ class Result:
     folder: Path
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values, the texts too, so that pages can be made from it alone."""
+        """Return everything as JSON values, including the texts, so that the pages need nothing else."""
         experiment = self.experiment
         document = {
             "format": FORMAT,
@@ -164,35 +138,7 @@ class Result:
         return {name: plain(value) for name, value in document.items()}
 
 
-def having(cells: Iterable[Cell], **wanted: Any) -> list[Cell]:
-    """Return the finished cells with these settings; a LookupError where there is none.
-
-    >>> having([Cell({"set": "a"}, {"x": 1}, 0.0), Cell({"set": "b"}, {"x": 2}, 0.0)], set="b")[0].values
-    {'x': 2}
-    """
-    every = [cell for cell in cells if _matches(cell, wanted)]
-    found = [cell for cell in every if cell.values is not None]
-    if not found:
-        asked = ", ".join(f"{name} = {value}" for name, value in wanted.items())
-        why = f": {every[0].note}" if every else ""
-        msg = f"there is no cell with {asked}{why}"
-        raise LookupError(msg)
-    return found
-
-
-def _matches(cell: Cell, wanted: Settings) -> bool:
-    """Return whether a cell has these settings."""
-    return all(name in cell.settings and cell.settings[name] == value for name, value in wanted.items())
-
-
-def numbers(value: Any) -> Any:
-    """Return what `plain` made JSON of: infinite numbers and NaN as numbers again.
-
-    >>> numbers({"x": ["inf", 1, "text"]})
-    {'x': [inf, 1, 'text']}
-    """
-    if isinstance(value, Mapping):
-        return {name: numbers(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [numbers(each) for each in value]
-    return float(value) if isinstance(value, str) and value in ("inf", "-inf", "nan") else value
+def make_tables(makers: Iterable[Callable[[Cells], Table]], cells: Cells) -> list[Table]:
+    """Return the tables whose cells are there."""
+    found = [try_cells(make, cells) for make in makers]
+    return [table for table in found if table is not None]

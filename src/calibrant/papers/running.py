@@ -1,7 +1,8 @@
-"""Computing the cells of an experiment, each kept on disk as soon as it is known.
+"""Computing the cells of an experiment; each is kept on disk as soon as it is known.
 
-The name of a cell's file is a digest of all it depends on: its settings, the experiment's constants and data, the
-versions of what computes, and the library's own source. A changed library therefore meets no number of an older one.
+The file name of a cell is a digest of everything the cell depends on: its settings, the experiment's constants and
+data, the versions of the packages that compute, and the library's own source. So a changed library never
+reuses old numbers.
 """
 
 from __future__ import annotations
@@ -25,50 +26,54 @@ from calibrant.comparing.computing import undisturbed
 from calibrant.comparing.content import FAILURES, content_of
 from calibrant.comparing.folder import digest, recalled, remember
 from calibrant.papers import datasets
-from calibrant.papers.records import FORMAT, Cell, Experiment, Settings, numbers
+from calibrant.papers.cells import Cell, Settings, restore_numbers
+from calibrant.papers.records import FORMAT, Experiment
 from calibrant.progress import Progress, shown
 from calibrant.warning import warn
 
-__all__ = ["content", "run", "source", "unfinished", "versions"]
+__all__ = ["fingerprint_data", "fingerprint_source", "list_versions", "run_experiment", "unfinished"]
 
 _PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
-_SHOWING = ("report/", "cli/", "plots/")  # parts of the library that no number of a cell comes from
+_DISPLAY_ROOMS = ("report/", "cli/", "plots/")  # rooms of the library that compute no number of a cell
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of what computes."""
+def list_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that compute."""
     return {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}}
 
 
 @cache
-def source() -> str:
-    """Return a name for the library's own source: the content of all its modules but those that only show."""
+def fingerprint_source() -> str:
+    """Return a digest of the library's modules, without the rooms that only display."""
     package = Path(calibrant.__file__).parent
     content = hashlib.sha256()
     for path in sorted(package.rglob("*.py"), key=lambda path: path.relative_to(package).as_posix()):
         name = path.relative_to(package).as_posix()
-        if not name.startswith(_SHOWING):
+        if not name.startswith(_DISPLAY_ROOMS):
             text = path.read_bytes()
             content.update(f"{name} {len(text)}\n".encode() + text)
     return content.hexdigest()[:40]
 
 
-def run(
+def run_experiment(
     name: str, experiment: Experiment, folder: Path, *, quick: bool, n_jobs: int | None, progress: Progress
 ) -> tuple[tuple[Cell, ...], int]:
-    """Return the cells of all stages, and how many were not in the folder."""
+    """Return the cells of all stages, and how many of them were not in the folder.
+
+    Cells that could not be computed are warned of, once per reason.
+    """
     done: list[Cell] = []
-    data = _contents(experiment.data)
-    common = [FORMAT, versions(), source(), name, experiment.edition, experiment.constants, data]
-    experiment = replace(experiment, compute=partial(_searching_once, uuid4().hex, experiment.compute))
+    data = _fingerprint_all(experiment.data)
+    common = [FORMAT, list_versions(), fingerprint_source(), name, experiment.edition, experiment.constants, data]
+    experiment = replace(experiment, compute=partial(_compute_values, uuid4().hex, experiment.compute))
     computed = 0
     with Parallel(n_jobs=n_jobs, return_as="generator") as parallel:
         for stage in experiment.stages:
             work = stage(quick=quick, done=tuple(done))
             keys = [digest(*common, settings) for settings in work]
-            found = [_known(folder, key) for key in keys]
+            found = [_read_cell(folder, key) for key in keys]
             missing = [place for place, cell in enumerate(found) if cell is None]
-            calls = (delayed(_computed_cell)(experiment.compute, work[i], folder, keys[i]) for i in missing)
+            calls = (delayed(_compute_cell)(experiment.compute, work[i], folder, keys[i]) for i in missing)
             costs = [experiment.cost(work[i]) for i in missing]
             with shown(f"reproducing {name}", sum(costs), progress) as advance:
                 for place, cell, cost in zip(missing, parallel(calls), costs, strict=True):
@@ -76,76 +81,65 @@ def run(
                     advance(cost)
             done += [cell for cell in found if cell is not None]
             computed += len(missing)
-    _warn_of_failures(done)
+    for reason in unfinished(done):
+        warn(reason)
     return tuple(done), computed
 
 
-def _contents(data: Sequence[str]) -> list[str | None]:
-    """Return what tells the data from others: shape, cells and order of the rows.
-
-    None of what is not on this machine: whether it must be downloaded the cells know, and OpenML's numbers are its own.
-    """
-    return [_content_or_none(name) for name in data]
-
-
-def _content_or_none(name: str) -> str | None:
-    """Return a name for the rows of a data set, None where it is not on this machine; the next run looks again."""
-    try:
-        return content(name)
-    except FileNotFoundError:
-        return None
+def _fingerprint_all(names: Sequence[str]) -> list[str | None]:
+    """Return a digest of each data set, None for one that is not on this machine (cells may download it)."""
+    found: list[str | None] = []
+    for name in names:
+        try:
+            found.append(fingerprint_data(name))
+        except FileNotFoundError:
+            found.append(None)
+    return found
 
 
 @cache
-def content(name: str) -> str:
-    """Return a name for the rows of a data set."""
+def fingerprint_data(name: str) -> str:
+    """Return a digest of a data set: its shape, its values and the order of its rows."""
     data = datasets.load(name, download=False)
     return content_of(name, [data.X, data.y, data.X_test, data.y_test])
 
 
-def _searching_once(
+def _compute_values(
     run: str, compute: Callable[[Settings], Mapping[str, Any]], settings: Settings
 ) -> Mapping[str, Any]:
-    """Compute values; a data set that this process could not get in this run is refused at once."""
-    with datasets.searching_once(_absent_in(run)):
+    """Compute the values of a cell; a data set that this process could not find in this run is not searched again."""
+    with datasets.search_once(_absent_data(run)):
         return compute(settings)
 
 
 @cache
-def _absent_in(run: str) -> dict[str, str]:  # noqa: ARG001, one for each
-    """Return the memory of a run, in this process, for the data sets that it could not get."""
+def _absent_data(run: str) -> dict[str, str]:  # noqa: ARG001, one dictionary per run
+    """Return the data sets that could not be found in a run, by this process, with the reasons."""
     return {}
 
 
-def _known(folder: Path, key: str) -> Cell | None:
-    """Return a cell from the folder."""
-    return recalled(folder, key, lambda document: Cell(**numbers(document)))
+def _read_cell(folder: Path, key: str) -> Cell | None:
+    """Return a cell from the folder, None if it is not there."""
+    return recalled(folder, key, lambda document: Cell(**restore_numbers(document)))
 
 
-def _computed_cell(compute: Callable[[Settings], Any], settings: Settings, folder: Path, key: str) -> Cell:
-    """Compute a cell and keep it; one that failed is tried again by the next run."""
+def _compute_cell(compute: Callable[[Settings], Any], settings: Settings, folder: Path, key: str) -> Cell:
+    """Compute a cell and keep it; a cell that failed is not kept, so the next run tries it again."""
     start = time.perf_counter()
     try:
         with undisturbed():
             values = compute(settings)
-    except FileNotFoundError as missing:
-        return Cell(settings, None, time.perf_counter() - start, str(missing))
-    except FAILURES as error:
-        return Cell(settings, None, time.perf_counter() - start, f"{type(error).__name__}: {error}")
+    except (FileNotFoundError, *FAILURES) as error:
+        note = str(error) if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"
+        return Cell(settings, None, time.perf_counter() - start, note)
     remember(folder, key, {"settings": settings, "values": values, "seconds": time.perf_counter() - start})
-    kept = _known(folder, key)
+    kept = _read_cell(folder, key)
     assert kept is not None
     return kept
 
 
-def _warn_of_failures(cells: Sequence[Cell]) -> None:
-    """Say how many cells could not be computed, one sentence a reason, such as a missing data set."""
-    for reason in unfinished(cells):
-        warn(reason)
-
-
 def unfinished(cells: Sequence[Cell]) -> list[str]:
-    """Return why cells could not be computed, one sentence a reason.
+    """Return why cells could not be computed, one sentence per reason.
 
     >>> unfinished([Cell({}, {"x": 1}, 0.0), Cell({}, None, 0.0, "no data"), Cell({}, None, 0.0, "no data")])
     ['2 of 3 cells could not be computed: no data']

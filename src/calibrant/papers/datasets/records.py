@@ -1,4 +1,4 @@
-"""The records of a data set: where it may be found, how a file of it is laid out, and what it must hold."""
+"""The records of a data set: where it can be found, how its files are laid out, and what it must hold."""
 
 from __future__ import annotations
 
@@ -9,39 +9,43 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Carrier", "Columns", "Dataset", "Layout", "Part", "Recipe", "Rows", "Table"]
+from calibrant.arrays import Index
+from calibrant.papers.cells import Labels
 
-Rows = Callable[[Sequence[str]], NDArray[np.intp]]
+__all__ = ["Carrier", "Columns", "Dataset", "DatasetPart", "Layout", "RawTable", "Recipe", "RowChoice"]
+
+RowChoice = Callable[[Sequence[str]], Index]  # labels of all rows -> numbers of the rows to keep
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dataset:
     """A data set as the papers used it.
 
-    X holds numbers (a sparse matrix for the sets of Platt), NaN where a value is missing; y holds 0 and 1, where 1
-    stands for the last of `classes`. The Reuters articles have one column of y a class, as an article may have many.
+    X holds numbers (a sparse matrix for Platt's sets), NaN where a value is missing; y holds 0 and 1, where 1
+    stands for the last of `classes`. For the Reuters articles y has one column per class, because an article may
+    have several.
     """
 
     name: str
     X: Any
-    y: NDArray[np.int64]
+    y: Labels
     features: tuple[str, ...]
     classes: tuple[str, ...]
     description: str
     source: str
     notes: str
     X_test: Any = None
-    y_test: NDArray[np.int64] | None = None
+    y_test: Labels | None = None
 
     def __repr__(self) -> str:
-        """Name the set and its size; the arrays would fill pages."""
+        """Return the name and the size; the arrays would fill pages."""
         test = "" if self.X_test is None else f", {self.X_test.shape[0]} test rows"
         return f"Dataset({self.name!r}, {self.X.shape[0]} rows x {self.X.shape[1]} features{test})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """What a file holds: one array a column, or a sparse matrix, and one label a row."""
+class RawTable:
+    """The content of a file: one array per column, or a sparse matrix, and one label per row."""
 
     names: tuple[str, ...]
     columns: Any
@@ -49,17 +53,17 @@ class Table:
     classes: tuple[str, ...] = ()
 
 
-def _every_row(labels: Sequence[str]) -> NDArray[np.intp]:
-    """Return the places of all rows."""
+def _every_row(labels: Sequence[str]) -> Index:
+    """Return the numbers of all rows."""
     return np.arange(len(labels))
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How rows, features and labels stand in a file, of a kind of `READERS`.
+    """Where a file has its rows, features and labels; `kind` is a key of `READERS`.
 
-    The label is a column by number or by the name in the header. `drop` names columns that are no features, `last`
-    keeps only so many columns before the label.
+    `label` is the number of the label's column or its name in the header. `drop` names columns that are not features;
+    `last` keeps only that many columns before the label.
     """
 
     kind: str = "table"
@@ -68,12 +72,12 @@ class Layout:
     separator: str = ","
     drop: tuple[str, ...] = ()
     last: int | None = None
-    rows: Rows = _every_row
+    rows: RowChoice = _every_row
 
 
 @dataclass(frozen=True, slots=True)
 class Carrier:
-    """A place that has the data, and its licence: a folder, an installed package or OpenML."""
+    """A place that has the data (a folder, an installed package, OpenML, a generator), and the licence there."""
 
     place: str
     file: str
@@ -83,10 +87,10 @@ class Carrier:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The rows for training or for testing: the number of rows and features, the class counts, and who has them.
+class DatasetPart:
+    """The rows for training or for testing: the numbers of rows and features, the class counts, and the carriers.
 
-    The checksum is that of the cells in any order of the rows, so it is the same whoever carries them.
+    The checksum does not depend on the order of the rows, so all carriers share one.
     """
 
     shape: tuple[int, int]
@@ -100,10 +104,10 @@ class Part:
 class Columns:
     """How the columns of a table become numbers.
 
-    `values` gives one indicator a value for a nominal column (the values found, sorted, where none are listed);
-    `cuts` one indicator a bin, value v in bin #{cuts < v}. Other columns are numbers already. `names` are given to the
-    columns of carriers that have none, or others. `constant=False` drops columns of one value; `complete=True` drops
-    rows that lack a value.
+    A column in `values` is nominal and becomes one indicator per listed value, or per value found (sorted) if none is
+    listed. A column in `cuts` becomes one indicator per bin; value v is in bin #{cuts < v}. Other columns are numbers
+    already. `names` replace those of a carrier with equally many columns. `constant=False` drops columns with a single
+    value; `complete=True` drops rows with a missing value.
     """
 
     names: tuple[str, ...] = ()
@@ -118,14 +122,14 @@ class Columns:
 class Recipe:
     """A row of `DATASETS`: what the set is, its classes (each with the labels that mean it) and its parts.
 
-    The last class is the positive one; rows of other labels are left out.
+    The last class is the positive one; rows with other labels are left out.
     """
 
     description: str
     origin: str
     used_by: str
     classes: Mapping[str, tuple[str, ...]]
-    train: Part
+    train: DatasetPart
     columns: Columns = field(default_factory=Columns)
-    test: Part | None = None
+    test: DatasetPart | None = None
     notes: str = ""
