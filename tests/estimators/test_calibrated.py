@@ -329,7 +329,7 @@ class TestGroups:
             DecidingClassifier(GaussianNB().fit(X, y), prefit=True).fit(X, y, groups=groups)
         for promise in ("coverage", "error"):
             with pytest.raises(
-                ValueError, match=f"groups must be None for {promise}: its promise is for independent rows"
+                ValueError, match=f"groups must be None for {promise}: its guarantee needs independent rows"
             ):
                 DecidingClassifier(CalibratedClassifier(SVC()), **{promise: 0.5}).fit(X, y, groups=groups)
         with pytest.raises(ValueError, match="neither the members nor the rule split rows"):

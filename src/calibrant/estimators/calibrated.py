@@ -351,7 +351,9 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         rows, probabilities, decisions = [], [], []
         for scored in collect(self.protocol, job):
             weight = None if job.weight is None else job.weight[scored.rows]
-            data = ClassSample(scored.scores, job.index[scored.rows], k, scored.kind, weight)
+            data = ClassSample(
+                scored.scores, job.index[scored.rows], k, scored.kind, weight, tuple(job.classes.tolist())
+            )
             found, sight, complete = scored, None, scored.complete
             if row.needs == "machine":
                 found = replace(scored, machine=train(job) if scored.machine is None else scored.machine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from calibrant.checks import numbers, refuse_masked, refuse_missing, require_real, vector, within_unit
 from calibrant.maps import Map, check_method, fit_map, log_probabilities, probabilities
-from calibrant.samples import sample
+from calibrant.samples import ask_for_kind, sample
 
 __all__ = ["Calibrator", "FeaturesMixin", "labelled_rows", "target"]
 
@@ -27,8 +28,9 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ----------
     method : str or callable, default="platt"
         A name of `calibrant.METHODS`, or a function from a `Sample` to a map.
-    kind : {"margin", "probability", "logit"}, default="margin"
-        What the scores are, in `fit` and in prediction.
+    kind : {"margin", "probability", "logit"}, default=None
+        What the scores are, in `fit` and in prediction. None stands for "margin", decision values, and asks by a
+        warning where every score lies in [0, 1].
     options : dict, default=None
         Options of the method.
 
@@ -52,7 +54,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self,
         method: str | Callable[..., Map] = "platt",
         *,
-        kind: str = "margin",
+        kind: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.method = method
@@ -74,14 +76,17 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             msg = f"y must hold two classes; got one class only, {classes.tolist()[0]!r}"
             raise ValueError(msg)
         self.classes_ = classes
-        data = sample(checked, labels == classes[1], sample_weight, kind=self.kind)
+        data = sample(checked, labels == classes[1], sample_weight, kind=self.kind or "margin")
         if data.label.min() == data.label.max():
             only = self.classes_.tolist()[int(data.label[0])]
             msg = f"y must hold two classes; the rows of positive weight hold one class only, {only!r}"
             raise ValueError(msg)
         self.n_features_in_ = 1
         check_method(self.method, self.options or {})
-        self.map_ = fit_map(self.method, data, self.kind, **(self.options or {}))
+        named = replace(data, classes=tuple(classes.tolist()))
+        self.map_ = fit_map(self.method, named, self.kind or "margin", **(self.options or {}))
+        if self.kind is None:
+            ask_for_kind(data)
         return self
 
     def predict_proba(self, scores: ArrayLike) -> NDArray[np.float64]:
@@ -102,6 +107,9 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _check_scores(self, scores: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)
         checked = _read_scores(scores)
+        origin = getattr(self.map_, "origin", None)  # which a map of one's own function may lack
+        if origin is not None:
+            origin.require_kind(self.kind)
         if self.kind == "probability":
             within_unit("scores", checked[~np.isnan(checked)])
         return checked

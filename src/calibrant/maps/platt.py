@@ -9,21 +9,8 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.checks import one_of
 from calibrant.maps.records import Sigmoid
-from calibrant.numerics.logistic import (
-    Frame,
-    Line,
-    Nodes,
-    Rows,
-    Solution,
-    Summary,
-    Sums,
-    Targets,
-    descend,
-    polish,
-    solve,
-)
-from calibrant.ops import NUMPY
-from calibrant.samples import Sample, collapse, moderate_weights
+from calibrant.numerics.logistic import Frame, Rows, Solution, Sums, Targets, solve_line
+from calibrant.samples import Sample, moderate_weights
 from calibrant.warning import warn
 
 __all__ = ["FALLING", "fit_platt", "fit_sigmoid", "fit_softmax", "is_falling", "line", "smoothed_targets"]
@@ -31,8 +18,6 @@ __all__ = ["FALLING", "fit_platt", "fit_sigmoid", "fit_softmax", "is_falling", "
 
 FALLING = "scores are anti-correlated with the labels: the fitted sigmoid falls"
 _NEGLIGIBLE = 1e-9  # a slope per standard deviation too small to have a sign
-_PLAUSIBLE = 1e4  # if half of the cells' logits are larger than this, rounding has spoilt their moments
-_UNSATURATED = 16.0  # logits: how far a start may move from the mean target's, so that curvature is left
 
 
 def smoothed_targets(positive: float, negative: float) -> tuple[float, float]:
@@ -74,60 +59,21 @@ def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool
     summary, unit = sums.summarise(), sums.weight_unit
     n_positive, n_negative = (float(moment[1]) * unit for moment in (summary.positive, summary.negative))
     aims = Targets(_TARGETS[targets](n_positive, n_negative), _TARGETS[targets](n_negative, n_positive))
-    moments = aims.weigh(summary.positive, summary.negative)  # sum w t (x, 1) and sum w (1 - t) (x, 1)
-    level = float(np.log(moments[0][1] / moments[1][1]))  # the logit of the mean target
-    if summary.frame.scale == 0.0 or min(n_positive, n_negative) <= 0.0:
-        return _constant(level, n_positive + n_negative)
-    solution = _solve_platt(sums, summary, aims, *moments)
-    if is_falling(solution):
-        if force_increasing:
-            return _constant(level, n_positive + n_negative)
-        warn(FALLING)
-    return line(solution.frame, solution.theta, solution.hessian * unit)
+    if summary.frame.scale > 0.0 and min(n_positive, n_negative) > 0.0:
+        solution = solve_line(sums, summary, aims)
+        falling = is_falling(solution)
+        if falling and not force_increasing:
+            warn(FALLING)
+        if not (falling and force_increasing):
+            return line(solution.frame, solution.theta, solution.hessian * unit)
+    ones, zeros = (each.item() for each in aims.weigh(np.array([n_positive]), np.array([n_negative])))
+    error = float(np.sqrt(ones + zeros) / np.sqrt(ones) / np.sqrt(zeros))
+    return Sigmoid(0.0, float(np.log(zeros) - np.log(ones)), errors=(0.0, error, 0.0))
 
 
 def is_falling(solution: Solution) -> bool:
     """Return whether the fitted slope is negative by more than rounding."""
     return bool(solution.theta[0] < -_NEGLIGIBLE)
-
-
-@np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
-def _solve_platt(sums: Sums, summary: Summary, aims: Targets, ones: Floats, zeros: Floats) -> Solution:
-    """Return the certified optimum: by cells and then the rows, or by the distinct scores where that finds none."""
-    frame, start = summary.frame, _discriminant(summary, ones, zeros)
-    if summary.exact:
-        return solve(_line_of(sums.rows(), aims, frame.unit), frame, start)
-    cells = Nodes(summary.design(), np.zeros(len(summary.x)), summary.weight, tilt=-ones)
-    theta = descend(cells, start)
-    found = polish(sums, summary, ones, theta, cells.value(theta))
-    if found is not None:
-        return found
-    near = np.median(np.abs(theta @ cells.design)) <= _PLAUSIBLE and cells.value(theta) < cells.value(start)
-    return solve(_line_of(collapse(sums.rows()), aims, frame.unit), frame, theta if near else start)
-
-
-def _line_of(data: Sample, aims: Targets, unit: float) -> Line:
-    """Return the objective on the rows themselves, which loses no digits whatever their weights."""
-    score, positive, negative = data.arrays()
-    return Line(score / unit if unit != 1.0 else score, *aims.weigh(positive, negative))
-
-
-def _discriminant(summary: Summary, ones: Floats, zeros: Floats) -> Floats:
-    """Return a start that saturates no logit: two Gaussians of one variance around the mean scores of the targets.
-
-    Where that moves a logit by more than 16 from the mean target's, it is slope 0 and the mean target.
-    """
-    total = ones[1] + zeros[1]
-    flat = np.array([0.0, np.log(ones[1] / zeros[1])])
-    with np.errstate(all="ignore"):
-        mean1, mean0 = ones[0] / ones[1], zeros[0] / zeros[1]
-        mean = (ones[0] + zeros[0]) / total
-        variance = summary.weight @ (summary.x - mean) ** 2 / total
-        within = max(variance - ones[1] * zeros[1] / total**2 * (mean1 - mean0) ** 2, 0.1 * variance)
-        slope = (mean1 - mean0) / within
-        start = np.array([slope, flat[1] - slope * (mean1 + mean0) / 2])
-        unsaturated = np.abs(start - flat) @ np.abs(summary.design()).max(axis=1) <= _UNSATURATED
-    return start if unsaturated else flat
 
 
 def _require_overlap(data: Sample) -> None:
@@ -179,12 +125,6 @@ def _standard_errors(frame: Frame, hessian: Floats | None, away: float) -> tuple
         correlation = np.clip((correlation * level - away * slope) / moved, -1.0, 1.0)
         found = float(slope / frame.scale / frame.unit), float(moved), float(correlation)
     return found if np.isfinite(found).all() else None
-
-
-def _constant(level: float, weight: float) -> Sigmoid:
-    """Return a sigmoid of slope 0 whose logit is `level`, with the standard error of that."""
-    p, q = NUMPY.expit(np.array([level, -level])).tolist()
-    return Sigmoid(0.0, -level, errors=(0.0, float(1.0 / np.sqrt(weight) / np.sqrt(p * q)), 0.0))
 
 
 def fit_softmax(data: Sample) -> Sigmoid:

@@ -152,7 +152,8 @@ class Sigmoid:
 
     def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return log(p/(1 - p)) = -(a f + b)."""
-        return ops.times(-self.a, score - self.center if self.center else score) - self.level
+        away = score - self.center if self.center else score
+        return (away * -self.a if 0.0 < abs(self.a) < np.inf else ops.times(-self.a, away)) - self.level
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:

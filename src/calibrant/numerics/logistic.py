@@ -21,11 +21,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
 from calibrant.checks import BLOCK
-from calibrant.samples import Sample, magnitude
+from calibrant.samples import Sample, collapse, magnitude
 
 __all__ = [
     "CELLS",
@@ -50,7 +49,7 @@ __all__ = [
     "newton_step",
     "polish",
     "solve",
-    "summarise",
+    "solve_line",
     "summarise_rows",
 ]
 
@@ -61,6 +60,8 @@ SAFE_REACH = 0.5  # exp(1/2) < 2: a Newton step moving no logit by more than thi
 PRECISION = 1e-13  # the gradient left at the end, in units of sqrt(H_jj sum w p (1 - p))
 CERTIFIED = 1e-11  # the largest F - min F of a solution, in units of F
 SINGULAR = 1e-13  # eigenvalues of a Hessian of unit diagonal below this are rounding errors
+_PLAUSIBLE = 1e4  # if half of the cells' logits are larger than this, rounding has spoilt their moments
+_UNSATURATED = 16.0  # logits: how far a start may move from the mean target's, so that curvature is left
 _MOST_STEPS = 200
 _MOST_FRAMES = 20
 EPS = float(np.finfo(np.float64).eps)
@@ -100,17 +101,16 @@ class Targets:
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """F on weighted points in memory: `design` has one row per parameter, `ones` and `zeros` are n1 and n0."""
+    """F on weighted points in memory: `design` has one row per parameter, `ones` and `zeros` are n1 and n0.
+
+    `ridge` is the diagonal of R.
+    """
 
     design: Floats
     ones: Floats
     zeros: Floats
     tilt: Floats | float = 0.0
     ridge: Floats | float = 0.0
-
-    def value(self, theta: Floats) -> float:
-        """Return F(theta)."""
-        return float(self.losses(theta).sum()) + self.penalty(theta)
 
     def losses(self, theta: Floats) -> Floats:
         """Return n1 softplus(-u) + n0 softplus(u) at each point, u = theta . x."""
@@ -119,51 +119,30 @@ class Nodes:
         even = np.log1p(np.exp(-np.abs(u)))
         return np.asarray((self.ones + self.zeros) * even + self.zeros * above + self.ones * (above - u))
 
-    def penalty(self, theta: Floats) -> float:
-        """Return tilt . theta + theta' R theta / 2."""
-        return float(np.sum(self.tilt * theta) + theta @ self._ridge(theta) / 2)
+    def value(self, theta: Floats) -> float:
+        """Return F(theta)."""
+        return float(self.losses(theta).sum() + np.sum(self.tilt * theta) + np.sum(self.ridge * theta**2) / 2)
 
-    def derivatives(self, theta: Floats) -> tuple[Floats, Floats, float]:
-        """Return the gradient, the Hessian and sum w p (1 - p)."""
-        p, q = self._shares(theta)
-        spread = (self.ones + self.zeros) * (p * q)
-        gradient = self.design @ (self.zeros * p - self.ones * q) + self.tilt + self._ridge(theta)
-        hessian = (self.design * spread) @ self.design.T + self._ridge(np.eye(len(theta)))
-        return gradient, hessian, float(spread.sum())
+    def slopes(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return of each point n0 p - n1 (1 - p), the derivative of its loss in u; n0 p + n1 (1 - p); and w p (1 - p).
 
-    def noise(self, theta: Floats) -> Floats:
-        """Return a bound of the rounding error of the gradient: of its terms, and of u, which moves p by p (1 - p)."""
-        p, q = self._shares(theta)
-        size = np.abs(self.design)
-        terms = self.zeros * p + self.ones * q + (self.ones + self.zeros) * (p * q) * (np.abs(theta) @ size)
-        return np.asarray(2.0 * EPS * (size @ terms + np.abs(self.tilt) + np.abs(self._ridge(theta))))
-
-    def curvature(self, theta: Floats) -> Floats:
-        """Return w p (1 - p) at each point."""
-        p, q = self._shares(theta)
-        return np.asarray((self.ones + self.zeros) * (p * q))
-
-    def reach(self, step: Floats) -> float:
-        """Return max |step . x|."""
-        return float(np.abs(step @ self.design).max())
-
-    def only(self, rows: NDArray[np.bool_]) -> Nodes:
-        """Return F on some of the points."""
-        if rows.all():
-            return self
-        return Nodes(self.design[:, rows], self.ones[rows], self.zeros[rows], self.tilt, self.ridge)
-
-    def _shares(self, theta: Floats) -> tuple[Floats, Floats]:
-        """Return p and 1 - p at each point, both to full relative accuracy."""
+        Of p and 1 - p both are computed to full relative accuracy.
+        """
         u = theta @ self.design
         e = np.exp(-np.abs(u))
         larger = 1.0 / (1.0 + e)
         smaller = e * larger
         right = u >= 0
-        return np.where(right, larger, smaller), np.where(right, smaller, larger)
+        p, q = np.where(right, larger, smaller), np.where(right, smaller, larger)
+        up, down = self.zeros * p, self.ones * q
+        return up - down, up + down, (self.ones + self.zeros) * (p * q)
 
-    def _ridge(self, theta: Floats) -> Floats:
-        return np.asarray(self.ridge @ theta if isinstance(self.ridge, np.ndarray) else self.ridge * theta)
+    def derivatives(self, theta: Floats) -> tuple[Floats, Floats, float]:
+        """Return the gradient, the Hessian and sum w p (1 - p)."""
+        slope, _, bend = self.slopes(theta)
+        hessian = (self.design * bend) @ self.design.T
+        hessian.flat[:: len(theta) + 1] += self.ridge
+        return np.asarray(self.design @ slope + self.tilt + self.ridge * theta), hessian, float(bend.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +164,7 @@ class Line:
         x = (self.score - frame.center) / frame.scale
         design, ratio = np.vstack([x, np.ones(len(x))]), frame.scale / self.per
         tilt = np.array([self.tilt / ratio, 0.0]) if self.tilt else 0.0
-        ridge = np.diag([self.ridge / ratio**2, 0.0]) if self.ridge else 0.0
+        ridge = np.array([self.ridge / ratio**2, 0.0]) if self.ridge else 0.0
         return Nodes(design, self.ones, self.zeros, tilt, ridge)
 
 
@@ -210,7 +189,7 @@ def solve(line: Line, frame: Frame, theta: Floats) -> Solution:
         hessian = certify(nodes, theta)
         if hessian is not None:
             return Solution(frame, theta, hessian)
-        curvature = nodes.curvature(theta)
+        curvature = nodes.slopes(theta)[2]
         pivot = int(np.argmax(curvature))
         away = (line.score - line.score[pivot]) / frame.scale
         spread = float(np.sqrt(curvature @ away**2 / max(float(curvature.sum()), _TINY))) or float(np.abs(away).max())
@@ -224,8 +203,10 @@ def solve(line: Line, frame: Frame, theta: Floats) -> Solution:
 def descend(nodes: Nodes, theta: Floats) -> Floats:
     """Return where Newton's method ends: at a gradient as small as rounding lets it be told.
 
-    A step that moves no logit by more than 1/2 needs no line search. A longer one is shortened, or goes on while F
-    still falls steeply, as it does where logits are saturated.
+    A step that moves no logit by more than 1/2 needs no line search. Along a longer one F is convex, so its derivative
+    rises, and F has fallen wherever that is not yet positive; unlike F itself, which may be 1e19 times what a step can
+    gain, the derivative loses no digits. The step is shortened, or goes on while F still falls at half its first rate,
+    as it does where logits are saturated. Where rounding hides any descent, the search ends.
     """
     for _ in range(_MOST_STEPS):
         gradient, hessian, mass = nodes.derivatives(theta)
@@ -234,16 +215,34 @@ def descend(nodes: Nodes, theta: Floats) -> Floats:
         step = newton_step(hessian, gradient)
         if not np.isfinite(step).all():  # a direction without any curvature
             step = -gradient / float(np.abs(gradient).max())
-            step *= 64.0 / nodes.reach(step)
-        reach = nodes.reach(step)
-        if not reach <= SAFE_REACH:
-            before, theta = theta, _search_line(nodes, theta, step, float(gradient @ step), reach)
-            if (theta == before).all():
+            step *= 64.0 / float(np.abs(step @ nodes.design).max())
+        reach = float(np.abs(step @ nodes.design).max())
+        if reach <= SAFE_REACH:
+            theta = theta + step
+            if bound_remainder(hessian, gradient, step, reach) <= PRECISION * np.sqrt(mass):
                 break
             continue
-        theta = theta + step
-        if bound_remainder(hessian, gradient, step, reach) <= PRECISION * np.sqrt(mass):
+        slope, low, high, length = float(gradient @ step), 0.0, np.inf, 1.0
+        for _ in range(200):
+            moved = theta + length * step
+            here = float(step @ (nodes.design @ nodes.slopes(moved)[0] + nodes.tilt + nodes.ridge * moved))
+            if here > 0.0 or not np.isfinite(here):
+                high = length
+            else:
+                low = length
+                if here >= 0.5 * slope:
+                    break
+            if low == 0.0:
+                length = min(length / 2.0, 64.0 / reach)  # no logit moves by more than 64
+            elif high > 4.0 * low:
+                length = 2.0 * low if np.isinf(high) else float(np.sqrt(low) * np.sqrt(high))
+            else:
+                length = (low + high) / 2.0
+            if high - low <= EPS * high < np.inf or length * reach < EPS:
+                break
+        if low == 0.0:
             break
+        theta = theta + low * step
     return theta
 
 
@@ -266,34 +265,6 @@ def bound_remainder(hessian: Floats, gradient: Floats, step: Floats, reach: floa
     return float(np.abs((gradient + hessian @ step) / size).max()) + left * length
 
 
-def _search_line(nodes: Nodes, theta: Floats, step: Floats, slope: float, reach: float) -> Floats:
-    """Return a point along a step up to which F falls, and where it falls at less than half of the first slope.
-
-    F is convex, so its derivative along the step rises, and F has fallen wherever that is not yet positive; unlike F
-    itself, which may be 1e19 times what a step can gain, it loses no digits. A step that goes too far is cut so that no
-    logit moves by more than 64, and the bracket is closed by halves of its logarithm. Where rounding hides any descent,
-    the start itself is returned.
-    """
-    low, high, length = 0.0, np.inf, 1.0
-    for _ in range(200):
-        here = float(nodes.derivatives(theta + length * step)[0] @ step)
-        if here > 0.0 or not np.isfinite(here):
-            high = length
-        else:
-            low = length
-            if here >= 0.5 * slope:
-                break
-        if low == 0.0:
-            length = min(length / 2.0, 64.0 / reach)
-        elif high > 4.0 * low:
-            length = 2.0 * low if np.isinf(high) else float(np.sqrt(low) * np.sqrt(high))
-        else:
-            length = (low + high) / 2.0
-        if high - low <= EPS * high < np.inf or length * reach < EPS:
-            break
-    return theta + low * step
-
-
 @np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
 def certify(nodes: Nodes, theta: Floats) -> Floats | None:
     """Return the Hessian where F(theta) - min F is certainly below 1e-11 F, else None.
@@ -303,21 +274,23 @@ def certify(nodes: Nodes, theta: Floats) -> Floats | None:
     solution of one that is 1e20 times heavier) lowers the bound of min F in one of two ways: its loss is not below its
     tangent, so it may count in g and not in H; or not below 0, so it may be left out and its own loss added.
     """
-    losses = nodes.losses(theta)
-    allowed = CERTIFIED * (float(losses.sum()) + nodes.penalty(theta))
+    losses, (slope, terms, bend) = nodes.losses(theta), nodes.slopes(theta)
+    allowed = CERTIFIED * nodes.value(theta)
+    absolute = np.abs(nodes.design)
+    noise = terms + bend * (np.abs(theta) @ absolute)  # of the terms of the gradient, and of u, which moves p
     counted, curved = np.ones(len(losses), bool), np.ones(len(losses), bool)
     while curved.any():
-        part = nodes.only(counted)
-        gradient, hessian, _ = part.derivatives(theta)
-        if (curved != counted).any():
-            hessian = nodes.only(curved).derivatives(theta)[1]
+        gradient = nodes.design[:, counted] @ slope[counted] + nodes.tilt + nodes.ridge * theta
+        rounding = absolute[:, counted] @ noise[counted] + np.abs(nodes.tilt) + np.abs(nodes.ridge * theta)
+        hessian = (nodes.design[:, curved] * bend[curved]) @ nodes.design[:, curved].T
+        hessian.flat[:: len(theta) + 1] += nodes.ridge
         if not np.isfinite(hessian).all():
             return None
         size = np.sqrt(np.maximum(np.diag(hessian), _TINY))
         values, vectors = np.linalg.eigh(hessian / np.outer(size, size))
         known = values > SINGULAR
         whiten = vectors[:, known].T / size / np.sqrt(values[known])[:, None]
-        decrement = float(np.linalg.norm(np.abs(whiten @ gradient) + np.abs(whiten) @ part.noise(theta)))
+        decrement = float(np.linalg.norm(np.abs(whiten @ gradient) + np.abs(whiten) @ (2.0 * EPS * rounding)))
         spare = allowed - decrement**2 - float(losses[~counted].sum())
         if not spare >= 0.0:
             return None
@@ -340,8 +313,9 @@ class Summary:
     """What the labels and scores of a sample come down to for a fit on x, in a frame that follows most of them.
 
     `x` and `weight` stand for the rows in sums of smooth functions; the moments are those of the rows themselves.
-    `positive` = sum w y (x, 1) and `negative` = sum w (1 - y) (x, 1), with rounding errors of at most `noise`; where
-    that is 0, x and weight are the rows themselves. Constant scores have the scale 0.
+    `positive` = sum w y (x, 1) and `negative` = sum w (1 - y) (x, 1), with rounding errors of at most `noise`. `rows`
+    are the scores over the frame's unit and the weights of positives and negatives, where x and weight are the rows
+    themselves and no cells. Constant scores have the scale 0.
     """
 
     frame: Frame
@@ -350,15 +324,7 @@ class Summary:
     positive: Floats
     negative: Floats
     noise: float = 0.0
-
-    @property
-    def exact(self) -> bool:
-        """Whether x and weight are the rows themselves."""
-        return self.noise == 0.0
-
-    def design(self) -> Floats:
-        """Return the rows (x, 1)."""
-        return np.vstack([self.x, np.ones(len(self.x))])
+    rows: tuple[Floats, Floats, Floats] | None = None
 
 
 class Sums(Protocol):
@@ -397,7 +363,22 @@ class Rows:
 
     def summarise(self) -> Summary:
         """Return the rows where they are few, else the cells of a histogram."""
-        return summarise(self.data)
+        data, n = self.data, len(self.data.score)
+        if n <= FEW:
+            return summarise_rows(data, magnitude(data.score))
+        some = np.asarray(data.score[:: n // FEW], np.float64)
+        for seen in (some, data.score):  # a few rows may all be equal, or miss a far outlier
+            lowest, highest = float(seen.min()), float(seen.max())
+            if lowest < highest:
+                summary = _summarise_cells(data, *grid(some, lowest, highest))
+                if np.isfinite(summary.noise):
+                    return summary
+        if lowest < highest:
+            return summarise_rows(data, magnitude(data.score))
+        positive, negative = data.totals()
+        total = positive + negative
+        one = Sample(some[:1], np.array([positive / total]), np.array([total]))
+        return summarise_rows(one, magnitude(some))
 
     def rows(self) -> Sample:
         """Return the sample."""
@@ -407,7 +388,7 @@ class Rows:
         """Return the sums of w p (x, 1) and of w p (1 - p) (x, 1)(x, 1)', p = expit(theta . (x, 1))."""
         sums = np.zeros(5)
         unscaled = Frame(frame.unit, frame.center, 1.0)
-        for start in range(0, len(self.data), BLOCK):
+        for start in range(0, len(self.data.score), BLOCK):
             rows = slice(start, start + BLOCK)
             d = unscaled.place(np.asarray(self.data.score[rows], np.float64))  # scale x
             weight = None if self.data.weight is None else np.asarray(self.data.weight[rows], np.float64)
@@ -456,23 +437,41 @@ def polish(sums: Sums, summary: Summary, moment: Floats, theta: Floats, loss: fl
     return None
 
 
-def summarise(data: Sample) -> Summary:
-    """Return the nodes and moments of a sample: its rows, or the cells of a histogram where there are many."""
-    if len(data) <= FEW:
-        return summarise_rows(data, magnitude(data.score))
-    some = np.asarray(data.score[:: len(data) // FEW], np.float64)
-    for seen in (some, data.score):  # a few rows may all be equal, or miss a far outlier
-        lowest, highest = float(seen.min()), float(seen.max())
-        if lowest < highest:
-            summary = _summarise_cells(data, *grid(some, lowest, highest))
-            if np.isfinite(summary.noise):
-                return summary
-    if lowest < highest:
-        return summarise_rows(data, magnitude(data.score))
-    positive, negative = data.totals()
-    total = positive + negative
-    one = Sample(some[:1], np.array([positive / total]), np.array([total]))
-    return summarise_rows(one, magnitude(some))
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
+def solve_line(sums: Sums, summary: Summary, targets: Targets) -> Solution:
+    """Return the best slope and intercept: by cells and then the rows, or by the distinct scores if that finds none."""
+    ones, zeros = targets.weigh(summary.positive, summary.negative)  # sum w t (x, 1) and sum w (1 - t) (x, 1)
+    start, frame, rows = _discriminant(summary, ones, zeros), summary.frame, summary.rows
+    if rows is None:
+        design = np.vstack([summary.x, np.ones(len(summary.x))])
+        cells = Nodes(design, np.zeros(len(summary.x)), summary.weight, tilt=-ones)
+        theta = descend(cells, start)
+        found = polish(sums, summary, ones, theta, cells.value(theta))
+        if found is not None:
+            return found
+        if np.median(np.abs(theta @ design)) <= _PLAUSIBLE and cells.value(theta) < cells.value(start):
+            start = theta
+        score, positive, negative = collapse(sums.rows()).arrays()
+        rows = score / frame.unit, positive, negative
+    return solve(Line(rows[0], *targets.weigh(*rows[1:])), frame, start)
+
+
+def _discriminant(summary: Summary, ones: Floats, zeros: Floats) -> Floats:
+    """Return a start that saturates no logit: two Gaussians of one variance around the mean scores of the targets.
+
+    Where that moves a logit by more than 16 from the mean target's, it is slope 0 and the mean target.
+    """
+    total = ones[1] + zeros[1]
+    flat = np.array([0.0, np.log(ones[1] / zeros[1])])
+    with np.errstate(all="ignore"):
+        mean1, mean0 = ones[0] / ones[1], zeros[0] / zeros[1]
+        mean = (ones[0] + zeros[0]) / total
+        variance = summary.weight @ (summary.x - mean) ** 2 / total
+        within = max(variance - ones[1] * zeros[1] / total**2 * (mean1 - mean0) ** 2, 0.1 * variance)
+        slope = (mean1 - mean0) / within
+        start = np.array([slope, flat[1] - slope * (mean1 + mean0) / 2])
+        moved = abs(slope) * np.abs(summary.x).max() + abs(start[1] - flat[1])
+    return start if moved <= _UNSATURATED else flat
 
 
 def summarise_rows(data: Sample, unit: float) -> Summary:
@@ -492,7 +491,7 @@ def summarise_rows(data: Sample, unit: float) -> Summary:
         scale = max(scale, 1e-100 * (highest - lowest))  # all but all of the weight may lie on one score
         frame, x = Frame(unit, center, scale), (score - center) / scale
     sums = [np.array([each @ x, each.sum()]) for each in (positive, negative)]
-    return Summary(frame, x, weight, sums[0], sums[1])
+    return Summary(frame, x, weight, sums[0], sums[1], rows=(score, positive, negative))
 
 
 def _summarise_cells(data: Sample, unit: float, low: float, width: float) -> Summary:
