@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import calibrant
+from calibrant import CalibratedClassifier, Calibrator
 from calibrant.maps import METHODS, Sigmoid
 from calibrant.maps.classes import Plan
 from calibrant.maps.fitting import fit_classes
@@ -104,6 +105,27 @@ def test_a_map_of_probabilities_refuses_margins(method):
         fitted.origin.require_kind("margin")
 
 
+def test_a_calibrator_refuses_another_kind_than_it_was_fitted_on():
+    model = Calibrator("isotonic", kind="probability").fit(P, LABELS)
+    model.set_params(kind="margin")
+    with pytest.raises(ValueError, match="kind must be 'probability', the kind of scores that the map was fitted on"):
+        model.predict_proba(SCORES)
+    assert Calibrator("platt").fit(SCORES, np.array(["a", "b"])[LABELS]).map_.origin.classes == ("a", "b")
+
+
+@pytest.mark.parametrize("door", [calibrant.fit, lambda method, s, y: Calibrator(method).fit(s, y)])
+def test_scores_that_look_like_probabilities_are_asked_about(door):
+    with pytest.warns(UserWarning, match=r"every score lies in \[0, 1\].*give kind='probability'"):
+        door("platt", P, LABELS)
+    door("platt", np.append(P, 1.001), np.append(LABELS, 1))
+
+
+def test_who_says_what_the_scores_are_is_not_asked():
+    for kind in ("margin", "probability", "logit"):
+        calibrant.fit("platt", P, LABELS, kind=kind)
+        Calibrator("platt", kind=kind).fit(P, LABELS)
+
+
 def test_maps_of_several_classes_know_it_too():
     rng = np.random.default_rng(0)
     memberships = rng.dirichlet(np.ones(3), 90)
@@ -114,3 +136,12 @@ def test_maps_of_several_classes_know_it_too():
         assert from_dict(to_dict(fitted)).origin == fitted.origin
         with pytest.raises(ValueError, match="scores must be probabilities"):
             fitted([[0.5, 0.7, -0.2]])
+
+
+def test_a_calibrated_classifier_names_the_classes():
+    from sklearn.datasets import load_iris
+    from sklearn.svm import SVC
+
+    X, y = load_iris(return_X_y=True)
+    model = CalibratedClassifier(SVC(), "platt").fit(X, np.array(["x", "y", "z"])[y])
+    assert model.calibrated_[0][1].origin == Origin("platt", "margin", 150, 150.0, ("x", "y", "z"))
