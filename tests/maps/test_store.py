@@ -91,7 +91,7 @@ def test_corrupt_files_are_named(change, message):
         (b'{"format": 1, "kind": "QuadraticLogit", "a": 1, "b": 1, "c": 1, "scale": 0}', "scale must be positive"),
         (b'{"format": 1, "kind": "Clip", "low": 1' + b"0" * 400 + b', "high": 1}', "at most 1.8e308"),
         (b'{"format": 1, "kind": "ClassMap", "scheme": "bogus", "maps": []}', "known scheme"),
-        (b'{"format": 1, "kind": "ClassMap", "scheme": "ovo", "maps": []}', "a map a column"),
+        (b'{"format": 1, "kind": "ClassMap", "scheme": "ovo", "maps": []}', "one map per column"),
         (
             b'{"format": 1, "kind": "Linked", "link": "logit", "inner": {"kind": "BetaPiece", "transport": null}}',
             "inner must be a map",
