@@ -32,9 +32,9 @@ def measured(name, X, y):
         cells += [f"{real.C_:.3g}", *beside(real, few, y[:FEW], step=True)]
     else:
         cells += ["a class of three rows or fewer", "", "", ""]
-    ninths = PredefinedSplit(loo.stratified(y.astype(float), np.random.default_rng(0)))
+    ninths = PredefinedSplit(loo.draw_groups(y.astype(float), np.random.default_rng(0)))
     every = standardised(X)
-    real = KernelLogisticRegressionCV(CS, cv=ninths).fit(every, y) if len(y) > solvers.SMALL else None
+    real = KernelLogisticRegressionCV(CS, cv=ninths).fit(every, y) if len(y) > solvers.MOST_ROWS_OF_FULL_RANK else None
     cells += [str(len(y)), f"{real.C_:.3g}", *beside(real, every, y)] if real else ["", "", "", ""]
     sys.stderr.write(f"{name}: {cells}\n")
     return cells
@@ -47,11 +47,11 @@ def standardised(X):
 
 def beside(real, X, y, *, step=False):
     """Return the C chosen instead of a real one, and the largest error of the losses up to that, also of one step."""
-    found, followed = [], loo.FOLLOWED
+    found, followed = [], loo.MOST_ENTRIES_TO_FOLLOW
     for size in (followed, 0)[: 1 + step]:
-        loo.FOLLOWED = size
+        loo.MOST_ENTRIES_TO_FOLLOW = size
         found.append(KernelLogisticRegressionCV(CS).fit(X, y))
-    loo.FOLLOWED = followed
+    loo.MOST_ENTRIES_TO_FOLLOW = followed
     upto = real.cv_losses_[0][CS <= real.C_]
     errors = [np.abs(np.array(model.loo_.paths[0].loss)[: len(upto)] / upto - 1.0).max() for model in found]
     return [f"{found[0].loo_.best[0]:.3g}", *(f"{error:.1%}" for error in errors)]

@@ -10,9 +10,9 @@ from sklearn.neighbors import KernelDensity, KNeighborsClassifier
 
 from bench.cases import OURS, SKLEARN, Case, Contest, Goal
 from calibrant.papers import generators
-from calibrant.posteriors.neighbours import leave_one_out_right
-from calibrant.posteriors.objects import Objects, objects
-from calibrant.posteriors.windows import leave_one_out_likelihood, likeliest_width
+from calibrant.posteriors.neighbours import count_right_by_k
+from calibrant.posteriors.objects import Objects, check_objects
+from calibrant.posteriors.windows import choose_width, leave_one_out_likelihood
 
 WITHOUT_SELF = "scikit-learn, X=None"  # its neighbours of training rows exclude the rows themselves: no folds
 GRID = "scikit-learn, 20 widths"
@@ -23,7 +23,7 @@ def k_by_grid_search(n: int) -> Contest:
     X, y = generators.crossing(n // 2, random_state=0)
     search = GridSearchCV(KNeighborsClassifier(), {"n_neighbors": range(1, 16)}, cv=LeaveOneOut())
     run = {
-        OURS: lambda: int(np.argmax(leave_one_out_right(objects(X, y)[0], 15))) + 1,
+        OURS: lambda: int(np.argmax(count_right_by_k(check_objects(X, y)[0], 15))) + 1,
         SKLEARN: lambda: search.fit(X, y).best_params_["n_neighbors"],
     }
     return Contest(run, float)
@@ -37,7 +37,7 @@ def k_without_folds(n: int) -> Contest:
         return int(np.argmax(right)) + 1
 
     run = {
-        OURS: lambda: int(np.argmax(leave_one_out_right(objects(X, y)[0], 50))) + 1,
+        OURS: lambda: int(np.argmax(count_right_by_k(check_objects(X, y)[0], 50))) + 1,
         WITHOUT_SELF: one_by_one,
     }
     return Contest(run, float)
@@ -65,7 +65,7 @@ def width_of_a_grid(n: int) -> Contest:
 def exact_width(n: int) -> Contest:
     """Choose the very best width, against the best of twenty."""
     data = one_class(n)
-    return Contest({OURS: lambda: likeliest_width(data.distinct()), GRID: grid_search(data)}, float)
+    return Contest({OURS: lambda: choose_width(data.distinct()), GRID: grid_search(data)}, float)
 
 
 POSTERIOR_CASES = (

@@ -57,7 +57,15 @@ def quiet_fit(method, *args, **keywords):
         return calibrant.fit(method, *args, **keywords)
 
 
-ARRAY_CHECKS = ("finite", "vector", "binary", "weighed", "known_labels", "distributions", "within_unit")
+ARRAY_CHECKS = (
+    "check_finite",
+    "check_vector",
+    "check_binary",
+    "check_weights",
+    "check_known_labels",
+    "check_distributions",
+    "check_unit",
+)
 
 
 def count_checks(call):

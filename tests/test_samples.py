@@ -13,13 +13,13 @@ from sklearn.naive_bayes import GaussianNB
 
 import calibrant
 from calibrant import collapse, inference, metrics, sample
-from calibrant.checks import one_of, proportion, whole
+from calibrant.checks import check_one_of, check_proportion, check_whole
 from calibrant.decisions import combining
 from calibrant.decisions import deciding as decisions
 from calibrant.evidence import curves
 from calibrant.maps.classes import ClassMap
 from calibrant.posteriors.estimates import distance_estimator
-from calibrant.posteriors.objects import objects
+from calibrant.posteriors.objects import check_objects
 
 GOOD = ([0.1, 0.2, 0.3], [0, 1, 1])
 
@@ -146,20 +146,20 @@ def test_a_fit_on_cells_is_nearly_the_fit_on_rows():
 
 @pytest.mark.parametrize("value", [3, 3.0, np.int8(3), np.float32(3)])
 def test_whole_numbers(value):
-    found = whole("k", value, low=3, high=3)
+    found = check_whole("k", value, low=3, high=3)
     assert (found, type(found)) == (3, int)
 
 
 @pytest.mark.parametrize("value", [0, 5, 2.5, True, np.True_, "3", None, [3], np.nan, np.inf, -np.inf, 3j, 10**400])
 def test_what_is_no_whole_number_of_a_range(value):
     with pytest.raises(ValueError, match="k must be a whole number from 1 to 4; got "):
-        whole("k", value, high=4)
+        check_whole("k", value, high=4)
 
 
 def test_an_estimator_keeps_its_whole_numbers_as_they_are_given():
-    assert whole("k", np.int64(7), kind=Integral) == 7
+    assert check_whole("k", np.int64(7), kind=Integral) == 7
     with pytest.raises(ValueError, match=r"k must be a whole number, at least 2; got 3\.0"):
-        whole("k", 3.0, low=2, kind=Integral)
+        check_whole("k", 3.0, low=2, kind=Integral)
 
 
 @pytest.mark.parametrize(
@@ -173,17 +173,17 @@ def test_an_estimator_keeps_its_whole_numbers_as_they_are_given():
 )
 def test_proportions(value, low, high, interval):
     with pytest.raises(ValueError, match=f"share must lie in {interval}"):
-        proportion("share", value, low=low, high=high)
-    assert proportion("share", np.float32(0.5)) == 0.5
-    assert (proportion("share", 0, low=True), proportion("share", 1, high=True)) == (0.0, 1.0)
+        check_proportion("share", value, low=low, high=high)
+    assert check_proportion("share", np.float32(0.5)) == 0.5
+    assert (check_proportion("share", 0, low=True), check_proportion("share", 1, high=True)) == (0.0, 1.0)
 
 
 def test_names():
-    one_of("scale", None, ("train", None))
-    one_of("scale", "train", {"train": 1})
+    check_one_of("scale", None, ("train", None))
+    check_one_of("scale", "train", {"train": 1})
     for value in ("tr", None, ["train"], np.array(["train", "train"]), 1):
         with pytest.raises(ValueError, match="scale must be one of train, test, or a function; got "):
-            one_of("scale", value, iter(["train", "test"]), beside=", or a function")
+            check_one_of("scale", value, iter(["train", "test"]), beside=", or a function")
 
 
 # What is not there ----------------------------------------------------------------------------------------------------
@@ -203,7 +203,7 @@ TAKES_LABELS = {
     "Calibrator": lambda y: calibrant.Calibrator().fit(FOUR[:, 1], y),
     "KernelLogisticRegression": lambda y: calibrant.KernelLogisticRegression().fit(FOUR, y),
     "NearestNeighbour": lambda y: calibrant.posteriors.NearestNeighbour().fit(FOUR, y),
-    "objects": lambda y: objects(FOUR, y),
+    "objects": lambda y: check_objects(FOUR, y),
     "brier": lambda y: metrics.brier(y, FOUR[:, 1]),
     "log_loss": lambda y: metrics.log_loss(y, FOUR),
     "assess": lambda y: calibrant.assess(y, FOUR[:, 1]),
@@ -238,7 +238,7 @@ TAKES_TABLES = {
     "costs": lambda costs: decisions.bayes(FOUR[:, :2], costs[:2]),
     "values": lambda values: inference.ranks(values),
     "distances": lambda distances: distance_estimator(distances),
-    "X of objects": lambda X: objects(X, [0, 1, 0, 1]),
+    "X of objects": lambda X: check_objects(X, [0, 1, 0, 1]),
     "X": lambda X: calibrant.KernelLogisticRegression().fit(X, [0, 1, 0, 1]),
     "X of a calibrated machine": lambda X: calibrant.CalibratedClassifier(GaussianNB(), cv=2).fit(X, [0, 1, 0, 1]),
     "X of new rows": lambda X: calibrant.CalibratedClassifier(

@@ -16,29 +16,29 @@ __all__ = [
     "KINDS",
     "LARGEST",
     "ROUNDING",
-    "at_least_two",
-    "binary",
-    "counts",
-    "distributions",
+    "check_binary",
+    "check_distributions",
+    "check_finite",
+    "check_known_labels",
+    "check_labels",
+    "check_length",
+    "check_number",
+    "check_one_of",
+    "check_proportion",
+    "check_several_classes",
+    "check_unit",
+    "check_vector",
+    "check_weights",
+    "check_whole",
+    "count_weights",
     "extremes",
-    "finite",
     "is_missing",
-    "known_labels",
-    "number",
-    "numbers",
-    "one_of",
-    "proportion",
-    "read_labels",
     "refuse_masked",
     "refuse_missing",
     "require_real",
-    "same_length",
+    "split_classes",
+    "to_numbers",
     "too_many_labels",
-    "two_classes",
-    "vector",
-    "weighed",
-    "whole",
-    "within_unit",
 ]
 
 
@@ -51,7 +51,7 @@ ROUNDING = 1e-5  # how far from 1 a row of posteriors may sum: float32, many cla
 KINDS = ("margin", "probability", "logit")
 
 
-def vector(name: str, values: ArrayLike) -> NDArray[Any]:
+def check_vector(name: str, values: ArrayLike) -> NDArray[Any]:
     """Return `values` as a one-dimensional array with at least one element."""
     if hasattr(values, "toarray"):
         msg = f"{name} must be a dense array; got a sparse one of shape {np.shape(values)}"
@@ -88,11 +88,11 @@ def require_real(name: str, array: NDArray[Any]) -> None:
         raise ValueError(msg)
 
 
-def finite(name: str, values: ArrayLike) -> NDArray[Any]:
+def check_finite(name: str, values: ArrayLike) -> NDArray[Any]:
     """Return `values` as a vector of finite real numbers, float32 or float64."""
-    array = vector(name, values)
+    array = check_vector(name, values)
     if array.dtype == object:
-        array = numbers(name, array)
+        array = to_numbers(name, array)
     require_real(name, array)
     if array.dtype not in (np.float64, np.float32):
         array = array.astype(np.float64)
@@ -112,7 +112,7 @@ def extremes(array: NDArray[Any]) -> tuple[Any, Any]:
     return np.min([block.min() for block in blocks]), np.max([block.max() for block in blocks])
 
 
-def numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
+def to_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return an object array of real numbers as float64."""
     for position, value in enumerate(array):
         if isinstance(value, (str, bytes, complex)) or (is_missing(value) and not isinstance(value, Real)):
@@ -126,7 +126,7 @@ def numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
         raise kind(msg) from None
 
 
-def within_unit(name: str, array: NDArray[Any]) -> None:
+def check_unit(name: str, array: NDArray[Any]) -> None:
     """Raise unless every value lies in [0, 1]."""
     low, high = extremes(array) if len(array) else (0, 1)
     if low < 0 or high > 1:
@@ -138,24 +138,24 @@ def within_unit(name: str, array: NDArray[Any]) -> None:
         raise ValueError(msg)
 
 
-def binary(name: str, values: ArrayLike, pos_label: Any = None) -> NDArray[Any]:
+def check_binary(name: str, values: ArrayLike, pos_label: Any = None) -> NDArray[Any]:
     """Return two-valued labels as {0, 1}, and floating labels in [0, 1] as they are."""
-    return read_labels(name, values, pos_label)[0]
+    return check_labels(name, values, pos_label)[0]
 
 
-def read_labels(name: str, values: ArrayLike, pos_label: Any = None) -> tuple[NDArray[Any], tuple[Any, Any]]:
+def check_labels(name: str, values: ArrayLike, pos_label: Any = None) -> tuple[NDArray[Any], tuple[Any, Any]]:
     """Return labels as numbers in [0, 1], and the negative and the positive class that 0 and 1 stand for.
 
-    >>> read_labels("y", ["spam", "ham", "spam"])
+    >>> check_labels("y", ["spam", "ham", "spam"])
     (array([ True, False,  True]), (np.str_('ham'), np.str_('spam')))
     """
-    array = vector(name, values)
+    array = check_vector(name, values)
     if array.dtype.kind == "c":
         msg = f"{name} must hold labels, not complex numbers; got dtype {array.dtype}"
         raise ValueError(msg)
     if array.dtype.kind in "fiub" and pos_label is None:
         return _numeric_labels(name, array)
-    negative, positive = two_classes(name, array, pos_label)
+    negative, positive = split_classes(name, array, pos_label)
     return np.asarray(array == positive), (negative, positive)
 
 
@@ -164,7 +164,7 @@ def _numeric_labels(name: str, array: NDArray[Any]) -> tuple[NDArray[Any], tuple
     if array.dtype.kind in "iu" and np.bitwise_or.reduce(array) in (0, 1):  # in one pass: all are 0 or 1
         return array, (0, 1)
     if array.dtype.kind == "f":
-        array = finite(name, array)
+        array = check_finite(name, array)
     low, high = extremes(array)
     if array.dtype.kind == "b":
         return array, (False, True)
@@ -189,9 +189,9 @@ def too_many_labels(name: str, array: NDArray[Any]) -> ValueError:
     return ValueError(f"{name} must hold two classes, or numbers in [0, 1]; got {len(values)} values: {shown}")
 
 
-def known_labels(name: str, values: ArrayLike) -> NDArray[Any]:
+def check_known_labels(name: str, values: ArrayLike) -> NDArray[Any]:
     """Return labels of any type as a vector, none of them missing."""
-    array = vector(name, values)
+    array = check_vector(name, values)
     refuse_missing(name, array)
     return array
 
@@ -221,7 +221,7 @@ def is_missing(value: Any) -> bool:
         return False
 
 
-def two_classes(name: str, array: NDArray[Any], pos_label: Any = None) -> tuple[Any, Any]:
+def split_classes(name: str, array: NDArray[Any], pos_label: Any = None) -> tuple[Any, Any]:
     """Return the negative and the positive class of labels of any type."""
     refuse_missing(name, array)
     try:
@@ -243,7 +243,7 @@ def two_classes(name: str, array: NDArray[Any], pos_label: Any = None) -> tuple[
     return (others[0] if others else None), pos_label
 
 
-def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
+def check_several_classes(classes: NDArray[Any]) -> NDArray[Any]:
     """Return the classes, or raise if there is only one."""
     if len(classes) < 2:
         msg = f"y must hold at least two classes; got one class only, {classes.tolist()[0]!r}"
@@ -251,10 +251,10 @@ def at_least_two(classes: NDArray[Any]) -> NDArray[Any]:
     return classes
 
 
-def weighed(name: str, values: ArrayLike, like: NDArray[Any]) -> NDArray[Any]:
+def check_weights(name: str, values: ArrayLike, like: NDArray[Any]) -> NDArray[Any]:
     """Return finite weights, none negative and not all zero."""
-    array = finite(name, values)
-    same_length(name, array, like)
+    array = check_finite(name, values)
+    check_length(name, array, like)
     if array.min() < 0:
         wrong = np.flatnonzero(array < 0)
         msg = f"{name} must not be negative; got {len(wrong)}, the first at position {wrong[0]} ({array[wrong[0]]})"
@@ -265,7 +265,7 @@ def weighed(name: str, values: ArrayLike, like: NDArray[Any]) -> NDArray[Any]:
     return array
 
 
-def number(name: str, value: Any, *, low: float = 0.0, inclusive: bool = False) -> float:
+def check_number(name: str, value: Any, *, low: float = 0.0, inclusive: bool = False) -> float:
     """Return an option as a finite number above `low`, or not below it."""
     try:
         found = float(value)
@@ -277,12 +277,12 @@ def number(name: str, value: Any, *, low: float = 0.0, inclusive: bool = False) 
     return found
 
 
-def whole(name: str, value: Any, *, low: int = 1, high: int | None = None, kind: type = Real) -> int:
+def check_whole(name: str, value: Any, *, low: int = 1, high: int | None = None, kind: type = Real) -> int:
     """Return an option as a whole number from `low` to `high`; 3.0 counts as one unless `kind` is Integral.
 
-    >>> whole("bins", 3.0)
+    >>> check_whole("bins", 3.0)
     3
-    >>> whole("bins", 0, high=100)
+    >>> check_whole("bins", 0, high=100)
     Traceback (most recent call last):
     ValueError: bins must be a whole number from 1 to 100; got 0
     """
@@ -295,10 +295,10 @@ def whole(name: str, value: Any, *, low: int = 1, high: int | None = None, kind:
     return int(value)
 
 
-def proportion(name: str, value: Any, *, low: bool = False, high: bool = False) -> float:
+def check_proportion(name: str, value: Any, *, low: bool = False, high: bool = False) -> float:
     """Return an option as a number between 0 and 1; `low` and `high` say whether 0 and 1 themselves are allowed.
 
-    >>> proportion("coverage", 1.0, high=True)
+    >>> check_proportion("coverage", 1.0, high=True)
     1.0
     """
     given = float(value) if isinstance(value, Real) else float("nan")
@@ -308,10 +308,10 @@ def proportion(name: str, value: Any, *, low: bool = False, high: bool = False) 
     return given
 
 
-def one_of(name: str, value: Any, choices: Iterable[str | None], *, beside: str = "") -> None:
+def check_one_of(name: str, value: Any, choices: Iterable[str | None], *, beside: str = "") -> None:
     """Raise unless a value is one of the names; None counts if it is listed. `beside` says what else is allowed.
 
-    >>> one_of("solver", "magic", ["newton", "smo"])
+    >>> check_one_of("solver", "magic", ["newton", "smo"])
     Traceback (most recent call last):
     ValueError: solver must be one of newton, smo; got 'magic'
     """
@@ -321,14 +321,14 @@ def one_of(name: str, value: Any, choices: Iterable[str | None], *, beside: str 
         raise ValueError(msg)
 
 
-def counts(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
+def count_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:
     """Return how many times each row counts."""
     if sample_weight is None:
         return np.ones(len(rows))
-    return np.asarray(weighed("sample_weight", sample_weight, rows), np.float64)
+    return np.asarray(check_weights("sample_weight", sample_weight, rows), np.float64)
 
 
-def same_length(name: str, array: NDArray[Any], rows: Any) -> None:
+def check_length(name: str, array: NDArray[Any], rows: Any) -> None:
     """Raise unless `array` has one value for each of the rows of an array, which may be sparse."""
     if len(array) != rows.shape[0]:
         numbers = f"{len(array)} for {rows.shape[0]} rows"
@@ -336,10 +336,10 @@ def same_length(name: str, array: NDArray[Any], rows: Any) -> None:
         raise ValueError(msg)
 
 
-def distributions(name: str, values: ArrayLike) -> NDArray[Any]:
+def check_distributions(name: str, values: ArrayLike) -> NDArray[Any]:
     """Return posteriors, one column per class, after checking that each row is a distribution up to rounding.
 
-    >>> distributions("P", [[0.2, 0.8], [0.5, 0.6]])
+    >>> check_distributions("P", [[0.2, 0.8], [0.5, 0.6]])
     Traceback (most recent call last):
     ValueError: P must hold rows of non-negative numbers that sum to 1; row 1 is [0.5, 0.6]
     """

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["needing"]
+__all__ = [
+    "require_extra",
+]
 
 
 @contextmanager
-def needing(what: str, extra: str) -> Iterator[None]:
+def require_extra(what: str, extra: str) -> Iterator[None]:
     """Import optional packages inside this context: if one is missing, the error says which extra installs it.
 
-    >>> with needing("this example", "report"):
+    >>> with require_extra("this example", "report"):
     ...     import no_such_package
     Traceback (most recent call last):
     ModuleNotFoundError: this example needs no_such_package, which is not installed: pip install "calibrant[report]"

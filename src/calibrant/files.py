@@ -12,19 +12,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["read_limited", "whole", "write_whole"]
+__all__ = [
+    "read_limited",
+    "replace_file",
+    "write_whole",
+]
 
 _CHUNK = 2**20  # bytes read at a time
 
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file so that a reader never sees half of it."""
-    with whole(path) as temporary:
+    with replace_file(path) as temporary:
         temporary.write_bytes(content)
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def replace_file(path: Path) -> Iterator[Path]:
     """Yield a temporary file that replaces `path` at the end, or is removed if an exception is raised.
 
     Links are followed. An existing file keeps its mode, and its owner and group where the system allows. If `path` is

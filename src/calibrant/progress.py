@@ -8,14 +8,19 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-__all__ = ["Progress", "Step", "drawn", "shown"]
+__all__ = [
+    "Progress",
+    "Step",
+    "draw_bar",
+    "show_progress",
+]
 
 Progress = bool | Callable[[float], None]  # whether to draw a bar, or a function called with the share done
 Step = Callable[..., None]  # takes `advance` or `completed`, and a new `description`
 
 
 @contextmanager
-def shown(what: str, total: float, progress: Progress) -> Iterator[Callable[[float], None]]:
+def show_progress(what: str, total: float, progress: Progress) -> Iterator[Callable[[float], None]]:
     """Yield a function to call with each amount of work done: it moves a bar on a terminal, or calls `progress`."""
     if callable(progress):
         done = 0.0
@@ -27,12 +32,12 @@ def shown(what: str, total: float, progress: Progress) -> Iterator[Callable[[flo
 
         yield report_share
         return
-    with drawn(what, total) if progress and total else nullcontext() as step:
+    with draw_bar(what, total) if progress and total else nullcontext() as step:
         yield (lambda _: None) if step is None else (lambda done: step(advance=done))
 
 
 @contextmanager
-def drawn(what: str, total: float | None = None, *, stays: bool = False) -> Iterator[Step | None]:
+def draw_bar(what: str, total: float | None = None, *, stays: bool = False) -> Iterator[Step | None]:
     """Yield a function that moves a bar, or None without a terminal or without rich; `stays` keeps it at the end."""
     try:
         bar = _make_bar(timed=total is not None, stays=stays) if _is_terminal() else None

@@ -19,12 +19,12 @@ from calibrant.arrays import Floats
 from calibrant.checks import (
     BLOCK,
     KINDS,
-    finite,
-    one_of,
-    read_labels,
-    same_length,
-    weighed,
-    within_unit,
+    check_finite,
+    check_labels,
+    check_length,
+    check_one_of,
+    check_unit,
+    check_weights,
 )
 from calibrant.warning import warn
 
@@ -131,15 +131,15 @@ def sample(
     >>> sample([-1, 2, 0.5], ["no", "yes", "no"]).label
     array([False,  True, False])
     """
-    scores = finite("scores", score)
-    one_of("kind", kind, KINDS)
+    scores = check_finite("scores", score)
+    check_one_of("kind", kind, KINDS)
     if pos_label is None and weight is None and len(scores) > 2:  # two rows may be pooled ones
         refuse_swapped(label, score, "scores", "scores first and y second")
     if kind == "probability":
-        within_unit("scores", scores)
-    labels, classes = read_labels("y", label, pos_label)
-    same_length("y", labels, scores)
-    weights = None if weight is None else weighed("sample_weight", weight, scores)
+        check_unit("scores", scores)
+    labels, classes = check_labels("y", label, pos_label)
+    check_length("y", labels, scores)
+    weights = None if weight is None else check_weights("sample_weight", weight, scores)
     if weights is not None and not weights.all():
         kept = weights > 0
         scores, labels, weights = scores[kept], labels[kept], weights[kept]

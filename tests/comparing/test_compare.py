@@ -42,7 +42,7 @@ from calibrant.comparing import DEFAULT_METHODS, GRIDS, arguments, tasks
 from calibrant.comparing.content import content_of
 from calibrant.comparing.folder import key_of
 from calibrant.comparing.tasks import ComparisonSettings, SearchTask
-from calibrant.evidence.words import plain
+from calibrant.evidence.words import to_json
 from calibrant.samples import Sample
 
 FAST_METHODS = ("platt", "softmax", "clip01")
@@ -1110,8 +1110,8 @@ class TestScores:
         def shrink(p, *, share=0.5):
             return (1 - share) * p + share / p.shape[1]
 
-        row = replace(tasks.OWN["raw"], fit=shrink)
-        monkeypatch.setitem(tasks.OWN, "shrink", row)
+        row = replace(tasks.OWN_METHODS["raw"], fit=shrink)
+        monkeypatch.setitem(tasks.OWN_METHODS, "shrink", row)
         p = np.linspace(0.1, 0.9, 40)
         methods = {"half": "shrink", "all": ("shrink", {"share": 1.0})}
         found = compare_scores(p, np.arange(40) % 2, kind="probability", methods=methods, cv=2, progress=False)
@@ -1164,14 +1164,14 @@ class TestProgress:
         monkeypatch.setattr(bars, "_is_terminal", lambda: True)
         monkeypatch.setenv("TERM", "xterm")
         monkeypatch.setenv("FORCE_COLOR", "1")
-        with bars.shown("comparing", 4.0, True) as advance:
+        with bars.show_progress("comparing", 4.0, True) as advance:
             advance(2.0)
         captured = capfd.readouterr()
         assert captured.out == ""
         assert "comparing" in captured.err
         assert "left" in captured.err
         monkeypatch.setitem(sys.modules, "rich.console", None)
-        with bars.shown("comparing", 4.0, True) as advance:
+        with bars.show_progress("comparing", 4.0, True) as advance:
             advance(2.0)
         assert capfd.readouterr().err == ""
 
@@ -1182,11 +1182,11 @@ class TestProgress:
 
     def test_nothing_to_do_needs_no_bar(self, monkeypatch, capfd):
         monkeypatch.setattr(bars, "_is_terminal", lambda: True)
-        with bars.shown("comparing", 0.0, True):
+        with bars.show_progress("comparing", 0.0, True):
             pass
         assert capfd.readouterr().err == ""
         told = []
-        with bars.shown("comparing", 0.0, told.append) as advance:
+        with bars.show_progress("comparing", 0.0, told.append) as advance:
             advance(0.0)
         assert told == [0.0]
 
@@ -1267,7 +1267,7 @@ def test_bad_scores_are_refused(scores, keywords, message):
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), min_size=1, max_size=4))
 def test_json_words_come_back(values):
-    back = json.loads(json.dumps(plain({"values": values}), allow_nan=False))["values"]
+    back = json.loads(json.dumps(to_json({"values": values}), allow_nan=False))["values"]
     np.testing.assert_array_equal(np.asarray(back, np.float64), values)
 
 

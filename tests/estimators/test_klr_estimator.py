@@ -223,7 +223,7 @@ def test_leave_one_out_of_several_classes_agrees_with_refitting(multi_class):
 def test_leave_one_out_of_many_rows_in_pairs_agrees_with_folds(solver):
     X, y = data(420)
     y = y + (X[:, 0] > 1)
-    ninths = PredefinedSplit(loo.stratified(y.astype(float), np.random.default_rng(0)))
+    ninths = PredefinedSplit(loo.draw_groups(y.astype(float), np.random.default_rng(0)))
     options = {"multi_class": "ovo", "solver": solver, "rank": 40}
     quick = KernelLogisticRegressionCV([1.0, 10.0], **options).fit(X, y)
     slow = KernelLogisticRegressionCV([1.0, 10.0], cv=ninths, **options).fit(X, y)

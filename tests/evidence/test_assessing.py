@@ -17,14 +17,14 @@ from calibrant.evidence.assessing import (
     INTERVALS,
     REJECTIONS,
     assess,
-    decision_counts,
+    count_decisions,
     describe_calibration,
     estimate_level,
     estimate_slope,
     run_calibration_tests,
 )
 from calibrant.evidence.curves import reliability
-from calibrant.evidence.words import plain
+from calibrant.evidence.words import to_json
 from calibrant.inference import bootstrap, corp, spiegelhalter
 from calibrant.metrics import METRICS, Posteriors, error_reject_curve
 from calibrant.samples import Sample
@@ -251,7 +251,7 @@ def test_weight_is_repetition():
 def test_two_columns_are_the_second_one():
     y, p = forecast(100)
     one, two = assess(y, p, draws=20), assess(y, np.column_stack([1 - p, p]), draws=20)
-    assert plain(one.measures) == plain(two.measures)
+    assert to_json(one.measures) == to_json(two.measures)
     assert one.verdict == two.verdict
 
 
@@ -365,7 +365,7 @@ def counts_at(counts, threshold):
 def test_decision_counts_are_those_of_the_bayes_decision(seed, false_positive, false_negative, rejection):
     rng = np.random.default_rng(seed)
     p, y = rng.random(60), rng.integers(0, 2, 60)
-    counts = decision_counts(Sample(p, y))
+    counts = count_decisions(Sample(p, y))
     costs = [[0.0, false_positive], [false_negative, 0.0]]
     if rejection is not None:
         costs = [[*row, rejection] for row in costs]
@@ -445,6 +445,6 @@ def test_every_argument_is_checked_once(classes):
     P = rng.dirichlet(np.ones(classes), 90)
     y, w, p = np.arange(90) % classes, rng.integers(1, 3, 90), P if classes > 2 else P[:, 1]
     found = count_checks(lambda: calibrant.assess(y, p, sample_weight=w, draws=20))
-    assert found["finite"] + found["distributions"] == 2  # p and the weights
-    assert found["weighed"] == 1
-    assert found["vector"] <= 6
+    assert found["check_finite"] + found["check_distributions"] == 2  # p and the weights
+    assert found["check_weights"] == 1
+    assert found["check_vector"] <= 6

@@ -478,7 +478,7 @@ class TestRefused:
     def test_arguments_are_checked_once(self):
         y, p = forecasts(60)
         found = count_checks(lambda: reliability(y, p, sample_weight=np.arange(60) % 3, draws=5))
-        assert (found["binary"], found["finite"], found["weighed"]) == (1, 2, 1)
+        assert (found["check_binary"], found["check_finite"], found["check_weights"]) == (1, 2, 1)
 
     @pytest.mark.parametrize(
         ("options", "words"),

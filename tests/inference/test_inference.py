@@ -11,7 +11,7 @@ from scipy import stats
 
 import calibrant
 from calibrant import inference, metrics
-from calibrant.comparing.verdicts import against_best, holm
+from calibrant.comparing.verdicts import compare_with_best, holm
 from calibrant.inference import (
     TESTS,
     bootstrap,
@@ -340,7 +340,7 @@ def test_holm_is_closed_testing(pvalues):
 def test_the_best_of_several_methods_is_judged_by_corrected_pvalues():
     rng = np.random.default_rng(7)
     values = rng.normal(size=(4, 10)) * 0.02 + np.array([0.1, 0.12, 0.13, 0.125])[:, None]
-    found = against_best(values.mean(axis=1)[None], {"data": values}, 1 / 9)
+    found = compare_with_best(values.mean(axis=1)[None], {"data": values}, 1 / 9)
     pairs = list(combinations(range(4), 2))
     plain = np.array([corrected_t(values[j], values[i], ratio=1 / 9).pvalue for i, j in pairs])
     expected = closed_testing(plain)[:3]
@@ -601,8 +601,8 @@ def test_draws_check_nothing(name, classes):
 def test_calibration_tests_check_arguments_once(test):
     y, p = forecast(60)
     found = count_checks(lambda: test(y, p, sample_weight=np.arange(60) % 3))
-    assert found["finite"] == 2  # p and the weights
-    assert found["weighed"] == 1
+    assert found["check_finite"] == 2  # p and the weights
+    assert found["check_weights"] == 1
 
 
 def test_tests_of_calibration_take_counts():

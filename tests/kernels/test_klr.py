@@ -18,13 +18,13 @@ from calibrant.kernels.loo import (
     LooProblem,
     LooResult,
     choose,
+    draw_groups,
     leave_out_groups,
     leave_out_rows,
     make_path,
     newton_columns,
     search_grid,
     share_products,
-    stratified,
 )
 from calibrant.kernels.loo_softmax import covariance_of, softmax_path
 from calibrant.kernels.losses import Bernoulli, Multinomial, softmax
@@ -564,7 +564,7 @@ def test_leave_one_out_of_few_rows_agrees_with_refitting(monkeypatch, C, error, 
     look, real = leave_out_rows(Bernoulli(t, copies), factor, copies), without_one_copy(X, t, C, copies)
     assert look(C, None).loss == pytest.approx(real, rel=error)
     assert look(C, None).poor < 0.05
-    monkeypatch.setattr(loo, "FOLLOWED", 0)  # one Newton step, as with many rows
+    monkeypatch.setattr(loo, "MOST_ENTRIES_TO_FOLLOW", 0)  # one Newton step, as with many rows
     assert look(C, None).loss == pytest.approx(real, rel=rough)
 
 
@@ -697,7 +697,7 @@ def test_rows_of_several_classes_whose_absence_does_not_converge_are_poor_and_no
 
 def test_groups_of_several_classes_left_out_agree_with_folds():
     X, t = three_classes(300)
-    grid, groups = (0.1, 1.0, 10.0, 100.0), stratified(t.argmax(axis=1), np.random.default_rng(0))
+    grid, groups = (0.1, 1.0, 10.0, 100.0), draw_groups(t.argmax(axis=1), np.random.default_rng(0))
     along = choose(
         LooProblem(t, np.ones(300), np.ones(300)), [(0.3, gram(RBF, X))], grid, Options(), softmax_path
     ).paths[0]

@@ -12,7 +12,7 @@ import calibrant
 from calibrant import METHODS, CalibratedClassifier, Calibrator, compare_scores
 from calibrant.comparing import tasks
 from calibrant.maps import Method, Steps, check_method
-from calibrant.maps.classes import MatrixMap, Plan, memberships
+from calibrant.maps.classes import MatrixMap, Plan, to_memberships
 from calibrant.maps.fitting import fit_classes
 from calibrant.maps.methods import NEEDS, list_methods
 from calibrant.ops import NUMPY
@@ -71,7 +71,7 @@ class TestAMethodOfAMatrix:
             machine.set_params(decision_function_shape="ovr")
         scores = machine.fit(X, Y, sample_weight=weight).decision_function(X)
         prior = np.bincount(Y, weight) / len(Y) if weight is None else np.bincount(Y, weight) / weight.sum()
-        np.testing.assert_allclose(model.predict_proba(X), (memberships(scores, "margin") + prior) / 2, rtol=1e-9)
+        np.testing.assert_allclose(model.predict_proba(X), (to_memberships(scores, "margin") + prior) / 2, rtol=1e-9)
 
     def test_two_classes_are_two_columns(self):
         two = Y != 2
@@ -130,7 +130,7 @@ def test_what_a_machine_says_itself_is_a_row_too(monkeypatch):
         return (p + 1 / p.shape[1]) / 2
 
     row = Method(flatten, np.ndarray, "unit", True, "a toy", needs="own")
-    monkeypatch.setitem(tasks.OWN, "flat", row)
+    monkeypatch.setitem(tasks.OWN_METHODS, "flat", row)
     P, y = three_columns()
     found = compare_scores(P, y, kind="probability", methods=["flat"], cv=3, progress=False)
     ((_, kept),) = found.predictions.items()

@@ -14,7 +14,7 @@ from calibrant.maps.records import Lines, Steps
 from calibrant.numerics import pava
 from calibrant.samples import Sample, collapse, sample
 
-MANY = pava.FEW + 20_000
+MANY = pava.FEWEST_TO_SIFT + 20_000
 
 
 def draw(rng, n, shape="normal"):
@@ -131,8 +131,8 @@ class TestSifting:
             "one class": np.ones(MANY),
         }[labels].astype(int)
         data = Sample(score, y)
-        whole = pava.blocks(*pava.sorted_rows(data))
-        sifted = pava.blocks(*pava.sifted_rows(data))
+        whole = pava.pool_blocks(*pava.sort_rows(data))
+        sifted = pava.pool_blocks(*pava.sift_rows(data))
         for expected, found in zip(whole, sifted, strict=True):
             np.testing.assert_array_equal(found, expected)
 
@@ -141,7 +141,7 @@ class TestSifting:
         rng = np.random.default_rng(2)
         score, y = draw(rng, MANY)
         data = Sample(score, y, np.exp(spread * rng.normal(size=MANY)))
-        whole = isotonic.steps(*pava.blocks(*pava.sorted_rows(data)))
+        whole = isotonic.make_steps(*pava.pool_blocks(*pava.sort_rows(data)))
         np.testing.assert_allclose(fit_isotonic(data, between="steps")(score), whole(score), rtol=1e-9, atol=1e-12)
 
     @settings(max_examples=100, deadline=None)
@@ -151,13 +151,13 @@ class TestSifting:
         score, y = draw(rng, n, str(rng.choice(list(SHAPES))))
         data = Sample(score, y, rng.integers(1, 4, n))
         for expected, found in zip(
-            pava.blocks(*pava.sorted_rows(data)), pava.blocks(*pava.sifted_rows(data)), strict=True
+            pava.pool_blocks(*pava.sort_rows(data)), pava.pool_blocks(*pava.sift_rows(data)), strict=True
         ):
             np.testing.assert_array_equal(found, expected)
 
     def test_few_rows_are_left_to_sort(self):
         score, y = draw(np.random.default_rng(3), 300_000)
-        points = pava.sifted_rows(Sample(score, y))
+        points = pava.sift_rows(Sample(score, y))
         assert np.count_nonzero(~np.isnan(points[0])) < 60_000
 
     def test_cells_never_fall(self):

@@ -6,7 +6,7 @@ from scipy import integrate, special
 
 import calibrant
 from calibrant.maps.priors import STRENGTHS, WIDTHS
-from calibrant.numerics.folds import folds
+from calibrant.numerics.folds import deal_folds
 from tests.conftest import noisy_scores, quiet_fit
 
 SEPARABLE = ([-3.0, -2.0, -1.0, 1.0, 2.0, 3.0], [0, 0, 0, 1, 1, 1])
@@ -174,20 +174,20 @@ def test_cells_do_not_show_in_the_noisy_fit():
 def test_folds_share_out_everything_and_weight_is_repetition():
     rng = np.random.default_rng(0)
     positive, negative = rng.integers(0, 5, (2, 30)).astype(float)
-    parts = folds(positive, negative)
+    parts = deal_folds(positive, negative)
     assert len(parts) == 5
     for side, total in enumerate((positive, negative)):
         np.testing.assert_allclose(sum(part[side] for part in parts), total)
         sizes = [part[side].sum() for part in parts]
         assert max(sizes) - min(sizes) <= 1
-        repeated = folds(np.ones(int(total.sum())), np.ones(int(total.sum())))
+        repeated = deal_folds(np.ones(int(total.sum())), np.ones(int(total.sum())))
         rows = np.repeat(np.arange(30), total.astype(int))
         for part, units in zip(parts, repeated, strict=True):
             np.testing.assert_allclose(np.bincount(rows, units[0], 30), part[side])
 
 
 def test_folds_of_small_weights_and_few_rows():
-    small = folds(np.full(10, 1e-3), np.full(10, 1e-3))
+    small = deal_folds(np.full(10, 1e-3), np.full(10, 1e-3))
     assert [part[0].sum() for part in small] == pytest.approx([2e-3] * 5)
-    assert folds(np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 1.0])) == []
-    assert len(folds(np.array([2.0, 0.0]), np.array([0.0, 3.0]))) == 2
+    assert deal_folds(np.array([1.0, 0.0, 0.0]), np.array([0.0, 1.0, 1.0])) == []
+    assert len(deal_folds(np.array([2.0, 0.0]), np.array([0.0, 3.0]))) == 2

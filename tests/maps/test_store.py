@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import calibrant
 from calibrant.checks import KINDS
 from calibrant.cli.reading import require_place
-from calibrant.files import whole
+from calibrant.files import replace_file
 from calibrant.maps import Linked, Sigmoid, Steps, store
 from calibrant.maps.classes import SCHEMES, ClassMap, MatrixMap, Plan
 from calibrant.maps.coupling import COUPLINGS
@@ -436,7 +436,7 @@ class TestFiles:
         path = tmp_path / "secret"
         path.write_bytes(b"old")
         path.chmod(0o640)
-        with whole(path) as temporary:
+        with replace_file(path) as temporary:
             assert stat.S_IMODE(temporary.stat().st_mode) & 0o077 == 0
             temporary.write_bytes(b"new")
         assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o640)
@@ -532,7 +532,7 @@ class TestFiles:
         started = []
 
         def fail():
-            with whole(tmp_path / "pipe") as temporary:
+            with replace_file(tmp_path / "pipe") as temporary:
                 temporary.write_bytes(b"half")
                 started.append(temporary)
                 msg = "halfway"

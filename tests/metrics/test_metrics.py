@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from calibrant import metrics
 from calibrant.metrics.scores import row_losses
-from calibrant.numerics.pava import sorted_rows
+from calibrant.numerics.pava import sort_rows
 from calibrant.samples import collapse
 from tests.conftest import count_checks
 
@@ -311,14 +311,14 @@ class TestEveryMetric:
             mean = np.average(row_losses(data, metric.loss), weights=data.weight)
             assert mean == pytest.approx(metric.core(data), rel=1e-12)
         if metric.totals is not None and rows != "three classes":
-            assert metric.totals(*sorted_rows(data)) == pytest.approx(metric.core(data), rel=1e-9, abs=1e-12)
+            assert metric.totals(*sort_rows(data)) == pytest.approx(metric.core(data), rel=1e-9, abs=1e-12)
 
     @pytest.mark.parametrize("rows", ROWS)
     def test_arguments_are_checked_once(self, name, rows):
         y, p, w = ROWS[rows]
         found = count_checks(lambda: metrics.METRICS[name].function(y, p, sample_weight=w))
-        assert found["finite"] + found["distributions"] == 2  # p and the weights
-        assert found["weighed"] == 1
+        assert found["check_finite"] + found["check_distributions"] == 2  # p and the weights
+        assert found["check_weights"] == 1
 
     def test_the_row_is_complete(self, name):
         metric = metrics.METRICS[name]

@@ -135,7 +135,7 @@ def test_a_quick_run_is_a_part_that_the_full_run_reuses(toy, tmp_path):
     with pytest.warns(UserWarning, match="1 of 4 cells"):
         quick = reproduce("toy", folder=tmp_path, quick=True, n_jobs=1)
     assert quick.folder == tmp_path / "quick"
-    assert writing.QUICK in (tmp_path / "quick" / "README.md").read_text()
+    assert writing.QUICK_NOTE in (tmp_path / "quick" / "README.md").read_text()
     assert not (tmp_path / "result.json").exists()
     CALLS.clear()
     run(tmp_path)
@@ -383,8 +383,8 @@ class TestCommand:
 
     def test_a_quick_run_says_first_what_it_is(self, invoke):
         quick, full = (" ".join(invoke("toy", "--jobs", "1", *flag).stdout.split()) for flag in (["--quick"], []))
-        assert quick.startswith(writing.QUICK)
-        assert writing.QUICK not in full
+        assert quick.startswith(writing.QUICK_NOTE)
+        assert writing.QUICK_NOTE not in full
 
     def test_cells_that_could_not_be_computed_are_told_and_the_exit_code_is_1(self, invoke, monkeypatch):
         found = invoke("toy", "--jobs", "1")

@@ -43,11 +43,11 @@ from calibrant.posteriors import (
 )
 from calibrant.posteriors import neighbours as neighbours_module
 from calibrant.posteriors import windows as windows_module
-from calibrant.posteriors.neighbours import leave_one_out_right
+from calibrant.posteriors.neighbours import count_right_by_k
 from calibrant.posteriors.networks import Layers, SquaredError, start_weights
-from calibrant.posteriors.objects import objects
+from calibrant.posteriors.objects import check_objects
 from calibrant.posteriors.trees import chi_square, prune_early
-from calibrant.posteriors.windows import leave_one_out_likelihood, likeliest_width
+from calibrant.posteriors.windows import choose_width, leave_one_out_likelihood
 
 FAST = {
     "NM": NearestMean(),
@@ -242,7 +242,7 @@ def test_bad_objects_are_named(name, X, y, message):
 )
 def test_the_door_of_the_functions(x, y, weight, message):
     with pytest.raises(ValueError, match=message):
-        objects(x, y, weight)
+        check_objects(x, y, weight)
 
 
 @pytest.mark.parametrize(
@@ -405,27 +405,27 @@ def test_every_k_in_one_pass(limit, ties, monkeypatch):
     for seed in range(3):
         X, y = three_classes(seed, n=14)
         X = np.round(X) if ties else X
-        data, _ = objects(X, y)
+        data, _ = check_objects(X, y)
         largest = limit or len(y) - 1
         expected = brute_force_right(X, data.label, largest)
-        np.testing.assert_array_equal(leave_one_out_right(data, largest), expected)
+        np.testing.assert_array_equal(count_right_by_k(data, largest), expected)
         model = KNearest(largest_k=limit).fit(X, y)
         assert model.k_ == expected.argmax() + 1
 
 
 def test_trees_and_matrices_find_the_same_neighbours(monkeypatch):
     X, y = unequal(200, 150)
-    data, _ = objects(X, y)
-    right, P = leave_one_out_right(data, 20), KNearest(k=5).fit(X, y).predict_proba(X)
+    data, _ = check_objects(X, y)
+    right, P = count_right_by_k(data, 20), KNearest(k=5).fit(X, y).predict_proba(X)
     monkeypatch.setattr(neighbours_module, "_TREE_PAIRS", 0)
-    np.testing.assert_array_equal(leave_one_out_right(data, 20), right)
+    np.testing.assert_array_equal(count_right_by_k(data, 20), right)
     np.testing.assert_array_equal(KNearest(k=5).fit(X, y).predict_proba(X), P)
 
 
 def test_the_choice_is_that_of_a_grid_search():
     X, y = generators.crossing(25, random_state=5)
     search = GridSearchCV(KNeighborsClassifier(), {"n_neighbors": [1, 5, 9]}, cv=LeaveOneOut()).fit(X, y)
-    right = leave_one_out_right(objects(X, y)[0], 9)[::4]
+    right = count_right_by_k(check_objects(X, y)[0], 9)[::4]
     np.testing.assert_allclose(right / len(y), search.cv_results_["mean_test_score"])
 
 
@@ -474,7 +474,7 @@ def test_the_likelihood_is_that_of_kernel_density_left_out():
         )
         for h in widths
     ]
-    np.testing.assert_allclose(leave_one_out_likelihood(objects(X, y)[0], widths), expected)
+    np.testing.assert_allclose(leave_one_out_likelihood(check_objects(X, y)[0], widths), expected)
 
 
 @pytest.mark.parametrize("scanned", [windows_module.SCANNED_OBJECTS, range(5, 10)])
@@ -482,8 +482,8 @@ def test_the_width_is_the_likeliest(scanned, monkeypatch):
     monkeypatch.setattr(windows_module, "SCANNED_OBJECTS", scanned)
     monkeypatch.setattr(windows_module, "_KEPT_DISTANCES", 0)
     for seed in range(4):
-        data, _ = objects(*unequal(seed=seed))
-        width = likeliest_width(data.distinct())
+        data, _ = check_objects(*unequal(seed=seed))
+        width = choose_width(data.distinct())
         grid = np.geomspace(width / 100, width * 100, 400)
         found = leave_one_out_likelihood(data, [width, *grid])
         assert found[0] >= found[1:].max()
@@ -507,14 +507,14 @@ def test_a_width_a_class():
     X, y = unequal()
     widths = Parzen(per_class=True).fit(X, y).widths_
     for j in (0, 1):
-        alone, _ = objects(np.vstack([X[y == j], [[1e3, 1e3]]]), [0] * (y == j).sum() + [1])
+        alone, _ = check_objects(np.vstack([X[y == j], [[1e3, 1e3]]]), [0] * (y == j).sum() + [1])
         assert Parzen().fit(alone.x, alone.label).widths_[0] == pytest.approx(widths[j])
     assert Parzen(width=1e-3).fit(X, y).widths_.tolist() == [1e-3, 1e-3]
 
 
 def test_widths_must_be_positive():
     with pytest.raises(ValueError, match="widths must be positive finite"):
-        leave_one_out_likelihood(objects(*unequal())[0], [0.0])
+        leave_one_out_likelihood(check_objects(*unequal())[0], [0.0])
 
 
 # ---------------------------------------------------------------- trees

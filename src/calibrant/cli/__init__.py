@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-from calibrant.extras import needing
+from calibrant.extras import require_extra
 
 if TYPE_CHECKING:
     import typer
@@ -33,7 +33,7 @@ def main() -> None:
 
 def application() -> typer.Typer:
     """Return the commands as a typer application."""
-    with needing("the command line", "cli"):
+    with require_extra("the command line", "cli"):
         from calibrant.cli.commands import application
 
     return application()

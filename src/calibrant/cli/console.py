@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from calibrant.progress import Step, drawn
+from calibrant.progress import Step, draw_bar
 
 __all__ = [
     "format_number",
@@ -62,15 +62,15 @@ def print_line(line: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print JSON, with numbers that are not finite as the strings "inf", "-inf" and "nan"."""
-    from calibrant.evidence.words import plain
+    from calibrant.evidence.words import to_json
 
-    print(json.dumps(plain(value), allow_nan=False, indent=2))
+    print(json.dumps(to_json(value), allow_nan=False, indent=2))
 
 
 @contextmanager
 def show_activity(what: str, total: float | None = None) -> Iterator[Step]:
     """Show a progress bar on a terminal, and yield the function that updates it."""
-    with drawn(what, total) as step:
+    with draw_bar(what, total) as step:
         yield (lambda **_: None) if step is None else step
 
 

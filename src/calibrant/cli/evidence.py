@@ -14,7 +14,7 @@ import typer
 from numpy.typing import NDArray
 from rich.text import Text
 
-from calibrant.checks import KINDS, binary, one_of, within_unit
+from calibrant.checks import KINDS, check_binary, check_one_of, check_unit
 from calibrant.cli.console import format_number, make_table, print_json, print_line, print_text, show_activity
 from calibrant.cli.reading import (
     AsJson,
@@ -134,10 +134,10 @@ def _assess_table(source: Source, probability: Sequence[str]) -> Assessment:
     require_one_naming(source, columns)
     rows = read_rows(source.table, columns, source.label, source.weight)
     for column, values in zip(columns, rows.numbers.T, strict=True):
-        within_unit(f"column {column!r}", values)
+        check_unit(f"column {column!r}", values)
     if len(columns) == 1:
         if len(np.unique(rows.y)) > 2:
-            binary(f"column {source.label!r}", rows.y)
+            check_binary(f"column {source.label!r}", rows.y)
         labels, p = negative_and_positive(source.label, rows.y, source.pos_label), rows.numbers[:, 0]
     else:
         labels, p = classes_of(columns, rows.y, source.classes), rows.numbers
@@ -147,11 +147,11 @@ def _assess_table(source: Source, probability: Sequence[str]) -> Assessment:
 
 def _print_assessment(table: Path, found: Assessment) -> None:
     """Print the metrics, the decomposed scores and the tests as tables, and the verdict."""
-    from calibrant.evidence.assessing import PARTS
+    from calibrant.evidence.assessing import PART_METRICS
 
     metrics = make_table("metric", "value", f"{found.confidence:.0%} interval", last="better")
     for each in found.measures:
-        if each.name not in PARTS:  # the parts of decomposed scores have their own table
+        if each.name not in PART_METRICS:  # the parts of decomposed scores have their own table
             limits = [] if each.low is None or each.high is None else [each.low, each.high]
             metrics.add_row(each.name, format_number(each.value), " to ".join(map(format_number, limits)), each.better)
     scores = make_table("score", "value =", "miscalibration -", "discrimination +", "uncertainty")
@@ -313,7 +313,7 @@ def _compare_on_scores(
     """Compare methods on columns of scores."""
     from calibrant.comparing import compare_scores
 
-    one_of("--kind", options["kind"], KINDS)
+    check_one_of("--kind", options["kind"], KINDS)
     columns = columns_of(source.table, score)
     require_one_naming(source, columns)
     rows = read_rows(source.table, columns, source.label, source.weight)
@@ -367,12 +367,12 @@ def _split_names(given: Sequence[str]) -> list[str]:
 
 def summarise_comparison(found: Comparison) -> dict[str, Any]:
     """Return a comparison as JSON values: its verdict, notes and standings, and all numbers."""
-    from calibrant.comparing.verdicts import notes, standings_of, verdict
+    from calibrant.comparing.verdicts import describe_verdict, list_notes, standings_of
 
     standings = standings_of(found)
     return {
-        "verdict": verdict(found, standings),
-        "notes": notes(found),
+        "verdict": describe_verdict(found, standings),
+        "notes": list_notes(found),
         "standings": [{name: value for name, value in each.items() if name != "folds"} for each in standings],
         **json.loads(found.to_json()),
     }
@@ -380,7 +380,7 @@ def summarise_comparison(found: Comparison) -> dict[str, Any]:
 
 def print_comparison(found: Comparison, heading: str) -> None:
     """Print a comparison as one table per machine, and the verdict."""
-    from calibrant.comparing.verdicts import notes, standings_of, verdict
+    from calibrant.comparing.verdicts import describe_verdict, list_notes, standings_of
 
     standings, folds = standings_of(found), len({cell.fold for cell in found.cells})
     print_text(
@@ -395,7 +395,7 @@ def print_comparison(found: Comparison, heading: str) -> None:
                 parameters = ", ".join(f"{name} = {value:g}" for name, value in choice.parameters.items())
                 print_text(f"{machine} {choice.trained}: {parameters}; accuracy {choice.accuracy:.3f}")
         print_text(_make_method_table(mine))
-    print_text(verdict(found, standings), *(f"Note: {note}" for note in notes(found)))
+    print_text(describe_verdict(found, standings), *(f"Note: {note}" for note in list_notes(found)))
 
 
 def _make_method_table(standings: Sequence[Mapping[str, Any]]) -> Table:
@@ -474,11 +474,11 @@ def report(
         found = _assess_table(source, probability)
         sentence = found.verdict
     else:
-        from calibrant.comparing.verdicts import standings_of, verdict
+        from calibrant.comparing.verdicts import describe_verdict, standings_of
 
         options = {"metrics": _split_names(metric), "cv": folds, "random_state": seed, "kind": kind}
         found = _compare_on_scores(source, score, None, {**options, "methods": parse_methods(methods, kind)})
-        sentence = verdict(found, standings_of(found))
+        sentence = describe_verdict(found, standings_of(found))
     write_page(found, output, title=title, about=f"Table {table.name}, label {label}.")
     if as_json:
         print_json({"report": str(output), "verdict": sentence})

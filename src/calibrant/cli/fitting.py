@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 import calibrant
-from calibrant.checks import KINDS, one_of, read_labels
+from calibrant.checks import KINDS, check_labels, check_one_of
 from calibrant.cli.console import format_number, make_table, print_json, print_line, print_message, show_activity
 from calibrant.cli.reading import (
     AsJson,
@@ -106,8 +106,8 @@ def fit(
       calibrant fit scores.parquet --score p --label y --kind probability \
           --method bins --option k=20 --option smoothing=raw -o map.json
     """
-    one_of("--method", method, list_methods("column"))
-    one_of("--kind", kind or "margin", KINDS)
+    check_one_of("--method", method, list_methods("column"))
+    check_one_of("--kind", kind or "margin", KINDS)
     require_place(output, table)
     options = parse_options(option)
     check_method(method, options)
@@ -209,7 +209,7 @@ def _read_sample(
 
     rows = read_rows(table, [score], label, weight)
     positive = None if pos_label is None else tables.parse_label(pos_label, rows.y)
-    y, classes = read_labels(f"column {label!r}", rows.y, positive)
+    y, classes = check_labels(f"column {label!r}", rows.y, positive)
     data = replace(sample(rows.numbers[:, 0], y, rows.weight, kind=kind or "margin"), classes=classes)
     are_classes = np.isin(y, (0, 1)).all() and y.any() and hasattr(rows.y[0], "item")
     return data, rows.y[np.argmax(y)].item() if are_classes else None

@@ -13,7 +13,7 @@ import typer
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
-from calibrant.checks import KINDS, finite, weighed
+from calibrant.checks import KINDS, check_finite, check_weights
 from calibrant.cli.console import show_activity
 
 __all__ = [
@@ -90,8 +90,10 @@ def read_rows(table: Path, columns: list[str], label: str, weight: str | None = 
         if not len(y):
             return TableRows(matrix, y, None)
         for name, values in zip(columns, matrix.T, strict=True):
-            finite(f"column {name!r}", values)
-        weights = None if weight is None else np.asarray(weighed(f"column {weight!r}", numbers[-1], y), np.float64)
+            check_finite(f"column {name!r}", values)
+        weights = (
+            None if weight is None else np.asarray(check_weights(f"column {weight!r}", numbers[-1], y), np.float64)
+        )
         return TableRows(matrix, y, weights)
 
 

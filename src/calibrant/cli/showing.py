@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from calibrant.checks import one_of
+from calibrant.checks import check_one_of
 from calibrant.cli.console import make_table, print_json, print_line, print_message, print_text
 from calibrant.cli.evidence import (
     explain_interruption,
@@ -88,9 +88,9 @@ def reproduce(
     """
     from calibrant.papers import EXPERIMENTS, require_jobs
     from calibrant.papers import reproduce as repeat
-    from calibrant.papers.running import unfinished
+    from calibrant.papers.running import explain_failures
 
-    one_of("PAPER", paper, EXPERIMENTS)
+    check_one_of("PAPER", paper, EXPERIMENTS)
     require_jobs("--jobs", jobs)
     with explain_interruption(folder or Path("calibrant-experiments") / paper):
         result = repeat(paper, quick=quick, folder=folder, n_jobs=jobs)
@@ -98,7 +98,7 @@ def reproduce(
         print_json({**result.as_dict(), "folder": str(result.folder)})
     else:
         _print_result(result)
-    reasons = unfinished(result.cells)
+    reasons = explain_failures(result.cells)
     for reason in reasons:
         print_message("error", reason, "bold red")
     if reasons:
@@ -107,11 +107,11 @@ def reproduce(
 
 def _print_result(result: Result) -> None:
     """Print a note if the run was quick, the numbers of the paper next to ours, and the verdict on each claim."""
-    from calibrant.papers.writing import QUICK
+    from calibrant.papers.writing import QUICK_NOTE
 
     experiment = result.experiment
     if result.quick:
-        print_text(Text(QUICK, style="bold yellow"))
+        print_text(Text(QUICK_NOTE, style="bold yellow"))
     print_text(Text(experiment.title, style="bold"), experiment.paper)
     for table in result.tables:
         print_text(table.title)

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
-from calibrant.extras import needing
-from calibrant.files import whole
+from calibrant.extras import require_extra
+from calibrant.files import replace_file
 
-with needing("reading a table", "cli"):
+with require_extra("reading a table", "cli"):
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.csv as arrow_csv
@@ -160,7 +160,7 @@ def add_column(
 
     with _translate_read_errors(source):
         schema, batches = _OPEN[file_ending(source), file_ending(target)](source, score)
-    with whole(target) as temporary, _translate_write_errors(target):
+    with replace_file(target) as temporary, _translate_write_errors(target):
         yield from _WRITE[file_ending(target)](temporary, _set_field(schema, name), read_and_extend())
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from calibrant.checks import one_of
+from calibrant.checks import check_one_of
 from calibrant.comparing import arguments
 from calibrant.comparing.arguments import DEFAULT_METHODS, GRIDS
 from calibrant.comparing.computing import run_tasks
@@ -117,7 +117,7 @@ def compare(
         scale=scale,
         seed=arguments.seed_of(random_state),
     )
-    one_of("protocol", protocol, [name for name in PROTOCOLS if name != "prefit"])
+    check_one_of("protocol", protocol, [name for name in PROTOCOLS if name != "prefit"])
     arguments.check_settings(settings)
     trainers = [
         *arguments.make_kernel_trainers(kernels, settings, chosen),

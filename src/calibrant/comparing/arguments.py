@@ -17,10 +17,18 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils import check_random_state, indexable
 
-from calibrant.checks import KINDS, at_least_two, finite, one_of, refuse_masked, weighed, within_unit
+from calibrant.checks import (
+    KINDS,
+    check_finite,
+    check_one_of,
+    check_several_classes,
+    check_unit,
+    check_weights,
+    refuse_masked,
+)
 from calibrant.comparing.computing import AS_PROBABILITIES, score_by_training, use_given_scores
 from calibrant.comparing.tasks import (
-    OWN,
+    OWN_METHODS,
     OWN_NEEDS,
     SCORE_NEEDS,
     SEARCH_FOLDS,
@@ -32,7 +40,7 @@ from calibrant.comparing.tasks import (
     split_rows,
 )
 from calibrant.estimators.calibrated import require_classifier
-from calibrant.estimators.calibrator import target
+from calibrant.estimators.calibrator import check_target
 from calibrant.estimators.klr import KernelLogisticRegression
 from calibrant.estimators.protocols import FIXED_SEED, check_groups, group_params, refuse_unused_groups
 from calibrant.maps import check_method
@@ -120,15 +128,15 @@ def list_folds(cv: Any) -> Any:
 
 def check_settings(settings: ComparisonSettings) -> None:
     """Raise for settings that are not among the choices."""
-    one_of("choose", settings.choose, SEARCH_FOLDS)
-    one_of("scale", settings.scale, _SCALES)
+    check_one_of("choose", settings.choose, SEARCH_FOLDS)
+    check_one_of("scale", settings.scale, _SCALES)
     if isinstance(settings.grid, str):
-        one_of("grid", settings.grid, GRIDS)
+        check_one_of("grid", settings.grid, GRIDS)
     if not settings.metrics:
         msg = "metrics must name at least one metric; got none"
         raise ValueError(msg)
     for metric in settings.metrics:
-        one_of("metrics", metric, METRICS)
+        check_one_of("metrics", metric, METRICS)
 
 
 def read_methods(methods: Any) -> tuple[NamedMethod, ...]:
@@ -149,7 +157,7 @@ def read_methods(methods: Any) -> tuple[NamedMethod, ...]:
     found = []
     for label, given in by_label.items():
         method, options = given if isinstance(given, tuple) and len(given) == 2 else (given, {})
-        row = check_method(method, options, (*SCORE_NEEDS, *OWN_NEEDS), OWN)
+        row = check_method(method, options, (*SCORE_NEEDS, *OWN_NEEDS), OWN_METHODS)
         found.append(NamedMethod(str(label), method, options, row))
     return tuple(found)
 
@@ -165,7 +173,7 @@ def make_kernel_trainers(
         msg = f"kernels must be a list of names; got {kernels!r}"
         raise ValueError(msg)
     for kernel in kernels:
-        one_of("kernels", kernel, _KERNELS)
+        check_one_of("kernels", kernel, _KERNELS)
         for trained, machine, needs, warm in (
             ("svm", SVC(kernel=kernel), SCORE_NEEDS, False),
             ("klr", KernelLogisticRegression(kernel=kernel), ("kernel",), True),
@@ -198,7 +206,7 @@ def make_machine_trainers(
 
 def make_score_trainers(settings: ComparisonSettings, methods: Sequence[NamedMethod]) -> list[Trainer]:
     """Return the stand-in for a machine where only scores are given."""
-    one_of("kind", settings.kind, KINDS)
+    check_one_of("kind", settings.kind, KINDS)
     needs = SCORE_NEEDS if AS_PROBABILITIES[settings.kind] is None else (*SCORE_NEEDS, "own")
     served = _methods_with(needs, methods)
     return [Trainer("scores", "scores", None, served, use_given_scores)] if served else []
@@ -285,9 +293,9 @@ def _read_dataset(name: str, given: Any) -> CheckedData:
         msg = f"data must be (X, y), (X, y, groups), or a record with X and y; got {type(given).__name__} for {name!r}"
         raise ValueError(msg)
     refuse_masked("X", X)
-    labels = target(y)
+    labels = check_target(y)
     X, labels = indexable(X if hasattr(X, "shape") else np.asarray(X), labels)
-    classes = at_least_two(np.unique(labels))
+    classes = check_several_classes(np.unique(labels))
     group = None if groups is None else check_groups(groups, labels)
     content = str(joblib.hash((X, labels, group)))
     return CheckedData(name, X, labels, classes, np.searchsorted(classes, labels), content, group)
@@ -301,11 +309,13 @@ def check_scores(data: CheckedData, kind: str, sample_weight: ArrayLike | None) 
         wanted = "one number per row" if len(data.classes) == 2 else f"{len(data.classes)} columns, one per class"
         msg = f"scores must have {wanted}; got shape {scores.shape}"
         raise ValueError(msg)
-    flat = finite("scores", scores.ravel())
+    flat = check_finite("scores", scores.ravel())
     if kind == "probability":
-        within_unit("scores", flat)
+        check_unit("scores", flat)
     matrix = np.asarray(flat, np.float64).reshape(len(scores), columns)
-    weight = None if sample_weight is None else np.asarray(weighed("sample_weight", sample_weight, matrix), np.float64)
+    weight = (
+        None if sample_weight is None else np.asarray(check_weights("sample_weight", sample_weight, matrix), np.float64)
+    )
     return replace(data, X=matrix, weight=weight, content=f"{data.content} {joblib.hash(weight)}")
 
 

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 import calibrant
 from calibrant.arrays import Floats, Index
-from calibrant.checks import at_least_two, distributions
+from calibrant.checks import check_distributions, check_several_classes
 from calibrant.comparing.content import FAILURES
 from calibrant.comparing.folder import (
     Document,
@@ -43,11 +43,19 @@ from calibrant.comparing.tasks import (
     make_job,
     split_rows,
 )
-from calibrant.estimators.protocols import choose_scheme, collect, group_params, part, prepare, score_columns, train
+from calibrant.estimators.protocols import (
+    choose_scheme,
+    collect_scores,
+    group_params,
+    prepare_machine,
+    score_columns,
+    select_rows,
+    train,
+)
 from calibrant.maps.classes import Plan
 from calibrant.maps.fitting import fit_classes
 from calibrant.metrics import METRICS
-from calibrant.progress import Progress, shown
+from calibrant.progress import Progress, show_progress
 from calibrant.samples import ClassSample
 from calibrant.warning import warn
 
@@ -79,7 +87,7 @@ def run_tasks(
         for search in _search_tasks(task, np.arange(len(task.data.y)))
     ]
     total = sum(map(_cost, searches)) + sum(map(_cost, tasks))
-    with shown("comparing", total, progress) as advance:
+    with show_progress("comparing", total, progress) as advance:
 
         def run(function: Callable[..., Any], work: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
             """Yield each piece of work with the function's result, in order, computed by `n_jobs` workers."""
@@ -151,8 +159,8 @@ def _try_grid(search: SearchTask, folder: Path | None) -> list[Outcome]:
         return known
     data, trainer, outcomes = search.data, search.trainer, []
     with quiet_single_thread():
-        inside = part(trainer.estimator, data.X, search.train, search.train)
-        outside = part(trainer.estimator, data.X, search.test, search.train)
+        inside = select_rows(trainer.estimator, data.X, search.train, search.train)
+        outside = select_rows(trainer.estimator, data.X, search.test, search.train)
         params = group_params(trainer.estimator, None if data.groups is None else data.groups[search.train])
         for path in trainer.paths:
             machine = trainer.at(path[0], warm_start=True) if trainer.warm else None
@@ -246,13 +254,13 @@ def score_by_training(task: FoldTask) -> SharedScores:
     estimator = task.trainer.at(task.parameters)
     present = np.unique(data.index[task.train])
     scheme = choose_scheme("auto", estimator, len(present))
-    machine = prepare(estimator, scheme, "auto", fitted=False)
+    machine = prepare_machine(estimator, scheme, "auto", fitted=False)
     job = make_job(data, task.train, machine, scheme=scheme, cv=settings.inner_cv, random_state=settings.seed)
-    at_least_two(job.classes)
-    outside = part(estimator, data.X, task.test, task.train)
+    check_several_classes(job.classes)
+    outside = select_rows(estimator, data.X, task.test, task.train)
     if all(method.own for method in methods):
         return SharedScores((), _probabilities(train(job), outside, data.classes))
-    found = collect(settings.protocol, job)
+    found = collect_scores(settings.protocol, job)
     machines = [train(job) if each.machine is None else each.machine for each in found]
     parts = []
     for each, one in zip(found, machines, strict=True):
@@ -301,7 +309,7 @@ def _apply_method(method: NamedMethod, scores: SharedScores, task: FoldTask) -> 
     start, p, failure = time.perf_counter(), None, scores.failure
     with _record_warnings() as notes:
         try:
-            p = None if failure else distributions("p", _predict(method, scores, len(task.data.classes))).tolist()
+            p = None if failure else check_distributions("p", _predict(method, scores, len(task.data.classes))).tolist()
         except FAILURES as error:
             failure = f"{type(error).__name__}: {error}"
     return {

@@ -15,10 +15,10 @@ import sklearn
 
 import calibrant
 from calibrant.arrays import Floats
-from calibrant.checks import KINDS, distributions, one_of
+from calibrant.checks import KINDS, check_distributions, check_one_of
 from calibrant.comparing.content import FAILURES, content_of
 from calibrant.comparing.tasks import FoldTask, MachineScores, SearchTask, SharedScores
-from calibrant.evidence.words import plain
+from calibrant.evidence.words import to_json
 from calibrant.files import write_whole
 from calibrant.maps.classes import SCHEMES
 
@@ -93,7 +93,7 @@ recalled = recall  # the old name, for `calibrant.papers`
 def remember(folder: Path | None, key: str | None, document: Document) -> None:
     """Write a document to the folder, completely or not at all; do nothing without a folder."""
     if folder is not None:
-        write_whole(folder / f"{key}.json", (json.dumps(plain(document), allow_nan=False) + "\n").encode())
+        write_whole(folder / f"{key}.json", (json.dumps(to_json(document), allow_nan=False) + "\n").encode())
 
 
 def read_outcomes(document: Any, search: SearchTask) -> list[Outcome]:
@@ -106,7 +106,7 @@ def read_outcomes(document: Any, search: SearchTask) -> list[Outcome]:
 def read_evaluation(document: Any, task: FoldTask) -> Document:
     """Return a method's probabilities of a task's test rows; raise if the document does not hold them."""
     _require_equal("rows", document["rows"], task.test.tolist())
-    p = distributions("p", document["p"])
+    p = check_distributions("p", document["p"])
     _require_equal("the shape of p", p.shape, (len(task.test), len(task.data.classes)))
     return {
         "rows": document["rows"],
@@ -122,8 +122,8 @@ def read_scores(document: Any, task: FoldTask) -> SharedScores:
     rows, classes = len(task.test), len(task.data.classes)
     parts = []
     for each in document["parts"]:
-        one_of("kind", each["kind"], KINDS)
-        one_of("scheme", each["scheme"], SCHEMES)
+        check_one_of("kind", each["kind"], KINDS)
+        check_one_of("scheme", each["scheme"], SCHEMES)
         present, index = (np.asarray(each[name], np.intp) for name in ("present", "index"))
         _require_equal("classes", bool(np.isin(present, np.arange(classes)).all()), expected=True)
         _require_equal("classes", bool(((index >= 0) & (index < len(present))).all()), expected=True)

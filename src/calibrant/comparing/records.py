@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
-from calibrant.evidence.words import plain
-from calibrant.extras import needing
+from calibrant.evidence.words import to_json
+from calibrant.extras import require_extra
 from calibrant.files import write_whole
 from calibrant.metrics import METRICS
 
@@ -179,7 +179,7 @@ class Comparison:
             "parameters": [asdict(each) for each in self.choices],
             "cells": [asdict(cell) for cell in self.cells],
         }
-        text = json.dumps(plain(document), allow_nan=False, indent=1) + "\n"
+        text = json.dumps(to_json(document), allow_nan=False, indent=1) + "\n"
         if path is not None:
             write_whole(Path(path), text.encode())
         return text
@@ -202,5 +202,5 @@ def smaller_is_better(metric: str, values: Floats) -> Floats:
 
 def _pandas() -> Any:
     """Return the module pandas; raise an error that names the extra if it is not installed."""
-    with needing("a table of a comparison", "report"):
+    with require_extra("a table of a comparison", "report"):
         return import_module("pandas")

@@ -13,11 +13,11 @@ from sklearn.utils import _safe_indexing
 
 from calibrant.arrays import Floats, Index
 from calibrant.comparing.content import content_of
-from calibrant.estimators.protocols import Fold, Job, folds, group_params, part
+from calibrant.estimators.protocols import Fold, Job, group_params, make_folds, select_rows
 from calibrant.maps.methods import UNIT, Method
 
 __all__ = [
-    "OWN",
+    "OWN_METHODS",
     "OWN_NEEDS",
     "SCORE_NEEDS",
     "SEARCH_FOLDS",
@@ -46,7 +46,7 @@ def _keep(probabilities: Floats) -> Floats:
 
 
 # Rows beside those of `METHODS`: their fit takes a machine's own probabilities of the test rows instead of scores.
-OWN = {
+OWN_METHODS = {
     "klr": Method(_keep, np.ndarray, UNIT, True, "kernel logistic regression with the same kernel", needs="kernel"),
     "raw": Method(_keep, np.ndarray, UNIT, True, "the machine's own probabilities", needs="own"),
 }
@@ -207,7 +207,7 @@ def make_job(data: CheckedData, rows: Index, estimator: Any = None, **settings: 
     groups = None if data.groups is None else data.groups[rows]
     return Job(
         estimator,
-        _safe_indexing(data.X, rows) if estimator is None else part(estimator, data.X, rows, rows),
+        _safe_indexing(data.X, rows) if estimator is None else select_rows(estimator, data.X, rows, rows),
         data.y[rows],
         np.searchsorted(present, data.index[rows]),
         data.classes[present],
@@ -221,4 +221,4 @@ def make_job(data: CheckedData, rows: Index, estimator: Any = None, **settings: 
 def split_rows(data: CheckedData, rows: Index, cv: Any, seed: int) -> list[Fold]:
     """Split some rows into folds; return the training and test rows of each."""
     job = make_job(data, rows, scheme="", cv=cv, random_state=seed)
-    return [(rows[train], rows[test]) for train, test in folds(job)]
+    return [(rows[train], rows[test]) for train, test in make_folds(job)]

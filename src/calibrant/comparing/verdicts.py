@@ -11,11 +11,19 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
 from calibrant.comparing.records import Comparison, smaller_is_better
-from calibrant.evidence.words import number, words
+from calibrant.evidence.words import format_name, format_number
 from calibrant.inference import corrected_t, critical_difference, friedman, ranks, rejections
 from calibrant.metrics import METRICS
 
-__all__ = ["ALPHA", "against_best", "holm", "notes", "standing_of", "standings_of", "verdict"]
+__all__ = [
+    "ALPHA",
+    "compare_with_best",
+    "describe_verdict",
+    "holm",
+    "list_notes",
+    "standing_of",
+    "standings_of",
+]
 
 ALPHA = 0.05  # level of all tests
 
@@ -52,11 +60,11 @@ def standing_of(comparison: Comparison, metric: str, machine: str) -> dict[str, 
         "means": {name: row[order] for name, row in zip(errors, means, strict=True)},
         "ranks": {"average": average[order], "min": ranks(oriented, ties="min")[order]},
         "rejections": rejected,
-        "against_best": against_best(oriented[:, order], ordered, float(np.mean(ratios)) if ratios else 1.0),
+        "against_best": compare_with_best(oriented[:, order], ordered, float(np.mean(ratios)) if ratios else 1.0),
     }
 
 
-def against_best(oriented: Floats, errors: Mapping[str, Floats], ratio: float) -> dict[str, Any]:
+def compare_with_best(oriented: Floats, errors: Mapping[str, Floats], ratio: float) -> dict[str, Any]:
     """Test whether each other method is worse than the best, which is the first column.
 
     Several data sets are tested by Friedman's test with Nemenyi's critical difference (Demšar 2006). One data set is
@@ -100,14 +108,14 @@ def holm(pvalues: Floats) -> Floats:
 # Words ----------------------------------------------------------------------------------------------------------------
 
 
-def verdict(comparison: Comparison, standings: list[dict[str, Any]]) -> str:
+def describe_verdict(comparison: Comparison, standings: list[dict[str, Any]]) -> str:
     """Say which method is best on these data, and whether the difference is real."""
     first = [standing for standing in standings if standing["metric"] == comparison.metrics[0]]
     others = [standing for standing in standings if standing["metric"] != comparison.metrics[0]]
     where = {machine: f"with {machine}" if len(comparison.machines) > 1 else "" for machine in comparison.machines}
     sentences = [_describe_best(standing, where[standing["machine"]]) for standing in first]
     for standing in others:
-        by = f"By the {words(standing['metric'])} {where[standing['machine']]}".strip()
+        by = f"By the {format_name(standing['metric'])} {where[standing['machine']]}".strip()
         sentences.append(f"{by} the best is {standing['methods'][0]}.")
     return " ".join(sentences)
 
@@ -115,13 +123,14 @@ def verdict(comparison: Comparison, standings: list[dict[str, Any]]) -> str:
 def _describe_best(standing: Mapping[str, Any], where: str) -> str:
     """Say which method is best on a machine, and from which others it differs significantly."""
     methods, means = standing["methods"], list(standing["means"].values())
-    best = f"is best by the {words(standing['metric'])}"
+    best = f"is best by the {format_name(standing['metric'])}"
     start = f"{where[:1].upper()}{where[1:]}, {methods[0]} {best}" if where else f"{methods[0]} {best}"
     if len(means) > 1:
-        head = f"{start}: its average rank over {len(means)} data sets is {number(standing['ranks']['average'][0])}."
+        average = format_number(standing["ranks"]["average"][0])
+        head = f"{start}: its average rank over {len(means)} data sets is {average}."
     else:
         (folds,) = standing["folds"].values()
-        head = f"{start}: {number(means[0][0])}, the mean of {folds.shape[1]} folds."
+        head = f"{start}: {format_number(means[0][0])}, the mean of {folds.shape[1]} folds."
     found = standing["against_best"]
     return f"{head} {_DESCRIBE_TEST[found['test']](methods, found, means)}".strip()
 
@@ -131,14 +140,14 @@ def _describe_rank_test(methods: list[str], found: Mapping[str, Any], means: lis
     if found["pvalue"] is not None and found["pvalue"] >= ALPHA:
         test = f"Friedman's test sees no difference between methods (p = {found['pvalue']:.2g})"
         return f"That is not shown to be real: {test}."
-    how = f"by Nemenyi's critical difference of {number(found['critical_difference'])} ranks"
+    how = f"by Nemenyi's critical difference of {format_number(found['critical_difference'])} ranks"
     return _describe_differences(methods, found["worse"], how)
 
 
 def _describe_fold_test(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:
     """Say which means over folds differ from the best."""
     differences = _describe_differences(methods, found["worse"], "by the corrected paired t-test over folds")
-    return f"{differences} The next is {methods[1]} with {number(means[0][1])} (p = {found['pvalues'][1]:.2g})."
+    return f"{differences} The next is {methods[1]} with {format_number(means[0][1])} (p = {found['pvalues'][1]:.2g})."
 
 
 def _describe_differences(methods: list[str], worse: NDArray[np.bool_], how: str) -> str:
@@ -159,7 +168,7 @@ def _describe_no_test(methods: list[str], found: Mapping[str, Any], means: list[
 _DESCRIBE_TEST = {"friedman": _describe_rank_test, "corrected_t": _describe_fold_test, None: _describe_no_test}
 
 
-def notes(comparison: Comparison) -> list[str]:
+def list_notes(comparison: Comparison) -> list[str]:
     """Return notes on what failed, and on what was not kept."""
     failed: dict[str, int] = {}
     for cell in comparison.cells:

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import counts, distributions, finite, one_of
+from calibrant.checks import check_distributions, check_finite, check_one_of, count_weights
 from calibrant.maps import Map
 from calibrant.maps.classes import ClassMap, MatrixMap, Plan
 from calibrant.maps.fitting import fit_classes
-from calibrant.metrics.forecasts import class_columns, floats
+from calibrant.metrics.forecasts import as_floats, find_columns
 from calibrant.numerics.mixtures import fit_mixture, newton_step
 from calibrant.numerics.simplex import normalise
 from calibrant.samples import ClassSample
@@ -76,7 +76,7 @@ def combine(posteriors: Sequence[ArrayLike], rule: str | Callable[[Floats], Floa
 def rule_of(rule: Any, members: int) -> Callable[[Floats], Floats]:
     """Return the function that a rule's name stands for, or a pool with one weight per member."""
     if not callable(rule):
-        one_of("rule", rule, RULES, beside=", or a pool")
+        check_one_of("rule", rule, RULES, beside=", or a pool")
         return RULES[rule].combine
     if isinstance(rule, (LinearPool, LogPool)) and len(rule.weights) != members:
         msg = f"a pool must have one weight per member; got {len(rule.weights)} weights for {members} members"
@@ -86,7 +86,7 @@ def rule_of(rule: Any, members: int) -> Callable[[Floats], Floats]:
 
 def _check_members(posteriors: Sequence[ArrayLike]) -> _Members:
     """Return at least two matrices of posteriors of the same shape, or raise."""
-    members = [distributions(f"posteriors[{number}]", each) for number, each in enumerate(posteriors)]
+    members = [check_distributions(f"posteriors[{number}]", each) for number, each in enumerate(posteriors)]
     if len(members) < 2:
         msg = f"posteriors must hold at least two members; got {len(members)}"
         raise ValueError(msg)
@@ -229,7 +229,7 @@ class LogPool:
 
 def _check_weights(weights: tuple[float, ...], *, zeros: bool) -> None:
     """Raise unless the weights of a pool are finite, not negative and, unless `zeros` is true, not all zero."""
-    w = finite("weights", weights)
+    w = check_finite("weights", weights)
     if w.min() < 0 or not (zeros or w.any()):
         msg = f"weights must not be negative{'' if zeros else ', nor all zero'}; got {tuple(weights)}"
         raise ValueError(msg)
@@ -269,10 +269,10 @@ def fit_pool(
     >>> bool(pool.weights[0] > 0.9), bool(pool.weights[1] < 0.1)
     (True, True)
     """
-    one_of("kind", kind, POOLS)
+    check_one_of("kind", kind, POOLS)
     members = _check_members(posteriors)
-    index = class_columns(y, members[0], labels)
-    weight = counts(sample_weight, index)
+    index = find_columns(y, members[0], labels)
+    weight = count_weights(sample_weight, index)
     return POOLS[kind](_PoolData(members, index, weight, _least_posterior(weight)))
 
 
@@ -400,9 +400,9 @@ def fit_recalibration(
     >>> fit_recalibration(too_sure, y)(np.array([[0.2, 0.8]])).round(2)  # odds of 4, and their cube root is 1.6
     array([[0.39, 0.61]])
     """
-    posterior = distributions("P", P)
-    index = class_columns(y, posterior, labels)
-    weight = counts(sample_weight, index)
+    posterior = check_distributions("P", P)
+    index = find_columns(y, posterior, labels)
+    weight = count_weights(sample_weight, index)
     least, classes = _least_posterior(weight), posterior.shape[1]
     kept = weight > 0
     data = ClassSample(_as_scores(posterior[kept], least), index[kept], classes, "probability", weight[kept])
@@ -411,5 +411,5 @@ def fit_recalibration(
 
 def _as_scores(P: NDArray[Any], least: float) -> Floats:
     """Return posteriors, those below `least` raised to it, as scores: the second column for two classes, else all."""
-    kept = normalise(np.maximum(floats(P), least))
+    kept = normalise(np.maximum(as_floats(P), least))
     return kept[:, 1:] if kept.shape[1] == 2 else kept

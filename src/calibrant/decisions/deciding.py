@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import counts, distributions, proportion, refuse_masked, whole
+from calibrant.checks import check_distributions, check_proportion, check_whole, count_weights, refuse_masked
 from calibrant.metrics.confidence import confidences
 from calibrant.numerics.mixtures import fit_mixture
 from calibrant.numerics.simplex import normalise
@@ -71,20 +71,20 @@ def reject(
     if len(given) != 1:
         msg = f"give exactly one of {', '.join(rules)}; got {' and '.join(given) or 'none'}"
         raise ValueError(msg)
-    posterior = distributions("P", P)
+    posterior = check_distributions("P", P)
     confidence = np.asarray(posterior.max(axis=1), np.float64)
     n = len(confidence)
     if threshold is not None:
         number: Any = threshold.value if isinstance(threshold, Threshold) else threshold
-        least = proportion("threshold", number, low=True, high=True)
+        least = check_proportion("threshold", number, low=True, high=True)
     elif cost is not None:
         least = chow_threshold(cost)
     elif coverage is not None:
-        proportion("coverage", coverage, high=True)
+        check_proportion("coverage", coverage, high=True)
         kept = int(np.ceil(coverage * n * (1 - 1e-12)))  # rounding must not turn 0.7 of 10 rows into 8 rows
         least = float(np.partition(confidence, n - kept)[n - kept])
     else:
-        limit = proportion("error", error, low=True, high=True)
+        limit = check_proportion("error", error, low=True, high=True)
         falling = np.sort(confidence)[::-1]
         expected_error = np.cumsum(1.0 - falling) / np.arange(1, n + 1)
         kept = int(np.count_nonzero(expected_error <= limit + 1e-12))  # rounding must not make 1 - 0.85 more than 0.15
@@ -140,7 +140,7 @@ def bayes(P: ArrayLike, costs: ArrayLike) -> Index:
     >>> bayes(P, [[0, 1, 0.3], [1, 0, 0.3]])
     array([ 0, -1, -1])
     """
-    posterior = distributions("P", P)
+    posterior = check_distributions("P", P)
     classes = posterior.shape[1]
     c = check_costs(costs, classes)
     # Subtracting a constant from a row of costs changes no decision. With this constant, costs of 0 and 1 give exactly
@@ -211,11 +211,11 @@ def threshold_for_coverage(
     >>> round(threshold.coverage, 3), threshold.least_coverage
     (0.924, 0.9)
     """
-    proportion("coverage", coverage, high=True)
-    proportion("confidence", confidence)
-    largest = np.asarray(distributions("P", P).max(axis=1), np.float64)
+    check_proportion("coverage", coverage, high=True)
+    check_proportion("confidence", confidence)
+    largest = np.asarray(check_distributions("P", P).max(axis=1), np.float64)
     order = np.argsort(largest, kind="stable")
-    weight = counts(sample_weight, largest)
+    weight = count_weights(sample_weight, largest)
     below = np.cumsum(weight[order])
     n = int(below[-1] * (1 + 1e-12))
     # P(Binomial(n, 1 - coverage) < k) rises with k.
@@ -255,11 +255,11 @@ def threshold_for_error(
     >>> round(threshold.value, 2), round(threshold.error, 3), round(threshold.most_error, 3)
     (0.86, 0.074, 0.099)
     """
-    proportion("error", error)
-    proportion("confidence", confidence)
-    levels = whole("levels", levels)
+    check_proportion("error", error)
+    check_proportion("confidence", confidence)
+    levels = check_whole("levels", levels)
     right, largest = confidences(y, P, labels)
-    weight = counts(sample_weight, largest)
+    weight = count_weights(sample_weight, largest)
     total = float(weight.sum())
     risk = (1.0 - confidence) / levels
 
@@ -305,7 +305,7 @@ def prior_shift(P: ArrayLike, old: ArrayLike, new: ArrayLike) -> Floats:
     array([[0.8  , 0.2  ],
            [0.973, 0.027]])
     """
-    posterior = np.asarray(distributions("P", P), np.float64)
+    posterior = np.asarray(check_distributions("P", P), np.float64)
     ratio = _prior_ratio(posterior, old, new)
     with np.errstate(divide="ignore"):
         logs = np.log(posterior) + np.log(ratio)
@@ -332,7 +332,7 @@ def _check_priors(name: str, values: ArrayLike, classes: int) -> Floats:
     if given.shape != (classes,):
         msg = f"{name} must hold one prior for each of the {classes} classes; got shape {given.shape}"
         raise ValueError(msg)
-    return np.asarray(distributions(name, given[None, :])[0], np.float64)
+    return np.asarray(check_distributions(name, given[None, :])[0], np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,11 +371,11 @@ def saerens(
     >>> np.round(shift.priors, 1), shift.converged
     (array([0.8, 0.2]), True)
     """
-    posterior = np.asarray(distributions("P", P), np.float64)
+    posterior = np.asarray(check_distributions("P", P), np.float64)
     before = _check_priors("old", old, posterior.shape[1])
     _prior_ratio(posterior, before, before)  # raises if a prior is 0 for a class with posteriors
     likelihood = posterior / np.where(before > 0, before, 1.0)
-    weight = counts(sample_weight, posterior[:, 0])
+    weight = count_weights(sample_weight, posterior[:, 0])
     found = fit_mixture(likelihood, weight, before / before.sum(), tolerance=tolerance, max_iter=max_iter)
     if not found.converged:
         warn(

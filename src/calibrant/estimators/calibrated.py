@@ -19,8 +19,8 @@ from sklearn.utils.metadata_routing import UNUSED, MetadataRouter, MethodMapping
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import Floats
-from calibrant.checks import at_least_two, one_of, refuse_masked, weighed
-from calibrant.estimators.calibrator import FeaturesMixin, labelled_rows
+from calibrant.checks import check_one_of, check_several_classes, check_weights, refuse_masked
+from calibrant.estimators.calibrator import FeaturesMixin, check_rows
 from calibrant.estimators.protocols import (
     GROUPED,
     MULTICLASS,
@@ -30,13 +30,13 @@ from calibrant.estimators.protocols import (
     Scored,
     check_groups,
     choose_scheme,
-    collect,
-    folds,
+    collect_scores,
     group_params,
-    part,
-    prepare,
+    make_folds,
+    prepare_machine,
     refuse_unused_groups,
     score_columns,
+    select_rows,
     train,
     weight_parameter,
 )
@@ -50,7 +50,12 @@ from calibrant.samples import ClassSample
 from calibrant.svm.leave_one_out import LEAVE_ONE_OUT
 from calibrant.warning import warn
 
-__all__ = ["CalibratedClassifier", "known_classes", "require_classifier", "svc"]
+__all__ = [
+    "CalibratedClassifier",
+    "check_known_classes",
+    "require_classifier",
+    "svc",
+]
 
 
 _KINDS = ("auto", "margin", "probability", "logit")
@@ -255,7 +260,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             ("loo", self.loo, LEAVE_ONE_OUT),
             ("multiclass", self.multiclass, MULTICLASS),
         ):
-            one_of(name, value, choices)
+            check_one_of(name, value, choices)
         if self.search is not None and self.protocol not in _UNSEEN:
             msg = f"search needs scores of unseen rows, protocol one of {', '.join(_UNSEEN)}; got {self.protocol!r}"
             raise ValueError(msg)
@@ -268,13 +273,13 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             rule = f"kind must be 'auto' or 'margin' for method {self.method!r}, which takes decision values"
             msg = f"{rule}; got {self.kind!r}"
             raise ValueError(msg)
-        X, labels = labelled_rows(X, y)
+        X, labels = check_rows(X, y)
         if groups is not None:
             refuse_unused_groups(self.protocol, self.estimator, groups)
             groups = check_groups(groups, labels)
-        weight = None if sample_weight is None else weighed("sample_weight", sample_weight, labels)
+        weight = None if sample_weight is None else check_weights("sample_weight", sample_weight, labels)
         prefit = self.protocol == "prefit"
-        classes = at_least_two(known_classes(self.estimator, labels) if prefit else np.unique(labels))
+        classes = check_several_classes(check_known_classes(self.estimator, labels) if prefit else np.unique(labels))
         absent = [] if prefit or weight is None else np.setdiff1d(classes, labels[weight > 0]).tolist()
         if absent:
             msg = f"sample_weight must be positive for some rows of each class; class {absent[0]!r} has none"
@@ -312,7 +317,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         jobs, prefit = [], self.protocol == "prefit"
         looking = str(self.method) if row.needs == "machine" else None
         for each in machines:
-            estimator = prepare(each, job.scheme, self.kind, fitted=prefit, looking=looking)
+            estimator = prepare_machine(each, job.scheme, self.kind, fitted=prefit, looking=looking)
             groups, to_estimator, to_splitter = job.groups, dict(fit_params), {}
             if sklearn.get_config()["enable_metadata_routing"]:
                 metadata = fit_params if groups is None else {"groups": groups, **fit_params}
@@ -333,7 +338,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
                 replace(job, estimator=estimator, fit_params=to_estimator, split_params=to_splitter, groups=groups)
             )
         if len(jobs) > 1 and self.protocol == "cv":
-            same = folds(jobs[0])
+            same = make_folds(jobs[0])
             jobs = [replace(each, cv=same) for each in jobs]
         if len(jobs) > 1 and self.protocol == "holdout":
             once = int(check_random_state(job.seed).randint(2**31 - 1))
@@ -349,7 +354,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         scheme, k = SCHEMES[job.scheme], len(job.classes)
         fits: list[tuple[Scored, Any]] = []
         rows, probabilities, decisions = [], [], []
-        for scored in collect(self.protocol, job):
+        for scored in collect_scores(self.protocol, job):
             weight = None if job.weight is None else job.weight[scored.rows]
             data = ClassSample(
                 scored.scores, job.index[scored.rows], k, scored.kind, weight, tuple(job.classes.tolist())
@@ -406,7 +411,7 @@ def _see(job: Job, scored: Scored, method: Any) -> Sight:
     if numbers is None and get_tags(job.estimator).input_tags.pairwise:
         msg = f"protocol must be 'cv', 'holdout' or 'train' for method {method!r} of a precomputed kernel"
         raise ValueError(msg)
-    view = machine.view(part(job.estimator, job.X, scored.rows, None))
+    view = machine.view(select_rows(job.estimator, job.X, scored.rows, None))
     looks = np.zeros_like(scored.scores) if scored.looks is None else scored.looks
     return Sight(machine.geometries_, view, numbers, looks)
 
@@ -418,7 +423,7 @@ def require_classifier(name: str, estimator: Any) -> None:
         raise ValueError(msg)
 
 
-def known_classes(estimator: Any, labels: NDArray[Any]) -> NDArray[Any]:
+def check_known_classes(estimator: Any, labels: NDArray[Any]) -> NDArray[Any]:
     """Return the classes of a fitted estimator, after checking that it knows the labels."""
     check_is_fitted(estimator)
     classes = np.asarray(estimator.classes_)

@@ -14,11 +14,16 @@ from sklearn.utils import assert_all_finite, indexable
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from calibrant.checks import numbers, refuse_masked, refuse_missing, require_real, vector, within_unit
+from calibrant.checks import check_unit, check_vector, refuse_masked, refuse_missing, require_real, to_numbers
 from calibrant.maps import Map, check_method, fit_map, log_probabilities, probabilities
 from calibrant.samples import ask_for_kind, sample
 
-__all__ = ["Calibrator", "FeaturesMixin", "labelled_rows", "target"]
+__all__ = [
+    "Calibrator",
+    "FeaturesMixin",
+    "check_rows",
+    "check_target",
+]
 
 
 class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -64,7 +69,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the map to scores and labels."""
         checked = _read_scores(scores)
-        labels = target(y)
+        labels = check_target(y)
         classes = np.unique(labels)
         if len(classes) > 2:
             msg = (
@@ -111,7 +116,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if origin is not None:
             origin.require_kind(self.kind)
         if self.kind == "probability":
-            within_unit("scores", checked[~np.isnan(checked)])
+            check_unit("scores", checked[~np.isnan(checked)])
         return checked
 
     def __sklearn_tags__(self) -> Any:
@@ -151,16 +156,16 @@ def _read_scores(scores: ArrayLike) -> NDArray[Any]:
     if issparse(scores):
         msg = "scores must be a dense column; sparse data is not supported, use .toarray()"
         raise TypeError(msg)
-    array = vector("scores", scores)
+    array = check_vector("scores", scores)
     if array.dtype.kind in "OUS":
-        return numbers("scores", array.astype(object))
+        return to_numbers("scores", array.astype(object))
     require_real("scores", array)
     return array
 
 
-def labelled_rows(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
+def check_rows(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
     """Return rows and labels, one label per row and at least one row; the values of X are left to the machine."""
-    labels = target(y)
+    labels = check_target(y)
     refuse_masked("X", X)
     X, labels = indexable(X, labels)
     if len(labels) == 0:
@@ -169,7 +174,7 @@ def labelled_rows(X: Any, y: ArrayLike | None) -> tuple[Any, NDArray[Any]]:
     return X, labels
 
 
-def target(y: ArrayLike | None) -> NDArray[Any]:
+def check_target(y: ArrayLike | None) -> NDArray[Any]:
     """Return labels as a vector of classes, after scikit-learn's own checks."""
     if y is None:
         msg = "fit requires y to be passed, but the target y is None"

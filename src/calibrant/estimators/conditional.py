@@ -17,8 +17,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, has_fit_parameter
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import at_least_two, one_of, refuse_masked, weighed
-from calibrant.estimators.calibrator import FeaturesMixin, target
+from calibrant.checks import check_one_of, check_several_classes, check_weights, refuse_masked
+from calibrant.estimators.calibrator import FeaturesMixin, check_target
 from calibrant.estimators.posteriors import node_counts
 from calibrant.estimators.unwrapping import unwrap
 from calibrant.posteriors.discriminants import margins, sigmoid_posteriors, sigmoid_slope
@@ -110,9 +110,9 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the classifier, and its posteriors to the same rows."""
         refuse_masked("X", X)
-        labels = target(y)
+        labels = check_target(y)
         if len(labels):
-            at_least_two(np.unique(labels))
+            check_several_classes(np.unique(labels))
         machine = clone(self.estimator)
         if sample_weight is None:
             machine.fit(X, labels)
@@ -127,7 +127,7 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
 
     def _attach(self, machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None) -> Self:
         """Estimate the posteriors of a fitted classifier."""
-        one_of("estimate", self.estimate, ESTIMATES)
+        check_one_of("estimate", self.estimate, ESTIMATES)
         self.estimator_ = machine
         classes = getattr(machine, "classes_", None)
         if not isinstance(classes, np.ndarray) or len(classes) < 2:
@@ -170,7 +170,7 @@ class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Ba
 
 def _label_rows(machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayLike | None) -> _LabelledRows:
     """Return rows with the numbers of their classes, or raise if a class is unknown to the classifier."""
-    labels = target(y)
+    labels = check_target(y)
     check_consistent_length(X, labels)
     classes = machine.classes_
     label = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
@@ -178,7 +178,7 @@ def _label_rows(machine: Any, X: Any, y: ArrayLike | None, sample_weight: ArrayL
         stranger = labels[classes[label] != labels][0]
         msg = f"y must hold only classes the estimator knows; got {str(stranger)!r}"
         raise ValueError(msg)
-    weight = None if sample_weight is None else weighed("sample_weight", sample_weight, labels).astype(np.float64)
+    weight = None if sample_weight is None else check_weights("sample_weight", sample_weight, labels).astype(np.float64)
     return _LabelledRows(X, np.asarray(label, np.intp), weight)
 
 

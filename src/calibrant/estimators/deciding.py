@@ -16,7 +16,7 @@ from sklearn.utils.metaestimators import _BaseComposition
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import at_least_two, proportion, refuse_masked, weighed
+from calibrant.checks import check_proportion, check_several_classes, check_weights, refuse_masked
 from calibrant.decisions.combining import POOLS, LinearPool, LogPool, combine, fit_pool, fit_recalibration, rule_of
 from calibrant.decisions.deciding import (
     Threshold,
@@ -27,16 +27,16 @@ from calibrant.decisions.deciding import (
     threshold_for_coverage,
     threshold_for_error,
 )
-from calibrant.estimators.calibrated import CalibratedClassifier, known_classes
-from calibrant.estimators.calibrator import FeaturesMixin, labelled_rows
+from calibrant.estimators.calibrated import CalibratedClassifier, check_known_classes
+from calibrant.estimators.calibrator import FeaturesMixin, check_rows
 from calibrant.estimators.protocols import (
     FIXED_SEED,
     Job,
     check_groups,
     choose_scheme,
-    collect,
-    folds,
+    collect_scores,
     group_params,
+    make_folds,
     too_few_to_fold,
     train,
     weight_parameter,
@@ -150,7 +150,7 @@ class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Bas
             raise ValueError(msg)
         trained, held = self._split_rows(labels, weight) if guaranteed else (np.arange(len(labels)),) * 2
         self.estimator_ = self._fit_estimator(X, labels, weight, groups, trained)
-        self.classes_ = at_least_two(known_classes(self.estimator_, labels))
+        self.classes_ = check_several_classes(check_known_classes(self.estimator_, labels))
         self.costs_ = None if self.costs is None else check_costs(self.costs, len(self.classes_))
         self.threshold_: float | Threshold | None = self.threshold
         options: dict[str, Any] = {
@@ -166,7 +166,7 @@ class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         elif self.cost is not None:
             self.threshold_ = chow_threshold(self.cost)
         elif self.threshold is not None:
-            proportion("threshold", float(self.threshold), low=True, high=True)
+            check_proportion("threshold", float(self.threshold), low=True, high=True)
         may_reject = self.threshold_ is not None or (
             self.costs_ is not None and self.costs_.shape[1] > len(self.classes_)
         )
@@ -203,7 +203,7 @@ class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         every = np.arange(len(labels))
         if self.prefit or isinstance(self.estimator, FrozenEstimator):
             return every, every
-        proportion("holdout", self.holdout)
+        check_proportion("holdout", self.holdout)
         seed = FIXED_SEED if self.random_state is None else self.random_state
         # Not stratified: the guarantee needs independent rows.
         shuffled = check_random_state(seed).permutation(every if weight is None else np.flatnonzero(weight))
@@ -408,8 +408,8 @@ class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _B
 
 def _check_rows(X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Any, NDArray[Any], NDArray[Any] | None]:
     """Return checked objects, labels and weights."""
-    X, labels = labelled_rows(X, y)
-    return X, labels, None if sample_weight is None else weighed("sample_weight", sample_weight, labels)
+    X, labels = check_rows(X, y)
+    return X, labels, None if sample_weight is None else check_weights("sample_weight", sample_weight, labels)
 
 
 def _predict_out_of_fold(jobs: list[Job]) -> tuple[Index, list[Floats]]:
@@ -418,9 +418,9 @@ def _predict_out_of_fold(jobs: list[Job]) -> tuple[Index, list[Floats]]:
     All members have the same folds. Rows of folds in which a class was missing from training are left out.
     """
     if not too_few_to_fold(jobs[0]):
-        same = folds(jobs[0])
+        same = make_folds(jobs[0])
         jobs = [replace(job, cv=same) for job in jobs]
-    found = [collect("cv", job)[0] for job in jobs]
+    found = [collect_scores("cv", job)[0] for job in jobs]
     known = np.logical_and.reduce([each.complete for each in found])
     if not known.any():
         msg = f"cv={jobs[0].cv!r} must leave rows of every class to train on in at least one fold; it does in none"
@@ -433,12 +433,12 @@ def _predict_out_of_fold(jobs: list[Job]) -> tuple[Index, list[Floats]]:
 
 def _common_classes(fitted: list[Any], labels: NDArray[Any]) -> NDArray[Any]:
     """Return the classes of the fitted members, which must be the same, or of the labels if no member is fitted."""
-    classes = known_classes(fitted[0], labels) if fitted else np.unique(labels)
+    classes = check_known_classes(fitted[0], labels) if fitted else np.unique(labels)
     for member in fitted[1:]:
-        if not np.array_equal(known_classes(member, labels), classes):
+        if not np.array_equal(check_known_classes(member, labels), classes):
             msg = f"members must know the same classes; got {classes.tolist()[:5]} and {member.classes_.tolist()[:5]}"
             raise ValueError(msg)
-    return at_least_two(classes)
+    return check_several_classes(classes)
 
 
 def _posteriors_of(classifier: Any, X: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from calibrant.checks import whole
+from calibrant.checks import check_whole
 from calibrant.estimators.klr import (
     MOST_ROWS_IN_DOUBLE,
     DecisionFunction,
@@ -130,7 +130,7 @@ class ImportVectorMachine(KernelLogisticRegression):
         """Grow the machine and keep what prediction needs."""
         for name in ("max_size", "candidates"):
             if getattr(self, name) is not None:
-                whole(name, getattr(self, name), kind=Integral)
+                check_whole(name, getattr(self, name), kind=Integral)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         growth = Growth(self.tol, self.max_size, self.candidates, self.max_iter, seed)
         source = rows.source(self.kernel_)

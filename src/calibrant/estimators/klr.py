@@ -21,8 +21,8 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import one_of, refuse_masked, same_length, whole
-from calibrant.estimators.calibrator import target
+from calibrant.checks import check_length, check_one_of, check_whole, refuse_masked
+from calibrant.estimators.calibrator import check_target
 from calibrant.kernels.functions import (
     GAMMAS,
     KERNELS,
@@ -36,7 +36,7 @@ from calibrant.kernels.functions import (
     gram,
     is_accurate_in_single,
     mean_square,
-    resolved_gamma,
+    resolve_gamma,
     take,
 )
 from calibrant.kernels.laplace import Laplace, laplace
@@ -47,9 +47,9 @@ from calibrant.kernels.losses import Bernoulli, LossFunction, Multinomial, logit
 from calibrant.kernels.matrices import pivoted_cholesky, threads
 from calibrant.kernels.smo import solve_smo
 from calibrant.kernels.solvers import (
+    MOST_ROWS_OF_FULL_RANK,
     MOST_ROWS_TO_POLISH,
     MOST_UNKNOWNS,
-    SMALL,
     Iterate,
     KernelFit,
     KnownKernel,
@@ -62,7 +62,7 @@ from calibrant.kernels.solvers import (
     solve,
 )
 from calibrant.maps.coupling import couple, pairs
-from calibrant.progress import drawn
+from calibrant.progress import draw_bar
 from calibrant.warning import warn
 
 __all__ = [
@@ -220,9 +220,9 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
             del self.machines_
         _require_options(self)
         refuse_masked("X", X)
-        labels = target(y)
+        labels = check_target(y)
         X = validate_data(self, X, accept_sparse="csr", dtype=np.float64)
-        same_length("y", labels, X)
+        check_length("y", labels, X)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         copies, weight = _row_weights(self, X, labels, codes, sample_weight)
         rows = TrainingRows(X, np.flatnonzero(weight), codes, weight, copies)
@@ -242,7 +242,7 @@ class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[
             return None
         grid: tuple[float, ...] = (self.C_,)
         if self.C == "loo":
-            grid = _C_GRID + _LARGE_CS if len(rows.kept) <= SMALL and self.gamma != "loo" else _C_GRID
+            grid = _C_GRID + _LARGE_CS if len(rows.kept) <= MOST_ROWS_OF_FULL_RANK and self.gamma != "loo" else _C_GRID
         return _choose_by_loo(self, rows, grid, _gammas_of(self, rows))
 
     def _solve(self, rows: TrainingRows, known: KnownKernel | None) -> None:
@@ -556,7 +556,7 @@ def _reporter(model: KernelLogisticRegression) -> Iterator[Report | None]:
     if not model.verbose:
         yield None
         return
-    with drawn("kernel logistic regression: factor", 1.0, stays=True) as step:
+    with draw_bar("kernel logistic regression: factor", 1.0, stays=True) as step:
         if step is None:
             yield _write_line
             return
@@ -580,7 +580,7 @@ def _gammas_of(model: KernelLogisticRegression, rows: TrainingRows) -> tuple[flo
     """Return the values of gamma to try."""
     if model.gamma != "loo":
         return (model.kernel_.by.gamma,)
-    return tuple(float(resolved_gamma("scale", rows.X, rows.copies) * multiple) for multiple in _GAMMA_MULTIPLES)
+    return tuple(float(resolve_gamma("scale", rows.X, rows.copies) * multiple) for multiple in _GAMMA_MULTIPLES)
 
 
 def _with_gamma(kernel: Kernel, gamma: float) -> Kernel:
@@ -596,7 +596,7 @@ def _resolve_kernel(model: KernelLogisticRegression, rows: TrainingRows) -> Kern
         c = mean_square(rows.X, rows.copies) if model.c == "auto" else float(model.c)
         return Kernel("quadratic", Parameters(1.0 / c, 1.0, 2))
     with np.errstate(over="ignore"):
-        gamma = resolved_gamma("scale" if model.gamma == "loo" else model.gamma, rows.X, rows.copies)
+        gamma = resolve_gamma("scale" if model.gamma == "loo" else model.gamma, rows.X, rows.copies)
     if not 0 < gamma < np.inf:
         largest = abs(rows.X).max()
         msg = f"gamma must be positive and finite; got {gamma} from X with values up to {largest:.3g}: rescale X"
@@ -701,17 +701,17 @@ def parse_size(memory: float | str) -> float:
 def _require_options(model: KernelLogisticRegression) -> None:
     """Raise if an option is not allowed."""
     if not callable(model.kernel):
-        one_of("kernel", model.kernel, ("precomputed", *(name for name in KERNELS if name != "sigmoid")))
-    one_of("solver", model.solver, _SOLVERS)
-    one_of("multi_class", model.multi_class, ("softmax", "ovo"))
+        check_one_of("kernel", model.kernel, ("precomputed", *(name for name in KERNELS if name != "sigmoid")))
+    check_one_of("solver", model.solver, _SOLVERS)
+    check_one_of("multi_class", model.multi_class, ("softmax", "ovo"))
     _require_positive("C", model.C, ("loo",))
     _require_positive("gamma", model.gamma, (*GAMMAS, "loo"))
     _require_positive("c", model.c, ("auto",))
     _require_positive("tol", model.tol)
-    whole("max_iter", model.max_iter, kind=Integral)
+    check_whole("max_iter", model.max_iter, kind=Integral)
     _require_positive("degree", model.degree)
     if model.rank is not None:
-        whole("rank", model.rank, kind=Integral)
+        check_whole("rank", model.rank, kind=Integral)
     if model.gamma == "loo" and model.kernel != "rbf":
         msg = f"gamma='loo' is for kernel='rbf'; got kernel={model.kernel!r}"
         raise ValueError(msg)

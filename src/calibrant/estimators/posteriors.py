@@ -17,13 +17,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from calibrant.arrays import Floats
-from calibrant.checks import number, refuse_masked
-from calibrant.estimators.calibrator import target
+from calibrant.checks import check_number, refuse_masked
+from calibrant.estimators.calibrator import check_target
 from calibrant.posteriors.densities import fit_normal
 from calibrant.posteriors.discriminants import fit_fisher, fit_nearest_mean
 from calibrant.posteriors.neighbours import fit_neighbours
 from calibrant.posteriors.networks import fit_network
-from calibrant.posteriors.objects import Objects, objects
+from calibrant.posteriors.objects import Objects, check_objects
 from calibrant.posteriors.trees import prune_early
 from calibrant.posteriors.windows import fit_windows
 from calibrant.samples import magnitude
@@ -48,8 +48,8 @@ _FARTHEST = 1e100  # features of new objects are clipped to this many times the 
 def _scale_training_objects(model: Any, X: Any, y: Any, sample_weight: ArrayLike | None) -> Objects:
     """Return the checked objects, divided by their size, and set `classes_` and `unit_` of an estimator."""
     refuse_masked("X", X)
-    X, y = validate_data(model, X, target(y), dtype=np.float64)
-    data, model.classes_ = objects(X, y, sample_weight)
+    X, y = validate_data(model, X, check_target(y), dtype=np.float64)
+    data, model.classes_ = check_objects(X, y, sample_weight)
     model.unit_ = magnitude(data.x)
     return replace(data, x=data.x / model.unit_)
 
@@ -276,7 +276,7 @@ class Tree(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[mis
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Grow the tree and cut it."""
-        number("threshold", self.threshold, inclusive=True)
+        check_number("threshold", self.threshold, inclusive=True)
         data = _scale_training_objects(self, X, y, sample_weight)
         low, high = data.x.min(axis=0), data.x.max(axis=0)
         self.center_, half = (high + low) / 2, (high - low) / 2

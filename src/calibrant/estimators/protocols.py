@@ -40,7 +40,7 @@ from sklearn.utils import _safe_indexing, check_random_state, get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import finite, refuse_missing, same_length, vector
+from calibrant.checks import check_finite, check_length, check_vector, refuse_missing
 from calibrant.estimators.unwrapping import is_search, layers, unwrap
 from calibrant.maps.classes import SCHEMES, View
 from calibrant.maps.coupling import pairs, votes
@@ -60,13 +60,13 @@ __all__ = [
     "Scored",
     "check_groups",
     "choose_scheme",
-    "collect",
-    "folds",
+    "collect_scores",
     "group_params",
-    "part",
-    "prepare",
+    "make_folds",
+    "prepare_machine",
     "refuse_unused_groups",
     "score_columns",
+    "select_rows",
     "too_few_to_fold",
     "train",
     "weight_parameter",
@@ -153,7 +153,7 @@ class Scored:
         return np.asarray(~np.isnan(self.scores).any(axis=1))
 
 
-def collect(protocol: str, job: Job) -> list[Scored]:
+def collect_scores(protocol: str, job: Job) -> list[Scored]:
     """Return the calibration scores of a protocol: pooled, or one set per machine for "ensemble".
 
     They support every map: each of its two sides has rows scored by machines that were trained on both sides.
@@ -248,13 +248,13 @@ def _score(job: Job, machine: Any = None, fold: Fold | None = None) -> Scored:
     """
     trained_on, rows = (None, np.arange(len(job.y))) if fold is None else fold
     machine = train(job, trained_on) if machine is None else machine
-    X = job.X if fold is None else part(job.estimator, job.X, rows, trained_on)
+    X = job.X if fold is None else select_rows(job.estimator, job.X, rows, trained_on)
     scores, kind = score_columns(machine, X, job.classes, job.scheme, job.kind)
     said = scores
     if len(machine.classes_) < len(job.classes):
         said = scores[:, _known_columns(job, np.searchsorted(job.classes, machine.classes_))]
     if not np.isfinite(said).all():
-        finite("scores", said.ravel())  # raises an error that says how many are not finite, and where
+        check_finite("scores", said.ravel())  # raises an error that says how many are not finite, and where
     looks = None
     if job.look is not None:
         view, present = machine.view(X), np.searchsorted(job.classes, machine.classes_).tolist()
@@ -282,7 +282,7 @@ def train(job: Job, rows: Index | None = None) -> Any:
     if rows is None:
         return clone(job.estimator).fit(job.X, job.y, **job.fit_params)
     params = {name: _part_of(value, rows, len(job.y)) for name, value in job.fit_params.items()}
-    return clone(job.estimator).fit(part(job.estimator, job.X, rows, rows), job.y[rows], **params)
+    return clone(job.estimator).fit(select_rows(job.estimator, job.X, rows, rows), job.y[rows], **params)
 
 
 def _part_of(value: Any, rows: Index, n: int) -> Any:
@@ -292,7 +292,7 @@ def _part_of(value: Any, rows: Index, n: int) -> Any:
     return _safe_indexing(value, rows)
 
 
-def part(estimator: Any, X: Any, rows: Index, known: Index | None) -> Any:
+def select_rows(estimator: Any, X: Any, rows: Index, known: Index | None) -> Any:
     """Return some rows of X; of a matrix of kernels or distances, also only the columns of the `known` rows."""
     some = _safe_indexing(X, rows)
     if known is not None and get_tags(estimator).input_tags.pairwise:
@@ -344,7 +344,7 @@ def _output(machine: Any, X: Any, kind: str) -> tuple[Floats, str]:
     raise ValueError(msg)
 
 
-def folds(job: Job) -> list[Fold]:
+def make_folds(job: Job) -> list[Fold]:
     """Return the (training, test) rows of each fold; no test row, or row of its group, is a training row.
 
     A number of folds gives shuffled stratified folds of the rows of positive weight, at most as many as the rarest
@@ -478,12 +478,12 @@ PROTOCOLS: dict[str, _Protocol] = {
         single_row="a class has a single row, so none can be held out",
     ),
     "cv": _Protocol(
-        folds,
+        make_folds,
         "take folds that hold every class: cv as a number, or a splitter such as StratifiedKFold(3, shuffle=True)",
         single_row="a class has a single row, so no folds can be made",
     ),
     "ensemble": _Protocol(
-        folds,
+        make_folds,
         "take folds that hold every class, or protocol='cv', which fits one map to the scores of all folds",
         single_row="a class has a single row, so no folds can be made",
     ),
@@ -501,8 +501,8 @@ GROUPED = ("cv", "ensemble", "holdout")  # the protocols that keep groups togeth
 
 def check_groups(groups: Any, rows: NDArray[Any]) -> NDArray[Any]:
     """Return the name of each row's group, after checking that there is one per row."""
-    names = vector("groups", groups)
-    same_length("groups", names, rows)
+    names = check_vector("groups", groups)
+    check_length("groups", names, rows)
     refuse_missing("groups", names)
     try:
         np.unique(names)
@@ -584,7 +584,7 @@ def choose_scheme(multiclass: str, estimator: Any, k: int, needs: str = "column"
     return next(name for name in ("matrix", usual, "ovo") if needs in SCHEMES[name].serves)
 
 
-def prepare(estimator: Any, scheme: str, kind: str, *, fitted: bool, looking: str | None = None) -> Any:
+def prepare_machine(estimator: Any, scheme: str, kind: str, *, fitted: bool, looking: str | None = None) -> Any:
     """Return a machine that gives the scores of a scheme: the one given, or one per pair where pairs are wanted.
 
     `looking` names a method that needs the support vectors of the machine; it then remembers its geometry.
@@ -624,7 +624,9 @@ class OneVsOne(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             rows = np.flatnonzero((y == self.classes_[i]) | (y == self.classes_[j]))
             params = {name: _part_of(value, rows, len(y)) for name, value in fit_params.items()}
             self.rows_.append(rows)
-            self.machines_.append(clone(self.estimator).fit(part(self.estimator, X, rows, rows), y[rows], **params))
+            self.machines_.append(
+                clone(self.estimator).fit(select_rows(self.estimator, X, rows, rows), y[rows], **params)
+            )
         return self
 
     def pairwise(self, X: Any) -> tuple[Floats, str]:

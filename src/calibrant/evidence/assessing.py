@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.checks import known_labels, proportion, vector, whole
+from calibrant.checks import check_known_labels, check_proportion, check_vector, check_whole
 from calibrant.evidence.curves import (
     MOST_REDRAWN_FORECASTS,
     ErrorRejectCurve,
@@ -32,24 +32,24 @@ from calibrant.evidence.words import (
     NOT_FINITE,
     describe_pvalue,
     format_count,
+    format_name,
+    format_number,
     format_percent,
     format_pvalue,
-    number,
-    plain,
-    words,
+    to_json,
 )
 from calibrant.inference.calibration import judge_by_groups, judge_by_recalibration, judge_by_score
 from calibrant.inference.resampling import bootstrap_core, plan_bootstrap
 from calibrant.metrics import METRICS, Decomposition, Posteriors, check_forecasts
 from calibrant.metrics.confidence import positive_or_decided, trace_errors
 from calibrant.metrics.decomposition import decompose
-from calibrant.metrics.forecasts import check_labelled, floats, one_vs_rest, select
+from calibrant.metrics.forecasts import as_floats, check_labelled, one_vs_rest, select
 from calibrant.samples import Sample, collapse, probability_cells, refuse_swapped
 
 __all__ = [
     "COSTS",
     "INTERVALS",
-    "PARTS",
+    "PART_METRICS",
     "REJECTIONS",
     "AssessOptions",
     "Assessment",
@@ -59,12 +59,12 @@ __all__ = [
     "Measure",
     "NamedForecasts",
     "assess",
-    "decision_counts",
+    "count_decisions",
     "describe_calibration",
     "estimate_level",
     "estimate_slope",
     "run_calibration_tests",
-    "thinned",
+    "thin_curve",
 ]
 
 
@@ -174,7 +174,7 @@ class Assessment:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values; numbers that are not finite become "inf", "-inf" and "nan"."""
-        return {**plain(self), "not_finite": NOT_FINITE}
+        return {**to_json(self), "not_finite": NOT_FINITE}
 
     def report(self, path: str | PathLike[str]) -> None:
         """Write the assessment as an HTML page."""
@@ -265,7 +265,7 @@ def assess(
     >>> found.verdict.split(":")[0]
     'No departure from calibration can be seen'
     """
-    options = AssessOptions(proportion("confidence", confidence), whole("draws", draws), random_state)
+    options = AssessOptions(check_proportion("confidence", confidence), check_whole("draws", draws), random_state)
     if labels is None:
         refuse_swapped(y, p, "p", "y first and p second")
     if np.size(y) == 0 and np.shape(p)[:1] == (0,):
@@ -291,7 +291,7 @@ def _find_unnamed_class(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None) ->
     """Return the class of all rows if there is only one and it may be the positive or the negative one, else None."""
     if labels is not None or (np.ndim(p) == 2 and np.shape(p)[1] > 1):
         return None
-    observed = known_labels("y", y)
+    observed = check_known_labels("y", y)
     only = observed[0]
     is_known = observed.dtype.kind in "fiub" and (0 <= only <= 1 or only == -1)
     return str(only) if not is_known and bool((observed == only).all()) else None
@@ -302,10 +302,10 @@ def _name_forecasts(
 ) -> NamedForecasts:
     """Check forecasts and return them with the names of the classes."""
     data = check_forecasts(y, p, sample_weight, labels)
-    observed = vector("y", y)
+    observed = check_vector("y", y)
     names: list[Any]
     if labels is not None:
-        names = list(vector("labels", labels))
+        names = list(check_vector("labels", labels))
     elif isinstance(data, Posteriors) or observed.dtype.kind not in "fiub":
         names = list(np.unique(observed))
     elif observed.dtype.kind == "b":
@@ -313,12 +313,12 @@ def _name_forecasts(
     else:
         low, high = observed.min(), observed.max()
         names = [0, 1] if low >= 0 and high <= 1 else [-1, 1] if low == high else [low, high]
-    weight = None if data.weight is None else floats(data.weight)
+    weight = None if data.weight is None else as_floats(data.weight)
     if isinstance(data, Posteriors) and len(names) > 2:
-        data = Posteriors(floats(data.posterior), data.index, weight)
+        data = Posteriors(as_floats(data.posterior), data.index, weight)
     else:
         positive = one_vs_rest(data)[0]
-        data = Sample(floats(positive.score), floats(positive.label), weight)
+        data = Sample(as_floats(positive.score), as_floats(positive.label), weight)
     return NamedForecasts(data, tuple(str(name) for name in names))
 
 
@@ -347,8 +347,8 @@ def _assess_rows(rows: NamedForecasts, options: AssessOptions) -> Assessment:
         tests,
         curve,
         panels,
-        thinned(trace_errors(rows.data)),
-        decision_counts(data, several=rows.several),
+        thin_curve(trace_errors(rows.data)),
+        count_decisions(data, several=rows.several),
         _write_verdict(data, parts["brier"], measures, tests, options.confidence, several=rows.several),
         _write_notes(rows, shares, measures, tests, is_rare=is_rare),
     )
@@ -357,7 +357,7 @@ def _assess_rows(rows: NamedForecasts, options: AssessOptions) -> Assessment:
 # Measures -------------------------------------------------------------------------------------------------------------
 
 # The metrics that are parts of a decomposition: the name of the metric, and (score, part).
-PARTS = {
+PART_METRICS = {
     f"{prefix}{part}": (score, part)
     for prefix, score in (("", "brier"), ("log_", "log_loss"))
     for part in ("miscalibration", "discrimination", "uncertainty")
@@ -377,7 +377,7 @@ def _measure(
     for name, metric in METRICS.items():
         if not (both or metric.one_class):
             continue
-        score, part = PARTS.get(name, ("", ""))
+        score, part = PART_METRICS.get(name, ("", ""))
         value = float(getattr(parts[score], part) if part else metric.core(rows.data))
         ends: tuple[float | None, float | None] = (None, None)
         if sampled is not None and name in INTERVALS and np.isfinite(value) and len(sampled.data) > 1:
@@ -426,16 +426,17 @@ def run_calibration_tests(rows: NamedForecasts, options: AssessOptions) -> tuple
     data = rows.binary
     found = judge_by_score(rows.data)
     sentence = (
-        f"The Brier score came out as {number(found.score)}, and the forecast itself expects {number(found.expected)}: "
-        f"z = {number(found.statistic)}, {describe_pvalue(found.pvalue)}."
+        f"The Brier score came out as {format_number(found.score)}, and the forecast itself expects "
+        f"{format_number(found.expected)}: z = {format_number(found.statistic)}, {describe_pvalue(found.pvalue)}."
     )
     results = [CalibrationTest("spiegelhalter", found.statistic, found.pvalue, sentence, 0.0)]
     with suppress(ValueError):  # every forecast is 0 or 1, and right: no group can be tested
         groups = judge_by_groups(data)
         free = groups.degrees_of_freedom
         sentence = (
-            f"In {format_count(len(groups.count), 'group')} of similar probabilities {number(groups.observed.sum())} "
-            f"happened where {number(groups.expected.sum())} were expected: chi-square {number(groups.statistic)} with "
+            f"In {format_count(len(groups.count), 'group')} of similar probabilities "
+            f"{format_number(groups.observed.sum())} happened where {format_number(groups.expected.sum())} were "
+            f"expected: chi-square {format_number(groups.statistic)} with "
             f"{format_count(free, 'degree')} of freedom, {describe_pvalue(groups.pvalue)}."
         )
         results.append(CalibrationTest("hosmer_lemeshow", groups.statistic, groups.pvalue, sentence, float(free)))
@@ -443,8 +444,9 @@ def run_calibration_tests(rows: NamedForecasts, options: AssessOptions) -> tuple
     hits, total = np.round(positive), np.round(positive) + np.round(negative)
     corp = judge_by_recalibration(p, hits, total, draws=options.draws, random_state=options.random_state)
     sentence = (
-        f"Monotone recalibration would take {number(corp.statistic)} off the Brier score of these rows; it would take "
-        f"{number(corp.expected)} off that of a calibrated forecast, by chance: {describe_pvalue(corp.pvalue)}."
+        f"Monotone recalibration would take {format_number(corp.statistic)} off the Brier score of these rows; it "
+        f"would take {format_number(corp.expected)} off that of a calibrated forecast, by chance: "
+        f"{describe_pvalue(corp.pvalue)}."
     )
     return (*results, CalibrationTest("corp", corp.statistic, corp.pvalue, sentence, corp.expected))
 
@@ -452,7 +454,7 @@ def run_calibration_tests(rows: NamedForecasts, options: AssessOptions) -> tuple
 # Curves and counts of decisions ---------------------------------------------------------------------------------------
 
 
-def thinned(curve: ErrorRejectCurve) -> ErrorRejectCurve:
+def thin_curve(curve: ErrorRejectCurve) -> ErrorRejectCurve:
     """Return at most 500 points of a curve, about equally spaced in the share rejected, including both ends."""
     n = len(curve.rejected)
     if n <= _ERROR_REJECT_POINTS:
@@ -462,14 +464,14 @@ def thinned(curve: ErrorRejectCurve) -> ErrorRejectCurve:
     return ErrorRejectCurve(curve.threshold[kept], curve.rejected[kept], curve.error[kept])
 
 
-def decision_counts(data: Sample, *, several: bool = False) -> DecisionCounts:
+def count_decisions(data: Sample, *, several: bool = False) -> DecisionCounts:
     """Count the rows below every threshold that `COSTS` and `REJECTIONS` can lead to.
 
     With two classes, costs c+ of a false positive, c- of a false negative and r of a rejection, the Bayes decision is
     positive if p > c+/(c+ + c-) and p >= 1 - r/c+, negative if p <= c+/(c+ + c-) and p <= r/c-, else a rejection
     (Chow 1970; Elkan 2001). With more classes, a row is rejected if its confidence is below 1 - r/c.
 
-    >>> counts = decision_counts(Sample(np.array([0.1, 0.5, 0.8]), np.array([0, 1, 1])))
+    >>> counts = count_decisions(Sample(np.array([0.1, 0.5, 0.8]), np.array([0, 1, 1])))
     >>> at = counts.threshold.tolist().index(0.5)
     >>> counts.first_below[at], counts.first_upto[at], counts.total
     (np.float64(0.0), np.float64(1.0), (2.0, 1.0))
@@ -539,7 +541,7 @@ def describe_calibration(
         return f"Whether the probabilities are calibrated was not tested: {means}."
     sure, least = _is_rejected(tests, confidence), min(tests, key=lambda test: test.pvalue)
     corp = next(test for test in tests if test.name == "corp")
-    proof = f"{words(least.name)} test: {format_pvalue(least.pvalue)}"
+    proof = f"{format_name(least.name)} test: {format_pvalue(least.pvalue)}"
     if sure and _is_negligible(data, corp):
         return f"A departure from calibration can be seen, but it is too small to matter: {means} ({proof})."
     if sure:
@@ -635,13 +637,13 @@ def _describe_discrimination(brier: Decomposition, measures: Mapping[str, Measur
     if "auc" not in measures:
         return "Rows of one class only cannot say how well the classes are told apart."
     auc, share = measures["auc"], brier.discrimination / brier.uncertainty
-    area = number(auc.value)
+    area = format_number(auc.value)
     if auc.low is not None and auc.high is not None:
-        area += f" ({number(auc.low)} to {number(auc.high)})"
+        area += f" ({format_number(auc.low)} to {format_number(auc.high)})"
     return (
         f"The forecast tells the classes apart with an area under the ROC curve of {area}; "
-        f"recalibrated it would take {number(brier.discrimination)}, {share:.0%}, off the Brier score of "
-        f"{number(brier.uncertainty)} that the bare class shares have."
+        f"recalibrated it would take {format_number(brier.discrimination)}, {share:.0%}, off the Brier score of "
+        f"{format_number(brier.uncertainty)} that the bare class shares have."
     )
 
 
@@ -657,8 +659,8 @@ def _describe_gain(
     if several:  # the tests are about the confidence, but the gain is that of all classes
         remark = "the miscalibration of all classes together, a part of it by chance"
     return (
-        f"Of the Brier score of {number(brier.score)}, recalibrating could gain at most "
-        f"{number(brier.miscalibration)} ({share:.1%}), {remark}."
+        f"Of the Brier score of {format_number(brier.score)}, recalibrating could gain at most "
+        f"{format_number(brier.miscalibration)} ({share:.1%}), {remark}."
     )
 
 

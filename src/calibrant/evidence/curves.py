@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.checks import binary, finite, number, one_of, proportion, whole
+from calibrant.checks import check_binary, check_finite, check_number, check_one_of, check_proportion, check_whole
 from calibrant.inference import critical_difference
 from calibrant.maps import Linked, Map
 from calibrant.maps.isotonic import fit_isotonic
@@ -211,7 +211,7 @@ def reliability(
     """
     if pos_label is None:
         refuse_swapped(y, p, "p", "y first and p second")
-    data = check_labelled(binary("y", y, pos_label), p, sample_weight)
+    data = check_labelled(check_binary("y", y, pos_label), p, sample_weight)
     choices = {"bands": bands, "confidence": confidence, "draws": draws, "random_state": random_state}
     return trace_reliability(data, method=method, name=name, **choices, **options)
 
@@ -228,10 +228,10 @@ def trace_reliability(
     **options: Any,
 ) -> ReliabilityCurve:
     """Return the core of `reliability`; `data` holds checked forecasts as rows or counts."""
-    one_of("method", method, RELIABILITY)
+    check_one_of("method", method, RELIABILITY)
     if bands is not None:
-        one_of("bands", bands, BANDS)
-    level, repeats = proportion("confidence", confidence), whole("draws", draws)
+        check_one_of("bands", bands, BANDS)
+    level, repeats = check_proportion("confidence", confidence), check_whole("draws", draws)
     band = BandOptions(bands, level, repeats, np.random.default_rng(random_state))
     found = RELIABILITY[method](data, band, **options)
     forecasts = histogram(data, 40, limits=(0.0, 1.0))
@@ -364,7 +364,7 @@ def reliability_by_class(
 
 def trace_by_class(data: Posteriors, names: Sequence[str], *, of: str = "class", **options: Any) -> ReliabilityPanels:
     """Return the core of `reliability_by_class`; `names` are the names of the columns."""
-    one_of("of", of, PANELS)
+    check_one_of("of", of, PANELS)
     panels = PANELS[of](data, names)
     return ReliabilityPanels(
         of, tuple(trace_reliability(panel, name=name, **options) for name, panel in panels if len(panel))
@@ -409,7 +409,7 @@ def posterior(data: Sample, groups: int = 10, confidence: float = 0.95) -> Poste
     unit = magnitude(score)
     weight = positive + negative
     reach = np.append(0.0, np.cumsum(weight))
-    most, rest = divmod(reach[-1], whole("groups", groups))
+    most, rest = divmod(reach[-1], check_whole("groups", groups))
     bounds = np.unique(np.arange(groups + 1) * most + np.minimum(np.arange(groups + 1), rest))
     bounds[-1] = reach[-1]
     size = np.diff(bounds)
@@ -419,7 +419,9 @@ def posterior(data: Sample, groups: int = 10, confidence: float = 0.95) -> Poste
     )
     share = np.clip(hits / size, 0.0, 1.0)
     mean = np.clip(total / size, score[0] / unit, score[-1] / unit) * unit
-    return Posterior(mean, share, *_wilson_interval(share, size, proportion("confidence", confidence)), confidence)
+    return Posterior(
+        mean, share, *_wilson_interval(share, size, check_proportion("confidence", confidence)), confidence
+    )
 
 
 def posterior_by_bin(counts: Histogram, prior: float | None = None, confidence: float = 0.95) -> Posterior:
@@ -437,7 +439,7 @@ def posterior_by_bin(counts: Histogram, prior: float | None = None, confidence: 
     size, hits = size[filled], counts.positive[filled]
     share = hits / size
     middle = (counts.edges[:-1] / 2 + counts.edges[1:] / 2)[filled]
-    shares = (share, *_wilson_interval(share, size, proportion("confidence", confidence)))
+    shares = (share, *_wilson_interval(share, size, check_proportion("confidence", confidence)))
     if prior is not None:
         rows = float(counts.positive.sum()), float(counts.negative.sum())
         shares = tuple(_change_prior(values, *rows, prior) for values in shares)  # type: ignore[assignment]
@@ -466,9 +468,11 @@ def histogram(
     unit = magnitude(score)
     low, high = (float(score.min()), float(score.max())) if limits is None else limits
     if width is None:
-        edges = np.histogram_bin_edges(score / unit, whole("cells", cells), range=(low / unit, high / unit)) * unit
+        edges = (
+            np.histogram_bin_edges(score / unit, check_whole("cells", cells), range=(low / unit, high / unit)) * unit
+        )
     else:
-        width = number("width", width)
+        width = check_number("width", width)
         if (high / 2 - low / 2) / width > _MOST_HISTOGRAM_CELLS / 2 or max(-low, high) / width > 2.0**52:
             rule = f"width must not divide the scores into more than {_MOST_HISTOGRAM_CELLS} cells"
             msg = f"{rule}; got width={width} for scores from {low} to {high}"
@@ -490,15 +494,15 @@ def map_curve(
     >>> map_curve(Steps((0.5,), (0.2, 0.7)), [0, 1], points=2).probability
     array([0.2, 0.2, 0.7, 0.7])
     """
-    given = finite("scores", scores)
+    given = check_finite("scores", scores)
     low, high = float(given.min()), float(given.max())
-    share = np.linspace(0.0, 1.0, whole("points", points))
+    share = np.linspace(0.0, 1.0, check_whole("points", points))
     bends = np.asarray(getattr(mapping, "x", ()), np.float64)
     jumps = np.asarray(getattr(mapping, "edges", ()), np.float64)
     corners = np.concatenate([bends, np.nextafter(jumps, -np.inf), jumps])  # both sides of a jump
     inside = corners[(corners > low) & (corners < high)]
     score = np.unique(np.concatenate([low * (1.0 - share) + high * share, inside]))
-    band = _find_band(mapping, score, proportion("confidence", confidence))
+    band = _find_band(mapping, score, check_proportion("confidence", confidence))
     return MapCurve(score, np.asarray(mapping(score), np.float64), band, name)
 
 

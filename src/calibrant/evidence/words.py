@@ -12,11 +12,11 @@ __all__ = [
     "NOT_FINITE",
     "describe_pvalue",
     "format_count",
+    "format_name",
+    "format_number",
     "format_percent",
     "format_pvalue",
-    "number",
-    "plain",
-    "words",
+    "to_json",
 ]
 
 NOT_FINITE = 'numbers that are not finite are the strings "inf", "-inf" and "nan"'
@@ -48,11 +48,11 @@ def format_percent(share: float) -> str:
     return f"{share:.{min(digits, 9)}%}"
 
 
-def number(value: float) -> str:
+def format_number(value: float) -> str:
     """Return a number with about four significant digits.
 
-    >>> number(0.123456), number(1234.0), number(float("inf")), number(0.00001234), number(-0.0)
-    ('0.1235', '1,234', 'infinite', '1.23e-05', '0')
+    >>> [format_number(value) for value in (0.123456, 1234.0, float("inf"), 0.00001234, -0.0)]
+    ['0.1235', '1,234', 'infinite', '1.23e-05', '0']
     """
     if not np.isfinite(value):
         return "not defined" if np.isnan(value) else "infinite" if value > 0 else "minus infinite"
@@ -63,7 +63,7 @@ def number(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 0.001 else f"{value:.4g}"
 
 
-def words(name: str) -> str:
+def format_name(name: str) -> str:
     """Return the name of a metric or a test as words."""
     return _NAMES.get(name, name.replace("_", " "))
 
@@ -87,24 +87,24 @@ _NAMES = {
 }
 
 
-def plain(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """Return records, arrays and numbers as JSON values; numbers that are not finite become strings.
 
-    >>> plain({"a": np.array([0.5, np.inf]), "b": (1, None)})
+    >>> to_json({"a": np.array([0.5, np.inf]), "b": (1, None)})
     {'a': [0.5, 'inf'], 'b': [1, None]}
     """
     for kind, convert in _CONVERT.items():
         if isinstance(value, kind):
             return convert(value)
     if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        return {field.name: to_json(getattr(value, field.name)) for field in fields(value)}
     return value if value is None else str(value)
 
 
 _CONVERT: dict[Any, Callable[[Any], Any]] = {
     bool | int | str: lambda value: value,
     float: lambda value: value if np.isfinite(value) else str(value),
-    np.ndarray | np.generic: lambda value: plain(value.tolist()),
-    list | tuple: lambda value: [plain(each) for each in value],
-    Mapping: lambda value: {str(name): plain(each) for name, each in value.items()},
+    np.ndarray | np.generic: lambda value: to_json(value.tolist()),
+    list | tuple: lambda value: [to_json(each) for each in value],
+    Mapping: lambda value: {str(name): to_json(each) for name, each in value.items()},
 }

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.checks import one_of, whole
+from calibrant.checks import check_one_of, check_whole
 from calibrant.inference.paired import CELL_DRAW_ROWS, check_whole_weights
 from calibrant.metrics.decomposition import SCORES, part_of_totals
 from calibrant.metrics.forecasts import (
@@ -23,12 +23,12 @@ from calibrant.metrics.forecasts import (
     Forecasts,
     Posteriors,
     Weights,
+    as_floats,
     check_forecasts,
     check_probabilities,
-    floats,
     take,
 )
-from calibrant.numerics.pava import sorted_rows
+from calibrant.numerics.pava import sort_rows
 from calibrant.samples import Sample
 
 __all__ = [
@@ -106,12 +106,12 @@ def spiegelhalter(
 
 def judge_by_score(data: Forecasts, score: str = "brier") -> Spiegelhalter:
     """Return the core of `spiegelhalter`."""
-    one_of("score", score, _OUTCOME_LOSSES)
+    check_one_of("score", score, _OUTCOME_LOSSES)
     if isinstance(data, Sample):
-        p, positive, total = sorted_rows(data)  # pooled, so that weight k gives the same bits as k rows
+        p, positive, total = sort_rows(data)  # pooled, so that weight k gives the same bits as k rows
         P, happened = np.column_stack([1.0 - p, p]), np.column_stack([total - positive, positive])
     else:
-        P, happened = floats(data.posterior), np.zeros(data.posterior.shape)
+        P, happened = as_floats(data.posterior), np.zeros(data.posterior.shape)
         happened[np.arange(len(data)), data.index] = 1.0 if data.weight is None else data.weight
     with np.errstate(divide="ignore"):
         loss = _OUTCOME_LOSSES[score](P)
@@ -166,15 +166,15 @@ def hosmer_lemeshow(
 
 def judge_by_groups(data: Sample, groups: int = 10, fitted_parameters: int = 0) -> HosmerLemeshow:
     """Return the core of `hosmer_lemeshow`."""
-    p, positive, total = sorted_rows(data)
+    p, positive, total = sort_rows(data)
     middle = (np.cumsum(total) - total / 2.0) / total.sum()  # rows of equal p go to the group of their middle
-    _, group = np.unique(np.floor(middle * whole("groups", groups)), return_inverse=True)
-    count, observed, expected = (floats(np.bincount(group, values)) for values in (total, positive, total * p))
+    _, group = np.unique(np.floor(middle * check_whole("groups", groups)), return_inverse=True)
+    count, observed, expected = (as_floats(np.bincount(group, values)) for values in (total, positive, total * p))
     variance = expected * (1.0 - expected / count)
     tested = variance > 1e-12 * count
     apart = np.abs(observed - expected)
     impossible = bool((apart[~tested] > 1e-9 * count[~tested]).any())
-    free = int(tested.sum()) - whole("fitted_parameters", fitted_parameters, low=0)
+    free = int(tested.sum()) - check_whole("fitted_parameters", fitted_parameters, low=0)
     if free < 1 and not impossible:
         msg = (
             f"groups minus fitted_parameters must leave at least one degree of freedom; got {int(tested.sum())} groups "
@@ -220,7 +220,7 @@ def corp(
     >>> corp(y, p).pvalue > 0.05, corp(y, p**2).pvalue
     (True, 0.000999000999000999)
     """
-    totals = sorted_rows(_keep_whole_rows(check_probabilities(y, p), sample_weight))
+    totals = sort_rows(_keep_whole_rows(check_probabilities(y, p), sample_weight))
     return judge_by_recalibration(*totals, score=score, draws=draws, random_state=random_state)
 
 
@@ -234,8 +234,8 @@ def judge_by_recalibration(
     random_state: int | np.random.Generator = 0,
 ) -> Corp:
     """Return the core of `corp`, from rising probabilities with the number of positives and of all rows at each."""
-    one_of("score", score, SCORES)
-    repeats = whole("draws", draws, low=0)
+    check_one_of("score", score, SCORES)
+    repeats = check_whole("draws", draws, low=0)
     measure = partial(part_of_totals, part="miscalibration", score=score)
     rng, found = np.random.default_rng(random_state), measure(probability, positive, total)
     drawn = _draw_positives(probability, total, repeats, rng)

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
-from calibrant.checks import one_of
+from calibrant.checks import check_one_of
 from calibrant.metrics import METRICS, check_forecasts
-from calibrant.metrics.forecasts import Forecasts, floats, take
+from calibrant.metrics.forecasts import Forecasts, as_floats, take
 from calibrant.metrics.scores import row_losses
 from calibrant.samples import Sample
 
@@ -35,7 +35,7 @@ def prepare_metric(metric: MetricOrName, y: NDArray[Any], p: NDArray[Any], optio
             return float(function(y[kept], p[kept], sample_weight=count[kept], **options))
 
         return evaluate
-    one_of("metric", metric, METRICS, beside=", or a function")
+    check_one_of("metric", metric, METRICS, beside=", or a function")
     others = {name: value for name, value in options.items() if name != "labels"}
     return prepare_core(metric, check_forecasts(y, p, labels=options.get("labels")), others)
 
@@ -46,7 +46,7 @@ def prepare_core(metric: str, data: Forecasts, options: Mapping[str, Any]) -> Ev
     if not options and row.loss is not None:
         return prepare_mean(row_losses(data, row.loss))
     if not options and row.totals is not None and isinstance(data, Sample):
-        return _prepare_totals(row.totals, floats(data.label), floats(data.score))
+        return _prepare_totals(row.totals, as_floats(data.label), as_floats(data.score))
 
     def evaluate(count: Floats) -> float:
         kept = np.flatnonzero(count)

@@ -15,7 +15,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.checks import number, one_of, require_real, same_length, vector, weighed, whole
+from calibrant.checks import (
+    check_length,
+    check_number,
+    check_one_of,
+    check_vector,
+    check_weights,
+    check_whole,
+    require_real,
+)
 
 __all__ = [
     "CELL_DRAW_ROWS",
@@ -129,12 +137,12 @@ def corrected_t(first: ArrayLike, second: ArrayLike, *, ratio: float, alternativ
     0.204
     """
     d = difference(*_check_pairs(first, second, least=2))
-    return _t_test(d, 1.0 / len(d) + number("ratio", ratio, inclusive=True), alternative)
+    return _t_test(d, 1.0 / len(d) + check_number("ratio", ratio, inclusive=True), alternative)
 
 
 def _t_test(d: Floats, share: float, alternative: str) -> PairedT:
     """Return the t-test of differences whose mean has the variance `share` sd(d)^2."""
-    one_of("alternative", alternative, TAILS)
+    check_one_of("alternative", alternative, TAILS)
     t = float(t_statistics(d, share))
     unit = float(_largest_size(d))
     mean, spread = (unit * float(moment) for moment in _mean_and_spread(d / unit))
@@ -181,7 +189,7 @@ def mcnemar(first: ArrayLike, second: ArrayLike, *, sample_weight: ArrayLike | N
     McNemar(statistic=1.0, pvalue=0.125, direction='first is worse', only_first=6, only_second=1, exact=True)
     """
     a, b = _check_wrong("first", first), _check_wrong("second", second)
-    same_length("second", b, a)
+    check_length("second", b, a)
     rows = check_whole_weights(sample_weight, a)
     return mcnemar_from_counts(int(rows[a & ~b].sum()), int(rows[b & ~a].sum()))
 
@@ -195,7 +203,7 @@ def mcnemar_from_counts(only_first: int, only_second: int) -> McNemar:
     >>> round(mcnemar_from_counts(80, 50).pvalue, 4)
     0.011
     """
-    b, c = (whole(name, n, low=0) for name, n in (("only_first", only_first), ("only_second", only_second)))
+    b, c = (check_whole(name, n, low=0) for name, n in (("only_first", only_first), ("only_second", only_second)))
     exact = b + c < _EXACT_LIMIT
     statistic = float(min(b, c)) if exact else max(0.0, abs(b - c) - 1.0) ** 2 / (b + c)
     pvalue = min(1.0, 2.0 * special.bdtr(min(b, c), b + c, 0.5)) if exact else special.chdtrc(1, statistic)
@@ -222,7 +230,7 @@ def wilcoxon(
     >>> test.plus, test.minus, test.pvalue, test.exact
     (16.0, 5.0, 0.3125, True)
     """
-    one_of("alternative", alternative, TAILS)
+    check_one_of("alternative", alternative, TAILS)
     a, b = _check_pairs(first, second)
     d = difference(a, b)
     all_rows = check_whole_weights(sample_weight, d)
@@ -230,7 +238,7 @@ def wilcoxon(
     a, b, d, rows = a[kept], b[kept], d[kept], all_rows[kept]
     error = np.zeros(len(d))
     if digits is not None:
-        significant = 10.0 ** -whole("digits", digits) * np.abs(d)
+        significant = 10.0 ** -check_whole("digits", digits) * np.abs(d)
         error = np.maximum(significant, RELATIVE_ROUNDING * np.maximum(np.abs(a), np.abs(b)))
     place = dense_ranks(np.abs(d), error)
     tie = np.bincount(place, rows)
@@ -279,7 +287,7 @@ def dense_ranks(values: Floats, error: Floats) -> NDArray[np.intp]:
 def _check_pairs(first: ArrayLike, second: ArrayLike, *, least: int = 1) -> tuple[Floats, Floats]:
     """Return two vectors of equal length, at least `least`."""
     a, b = check_reals("first", first), check_reals("second", second)
-    same_length("second", b, a)
+    check_length("second", b, a)
     if len(a) < least:
         msg = f"first must hold at least {least} values; got {len(a)}"
         raise ValueError(msg)
@@ -295,7 +303,7 @@ def difference(a: Floats, b: Floats) -> Floats:
 
 def check_reals(name: str, values: ArrayLike) -> Floats:
     """Return a vector of real numbers; infinite ones are allowed, NaN is not."""
-    array = vector(name, values)
+    array = check_vector(name, values)
     require_real(name, array)
     refuse_nan(name, array)
     return np.asarray(array, np.float64)
@@ -311,7 +319,7 @@ def refuse_nan(name: str, array: NDArray[Any]) -> None:
 
 def _check_wrong(name: str, values: ArrayLike) -> NDArray[np.bool_]:
     """Return a vector of 0 and 1, or False and True, as booleans."""
-    array = vector(name, values)
+    array = check_vector(name, values)
     known = (array == 0) | (array == 1)
     if not np.all(known):
         other = array[~known][0] if np.ndim(known) else array[0]
@@ -324,7 +332,7 @@ def check_whole_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> 
     """Return how many rows each row stands for."""
     if sample_weight is None:
         return np.ones(len(rows))
-    weight = np.asarray(weighed("sample_weight", sample_weight, rows), np.float64)
+    weight = np.asarray(check_weights("sample_weight", sample_weight, rows), np.float64)
     require_whole_weights(weight)
     return weight
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.checks import one_of, proportion, refuse_masked
+from calibrant.checks import check_one_of, check_proportion, refuse_masked
 from calibrant.inference.paired import (
     RELATIVE_ROUNDING,
     TAILS,
@@ -59,7 +59,7 @@ def ranks(values: ArrayLike, ties: str = "min") -> Floats:
     >>> ranks([[0.1, 0.2, 0.1, np.inf], [0.4, 0.3, 0.2, 0.1]])
     array([2.5, 3. , 1.5, 2.5])
     """
-    one_of("ties", ties, _TIES)
+    check_one_of("ties", ties, _TIES)
     return np.asarray(_rank_methods(_check_table("values", values, 2), ties).mean(axis=0))
 
 
@@ -84,7 +84,7 @@ def critical_difference(methods: int, datasets: int, alpha: float = 0.05) -> flo
     if methods < 2 or datasets < 1:
         msg = f"methods must be at least 2 and datasets at least 1; got {methods} and {datasets}"
         raise ValueError(msg)
-    q = stats.studentized_range.isf(proportion("alpha", alpha), methods, np.inf) / np.sqrt(2.0)
+    q = stats.studentized_range.isf(check_proportion("alpha", alpha), methods, np.inf) / np.sqrt(2.0)
     return float(q * _rank_spread(methods, datasets))
 
 
@@ -154,14 +154,14 @@ def rejections(errors: ArrayLike, alpha: float = 0.05, alternative: str = "great
     array([[0, 0],
            [1, 0]])
     """
-    one_of("alternative", alternative, TAILS)
+    check_one_of("alternative", alternative, TAILS)
     array = _check_table("errors", errors, 3)
     folds = array.shape[2]
     if folds < 2:
         msg = f"errors must hold at least 2 folds; got {folds}"
         raise ValueError(msg)
     t = t_statistics(difference(*np.broadcast_arrays(array[:, :, None], array[:, None])), 1.0 / folds)
-    rejected = t_pvalues(t, folds - 1, alternative) < proportion("alpha", alpha)
+    rejected = t_pvalues(t, folds - 1, alternative) < check_proportion("alpha", alpha)
     wanted_sign = t < 0 if alternative == "less" else t > 0
     return np.asarray((rejected & wanted_sign).sum(axis=0))
 
@@ -188,7 +188,7 @@ def underline(values: ArrayLike, pvalues: ArrayLike, alpha: float = 0.05) -> NDA
     # One-sided p-values of both directions sum to 1, so two equal small ones belong to one two-sided test.
     symmetric = np.abs(p - p.T) <= _SAME_PVALUE * np.maximum(p, p.T)
     smaller = difference(*np.broadcast_arrays(entries[:, None], entries)) < 0
-    better = (p < proportion("alpha", alpha)) & np.where(symmetric, smaller, p < p.T)
+    better = (p < check_proportion("alpha", alpha)) & np.where(symmetric, smaller, p < p.T)
     # A member is better than all entries outside and than no member, so it wins as often as there are entries outside.
     for wins in range(len(entries) - 1, -1, -1):
         member = better.sum(axis=1) == wins

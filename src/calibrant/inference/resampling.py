@@ -15,7 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import counts, known_labels, one_of, proportion, refuse_masked, same_length, vector, whole
+from calibrant.checks import (
+    check_known_labels,
+    check_length,
+    check_one_of,
+    check_proportion,
+    check_vector,
+    check_whole,
+    count_weights,
+    refuse_masked,
+)
 from calibrant.inference.evaluations import Evaluate, MetricOrName, prepare_core, prepare_metric
 from calibrant.inference.paired import CELL_DRAW_ROWS, require_whole_weights
 from calibrant.metrics.forecasts import Forecasts, take
@@ -181,8 +190,8 @@ def plan_bootstrap(
     draws: int, confidence: float, method: str, random_state: int | np.random.Generator
 ) -> BootstrapPlan:
     """Check the options of a bootstrap."""
-    one_of("method", method, _ENDS)
-    level, repeats = proportion("confidence", confidence), whole("draws", draws, low=2)
+    check_one_of("method", method, _ENDS)
+    level, repeats = check_proportion("confidence", confidence), check_whole("draws", draws, low=2)
     return BootstrapPlan(repeats, level, method, np.random.default_rng(random_state))
 
 
@@ -190,16 +199,16 @@ def _check_columns(
     y: ArrayLike, forecasts: list[ArrayLike], sample_weight: ArrayLike | None, groups: ArrayLike | None
 ) -> tuple[NDArray[Any], list[NDArray[Any]], Floats, NDArray[Any] | None]:
     """Check that labels, forecasts, weights and groups have equal lengths; without groups, weights must be whole."""
-    label = known_labels("y", y)
+    label = check_known_labels("y", y)
     for p in forecasts:
         refuse_masked("p", p)
-        same_length("p", np.asarray(p), label)
-    weight = counts(sample_weight, label)
-    names = None if groups is None else vector("groups", groups)
+        check_length("p", np.asarray(p), label)
+    weight = count_weights(sample_weight, label)
+    names = None if groups is None else check_vector("groups", groups)
     if names is None:
         require_whole_weights(weight, ": for other weights give groups=range(n), which draws rows with their weights")
     else:
-        same_length("groups", names, label)
+        check_length("groups", names, label)
     return label, [np.asarray(p) for p in forecasts], weight, names
 
 

@@ -29,7 +29,7 @@ __all__ = [
     "gram",
     "is_accurate_in_single",
     "mean_square",
-    "resolved_gamma",
+    "resolve_gamma",
     "take",
 ]
 
@@ -132,7 +132,7 @@ KERNELS: dict[str, Formula] = {
 }
 
 
-def resolved_gamma(gamma: Any, rows: Any, weight: Floats | None = None) -> float:
+def resolve_gamma(gamma: Any, rows: Any, weight: Floats | None = None) -> float:
     """Return gamma as `SVC` defines it: 1/(p var(X)) for "scale", 1/p for "auto", where p is the number of features.
 
     With weights, the variance is that of rows repeated as often as their weights say.

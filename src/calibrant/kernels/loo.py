@@ -55,9 +55,9 @@ from calibrant.kernels.solvers import (
 
 __all__ = [
     "FACTOR_DECREMENT",
-    "FOLLOWED",
     "GROUPS",
     "MOST_CG_STEPS",
+    "MOST_ENTRIES_TO_FOLLOW",
     "POOR_LEVERAGE",
     "POOR_RESIDUAL",
     "STARTING_RANK_SHARE",
@@ -70,6 +70,7 @@ __all__ = [
     "binary_path",
     "choose",
     "choose_left_out_rows",
+    "draw_groups",
     "evaluate_in_order",
     "follow_absences",
     "follow_important_absences",
@@ -82,12 +83,13 @@ __all__ = [
     "search_grid",
     "share_products",
     "solve_columns",
-    "stratified",
 ]
 
 
 # Leaving out one row at a time.
-FOLLOWED = 70_000  # entries of a factor up to which the absence of a row is followed beyond one Newton step
+MOST_ENTRIES_TO_FOLLOW = (
+    70_000  # entries of a factor up to which the absence of a row is followed beyond one Newton step
+)
 _FOLLOWING_STEPS = 4  # steps that follow it
 _LEAST_EFFECT = 0.05  # rows are followed if leverage * change of f * error of the probability is above this
 _LAST_CHANGE = 0.1  # a followed row counts as poor if the last step changed f by more than this
@@ -164,7 +166,7 @@ def leave_out_rows(loss: Bernoulli, factor: Factor, copies: Floats, workers: Wor
         w, lower = curvature.w, factorise_hessian(curvature, F, workers)
         step = -solve_cholesky(lower, factor_gradient(F, point.z, at.residual(point.f)))
         z, f = point.z + step, point.f + multiply(F.T, step)
-        inverse, follow = invert_lower(lower), F.size <= FOLLOWED
+        inverse, follow = invert_lower(lower), F.size <= MOST_ENTRIES_TO_FOLLOW
         if follow:
             P = inverse @ F
             v = column_products(P, P)
@@ -333,7 +335,7 @@ def share_products(K: Products, tasks: Sequence[AskForProducts]) -> list[Any]:
     return [results[i] for i in range(len(tasks))]
 
 
-def stratified(target: Floats, rng: np.random.Generator) -> Index:
+def draw_groups(target: Floats, rng: np.random.Generator) -> Index:
     """Return a random group of each row, such that every class is spread evenly over the groups."""
     order = rng.permutation(len(target))
     group = np.empty(len(target), np.intp)
@@ -551,7 +553,7 @@ class LooProblem:
     def groups(self, seed: int) -> Index:
         """Return the given groups, or random ones with every class spread evenly over them."""
         codes = self.target if self.target.ndim == 1 else self.target.argmax(axis=1)
-        return stratified(codes, np.random.default_rng(seed)) if self.group is None else self.group
+        return draw_groups(codes, np.random.default_rng(seed)) if self.group is None else self.group
 
 
 _MakePath = Callable[[LooProblem, Gram, Sequence[float], Options], tuple[LooPath, KnownKernel | None]]

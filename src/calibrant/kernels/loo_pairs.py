@@ -21,11 +21,11 @@ from calibrant.kernels.loo import (
     LooPath,
     LooProblem,
     LooResult,
+    draw_groups,
     evaluate_in_order,
     make_path,
     prepare_binary,
     search_grid,
-    stratified,
 )
 from calibrant.kernels.matrices import coefficients_of, make_products
 from calibrant.kernels.solvers import Options, is_complete
@@ -42,7 +42,7 @@ def pairs_path(
     codes = problem.target.argmax(axis=1)
     places = list(combinations(range(problem.target.shape[1]), 2))
     smaller = replace(options, memory=options.memory / (1 + len(places)))
-    group = stratified(codes, np.random.default_rng(options.seed))  # the same in all pairs
+    group = draw_groups(codes, np.random.default_rng(options.seed))  # the same in all pairs
     pairs = [
         _prepare_pair(problem, gram, np.flatnonzero((codes == a) | (codes == b)), codes == b, group, smaller)
         for a, b in places

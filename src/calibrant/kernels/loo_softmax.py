@@ -50,7 +50,7 @@ from calibrant.kernels.matrices import (
     pivoted_cholesky,
 )
 from calibrant.kernels.solvers import (
-    SMALL,
+    MOST_ROWS_OF_FULL_RANK,
     Iterate,
     KnownKernel,
     Options,
@@ -90,7 +90,7 @@ def softmax_path(
     K, loss = make_products(gram, options.memory), Multinomial(problem.target, problem.weight)
     if is_complete(gram, factor) or not options.exact:
         train, leave_out = _train_in_factor(gram, factor), _leave_out_rows(factor.F, problem.copies, gram.workers)
-    elif gram.n <= SMALL:
+    elif gram.n <= MOST_ROWS_OF_FULL_RANK:
         F = pivoted_cholesky(gram, gram.n, rng).F
         train, leave_out = _train_on_kernel(K, factor, options), _leave_out_rows(F, problem.copies, gram.workers)
     else:
@@ -152,7 +152,7 @@ def _leave_out_rows(F: NDArray[Any], copies: Floats, workers: Workers = SERIAL) 
     share = 1.0 / np.maximum(copies, 1.0)
 
     def leave_out(loss: Multinomial, f: Floats) -> tuple[Floats, NDArray[np.bool_], slice]:
-        curvature, few = loss.curvature(f), len(f) <= SMALL
+        curvature, few = loss.curvature(f), len(f) <= MOST_ROWS_OF_FULL_RANK
         if few:
             V = covariance_of(curvature, F, workers)
             f = V.product(loss.residual(f) + curvature.root(curvature.root_transposed(f)))

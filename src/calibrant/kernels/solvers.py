@@ -39,10 +39,10 @@ from calibrant.kernels.matrices import (
 )
 
 __all__ = [
+    "MOST_ROWS_OF_FULL_RANK",
     "MOST_ROWS_TO_POLISH",
     "MOST_UNKNOWNS",
     "ROUGH_DECREMENT",
-    "SMALL",
     "FactorPoint",
     "Iterate",
     "KernelFit",
@@ -83,7 +83,7 @@ __all__ = [
 Solve = Callable[[Floats], Floats]
 
 # Sizes at which the method changes.
-SMALL = 250  # rows of two classes up to which the factor has full rank
+MOST_ROWS_OF_FULL_RANK = 250  # rows of two classes up to which the factor has full rank
 _SMALL_VALUES = 600  # rows times classes up to which the factor has full rank, for several classes
 MOST_ROWS_TO_POLISH = 500  # rows up to which a fit goes on nearly to rounding error
 _MOST_ROWS_WITHOUT_SKETCH = (
@@ -161,7 +161,7 @@ class KernelFit:
 
 def _is_small(shape: tuple[int, ...]) -> bool:
     """Return whether the factor has full rank for values f of this shape."""
-    return shape[0] <= SMALL if len(shape) == 1 else shape[0] * shape[1] <= _SMALL_VALUES
+    return shape[0] <= MOST_ROWS_OF_FULL_RANK if len(shape) == 1 else shape[0] * shape[1] <= _SMALL_VALUES
 
 
 def choose_rank(shape: tuple[int, ...], options: Options) -> int:

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Floats
-from calibrant.checks import distributions, one_of, same_length, weighed
-from calibrant.maps.margins import one_row
+from calibrant.checks import check_distributions, check_length, check_one_of, check_weights
+from calibrant.maps.margins import weigh_one_row
 from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Steps, assigned_class, shares_of_rest
 from calibrant.numerics.beta_distribution import FAR, Tails, beta_quantile, beta_tails
 from calibrant.ops import EDGE, NUMPY
@@ -84,9 +84,9 @@ def fit_beta_matrix(
     >>> fit_beta_matrix(rows, [0, 1, 1, 1, 2, 2]).matrix([[0.6, 0.1, 0.3]]).round(3)
     array([[0.238, 0.191, 0.572]])
     """
-    given = np.asarray(distributions("memberships", memberships), np.float64)
+    given = np.asarray(check_distributions("memberships", memberships), np.float64)
     truth = _class_numbers(labels, given)
-    weights = np.ones(len(given)) if weight is None else weighed("weight", weight, given)
+    weights = np.ones(len(given)) if weight is None else check_weights("weight", weight, given)
     counts = np.zeros_like(given)
     counts[np.arange(len(given)), truth] = weights
     return BetaClasses(_fit_pieces(given, counts, criterion, dis=dis))
@@ -100,7 +100,7 @@ def fit_beta_classes(data: ClassSample, *, criterion: str = "mse", dis: bool = T
 def _class_numbers(labels: ArrayLike, memberships: Floats) -> NDArray[np.intp]:
     """Return labels as class numbers, the columns of the memberships."""
     given = np.asarray(labels)
-    same_length("labels", given, memberships)
+    check_length("labels", given, memberships)
     classes = memberships.shape[1]
     if given.ndim != 1 or given.dtype.kind not in "iub" or given.min() < 0 or given.max() >= classes:
         msg = f"labels must be class numbers from 0 to {classes - 1}; got {np.unique(given)[:5]}"
@@ -110,7 +110,7 @@ def _class_numbers(labels: ArrayLike, memberships: Floats) -> NDArray[np.intp]:
 
 def _fit_pieces(memberships: Floats, counts: Floats, criterion: str, *, dis: bool) -> tuple[BetaPiece, ...]:
     """Fit the piece of each class; `counts` holds the weight of each true class in each row."""
-    one_of("criterion", criterion, _CRITERIA)
+    check_one_of("criterion", criterion, _CRITERIA)
     assigned = assigned_class(memberships)
     pieces, unseen = [], []
     for k in range(memberships.shape[1]):
@@ -160,7 +160,7 @@ def _moments(m: Floats, weight: Floats) -> tuple[float, float, float]:
     total = float(weight.sum())
     mean = float(weight @ inside / total)
     square = float(weight @ (inside - mean) ** 2)
-    divisor = total - one_row(Sample(m, m, weight))
+    divisor = total - weigh_one_row(Sample(m, m, weight))
     return total, mean, square / divisor if divisor > 0.0 else 0.0
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import number, one_of, whole
+from calibrant.checks import check_number, check_one_of, check_whole
 from calibrant.maps.records import Steps
 from calibrant.samples import Sample, collapse
 
@@ -30,10 +30,10 @@ def fit_bins(
     >>> fit_bins(sample([1, 2, 3, 4], [0, 0, 0, 1]), k=2, smoothing="raw")
     Steps(edges=(2.5,), values=(0.0, 0.5))
     """
-    k = whole("k", k, high=MOST_BINS)
-    one_of("strategy", strategy, _EDGES)
-    one_of("smoothing", smoothing, _SHARES)
-    strength = number("strength", strength, inclusive=smoothing != "prior")
+    k = check_whole("k", k, high=MOST_BINS)
+    check_one_of("strategy", strategy, _EDGES)
+    check_one_of("smoothing", smoothing, _SHARES)
+    strength = check_number("strength", strength, inclusive=smoothing != "prior")
     score, positive, negative = collapse(data).arrays()
     inner = np.unique(_EDGES[strategy](score, positive + negative, int(k)))
     inner = inner[inner > score[0]]  # a score on an edge belongs to the right bin

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import KINDS, LARGEST, one_of
+from calibrant.checks import KINDS, LARGEST, check_one_of
 from calibrant.maps.coupling import COUPLINGS, combine, pairs, temper, votes
-from calibrant.maps.records import Origin, both_probabilities, log_probabilities, one_column
+from calibrant.maps.records import Origin, both_probabilities, check_one_column, log_probabilities
 from calibrant.ops import NUMPY, Columns, Ops
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ __all__ = [
     "Scheme",
     "Sight",
     "View",
-    "combined",
+    "combine_arrays",
     "log_classes",
-    "memberships",
-    "tempered",
+    "temper_array",
+    "to_memberships",
 ]
 
 _Task = tuple[NDArray[np.bool_], NDArray[np.bool_]]
@@ -138,7 +138,7 @@ class ClassMap:
             msg = f"maps must hold one map per column of scores, {rule}; got {n}"
             raise ValueError(msg)
         for column, each in enumerate(self.maps):
-            one_column(f"maps[{column}]", each)
+            check_one_column(f"maps[{column}]", each)
 
     def __call__(self, scores: Any, ops: Ops = NUMPY) -> Any:
         """Return class probabilities, one column per class, from one column of scores per map."""
@@ -153,7 +153,7 @@ class ClassMap:
         return temper(combine(self.scheme, first, second, self.coupling, ops), self.power, ops)
 
 
-def combined(scheme: str, both: Floats, rule: str) -> Floats:
+def combine_arrays(scheme: str, both: Floats, rule: str) -> Floats:
     """Return class probabilities from an array of (1 - p, p) per row and binary problem."""
     count = both.shape[1]
 
@@ -163,7 +163,7 @@ def combined(scheme: str, both: Floats, rule: str) -> Floats:
     return np.asarray(NUMPY.run_columns(columns_of, np.hstack([both[:, :, 0], both[:, :, 1]]), None, "two per problem"))
 
 
-def tempered(p: Floats, power: float) -> Floats:
+def temper_array(p: Floats, power: float) -> Floats:
     """Return p^power, normalised."""
     return np.asarray(NUMPY.run_columns(partial(temper, power=power), p, None, "one per class"))
 
@@ -190,7 +190,7 @@ class MachineMap:
         """Return class probabilities, one row per object."""
         columns = [each(view.inputs, view.decision[:, column]) for column, each in enumerate(self.maps)]
         both = np.stack(columns, axis=1)
-        return tempered(combined(self.scheme, both, self.coupling), self.power)
+        return temper_array(combine_arrays(self.scheme, both, self.coupling), self.power)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,8 +204,8 @@ class MatrixMap:
 
     def __post_init__(self) -> None:
         """Check the kind of scores, and that the inner map takes all classes."""
-        one_of("kind", self.kind, KINDS)
-        one_of("scheme", self.scheme, ["matrix"])
+        check_one_of("kind", self.kind, KINDS)
+        check_one_of("scheme", self.scheme, ["matrix"])
         if not callable(getattr(self.inner, "matrix", None)):
             msg = f"inner must be a map of all memberships, with a method `matrix`; got {shortened(self.inner)}"
             raise ValueError(msg)
@@ -231,10 +231,10 @@ def _member_columns(columns: Columns, kind: str, ops: Ops = NUMPY) -> Columns:
     return ops.softmax([ops.clip(score, -LARGEST, LARGEST) for score in columns])
 
 
-def memberships(scores: Floats, kind: str) -> Floats:
+def to_memberships(scores: Floats, kind: str) -> Floats:
     """Return scores as rows that sum to 1, by `_member_columns`.
 
-    >>> memberships(np.array([[0.2, 0.6]]), "probability"), memberships(np.array([[0.75]]), "probability")
+    >>> to_memberships(np.array([[0.2, 0.6]]), "probability"), to_memberships(np.array([[0.75]]), "probability")
     (array([[0.25, 0.75]]), array([[0.25, 0.75]]))
     """
     return np.asarray(NUMPY.run_columns(partial(_member_columns, kind=kind), scores, None, "one per class"))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import BLOCK, number, whole
+from calibrant.checks import BLOCK, check_number, check_whole
 from calibrant.maps.records import Cosines
 from calibrant.numerics.cosines import GAMMAS, USUAL, coordinate, cosines
-from calibrant.numerics.folds import best, folds
+from calibrant.numerics.folds import choose_best, deal_folds
 from calibrant.samples import Sample, collapse
 
 __all__ = ["fit_cosine"]
@@ -29,9 +29,9 @@ def fit_cosine(data: Sample, *, terms: int = 6, gamma: float | None = None, clip
     >>> fit_cosine(sample([-2.0, -1.0, 0.0, 1.0, 2.0], [0, 0, 1, 0, 1]), terms=2, gamma=0.01)([-2, 0, 2]).round(3)
     array([0.083, 0.391, 0.32 ])
     """
-    terms = whole("terms", terms)
+    terms = check_whole("terms", terms)
     if gamma is not None:
-        gamma = number("gamma", gamma)
+        gamma = check_number("gamma", gamma)
     rows = collapse(data)
     score, positive, negative = rows.arrays()
     low, high = float(score[0]), float(score[-1])
@@ -74,7 +74,7 @@ def _solve(matrix: Floats, right: Floats, gamma: float) -> Floats:
 def _chosen(data: Sample, ends: tuple[float, float], terms: int, *, clip: bool) -> float:
     """Return the gamma under which the rows left out of the fit are predicted best, the smoothest of equals."""
     score, positive, negative = data.arrays()
-    splits = folds(positive, negative)
+    splits = deal_folds(positive, negative)
     if not splits:
         return USUAL
     t = coordinate(score, *ends)
@@ -90,4 +90,4 @@ def _chosen(data: Sample, ends: tuple[float, float], terms: int, *, clip: bool) 
             total += float(held_1 @ (1.0 - p) ** 2 + held_0 @ p**2)
         return total
 
-    return best(GAMMAS, loss, float((positive + negative).sum()))
+    return choose_best(GAMMAS, loss, float((positive + negative).sum()))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.checks import one_of
+from calibrant.checks import check_one_of
 from calibrant.numerics.simplex import LEAST, normalise
 from calibrant.ops import NUMPY, Columns, Ops
 
@@ -77,7 +77,7 @@ def couple(first: Floats, second: Floats, rule: str = "wu_lin_weng") -> Floats:
     >>> couple(r, 1 - r).round(12)
     array([[0.5, 0.3, 0.2]])
     """
-    one_of("coupling", rule, COUPLINGS)
+    check_one_of("coupling", rule, COUPLINGS)
     count = first.shape[1]
 
     def coupled(columns: Columns) -> Columns:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import LARGEST, number
-from calibrant.maps.margins import one_row
+from calibrant.checks import LARGEST, check_number
+from calibrant.maps.margins import weigh_one_row
 from calibrant.maps.records import Sigmoid
 from calibrant.numerics.roots import falling_root, rising_root
 from calibrant.samples import Sample, magnitude
@@ -33,7 +33,7 @@ def fit_duin_tax(data: Sample, *, penalty: float | None = 1e-7) -> Sigmoid:
     1.871838
     """
     if penalty is not None:
-        penalty = number("penalty", penalty, inclusive=True)
+        penalty = check_number("penalty", penalty, inclusive=True)
     score, positive, negative = data.arrays()
     margin, weight = np.concatenate([score, -score]), np.concatenate([positive, negative])
     margin, weight = margin[weight > 0], weight[weight > 0]
@@ -43,7 +43,7 @@ def fit_duin_tax(data: Sample, *, penalty: float | None = 1e-7) -> Sigmoid:
         return Sigmoid(a=-np.inf, b=0.0)
     rows = _Margins(margin, weight / weight.sum(), penalty or 0.0)
     cap = LARGEST if penalty is None else _STEEPEST
-    spread = _standard_deviation(rows, float(weight.sum()), one_row(data))
+    spread = _standard_deviation(rows, float(weight.sum()), weigh_one_row(data))
     with np.errstate(over="ignore"):
         floor = 0.1 / spread if spread > 0 else 0.0
     return Sigmoid(a=-min(max(_steepness(rows, cap), floor), cap), b=0.0)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import extremes, one_of, weighed, within_unit
+from calibrant.checks import check_one_of, check_unit, check_weights, extremes
 from calibrant.maps.classes import (
     SCHEMES,
     ClassMap,
@@ -22,9 +22,9 @@ from calibrant.maps.classes import (
     MatrixMap,
     Plan,
     Sight,
-    combined,
-    memberships,
-    tempered,
+    combine_arrays,
+    temper_array,
+    to_memberships,
 )
 from calibrant.maps.methods import ANY, METHODS, NEEDS, REAL, UNIT, Method
 from calibrant.maps.records import LINKS, Linked, Map, Origin, Steps, probabilities, with_origin
@@ -56,7 +56,7 @@ def check_method(
     row = rows.get(method) if isinstance(method, str) else None
     if row is None or row.needs not in needs:
         known = [name for name, each in rows.items() if each.needs in needs]
-        one_of("method", method, known, beside=", or a function of a Sample")
+        check_one_of("method", method, known, beside=", or a function of a Sample")
     assert row is not None
     if options:
         _check_options(method, row, options)
@@ -106,7 +106,7 @@ def fit_row(row: Method, data: Any, kind: str, options: Mapping[str, Any]) -> An
     if row.needs == "machine":
         return row.fit(data, **options)
     if row.needs == "matrix":
-        return MatrixMap(kind, row.fit(replace(data, scores=memberships(data.scores, kind)), **options))
+        return MatrixMap(kind, row.fit(replace(data, scores=to_memberships(data.scores, kind)), **options))
     link = row.squash if (kind, row.domain) == ("margin", UNIT) else _NEEDED_LINK.get((kind, row.domain))
     if (kind, row.domain) == ("margin", UNIT) and link is None:
         msg = f"kind must be 'probability' or 'logit' for a method of {row.record.__name__} maps; got 'margin'"
@@ -154,9 +154,9 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     way, scores, weight, kind = SCHEMES[scheme], data.scores, data.weight, data.kind
     complete = ~np.isnan(scores).any(axis=1)
     if kind == "probability":
-        within_unit("scores", scores[~np.isnan(scores)])
+        check_unit("scores", scores[~np.isnan(scores)])
     if weight is not None:
-        weight = weighed("sample_weight", weight, data.index)
+        weight = check_weights("sample_weight", weight, data.index)
     origin = describe_origin(plan.method, kind, data, data.names)
     if row.needs == "matrix":
         fitted = with_origin(fit_row(row, data.complete(), kind, plan.options), origin)
@@ -198,11 +198,11 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
             "give rows of every class"
         )
     both = np.stack(columns, axis=1)
-    p, power = combined(scheme, both, plan.coupling), 1.0
+    p, power = combine_arrays(scheme, both, plan.coupling), 1.0
     if plan.temper and scheme != "binary":
         power = fit_power(p, data.index[complete], None if weight is None else weight[complete])
     make = ClassMap if sight is None else MachineMap
-    return make(scheme, tuple(maps), plan.coupling, power, origin=origin), tempered(p, power)
+    return make(scheme, tuple(maps), plan.coupling, power, origin=origin), temper_array(p, power)
 
 
 def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:

@@ -7,18 +7,21 @@ from collections.abc import Callable
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import one_of
+from calibrant.checks import check_one_of
 from calibrant.maps.records import Lines, Steps
 from calibrant.numerics.pava import (
-    FEW,
-    blocks,
-    moderate,
-    sifted_rows,
-    sorted_rows,
+    FEWEST_TO_SIFT,
+    moderate_unit,
+    pool_blocks,
+    sift_rows,
+    sort_rows,
 )
 from calibrant.samples import Sample
 
-__all__ = ["fit_isotonic", "steps"]
+__all__ = [
+    "fit_isotonic",
+    "make_steps",
+]
 
 
 def fit_isotonic(data: Sample, *, between: str = "lines") -> Lines | Steps:
@@ -35,10 +38,10 @@ def fit_isotonic(data: Sample, *, between: str = "lines") -> Lines | Steps:
     >>> fit_isotonic(sample([1, 2, 3, 4], [0, 1, 0, 1]), between="steps")
     Steps(edges=(1.5, 3.5), values=(0.0, 0.5, 1.0))
     """
-    one_of("between", between, _BETWEEN)
-    data = moderate(data)
-    rows = sorted_rows(data) if len(data) <= FEW else sifted_rows(data)
-    return _BETWEEN[between](*blocks(*rows))
+    check_one_of("between", between, _BETWEEN)
+    data = moderate_unit(data)
+    rows = sort_rows(data) if len(data) <= FEWEST_TO_SIFT else sift_rows(data)
+    return _BETWEEN[between](*pool_blocks(*rows))
 
 
 def _lines(first: Floats, last: Floats, value: Floats) -> Lines:
@@ -48,7 +51,7 @@ def _lines(first: Floats, last: Floats, value: Floats) -> Lines:
     return Lines(tuple(x[corner].tolist()), tuple(y[corner].tolist()))
 
 
-def steps(first: Floats, last: Floats, value: Floats) -> Steps:
+def make_steps(first: Floats, last: Floats, value: Floats) -> Steps:
     """Return the map constant on every block, its edges midway between two blocks."""
     below, above = last[:-1], first[1:]
     middle = below / 2 + above / 2
@@ -56,4 +59,4 @@ def steps(first: Floats, last: Floats, value: Floats) -> Steps:
     return Steps(tuple(edges.tolist()), tuple(value.tolist()))
 
 
-_BETWEEN: dict[str, Callable[[Floats, Floats, Floats], Lines | Steps]] = {"lines": _lines, "steps": steps}
+_BETWEEN: dict[str, Callable[[Floats, Floats, Floats], Lines | Steps]] = {"lines": _lines, "steps": make_steps}

@@ -7,24 +7,24 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import one_of
+from calibrant.checks import check_one_of
 from calibrant.maps.records import Clip, Ends, QuadraticLogit, Sigmoid
 from calibrant.samples import Sample, magnitude
 from calibrant.warning import warn
 
 __all__ = [
     "ClassSums",
+    "estimate_one_class",
     "fit_clip01",
     "fit_gauss",
     "fit_gauss_tied",
     "fit_pp",
     "fit_printed01",
-    "one_class",
-    "one_row",
     "share_outside",
     "solve_gauss",
     "solve_gauss_tied",
     "sum_classes",
+    "weigh_one_row",
 ]
 
 
@@ -60,7 +60,7 @@ def fit_printed01(data: Sample, *, smoothing: str = "raw") -> Ends:
 def _outside_margin(data: Sample, smoothing: str) -> tuple[float, float]:
     """Return the share of positives below -1 and above +1, 0 and 1 where there are no rows."""
     added = {"raw": 0.0, "laplace": 1.0}  # positives, and as many negatives
-    one_of("smoothing", smoothing, added)
+    check_one_of("smoothing", smoothing, added)
     score, positive, negative = data.arrays()
     sides = [
         (float(positive[rows].sum()), float((positive + negative)[rows].sum())) for rows in (score < -1.0, score > 1.0)
@@ -80,7 +80,7 @@ def fit_gauss_tied(data: Sample, *, center: str = "half") -> Sigmoid:
     A = -(mu+ - mu-)/v with v pooled over n - 2. `center="half"` drops the offset so that p(0) = 1/2;
     `"bayes"` keeps B = (mu+^2 - mu-^2)/(2 v) + log(N-/N+).
     """
-    one_of("center", center, ("half", "bayes"))
+    check_one_of("center", center, ("half", "bayes"))
     return solve_gauss_tied(sum_classes(data), center)
 
 
@@ -88,7 +88,7 @@ def solve_gauss_tied(sums: ClassSums, center: str = "half") -> Sigmoid:
     """Return the sigmoid of two Gaussians of one variance from their moments."""
     (n1, mean1, square1), (n0, mean0, square0) = sums.positive, sums.negative
     if min(n1, n0) == 0:
-        return one_class(n1, n0)
+        return estimate_one_class(n1, n0)
     variance = sums.floor(_unbiased(square1 + square0, n1 + n0, 2.0 * sums.one))
     slope = (mean1 - mean0) / variance
     if center == "half":
@@ -114,7 +114,7 @@ def solve_gauss(sums: ClassSums) -> QuadraticLogit:
     """Return Bayes' rule with two Gaussians from their moments."""
     (n1, mean1, square1), (n0, mean0, square0) = sums.positive, sums.negative
     if min(n1, n0) == 0:
-        return QuadraticLogit(0.0, 0.0, one_class(n1, n0).b)
+        return QuadraticLogit(0.0, 0.0, estimate_one_class(n1, n0).b)
     v1, v0 = (sums.floor(_unbiased(square, n, sums.one)) for n, square in ((n1, square1), (n0, square0)))
     center, scale = 0.0, 1.0
     middle, spread = (mean1 + mean0) / 2, float(np.sqrt(max(v1, v0)))
@@ -160,7 +160,7 @@ def sum_classes(data: Sample) -> ClassSums:
     unit = magnitude(score)
     score = score / unit
     one, zero, both = (_sum_moments(score, weight) for weight in (positive, negative, positive + negative))
-    return ClassSums(unit, one, zero, both, one_row(data))
+    return ClassSums(unit, one, zero, both, weigh_one_row(data))
 
 
 def _sum_moments(score: Floats, weight: Floats) -> _Moments:
@@ -178,7 +178,7 @@ def _unbiased(square: float, total: float, lost: float) -> float:
     return square / (total - lost) if total - lost > 1e-9 * total else 0.0
 
 
-def one_row(data: Sample) -> float:
+def weigh_one_row(data: Sample) -> float:
     """Return what a row counts: 1, or the mean weight of a distinct score where that is less (weights of sum 1)."""
     if data.weight is None:
         return 1.0
@@ -186,6 +186,6 @@ def one_row(data: Sample) -> float:
     return 1.0 if total >= len(data) else min(1.0, total / len(np.unique(data.score)))
 
 
-def one_class(positive: float, negative: float) -> Sigmoid:
+def estimate_one_class(positive: float, negative: float) -> Sigmoid:
     """Return the constant (N+ + 1)/(n + 2), Laplace's estimate, where one class is absent."""
     return Sigmoid(a=0.0, b=float(np.log((negative + 1.0) / (positive + 1.0))))

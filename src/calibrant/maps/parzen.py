@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import number
+from calibrant.checks import check_number
 from calibrant.maps.records import Parzen
 from calibrant.samples import Sample, collapse, magnitude
 
@@ -38,7 +38,7 @@ def fit_parzen(data: Sample, *, width: float | None = None) -> Parzen:
     array([0.   , 0.495, 1.   ])
     """
     if width is not None:
-        width = number("width", width)
+        width = check_number("width", width)
     score, positive, negative = collapse(collapse(data), _CELLS).arrays()
     n_positive, n_negative = float(positive.sum()), float(negative.sum())
     if min(n_positive, n_negative) <= 0.0:

@@ -7,13 +7,21 @@ from collections.abc import Callable
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import one_of
+from calibrant.checks import check_one_of
 from calibrant.maps.records import Sigmoid
 from calibrant.numerics.logistic import Frame, Rows, Solution, Sums, Targets, solve_line
 from calibrant.samples import Sample, moderate_weights
 from calibrant.warning import warn
 
-__all__ = ["FALLING", "fit_platt", "fit_sigmoid", "fit_softmax", "is_falling", "line", "smoothed_targets"]
+__all__ = [
+    "FALLING",
+    "fit_platt",
+    "fit_sigmoid",
+    "fit_softmax",
+    "is_falling",
+    "make_sigmoid",
+    "smoothed_targets",
+]
 
 
 FALLING = "scores are anti-correlated with the labels: the fitted sigmoid falls"
@@ -48,7 +56,7 @@ def fit_platt(data: Sample, *, targets: str = "smoothed", force_increasing: bool
     >>> fit_platt(sample([-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5], [0, 0, 0, 1, 0, 1, 1, 1]))
     Sigmoid(a=-0.92840760102..., b=-0.00922262682...)
     """
-    one_of("targets", targets, _TARGETS)
+    check_one_of("targets", targets, _TARGETS)
     if targets == "hard" and data.score.min() < data.score.max():
         _require_overlap(data)
     return fit_sigmoid(Rows(*moderate_weights(data)), targets, force_increasing=force_increasing)
@@ -65,7 +73,7 @@ def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool
         if falling and not force_increasing:
             warn(FALLING)
         if not (falling and force_increasing):
-            return line(solution.frame, solution.theta, solution.hessian * unit)
+            return make_sigmoid(solution.frame, solution.theta, solution.hessian * unit)
     ones, zeros = (each.item() for each in aims.weigh(np.array([n_positive]), np.array([n_negative])))
     error = float(np.sqrt(ones + zeros) / np.sqrt(ones) / np.sqrt(zeros))
     return Sigmoid(0.0, float(np.log(zeros) - np.log(ones)), errors=(0.0, error, 0.0))
@@ -92,7 +100,7 @@ def _require_overlap(data: Sample) -> None:
         raise ValueError(msg)
 
 
-def line(frame: Frame, theta: Floats, hessian: Floats | None = None) -> Sigmoid:
+def make_sigmoid(frame: Frame, theta: Floats, hessian: Floats | None = None) -> Sigmoid:
     """Return the sigmoid of logit slope x + intercept in the caller's units, about the center of far-away scores.
 
     With the Hessian of (slope, intercept) it carries standard errors, unless that is singular.

@@ -13,11 +13,11 @@ from functools import cache
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import number
-from calibrant.maps.margins import one_class
-from calibrant.maps.platt import FALLING, is_falling, line
+from calibrant.checks import check_number
+from calibrant.maps.margins import estimate_one_class
+from calibrant.maps.platt import FALLING, is_falling, make_sigmoid
 from calibrant.maps.records import Sigmoid
-from calibrant.numerics.folds import best, folds
+from calibrant.numerics.folds import choose_best, deal_folds
 from calibrant.numerics.logistic import Frame, Line, descend, solve, summarise_rows
 from calibrant.samples import Sample, collapse, magnitude, moderate_weights
 from calibrant.warning import warn
@@ -109,16 +109,16 @@ def fit_platt_parzen(data: Sample, *, width: float | None = None) -> Sigmoid:
 def _regularised(data: Sample, remedy: _Remedy, value: float | None) -> Sigmoid:
     """Fit with the parameter given, or chosen on few cells of scores."""
     if value is not None:
-        value = number(remedy.parameter, value)
+        value = check_number(remedy.parameter, value)
     data, weight_unit = moderate_weights(data)
     rows = collapse(data)
     n_positive, n_negative = (float(weight.sum()) for weight in rows.arrays()[1:])
     if min(n_positive, n_negative) <= 0.0:
-        return one_class(n_positive * weight_unit, n_negative * weight_unit)
+        return estimate_one_class(n_positive * weight_unit, n_negative * weight_unit)
     frame = summarise_rows(rows, magnitude(rows.score)).frame
     constant = np.array([0.0, np.log(n_positive / n_negative)])
     if frame.scale == 0.0:
-        return line(frame, constant)
+        return make_sigmoid(frame, constant)
     few = _likelihood(collapse(rows, _CHOICE_CELLS), frame)
     if value is None:
         parameter = _choose(few, frame, remedy, weight_unit)
@@ -126,11 +126,11 @@ def _regularised(data: Sample, remedy: _Remedy, value: float | None) -> Sigmoid:
         parameter = min(max(value * frame.unit**-remedy.power * frame.scale**-remedy.power, 1.0 / _LIMIT), _LIMIT)
     objective = remedy.objective(_likelihood(collapse(rows, remedy.cells), frame), parameter, weight_unit)
     if objective is None:
-        return line(frame, constant)
+        return make_sigmoid(frame, constant)
     solution = solve(objective, frame, _descend_line(remedy.objective(few, parameter, weight_unit), few, frame))
     if is_falling(solution):
         warn(FALLING)
-    return line(solution.frame, solution.theta)
+    return make_sigmoid(solution.frame, solution.theta)
 
 
 def _likelihood(data: Sample, frame: Frame) -> Line:
@@ -151,7 +151,7 @@ def _descend_line(objective: Line | None, given: Line, frame: Frame) -> Floats:
 
 def _choose(given: Line, frame: Frame, remedy: _Remedy, weight_unit: float) -> float:
     """Return the parameter under which the rows left out of the fit are likeliest, the smoothest of equals."""
-    splits = folds(given.ones, given.zeros)
+    splits = deal_folds(given.ones, given.zeros)
     if not splits:
         return _USUAL
 
@@ -164,7 +164,7 @@ def _choose(given: Line, frame: Frame, remedy: _Remedy, weight_unit: float) -> f
             total += replace(given, ones=ones, zeros=zeros).nodes(frame).value(theta)
         return total
 
-    return best(remedy.choices, held_out_loss, float((given.ones + given.zeros).sum()))
+    return choose_best(remedy.choices, held_out_loss, float((given.ones + given.zeros).sum()))
 
 
 def _gauss(given: Line, sd: float, weight_unit: float) -> Line:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import one_of
+from calibrant.checks import check_one_of
 from calibrant.maps.platt import smoothed_targets
 from calibrant.maps.records import Sigmoid
 from calibrant.samples import Sample
@@ -181,7 +181,7 @@ def levenberg_marquardt_run(data: Sample, *, bug: bool = False, stop: str = "pap
     >>> [round(levenberg_marquardt_run(data, bug=bug).map.a, 6) for bug in (False, True)]
     [-0.928408, -0.729241]
     """
-    one_of("stop", stop, _STOPS)
+    check_one_of("stop", stop, _STOPS)
     small, enough = _STOPS[stop]
     rows = _rows_of(data)
     believed = np.full(len(rows.target), rows.target[-1]) if bug else rows.target

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.checks import KINDS, LARGEST, one_of, proportion
+from calibrant.checks import KINDS, LARGEST, check_one_of, check_proportion
 from calibrant.ops import NUMPY, Columns, Ops, formula
 from calibrant.ops.pieces import Part
 from calibrant.version import __version__
@@ -43,8 +43,8 @@ __all__ = [
     "Steps",
     "assigned_class",
     "both_probabilities",
+    "check_one_column",
     "log_probabilities",
-    "one_column",
     "probabilities",
     "shares_of_rest",
     "with_origin",
@@ -83,7 +83,7 @@ class Origin:
 
     def __post_init__(self) -> None:
         """Check that it can be true, and keep classes as JSON has them."""
-        one_of("kind", self.kind, KINDS)
+        check_one_of("kind", self.kind, KINDS)
         if not (self.rows >= 0 and self.weight >= 0):
             msg = f"rows and weight must not be negative; got {self.rows} and {self.weight}"
             raise ValueError(msg)
@@ -183,7 +183,7 @@ class Sigmoid:
         the logistic function, so the band stays inside [0, 1]. It speaks of sampling error alone,
         not of whether a sigmoid is the right shape.
         """
-        proportion("confidence", confidence)
+        check_proportion("confidence", confidence)
         error_a, error_level, correlation = self._errors()
         scores = np.asarray(score, np.float64)
         width = special.ndtri(0.5 + confidence / 2)
@@ -675,8 +675,8 @@ class Linked:
 
     def __post_init__(self) -> None:
         """Check the link's name, and that the map takes what the link gives."""
-        one_of("link", self.link, LINKS)
-        one_column("inner", self.inner)
+        check_one_of("link", self.link, LINKS)
+        check_one_column("inner", self.inner)
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
@@ -711,7 +711,7 @@ def _finite_only(name: str, values: tuple[float, ...]) -> None:
         raise ValueError(msg)
 
 
-def one_column(name: str, mapping: Any) -> None:
+def check_one_column(name: str, mapping: Any) -> None:
     """Raise unless a map takes one column of scores: maps of several classes have a scheme, or more than two pieces."""
     if not isinstance(mapping, Map):
         msg = f"{name} must be a map; got {shortened(mapping)}"

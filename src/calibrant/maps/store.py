@@ -12,11 +12,11 @@ from pathlib import Path
 from reprlib import repr as shortened
 from typing import Any
 
-from calibrant.checks import KINDS, one_of
-from calibrant.files import read_limited, whole, write_whole
+from calibrant.checks import KINDS, check_one_of
+from calibrant.files import read_limited, write_whole
 from calibrant.maps.records import Map, Origin, with_origin
 
-__all__ = ["DEEPEST", "LARGEST", "RECORDS", "from_dict", "load", "save", "to_dict", "whole", "write_whole"]
+__all__ = ["DEEPEST", "LARGEST", "RECORDS", "from_dict", "load", "save", "to_dict"]
 
 _FORMAT = 2  # 1 had no origins
 _TAGS = ("format", "kind", "fitted_on")  # keys of a file that are no fields of a record
@@ -188,7 +188,7 @@ def _decode_record(value: dict[str, Any], depth: int) -> Any:
         # Early files have the field `kind` of a MatrixMap in the place of the record's own name.
         value = {**value, "kind": "MatrixMap", "kind_": value["kind"]}
     named = value.get("kind")
-    one_of("kind", named, RECORDS)
+    check_one_of("kind", named, RECORDS)
     kind: Any = getattr(import_module(f"calibrant.maps.{RECORDS[str(named)]}"), str(named))
     given = {name: _decode(item, depth + 1) for name, item in value.items() if name != "kind"}
     expected = {_key_of(f.name): f for f in _stored_fields(kind)}

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats
-from calibrant.checks import finite, one_of, same_length
+from calibrant.checks import check_finite, check_length, check_one_of
 from calibrant.metrics.binned import (
     ReliabilityTable,
     absolute_gap,
@@ -282,10 +282,14 @@ def from_counts(name: str, p: ArrayLike, positive: ArrayLike, negative: ArrayLik
     >>> from_counts("brier", [0.2, 0.7], positive=[1, 6], negative=[3, 2])
     0.19000000000000003
     """
-    one_of("name", name, METRICS)
-    probability, hits, misses = finite("p", p), finite("positive", positive), finite("negative", negative)
+    check_one_of("name", name, METRICS)
+    probability, hits, misses = (
+        check_finite("p", p),
+        check_finite("positive", positive),
+        check_finite("negative", negative),
+    )
     for argument, totals in (("positive", hits), ("negative", misses)):
-        same_length(argument, totals, probability)
+        check_length(argument, totals, probability)
         if totals.min() < 0:
             msg = f"{argument} must not be negative; got {totals.min()} at position {int(totals.argmin())}"
             raise ValueError(msg)

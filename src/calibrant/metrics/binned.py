@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.checks import one_of, whole
+from calibrant.checks import check_one_of, check_whole
 from calibrant.maps.bins import MOST_BINS, frequency_edges
 from calibrant.metrics.confidence import decide_within_unit, positive_or_decided
 from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts, check_probabilities, one_vs_rest
-from calibrant.numerics.pava import sorted_rows
+from calibrant.numerics.pava import sort_rows
 from calibrant.samples import Sample
 
 __all__ = [
@@ -105,8 +105,8 @@ def squared_gap_debiased(data: Forecasts, bins: int = 15, strategy: str = "mass"
 
 def tabulate(data: Sample, bins: int, strategy: str) -> ReliabilityTable:
     """Return the core of `reliability_table`."""
-    bins = whole("bins", bins, high=MOST_BINS)
-    one_of("strategy", strategy, _STRATEGIES)
+    bins = check_whole("bins", bins, high=MOST_BINS)
+    check_one_of("strategy", strategy, _STRATEGIES)
     return _STRATEGIES[strategy](data, bins)
 
 
@@ -136,7 +136,7 @@ def _find_bins(p: Floats, edges: Floats) -> NDArray[np.intp]:
 
 def _tabulate_equal_mass(data: Sample, bins: int) -> ReliabilityTable:
     """Return the table for bins of equal mass."""
-    p, positive, weight = sorted_rows(data)
+    p, positive, weight = sort_rows(data)
     first = np.unique(np.searchsorted(p, frequency_edges(p, weight, bins), side="right"))
     first = np.append(0, first[first < len(p)])  # the position of the first p in each bin
     sums = (np.add.reduceat(values, first) for values in (weight, p * weight, positive))

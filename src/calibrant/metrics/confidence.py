@@ -14,15 +14,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import finite, proportion, same_length
+from calibrant.checks import check_finite, check_length, check_proportion
 from calibrant.metrics.forecasts import (
     Classes,
     Forecasts,
     Posteriors,
     Weights,
+    as_floats,
     binary_labels,
     check_forecasts,
-    floats,
     keep_weighted,
     one_vs_rest,
 )
@@ -65,7 +65,7 @@ def _decide_binary(p: Floats, label: Floats) -> tuple[Floats, Floats]:
 def _decide_classes(P: Floats, index: Index) -> tuple[Floats, Floats]:
     """Return C and the confidence of decisions for the most probable class."""
     decided = P.argmax(axis=1)
-    return floats(decided == index), P[np.arange(len(decided)), decided]
+    return as_floats(decided == index), P[np.arange(len(decided)), decided]
 
 
 def _decision_loss(loss: Callable[[Floats, Floats], Floats]) -> Loss:
@@ -81,10 +81,10 @@ CONFIDENCE_ERROR = _decision_loss(lambda right, confidence: squared_error(confid
 def decide(data: Forecasts) -> Sample:
     """Return decisions as forecasts of being right: the score is the confidence, the label is C."""
     if isinstance(data, Sample):
-        right, confidence = _decide_binary(floats(data.score), floats(data.label))
+        right, confidence = _decide_binary(as_floats(data.score), as_floats(data.label))
     else:
         right, confidence = _decide_classes(data.posterior, data.index)
-    return Sample(floats(confidence), right, data.weight)
+    return Sample(as_floats(confidence), right, data.weight)
 
 
 def positive_or_decided(data: Forecasts) -> Sample:
@@ -153,9 +153,9 @@ def accuracy_at_threshold(
     >>> accuracy_at_threshold([-1, 1, 1, 1], [-2.0, -0.5, 0.0, 3.0])
     0.75
     """
-    scores, label = finite("score", score), floats(binary_labels(y, labels))
-    same_length("y", label, scores)
-    decided = (scores >= finite("threshold", [threshold])).astype(np.float64)
+    scores, label = check_finite("score", score), as_floats(binary_labels(y, labels))
+    check_length("y", label, scores)
+    decided = (scores >= check_finite("threshold", [threshold])).astype(np.float64)
     return mean_loss(keep_weighted(Sample(decided, label), sample_weight), RIGHT)
 
 
@@ -193,8 +193,8 @@ def normalized_confidence_error_of_runs(confidence_errors: ArrayLike, error_rate
     >>> round(normalized_confidence_error_of_runs([0.05, 0.10, 0.02], [0.1, 0.2, 0.0]), 4)
     0.0667
     """
-    q, epsilon = finite("confidence_errors", confidence_errors), finite("error_rates", error_rates)
-    same_length("error_rates", epsilon, q)
+    q, epsilon = check_finite("confidence_errors", confidence_errors), check_finite("error_rates", error_rates)
+    check_length("error_rates", epsilon, q)
     return _divide_by_error_rate(float(q.mean()), float(epsilon.mean()))
 
 
@@ -219,12 +219,12 @@ class ErrorRejectCurve:
 
     def error_at(self, rejected: float) -> float:
         """Return the remaining errors, as a share of all objects, when a share `rejected` of them is rejected."""
-        proportion("rejected", rejected, low=True, high=True)
+        check_proportion("rejected", rejected, low=True, high=True)
         return float(np.interp(rejected, self.rejected, self.error))
 
     def accuracy_at(self, coverage: float) -> float:
         """Return the share of right decisions among the most confident objects, a share `coverage` of all."""
-        proportion("coverage", coverage, high=True)
+        check_proportion("coverage", coverage, high=True)
         return 1.0 - self.error_at(1.0 - coverage) / coverage
 
 

@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.checks import one_of
+from calibrant.checks import check_one_of
 from calibrant.metrics.forecasts import Classes, Forecasts, Posteriors, Weights, check_forecasts, one_vs_rest
 from calibrant.metrics.scores import BRIER, LOG_LOSS, Loss, mean_loss
-from calibrant.numerics.pava import FEW, moderate, pool_adjacent_violators, sifted_rows, sorted_rows
+from calibrant.numerics.pava import FEWEST_TO_SIFT, moderate_unit, pool_adjacent_violators, sift_rows, sort_rows
 from calibrant.samples import Sample
 
 __all__ = [
@@ -81,7 +81,7 @@ SCORES = {"brier": _Score(BRIER, _gini, additive=True), "log_loss": _Score(LOG_L
 
 def decompose(data: Forecasts, score: str = "brier") -> Decomposition:
     """Return the core of `decomposition`."""
-    one_of("score", score, SCORES)
+    check_one_of("score", score, SCORES)
     rule, classes = SCORES[score], one_vs_rest(data)
     if len(classes) > 1 and not rule.additive:
         whole = sum(mean_loss(each, rule.loss) for each in classes)
@@ -121,8 +121,8 @@ def _split_score(whole: float, recalibrated: float, constant: float) -> Decompos
 
 def _pool_rows(data: Sample) -> tuple[Floats, Floats]:
     """Return the weight of positives and of all rows at points that have the same isotonic regression as all rows."""
-    data = moderate(data)
-    _, positive, weight = sorted_rows(data) if len(data) <= FEW else sifted_rows(data)
+    data = moderate_unit(data)
+    _, positive, weight = sort_rows(data) if len(data) <= FEWEST_TO_SIFT else sift_rows(data)
     return positive, weight
 
 

@@ -17,16 +17,16 @@ from numpy.typing import ArrayLike, NDArray
 from calibrant.arrays import Floats, Index
 from calibrant.checks import (
     BLOCK,
-    binary,
-    distributions,
-    finite,
-    known_labels,
+    check_binary,
+    check_distributions,
+    check_finite,
+    check_known_labels,
+    check_length,
+    check_unit,
+    check_vector,
+    check_weights,
     refuse_masked,
     require_real,
-    same_length,
-    vector,
-    weighed,
-    within_unit,
 )
 from calibrant.samples import Sample, refuse_swapped
 
@@ -37,14 +37,14 @@ __all__ = [
     "Posteriors",
     "Weights",
     "against_rest",
+    "as_floats",
     "binary_labels",
     "check_forecasts",
     "check_forecasts_or_logs",
     "check_labelled",
     "check_posteriors",
     "check_probabilities",
-    "class_columns",
-    "floats",
+    "find_columns",
     "keep_weighted",
     "one_vs_rest",
     "select",
@@ -72,8 +72,8 @@ class Posteriors:
         """Yield (posterior, index, weight) in blocks, as `Sample.blocks` does."""
         for start in range(0, len(self), size):
             rows = slice(start, start + size)
-            weight = None if self.weight is None else floats(self.weight[rows])
-            yield floats(self.posterior[rows]), self.index[rows], weight
+            weight = None if self.weight is None else as_floats(self.weight[rows])
+            yield as_floats(self.posterior[rows]), self.index[rows], weight
 
 
 Forecasts = Sample | Posteriors
@@ -82,7 +82,7 @@ Classes = ArrayLike | None  # the class of each column, or (negative, positive);
 AnyForecasts = TypeVar("AnyForecasts", bound=Forecasts)
 
 
-def floats(values: NDArray[Any]) -> Floats:
+def as_floats(values: NDArray[Any]) -> Floats:
     """Return values as float64."""
     return np.asarray(values, np.float64)
 
@@ -103,8 +103,8 @@ def check_forecasts(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, l
 
 def check_posteriors(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, labels: Classes = None) -> Posteriors:
     """Check posteriors, one column per class, and return the rows with a weight."""
-    posterior = distributions("p", p)
-    return keep_weighted(Posteriors(posterior, class_columns(y, posterior, labels)), sample_weight)
+    posterior = check_distributions("p", p)
+    return keep_weighted(Posteriors(posterior, find_columns(y, posterior, labels)), sample_weight)
 
 
 def check_probabilities(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, labels: Classes = None) -> Sample:
@@ -120,9 +120,9 @@ def check_probabilities(y: ArrayLike, p: ArrayLike, sample_weight: Weights = Non
 
 def check_labelled(label: NDArray[Any], p: ArrayLike, sample_weight: Weights = None) -> Sample:
     """Check probabilities and weights, for labels in [0, 1] that are checked already."""
-    probability = finite("p", p)
-    within_unit("p", probability)
-    same_length("y", label, probability)
+    probability = check_finite("p", p)
+    check_unit("p", probability)
+    check_length("y", label, probability)
     return keep_weighted(Sample(probability, label), sample_weight)
 
 
@@ -138,17 +138,17 @@ def check_forecasts_or_logs(
     refuse_masked("log_p", log_p)
     logs = np.asarray(log_p)
     require_real("log_p", logs)
-    logs = floats(logs)
+    logs = as_floats(logs)
     with np.errstate(over="ignore"):
-        distributions("exp(log_p)", np.exp(logs))
-    return keep_weighted(Posteriors(logs, class_columns(y, logs, labels), logs=True), sample_weight)
+        check_distributions("exp(log_p)", np.exp(logs))
+    return keep_weighted(Posteriors(logs, find_columns(y, logs, labels), logs=True), sample_weight)
 
 
 def keep_weighted(data: AnyForecasts, sample_weight: Weights) -> AnyForecasts:
     """Check weights, set them, and leave out the rows of weight 0."""
     if sample_weight is None:
         return data
-    weight = weighed("sample_weight", sample_weight, data.index if isinstance(data, Posteriors) else data.label)
+    weight = check_weights("sample_weight", sample_weight, data.index if isinstance(data, Posteriors) else data.label)
     rows = slice(None) if weight.all() else np.flatnonzero(weight)
     return take(data, rows, weight[rows])
 
@@ -156,23 +156,23 @@ def keep_weighted(data: AnyForecasts, sample_weight: Weights) -> AnyForecasts:
 def binary_labels(y: ArrayLike, labels: Classes) -> NDArray[Any]:
     """Return labels of two classes as numbers in [0, 1]; `labels` names the negative and the positive class."""
     if labels is not None:
-        classes = vector("labels", labels)
+        classes = check_vector("labels", labels)
         if len(classes) != 2:
             shown = ", ".join(str(value) for value in classes[:5])
             msg = f"labels must hold the negative and the positive class; got {len(classes)} value(s): {shown}"
             raise ValueError(msg)
-        return _find_classes(known_labels("y", y), classes)
+        return _find_classes(check_known_labels("y", y), classes)
     try:
-        return binary("y", y)
+        return check_binary("y", y)
     except ValueError as error:
         raise ValueError(str(error).replace("pos_label", "labels=[negative, positive]")) from None
 
 
-def class_columns(y: ArrayLike, p: NDArray[Any], labels: Classes) -> Index:
+def find_columns(y: ArrayLike, p: NDArray[Any], labels: Classes) -> Index:
     """Return the column of each row's class in checked posteriors."""
-    observed = known_labels("y", y)
-    same_length("y", observed, p)
-    classes = np.unique(observed) if labels is None else vector("labels", labels)
+    observed = check_known_labels("y", y)
+    check_length("y", observed, p)
+    classes = np.unique(observed) if labels is None else check_vector("labels", labels)
     if len(classes) != p.shape[1]:
         msg = f"p must have one column per class; got {p.shape[1]} columns for {len(classes)} classes: give labels"
         raise ValueError(msg)
@@ -219,7 +219,7 @@ def one_vs_rest(data: Forecasts) -> list[Sample]:
 
 def against_rest(data: Posteriors, k: int) -> Sample:
     """Return the forecasts of class k against the rest."""
-    return Sample(np.minimum(floats(data.posterior[:, k]), 1.0), data.index == k, data.weight)
+    return Sample(np.minimum(as_floats(data.posterior[:, k]), 1.0), data.index == k, data.weight)
 
 
 def select(data: AnyForecasts, rows: Any) -> AnyForecasts:

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats
-from calibrant.checks import one_of
+from calibrant.checks import check_one_of
 from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts, one_vs_rest, select
-from calibrant.numerics.pava import sorted_rows
+from calibrant.numerics.pava import sort_rows
 from calibrant.samples import Sample
 
 __all__ = ["area", "auc", "mean_area"]
@@ -33,8 +33,8 @@ def auc(
 
 def mean_area(data: Forecasts, multiclass: str = "ovr") -> float:
     """Return the core of `auc`."""
-    one_of("multiclass", multiclass, _MULTICLASS)
-    return float(np.mean([area(*sorted_rows(each)) for each in _MULTICLASS[multiclass](one_vs_rest(data))]))
+    check_one_of("multiclass", multiclass, _MULTICLASS)
+    return float(np.mean([area(*sort_rows(each)) for each in _MULTICLASS[multiclass](one_vs_rest(data))]))
 
 
 def area(p: Floats, positive: Floats, total: Floats) -> float:  # noqa: ARG001, functions of totals share arguments

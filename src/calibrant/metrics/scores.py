@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import number
+from calibrant.checks import check_number
 from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts, check_forecasts_or_logs
 from calibrant.samples import Sample
 
@@ -155,7 +155,7 @@ def sum_log_loss(data: Forecasts, eps: float = 0.0) -> float:
 
 def mean_cross_entropy(data: Forecasts, paper_scale_folds: float = 1, eps: float = 0.0) -> float:
     """Return the core of `mcre`."""
-    return mean_log_loss(data, eps) / number("paper_scale_folds", paper_scale_folds)
+    return mean_log_loss(data, eps) / check_number("paper_scale_folds", paper_scale_folds)
 
 
 # Public functions -----------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats
-from calibrant.checks import number
+from calibrant.checks import check_number
 from calibrant.metrics.confidence import positive_or_decided
 from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts
 from calibrant.samples import Sample
@@ -41,7 +41,7 @@ def smooth_gap(data: Forecasts, width: float | None = None) -> float:
     """Return the core of `smooth_ece`."""
     data = positive_or_decided(data)
     if width is not None:
-        width = number("width", width)
+        width = check_number("width", width)
         fine = [grid for grid in _GRIDS if width >= _INTERVALS_PER_WIDTH / grid]
         if not fine:
             msg = f"width must be at least {_INTERVALS_PER_WIDTH / _GRIDS[-1]:g}; got {width}"

@@ -8,26 +8,29 @@ import numpy as np
 
 from calibrant.arrays import Floats
 
-__all__ = ["best", "folds"]
+__all__ = [
+    "choose_best",
+    "deal_folds",
+]
 
 
 _FOLDS = 5
 
 
-def best(choices: Sequence[float], loss: Callable[[float], float], weight: float) -> float:
+def choose_best(choices: Sequence[float], loss: Callable[[float], float], weight: float) -> float:
     """Return the first choice whose loss is within 1e-9 per row of the smallest, so that rounding does not decide."""
     losses = [loss(choice) for choice in choices]
     return next(choice for choice, value in zip(choices, losses, strict=True) if value <= min(losses) + 1e-9 * weight)
 
 
-def folds(positive: Floats, negative: Floats) -> list[tuple[Floats, Floats]]:
+def deal_folds(positive: Floats, negative: Floats) -> list[tuple[Floats, Floats]]:
     """Return what each of (at most) five folds holds of every score's positives and negatives.
 
     In the order of the scores the j-th unit of weight of each class falls into fold j modulo 5. So a row of weight k is
     dealt out like k rows, wherever they stood. Weights that are less than 1 on average are dealt out by their mean.
     No folds where a class has less than two units.
 
-    >>> folds(np.array([2.0, 0.0, 1.0]), np.array([0.0, 3.0, 0.0]))[0]
+    >>> deal_folds(np.array([2.0, 0.0, 1.0]), np.array([0.0, 3.0, 0.0]))[0]
     (array([1., 0., 0.]), array([0., 1., 0.]))
     """
     unit = min(1.0, float((positive + negative).sum()) / len(positive))

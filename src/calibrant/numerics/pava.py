@@ -11,13 +11,21 @@ from calibrant.arrays import Floats, Index
 from calibrant.checks import LARGEST
 from calibrant.samples import Sample, magnitude
 
-__all__ = ["FEW", "Grid", "blocks", "moderate", "pool_adjacent_violators", "sifted_rows", "sorted_rows"]
+__all__ = [
+    "FEWEST_TO_SIFT",
+    "Grid",
+    "moderate_unit",
+    "pool_adjacent_violators",
+    "pool_blocks",
+    "sift_rows",
+    "sort_rows",
+]
 
 
 _Points = tuple[Floats, Floats, Floats]  # score, weight of positives, weight
 
 
-FEW = 30_000  # up to this many rows sorting them all is faster than sifting them first
+FEWEST_TO_SIFT = 30_000  # up to this many rows sorting them all is faster than sifting them first
 _COARSE = 2_048  # cells of equal width, each halved up to 16 times where rows are dense
 _HALVINGS = 16
 _ROWS_PER_CELL = 20
@@ -25,14 +33,14 @@ _MOST_CELLS = 2**18
 _BLOCK = 2**17  # rows; longer than elsewhere because every block costs a sum over all cells
 
 
-def moderate(data: Sample) -> Sample:
+def moderate_unit(data: Sample) -> Sample:
     """Return the sample with weights whose sums stay in the floating-point range."""
     if data.weight is None or (unit := magnitude(data.weight)) == 1.0:
         return data
     return Sample(data.score, data.label, np.maximum(data.weight / unit, np.finfo(float).tiny))
 
 
-def blocks(score: Floats, positive: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
+def pool_blocks(score: Floats, positive: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
     """Return the first score, the last score and the share of positives of each block, by pooling adjacent violators.
 
     Points without a score (NaN) lie inside a block; a block that begins or ends at one differs from its neighbour by
@@ -55,7 +63,7 @@ def pool_adjacent_violators(positive: Floats, weight: Floats) -> tuple[Index, Fl
     return fit.blocks, fit.x
 
 
-def sorted_rows(data: Sample) -> _Points:
+def sort_rows(data: Sample) -> _Points:
     """Return all rows in order of score, those of equal score pooled."""
     return _sort_distinct(*_take_points(data, slice(None)))
 
@@ -75,7 +83,7 @@ def _sort_distinct(score: Floats, positive: Floats, weight: Floats) -> _Points:
     return score[start], np.add.reduceat(positive[order], start), np.add.reduceat(weight[order], start)
 
 
-def sifted_rows(data: Sample) -> _Points:
+def sift_rows(data: Sample) -> _Points:
     """Return the sorted rows that may be vertices of the minorant, and the sums of the rows between, without a score.
 
     The minorant of these points is that of all rows, since no row left out is a vertex.

@@ -14,12 +14,12 @@ from typing import Any, overload
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import LARGEST, one_of
-from calibrant.extras import needing
+from calibrant.checks import LARGEST, check_one_of
+from calibrant.extras import require_extra
 from calibrant.ops import EDGE, Columns, Ops
 from calibrant.ops.pieces import Part, horner, interpolate
 
-with needing("calibrant.sql", "sql"):
+with require_extra("calibrant.sql", "sql"):
     from sqlglot import exp
 
 __all__ = ["Shared", "quotient_text", "sql"]
@@ -60,7 +60,7 @@ def sql(mapping: Callable[..., Any], column: str | Sequence[str], dialect: str =
     >>> print(calibrant.sql(calibrant.maps.Sigmoid(-1.5, 0.25), "f", dialect="sqlite"))
     CASE WHEN "f" IS NULL THEN NULL ELSE CAST(1e+00 AS REAL) / (EXP(-MAX(MIN((CAST("f" AS REAL) * 1.5e+00) ...) END
     """
-    one_of("dialect", dialect, _NAN)
+    check_one_of("dialect", dialect, _NAN)
     several = hasattr(mapping, "scheme")
     names = [column] if isinstance(column, str) else list(column)
     if isinstance(column, str) is several or not (names and all(isinstance(name, str) and name for name in names)):

@@ -34,7 +34,7 @@ from typing import Any
 
 from joblib import effective_n_jobs
 
-from calibrant.checks import one_of
+from calibrant.checks import check_one_of
 from calibrant.comparing.folder import prepare_folder
 from calibrant.papers import duin1998, lin2007, platt1999, rueping2004
 from calibrant.papers.cells import Cell
@@ -95,7 +95,7 @@ def reproduce(
         ...
     ValueError: name must be one of ...; got 'nobody1900'
     """
-    one_of("name", name, EXPERIMENTS)
+    check_one_of("name", name, EXPERIMENTS)
     require_jobs("n_jobs", n_jobs)
     require_packages()
     start = time.perf_counter()
@@ -118,7 +118,7 @@ def reproduce(
 def judge_again(folder: str | PathLike[str]) -> Result:
     """Judge the cells of a result.json again, and rewrite it and its pages, after a claim or a text has changed."""
     document = read_document(Path(folder) / "result.json")
-    one_of("name", document["name"], EXPERIMENTS)
+    check_one_of("name", document["name"], EXPERIMENTS)
     about = {name: document[name] for name in ("quick", "seconds", "versions")}
     return _judge_and_write(document["name"], cells_of(document), folder=Path(folder), **about)
 

@@ -6,11 +6,11 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from calibrant.checks import one_of
+from calibrant.checks import check_one_of
 from calibrant.papers import EXPERIMENTS, judge_again, reproduce, require_jobs
 from calibrant.papers.agreement import describe_agreement
 from calibrant.papers.datasets.carriers import given_folder
-from calibrant.papers.writing import QUICK, read_document, write_summary
+from calibrant.papers.writing import QUICK_NOTE, read_document, write_summary
 
 __all__ = ["main"]
 
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
 def _require_coherent(asked: Namespace) -> None:
     """Raise, before anything is computed, if options exclude each other or name something that is not there."""
     for name in asked.names:
-        one_of("PAPER", name, EXPERIMENTS)
+        check_one_of("PAPER", name, EXPERIMENTS)
     if asked.quick and (asked.into or asked.against):
         msg = "--into and --against take full runs only; leave out --quick"
         raise ValueError(msg)
@@ -62,7 +62,7 @@ def _repeat(name: str, asked: Namespace) -> bool:
     again = asked.judge_again and place
     result = judge_again(again) if again else reproduce(name, quick=asked.quick, into=place, n_jobs=asked.jobs)
     if result.quick:
-        print(QUICK)
+        print(QUICK_NOTE)
     for claim, verdict in result.verdicts.items():
         print(f"{claim} {verdict.outcome}: {verdict.evidence}")
     print(f"{result.folder / 'page.html'}: {result.seconds['wall']:.0f} s")

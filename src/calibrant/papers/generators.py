@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats
-from calibrant.checks import whole
+from calibrant.checks import check_whole
 from calibrant.papers.cells import Labels
 
 __all__ = ["crossing", "difficult", "easy", "highleyman", "normal_classes"]
@@ -72,7 +72,7 @@ def difficult(
     features are redundant. `rotated` rotates the first two by 45 degrees, as PRTools does but the published
     experiment did not.
     """
-    features = whole("features", features, low=2)
+    features = check_whole("features", features, low=2)
     means = np.zeros((2, features))
     means[1, :2] = distance
     variances = np.ones(features)
@@ -88,7 +88,7 @@ def easy(n: _Sizes = 100, *, features: int = 2, distance: float = 2.0, random_st
 
     The error of the best classifier is Phi(-distance/2).
     """
-    features = whole("features", features)
+    features = check_whole("features", features)
     means = np.zeros((2, features))
     means[1, 0] = distance
     return normal_classes(n, means, np.stack([np.eye(features)] * 2), random_state)

@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from calibrant.checks import one_of
-from calibrant.evidence.words import plain
+from calibrant.checks import check_one_of
+from calibrant.evidence.words import to_json
 from calibrant.papers.cells import Cell, Cells, Settings, try_cells
 
 __all__ = ["FORMAT", "OUTCOMES", "Claim", "Experiment", "Result", "Table", "Verdict", "make_tables", "make_verdict"]
@@ -25,7 +25,7 @@ class Verdict:
     evidence: str
 
     def __post_init__(self) -> None:
-        one_of("outcome", self.outcome, OUTCOMES)
+        check_one_of("outcome", self.outcome, OUTCOMES)
 
 
 def make_verdict(evidence: str, *, holds: bool) -> Verdict:
@@ -135,7 +135,7 @@ class Result:
             "tables": [asdict(table) for table in self.tables],
             "cells": [asdict(cell) for cell in self.cells],
         }
-        return {name: plain(value) for name, value in document.items()}
+        return {name: to_json(value) for name, value in document.items()}
 
 
 def make_tables(makers: Iterable[Callable[[Cells], Table]], cells: Cells) -> list[Table]:

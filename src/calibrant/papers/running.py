@@ -28,10 +28,16 @@ from calibrant.comparing.folder import digest, recalled, remember
 from calibrant.papers import datasets
 from calibrant.papers.cells import Cell, Settings, restore_numbers
 from calibrant.papers.records import FORMAT, Experiment
-from calibrant.progress import Progress, shown
+from calibrant.progress import Progress, show_progress
 from calibrant.warning import warn
 
-__all__ = ["fingerprint_data", "fingerprint_source", "list_versions", "run_experiment", "unfinished"]
+__all__ = [
+    "explain_failures",
+    "fingerprint_data",
+    "fingerprint_source",
+    "list_versions",
+    "run_experiment",
+]
 
 _PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
 _DISPLAY_ROOMS = ("report/", "cli/", "plots/")  # rooms of the library that compute no number of a cell
@@ -75,13 +81,13 @@ def run_experiment(
             missing = [place for place, cell in enumerate(found) if cell is None]
             calls = (delayed(_compute_cell)(experiment.compute, work[i], folder, keys[i]) for i in missing)
             costs = [experiment.cost(work[i]) for i in missing]
-            with shown(f"reproducing {name}", sum(costs), progress) as advance:
+            with show_progress(f"reproducing {name}", sum(costs), progress) as advance:
                 for place, cell, cost in zip(missing, parallel(calls), costs, strict=True):
                     found[place] = cell
                     advance(cost)
             done += [cell for cell in found if cell is not None]
             computed += len(missing)
-    for reason in unfinished(done):
+    for reason in explain_failures(done):
         warn(reason)
     return tuple(done), computed
 
@@ -138,10 +144,10 @@ def _compute_cell(compute: Callable[[Settings], Any], settings: Settings, folder
     return kept
 
 
-def unfinished(cells: Sequence[Cell]) -> list[str]:
+def explain_failures(cells: Sequence[Cell]) -> list[str]:
     """Return why cells could not be computed, one sentence per reason.
 
-    >>> unfinished([Cell({}, {"x": 1}, 0.0), Cell({}, None, 0.0, "no data"), Cell({}, None, 0.0, "no data")])
+    >>> explain_failures([Cell({}, {"x": 1}, 0.0), Cell({}, None, 0.0, "no data"), Cell({}, None, 0.0, "no data")])
     ['2 of 3 cells could not be computed: no data']
     """
     reasons = Counter(cell.note for cell in cells if cell.values is None)

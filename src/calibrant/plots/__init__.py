@@ -34,11 +34,11 @@ from calibrant.evidence.curves import (
     reliability_by_class,
     scores_by_class,
 )
-from calibrant.extras import needing
+from calibrant.extras import require_extra
 from calibrant.maps import Map, fit_map
 from calibrant.samples import sample
 
-with needing("calibrant.plots", "plot"):
+with require_extra("calibrant.plots", "plot"):
     import matplotlib
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure

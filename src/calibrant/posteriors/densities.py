@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats
-from calibrant.checks import number, one_of
+from calibrant.checks import check_number, check_one_of
 from calibrant.numerics.simplex import normalise
 from calibrant.posteriors.objects import Objects, apply_in_blocks, require_objects
 
@@ -75,8 +75,8 @@ def fit_normal(
     A direction without variance is left out of the distance (pseudo-inverse), and counts as 1e-16 of the mean variance
     in the determinant. This favours classes with such directions over classes without: regularise if there are both.
     """
-    one_of("covariance", covariance, COVARIANCES)
-    number("regularization", regularization, inclusive=True)
+    check_one_of("covariance", covariance, COVARIANCES)
+    check_number("regularization", regularization, inclusive=True)
     require_objects(data, 2)
     moments = [COVARIANCES[covariance](x, weight) for x, weight in data.groups()]
     unit = float(np.mean([variance.mean() for _, variance, _ in moments])) or 1.0

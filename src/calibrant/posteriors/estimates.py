@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats
-from calibrant.checks import number, one_of, refuse_masked
+from calibrant.checks import check_number, check_one_of, refuse_masked
 from calibrant.numerics.simplex import normalise
 
 __all__ = ["FORMS", "cell_estimate", "distance_estimator"]
@@ -42,8 +42,8 @@ def distance_estimator(distances: ArrayLike, *, power: float = 2.0, form: str = 
     array([[0.75, 0.25],
            [0.5 , 0.5 ]])
     """
-    one_of("form", form, FORMS)
-    number("power", power)
+    check_one_of("form", form, FORMS)
+    check_number("power", power)
     d = _non_negative("distances", distances)
     largest = d.max(axis=-1, keepdims=True)
     relative = np.divide(d, largest, out=np.ones_like(d), where=largest > 0) ** power

@@ -13,11 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import number, one_of, whole
+from calibrant.checks import check_number, check_one_of, check_whole
 from calibrant.posteriors.estimates import FORMS, cell_estimate, distance_estimator
 from calibrant.posteriors.objects import BLOCK_NUMBERS, Objects, apply_in_blocks
 
-__all__ = ["ESTIMATES", "Neighbours", "fit_neighbours", "leave_one_out_right", "vote_posteriors"]
+__all__ = [
+    "ESTIMATES",
+    "Neighbours",
+    "count_right_by_k",
+    "fit_neighbours",
+    "vote_posteriors",
+]
 
 ESTIMATES = ("auto", "cell", "distance")
 
@@ -68,23 +74,23 @@ def fit_neighbours(
         each class (eq. 5), "auto" is "distance" for k = 1, where it is better, and "cell" for larger k.
     power, form : see `distance_estimator`; they are checked also where they are not used.
     """
-    one_of("estimate", estimate, ESTIMATES)
-    number("power", power)
-    one_of("form", form, FORMS)
+    check_one_of("estimate", estimate, ESTIMATES)
+    check_number("power", power)
+    check_one_of("form", form, FORMS)
     n = len(data.label)
     if k is None:
         largest = n - 1 if largest_k is None else largest_k
         if not 1 <= largest <= n - 1:
             msg = f"largest_k must lie between 1 and the number of other objects, {n - 1}; got {largest}"
             raise ValueError(msg)
-        k = int(np.argmax(leave_one_out_right(data, largest))) + 1  # the smallest of the best
-    if whole("k", k) > n:
+        k = int(np.argmax(count_right_by_k(data, largest))) + 1  # the smallest of the best
+    if check_whole("k", k) > n:
         msg = f"k must lie between 1 and the number of objects, {n}; got {k}"
         raise ValueError(msg)
     return Neighbours(tuple(rows for rows, _ in data.groups()), int(k), estimate, power, form)
 
 
-def leave_one_out_right(data: Objects, largest: int) -> Index:
+def count_right_by_k(data: Objects, largest: int) -> Index:
     """Return how many objects the votes of their k nearest others assign correctly, for k = 1 ... `largest`.
 
     The neighbours of each object are sorted once, and the votes for every k are running counts along them. The time is
@@ -135,7 +141,7 @@ def vote_posteriors(nearest: Sequence[Floats], count: Floats, power: float, form
 
     k_i is the number of votes for the majority class.
     """
-    one_of("form", form, FORMS)
+    check_one_of("form", form, FORMS)
     majority = count.max(axis=1).astype(np.intp)
     rows = np.arange(len(count))
     distances = [d[rows, np.minimum(majority, d.shape[1]) - 1] for d in nearest]

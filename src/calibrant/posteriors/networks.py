@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import expit
 
 from calibrant.arrays import Floats
-from calibrant.checks import one_of, whole
+from calibrant.checks import check_one_of, check_whole
 from calibrant.numerics.simplex import normalise
 from calibrant.posteriors.objects import Objects, apply_in_blocks
 
@@ -215,11 +215,11 @@ def fit_network(
     lm_fail : "matlab97" leaves the net untrained if its first Levenberg-Marquardt step does not lower the error, which
         seems to have happened in the published experiment.
     """
-    one_of("training", training, TRAININGS)
+    check_one_of("training", training, TRAININGS)
     if lm_fail not in (None, "matlab97"):
         msg = f"lm_fail must be None or 'matlab97'; got {lm_fail!r}"
         raise ValueError(msg)
-    hidden, epochs = whole("hidden", hidden), None if epochs is None else whole("epochs", epochs)
+    hidden, epochs = check_whole("hidden", hidden), None if epochs is None else check_whole("epochs", epochs)
     low = data.x.min(axis=0)
     span = data.x.max(axis=0) - low
     span[span == 0.0] = 1.0

@@ -10,9 +10,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import at_least_two, known_labels, refuse_masked, same_length, weighed
+from calibrant.checks import check_known_labels, check_length, check_several_classes, check_weights, refuse_masked
 
-__all__ = ["BLOCK_NUMBERS", "Objects", "apply_in_blocks", "objects", "require_objects"]
+__all__ = [
+    "BLOCK_NUMBERS",
+    "Objects",
+    "apply_in_blocks",
+    "check_objects",
+    "require_objects",
+]
 
 
 BLOCK_NUMBERS = 2**18  # numbers in a block of a matrix: 2 MB stay in the second-level cache
@@ -46,16 +52,16 @@ class Objects:
         return found
 
 
-def objects(x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None) -> tuple[Objects, NDArray[Any]]:
+def check_objects(x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None) -> tuple[Objects, NDArray[Any]]:
     """Check features, labels and weights; return the objects of positive weight, and the sorted classes.
 
-    >>> data, classes = objects([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], ["no", "yes", "no"])
+    >>> data, classes = check_objects([[0.0, 1.0], [2.0, 3.0], [4.0, 5.0]], ["no", "yes", "no"])
     >>> data.label, classes
     (array([0, 1, 0]), array(['no', 'yes'], dtype='<U3'))
     """
     refuse_masked("X", x)
     features = np.asarray(x, np.float64)
-    labels = known_labels("y", y)
+    labels = check_known_labels("y", y)
     if features.ndim != 2 or not features.size:
         msg = f"X must have one row per object and one column per feature; got an array of shape {features.shape}"
         raise ValueError(msg)
@@ -63,13 +69,15 @@ def objects(x: ArrayLike, y: ArrayLike, weight: ArrayLike | None = None) -> tupl
         row, column = np.argwhere(~np.isfinite(features))[0]
         msg = f"X must be finite; got {features[row, column]} in row {row}, column {column}"
         raise ValueError(msg)
-    same_length("y", labels, features)
-    weights = np.ones(len(labels)) if weight is None else weighed("sample_weight", weight, labels).astype(np.float64)
+    check_length("y", labels, features)
+    weights = (
+        np.ones(len(labels)) if weight is None else check_weights("sample_weight", weight, labels).astype(np.float64)
+    )
     positive = weights > 0
     # A weight counts objects. Weights with a mean below 1, such as weights that sum to 1, are scaled to mean 1.
     weights = weights / min(1.0, float(weights[positive].mean()))
     classes, label = np.unique(labels[positive], return_inverse=True)
-    at_least_two(classes)
+    check_several_classes(classes)
     return Objects(features[positive], np.asarray(label, np.intp), len(classes), weights[positive]), classes
 
 

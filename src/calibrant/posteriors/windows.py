@@ -10,11 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats
-from calibrant.checks import number
+from calibrant.checks import check_number
 from calibrant.posteriors.densities import apply_bayes_rule, class_priors
 from calibrant.posteriors.objects import BLOCK_NUMBERS, Objects, apply_in_blocks
 
-__all__ = ["SCANNED_OBJECTS", "Windows", "fit_windows", "leave_one_out_likelihood", "likeliest_width"]
+__all__ = [
+    "SCANNED_OBJECTS",
+    "Windows",
+    "choose_width",
+    "fit_windows",
+    "leave_one_out_likelihood",
+]
 
 _Group = tuple[Floats, Floats]  # the distinct objects of a class, and their weights
 
@@ -77,11 +83,11 @@ def fit_windows(
     """
     groups = data.distinct()
     if width is not None:
-        widths = [number("width", width)] * len(groups)
+        widths = [check_number("width", width)] * len(groups)
     elif per_class:
-        widths = [likeliest_width([group]) for group in groups]
+        widths = [choose_width([group]) for group in groups]
     else:
-        widths = [likeliest_width(groups)] * len(groups)
+        widths = [choose_width(groups)] * len(groups)
     return Windows(tuple(groups), tuple(widths), np.log(class_priors(data, priors)))
 
 
@@ -165,7 +171,7 @@ def _drop_single_objects(groups: Sequence[_Group]) -> list[_Group]:
     return found
 
 
-def likeliest_width(groups: Sequence[_Group]) -> float:
+def choose_width(groups: Sequence[_Group]) -> float:
     """Return the h of the largest leave-one-out likelihood of some classes.
 
     Where the likelihood is stationary, D h^2 is a weighted mean of squared distances: at least the mean squared

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from calibrant.extras import needing
+from calibrant.extras import require_extra
 
-with needing("calibrant.report", "report"):
+with require_extra("calibrant.report", "report"):
     from calibrant.report.writing import render_report, write_report
 
 __all__ = ["render_report", "write_report"]

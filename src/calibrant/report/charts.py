@@ -13,7 +13,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from calibrant.evidence.words import number
+from calibrant.evidence.words import format_number
 
 __all__ = [
     "decomposition_rows",
@@ -232,6 +232,6 @@ def decomposition_rows(parts: Mapping[str, float]) -> list[dict[str, Any]]:
         ("= Brier score", "score", 0.0, score),
     ]
     return [
-        {"part": part, "kind": kind, "from": start, "to": end, "shown": number(abs(end - start))}
+        {"part": part, "kind": kind, "from": start, "to": end, "shown": format_number(abs(end - start))}
         for part, kind, start, end in bars
     ]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibrant.comparing.records import smaller_is_better, unique
-from calibrant.comparing.verdicts import ALPHA, notes, standings_of, verdict
-from calibrant.evidence.assessing import decision_counts, thinned
+from calibrant.comparing.verdicts import ALPHA, describe_verdict, list_notes, standings_of
+from calibrant.evidence.assessing import count_decisions, thin_curve
 from calibrant.evidence.curves import reliability
-from calibrant.evidence.words import plain
+from calibrant.evidence.words import to_json
 from calibrant.metrics import confidences, error_reject_curve
 from calibrant.samples import Sample
 
@@ -29,16 +29,16 @@ def summarise_comparison(comparison: Comparison) -> dict[str, Any]:
     """Return everything that a report shows of a comparison, as JSON values."""
     standings = standings_of(comparison)
     return {
-        "settings": plain(comparison.settings),
+        "settings": to_json(comparison.settings),
         "datasets": unique(cell.dataset for cell in comparison.cells),
         "machines": comparison.machines,
         "methods": unique(cell.method for cell in comparison.cells),
         "metrics": list(comparison.metrics),
-        "standings": plain(standings),
+        "standings": to_json(standings),
         "forecasts": _summarise_forecasts(comparison, standings),
-        "parameters": plain(comparison.choices),
-        "verdict": verdict(comparison, standings),
-        "notes": notes(comparison),
+        "parameters": to_json(comparison.choices),
+        "verdict": describe_verdict(comparison, standings),
+        "notes": list_notes(comparison),
     }
 
 
@@ -75,7 +75,7 @@ def _reliability_curve(predictions: Predictions) -> Any:
     """Return the reliability curve of predictions, with few points of its band and few digits."""
     data = _binary_forecasts(predictions)
     curve = reliability(data.label, data.score, sample_weight=data.weight, draws=_BAND_DRAWS, confidence=1 - ALPHA)
-    values: dict[str, Any] = plain(curve)
+    values: dict[str, Any] = to_json(curve)
     if values["band"]:
         n = len(values["band"]["x"])
         kept = np.unique(np.linspace(0, n - 1, min(n, _BAND_POINTS)).astype(int))
@@ -94,7 +94,7 @@ def _make_panel(predictions: Predictions) -> dict[str, Any]:
     else:
         curve = error_reject_curve(data.label, data.score, sample_weight=data.weight)
     names = [str(name) for name in predictions.classes]
-    return {"classes": names, **plain({"counts": decision_counts(data, several=several), "curve": thinned(curve)})}
+    return {"classes": names, **to_json({"counts": count_decisions(data, several=several), "curve": thin_curve(curve)})}
 
 
 def _round(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.evidence.words import number, words
+from calibrant.evidence.words import format_name, format_number
 from calibrant.report import charts
 
 __all__ = [
@@ -75,7 +75,9 @@ def _reliability_figure(curve: Mapping[str, Any], title: str, what: str, *, heig
     """Return a reliability diagram; `what` names its vertical axis."""
     forecast, share, band = np.asarray(curve["forecast"]), np.asarray(curve["share"]), curve["band"]
     places = [at for at in (0.1, 0.3, 0.5, 0.7, 0.9) if forecast[0] <= at <= forecast[-1]] or [float(forecast[0])]
-    points = ", ".join(f"{number(round(float(np.interp(at, forecast, share)), 3))} at {number(at)}" for at in places)
+    points = ", ".join(
+        f"{format_number(round(float(np.interp(at, forecast, share)), 3))} at {format_number(at)}" for at in places
+    )
     alternative = f"Reliability diagram. {title} The {what} by forecast is {points}."
     rows = []
     for k in np.unique(np.linspace(0, len(forecast) - 1, min(len(forecast), _TABLE_ROWS)).astype(int)):
@@ -95,11 +97,11 @@ def _reliability_figure(curve: Mapping[str, Any], title: str, what: str, *, heig
 def _forecasts_figure(histogram: Mapping[str, Any], names: tuple[str, str]) -> Figure:
     """Return the histogram of the forecasts."""
     counts = {name: sum(histogram[side]) for name, side in zip(names, ("negative", "positive"), strict=True)}
-    sizes = ", ".join(f"{number(count)} rows of {name}" for name, count in counts.items())
+    sizes = ", ".join(f"{format_number(count)} rows of {name}" for name, count in counts.items())
     alternative = f"Histogram of the forecasts: {sizes}; {names[1]} upwards and {names[0]} downwards."
     edges = histogram["edges"]
     rows = tuple(
-        (f"{number(low)} to {number(high)}", positive, negative)
+        (f"{format_number(low)} to {format_number(high)}", positive, negative)
         for low, high, positive, negative in zip(
             edges, edges[1:], histogram["positive"], histogram["negative"], strict=False
         )
@@ -122,7 +124,7 @@ def make_panel_figures(panels: Sequence[Mapping[str, Any]]) -> Figures:
         return {}
     curve = panels[0]["curve"]
     points = ", ".join(
-        f"{number(round(float(np.interp(at, curve['rejected'], curve['error'])), 4))} at {at:.0%}"
+        f"{format_number(round(float(np.interp(at, curve['rejected'], curve['error'])), 4))} at {at:.0%}"
         for at in (0.0, 0.1, 0.25, 0.5)
     )
     alternative = (
@@ -164,11 +166,11 @@ def _ranks_figure(standing: Mapping[str, Any]) -> Figure:
     ]
     listed = ", ".join(f"{row['method']} {row['rank']:.2f}" for row in rows)
     alternative = f"Average ranks by {standing['metric']} with {standing['machine']}, best first: {listed}."
-    title = f"{words(standing['metric'])}, {standing['machine']}"
+    title = f"{format_name(standing['metric'])}, {standing['machine']}"
     test, caption = standing["against_best"], ""
     difference = test.get("critical_difference")
     if difference is not None:
-        width = f"{number(difference)} ranks wide (Nemenyi's critical difference at 5%)"
+        width = f"{format_number(difference)} ranks wide (Nemenyi's critical difference at 5%)"
         caption = f"Methods in the shaded stretch, {width}, cannot be told apart from the best."
         if test["pvalue"] is not None and not any(test["worse"]):
             caption = (

@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 import calibrant
 from calibrant.evidence.assessing import COSTS, REJECTIONS, Assessment
-from calibrant.evidence.words import NOT_FINITE, number, words
+from calibrant.evidence.words import NOT_FINITE, format_name, format_number
 from calibrant.files import write_whole
 from calibrant.report import charts
 from calibrant.report.figures import (
@@ -123,7 +123,7 @@ def _render_page(document: Mapping[str, Any], figures: Figures) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": _format_value, "words": words, "probability": _format_pvalue}
+    environment.filters |= {"number": _format_value, "words": format_name, "probability": _format_pvalue}
     return environment.get_template("page.html").render(
         **document,
         figures=figures,
@@ -144,7 +144,7 @@ def _make_tables(document: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "class_rows": [tuple(share.values()) for share in assessment.get("classes", ())],
         "parts_rows": [
-            (words(score), *(parts[part] for part in _PARTS))
+            (format_name(score), *(parts[part] for part in _PARTS))
             for score, parts in assessment.get("decompositions", {}).items()
         ],
         "parameter_rows": [_parameter_row(choice) for choice in comparison.get("parameters", ())],
@@ -173,8 +173,8 @@ def _format_value(value: Any) -> str:
     if value is None:
         return "–"
     if value in ("inf", "-inf", "nan"):
-        return number(float(value))
-    return number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+        return format_number(float(value))
+    return format_number(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
 
 
 def _format_pvalue(value: float) -> str:

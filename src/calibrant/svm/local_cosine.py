@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import number
+from calibrant.checks import check_number
 from calibrant.kernels.functions import Kernel, blocks, take
 from calibrant.numerics.cosines import GAMMAS, USUAL, coordinate, cosines
-from calibrant.numerics.folds import best
+from calibrant.numerics.folds import choose_best
 from calibrant.svm.support import Calibration, kernels_with, kernels_with_themselves
 
 __all__ = [
@@ -214,9 +214,9 @@ def fit_local_cosine(
         msg = f"terms must be a whole number, at least 1; got {terms!r}"
         raise ValueError(msg)
     if gamma is not None:
-        number("gamma", gamma)
+        check_number("gamma", gamma)
     if width is not None and width != np.inf:
-        number("width", width)
+        check_number("width", width)
     order = _order_of(rows)
     label, copies = rows.label[order], rows.weight[order]
     share = float(label @ copies / copies.sum()) if len(order) else 0.5
@@ -295,4 +295,4 @@ def _choose_gamma(fitted: LocalCosines, rows: Calibration, order: Index) -> floa
         """Return the squared error of the rows left out."""
         return float(copies @ (series.probability(solve_local(matrix, right, gamma), score) - label) ** 2)
 
-    return best(GAMMAS, loss, float(copies.sum()))
+    return choose_best(GAMMAS, loss, float(copies.sum()))

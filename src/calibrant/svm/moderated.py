@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.checks import number
+from calibrant.checks import check_number
 from calibrant.kernels.functions import blocks, take
 from calibrant.svm.support import Calibration, Geometry, kernels_with
 
@@ -71,7 +71,7 @@ def hinge_output(f: ArrayLike, C: float = 1.0) -> Floats:
     """
     f = np.asarray(f, np.float64)
     with np.errstate(over="ignore"):
-        return np.asarray(special.expit(number("C", C) * (f + np.clip(f, -1.0, 1.0))))
+        return np.asarray(special.expit(check_number("C", C) * (f + np.clip(f, -1.0, 1.0))))
 
 
 def margin_variance(kernel: Floats, diagonal: Floats, whitening: Floats) -> Floats:
@@ -150,12 +150,12 @@ def fit_moderated(rows: Calibration, *, slope: float = _SLOPE, ridge: float = _R
 
     `slope` is that of the link, `ridge` what is added to the diagonal of K_MM, relative to its mean.
     """
-    return Moderated(number("slope", slope), _make_variance(rows.geometry, ridge))
+    return Moderated(check_number("slope", slope), _make_variance(rows.geometry, ridge))
 
 
 def _make_variance(geometry: Geometry, ridge: float) -> Variance:
     """Return the variance of a machine's decision values as a function of rows."""
-    return Variance(geometry, whiten(geometry.gram, number("ridge", ridge, inclusive=True)))
+    return Variance(geometry, whiten(geometry.gram, check_number("ridge", ridge, inclusive=True)))
 
 
 def look_variance(geometry: Geometry, x: Any, *, ridge: float = _RIDGE, **_: Any) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import vector, weighed
+from calibrant.checks import check_vector, check_weights
 from calibrant.kernels.functions import (
     KERNELS,
     Kernel,
@@ -25,7 +25,7 @@ from calibrant.kernels.functions import (
     cross,
     dense,
     gram,
-    resolved_gamma,
+    resolve_gamma,
     take,
 )
 
@@ -166,9 +166,9 @@ def read_svc(svc: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = N
         msg = f"X must hold the rows the SVC was fitted on; got {n} rows where it was fitted on {svc.shape_fit_[0]}"
         raise ValueError(msg)
     decision = pairwise_decisions(svc, X)
-    weight = np.ones(n) if sample_weight is None else weighed("sample_weight", sample_weight, decision)
+    weight = np.ones(n) if sample_weight is None else check_weights("sample_weight", sample_weight, decision)
     support = _support_rows(svc, weight)
-    classes, label = np.unique(vector("y", y), return_inverse=True)
+    classes, label = np.unique(check_vector("y", y), return_inverse=True)
     known = len(label) == n and list(classes) == list(svc.classes_)
     if not known or not np.array_equal(label[support], np.repeat(np.arange(len(classes)), svc.n_support_)):
         msg = f"y must hold the labels the SVC was fitted on, {n} of classes {svc.classes_.tolist()}; got others"
@@ -227,7 +227,7 @@ def _kernel_between(svc: Any, X: Any, support: Index) -> _Between:
     if np.abs(rows[support] - svc.support_vectors_).max() != 0:
         msg = "X must hold the rows the SVC was fitted on, in their order; got other support vectors"
         raise ValueError(msg)
-    by = Parameters(resolved_gamma(svc.gamma, rows), svc.coef0, svc.degree)
+    by = Parameters(resolve_gamma(svc.gamma, rows), svc.coef0, svc.degree)
     return lambda i, j: KERNELS[svc.kernel](rows[i], rows[j], by)
 
 
@@ -344,7 +344,7 @@ def read_geometries(svc: Any, X: Any = None, sample_weight: ArrayLike | None = N
     bound = svc.C * np.asarray(svc.class_weight_)[label]
     support = np.asarray(svc.support_, np.intp)
     if X is not None and sample_weight is not None:
-        weight = weighed("sample_weight", sample_weight, np.empty(_count_rows(X)))
+        weight = check_weights("sample_weight", sample_weight, np.empty(_count_rows(X)))
         support = _support_rows(svc, weight)
         bound = bound * weight[support]
     if X is None and (np.abs(dense(svc.dual_coef_)) > bound * (1.0 + _AT_BOUND)).any():

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.checks import one_of
+from calibrant.checks import check_one_of
 from calibrant.papers.cells import Labels
 from calibrant.papers.datasets.carriers import find_table
 from calibrant.papers.datasets.features import by_mutual_information, checksum, count_labels, encode
@@ -51,7 +51,7 @@ def load(name: str, *, download: bool = True) -> Dataset:
     >>> data.X.shape, data.y[:3], data.classes
     ((200, 2), array([0, 0, 0]), ('0', '1'))
     """
-    one_of("name", name, DATASETS)
+    check_one_of("name", name, DATASETS)
     absent = _ABSENT.get()
     if absent is not None and name in absent:
         raise FileNotFoundError(absent[name])

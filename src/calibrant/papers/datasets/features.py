@@ -13,7 +13,7 @@ from scipy import sparse
 from scipy.special import xlogy
 
 from calibrant.arrays import Floats
-from calibrant.checks import binary, same_length
+from calibrant.checks import check_binary, check_length
 from calibrant.papers.cells import Labels
 from calibrant.papers.datasets.records import Columns, RawTable
 
@@ -126,8 +126,8 @@ def by_mutual_information(X: Any, y: ArrayLike, k: int = 300) -> NDArray[np.intp
     array([0, 2])
     """
     present = sparse.csr_matrix(X) != 0
-    labels = np.asarray(binary("y", y), np.float64)
-    same_length("y", labels, present)
+    labels = np.asarray(check_binary("y", y), np.float64)
+    check_length("y", labels, present)
     if not 1 <= k <= present.shape[1]:
         msg = f"k must be between 1 and the number of words, {present.shape[1]}; got {k}"
         raise ValueError(msg)
