@@ -15,7 +15,6 @@ from calibrant.checks import check_binary, check_finite, check_number, check_one
 from calibrant.inference import critical_difference
 from calibrant.maps import Linked, Map
 from calibrant.maps.isotonic import fit_isotonic
-from calibrant.maps.records import LINKS
 from calibrant.metrics import Decomposition, ErrorRejectCurve, error_reject_curve
 from calibrant.metrics.binned import tabulate
 from calibrant.metrics.confidence import decide_within_unit
@@ -510,7 +509,7 @@ def _find_band(mapping: Map, score: Floats, confidence: float) -> Band | None:
     """Return the band of a map, or of the inner map if it is linked; None if there is none."""
     inside, at = mapping, score
     if isinstance(mapping, Linked):
-        inside, at = mapping.inner, np.asarray(LINKS[mapping.link](score, NUMPY))
+        inside, at = mapping.inner, np.asarray(mapping.convert(score))
     try:
         low, high = inside.band(at, confidence)  # type: ignore[attr-defined]
     except (AttributeError, ValueError):  # a map of another kind, or one fitted without standard errors

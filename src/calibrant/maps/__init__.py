@@ -7,6 +7,7 @@ from calibrant.maps.methods import METHODS, Method
 from calibrant.maps.records import (
     BetaCdf,
     BetaClasses,
+    BetaLogit,
     Clip,
     Cosines,
     Ends,
@@ -25,6 +26,7 @@ __all__ = [
     "METHODS",
     "BetaCdf",
     "BetaClasses",
+    "BetaLogit",
     "Clip",
     "Cosines",
     "Ends",

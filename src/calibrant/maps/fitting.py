@@ -26,10 +26,10 @@ from calibrant.maps.classes import (
     temper_array,
     to_memberships,
 )
-from calibrant.maps.methods import ANY, METHODS, NEEDS, REAL, UNIT, Method
+from calibrant.maps.methods import ANY, LOGIT, METHODS, NEEDS, REAL, UNIT, Method
 from calibrant.maps.records import LINKS, Linked, Map, Origin, Steps, probabilities, with_origin
 from calibrant.numerics.roots import rising_root
-from calibrant.ops import NUMPY
+from calibrant.ops import EDGE, NUMPY
 from calibrant.samples import ClassSample, Sample
 from calibrant.warning import warn
 
@@ -37,7 +37,7 @@ __all__ = ["check_method", "choose_row", "describe_origin", "fit_classes", "fit_
 
 
 # (kind of score, domain of the method) -> link; a pair that is not here needs none.
-_NEEDED_LINK = {("probability", REAL): "logit", ("logit", UNIT): "expit"}
+_NEEDED_LINK = {("probability", REAL): "logit", ("probability", LOGIT): "logit", ("logit", UNIT): "expit"}
 
 
 def check_method(
@@ -108,14 +108,31 @@ def fit_row(row: Method, data: Any, kind: str, options: Mapping[str, Any]) -> An
     if row.needs == "matrix":
         return MatrixMap(kind, row.fit(replace(data, scores=to_memberships(data.scores, kind)), **options))
     link = row.squash if (kind, row.domain) == ("margin", UNIT) else _NEEDED_LINK.get((kind, row.domain))
-    if (kind, row.domain) == ("margin", UNIT) and link is None:
+    if kind == "margin" and link is None and row.domain in (UNIT, LOGIT):
         msg = f"kind must be 'probability' or 'logit' for a method of {row.record.__name__} maps; got 'margin'"
         raise ValueError(msg)
     if link is None:
         return row.fit(data, **options)
+    score = data.arrays()[0]
+    clip = learn_clip(score) if link == "logit" else EDGE
     with np.errstate(over="ignore"):  # to the limit
-        linked = replace(data, score=LINKS[link](data.arrays()[0], NUMPY))
-    return Linked(link, row.fit(linked, **options))
+        linked = replace(data, score=LINKS[link](score, clip, NUMPY))
+    return Linked(link, row.fit(linked, **options), clip)
+
+
+def learn_clip(p: Floats) -> float:
+    """Return where probabilities are cut before the logit: half the distance of the inner ones from 0 and 1.
+
+    An exact 0 of a forest or of nearest neighbours means "less than the smallest step", and how small that is, the
+    other scores tell. At least 1e-15, at most 1/4.
+
+    >>> learn_clip(np.array([0.0, 0.02, 0.5, 1.0]))
+    0.01
+    """
+    inner = p[(p > 0.0) & (p < 1.0)]
+    if not len(inner):
+        return 0.25
+    return float(np.clip(min(inner.min(), 1.0 - inner.max()) / 2, EDGE, 0.25))
 
 
 def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | MatrixMap:

@@ -12,6 +12,7 @@ from calibrant.maps.platt import fit_platt, fit_softmax
 from calibrant.maps.records import (
     BetaCdf,
     BetaClasses,
+    BetaLogit,
     Clip,
     Cosines,
     Ends,
@@ -24,6 +25,7 @@ from calibrant.maps.records import (
 
 __all__ = [
     "ANY",
+    "LOGIT",
     "MACHINE_METHODS",
     "METHODS",
     "NEEDS",
@@ -42,6 +44,7 @@ NEEDS = {
 }
 
 REAL = "real"  # decision values and logits
+LOGIT = "logit"  # logits, and not decision values of another scale
 UNIT = "unit"  # probabilities
 ANY = "any"  # whatever the scores are: only their values or order count
 
@@ -60,8 +63,8 @@ class Method:
       `record.unseen(calibration)` gives those of the calibration rows as if they were new.
 
     `domain` says which scores a map of one column is defined on: "real" (a probability is sent through the logit
-    first), "unit" (a logit is sent through the logistic function; a margin through `squash`, or refused where there is
-    none) or "any". `invariant` says what may be done to the scores of fit and prediction without changing a
+    first), "logit" (the same, but margins are refused), "unit" (a logit is sent through the logistic function; a
+    margin through `squash`, or refused where there is none) or "any". `invariant` says what may be done to the scores of fit and prediction without changing a
     probability: "affine" (any scale and offset), "scale", or "none". `labels` says whether the fit looks at the labels.
     `joint` is the row of the same method for all classes at once, where a method of one column has one. `look(geometry,
     x, **options)`, where a method of a machine has one, is a number that machines which have not been trained on the
@@ -159,6 +162,20 @@ METHODS: dict[str, Method] = {
         "scale",
     ),
     "gauss": Method(Later("margins", "fit_gauss"), QuadraticLogit, REAL, False, "Platt 1999, sec. 2.1", "affine"),
+    "temperature": Method(
+        Later("regressions", "fit_temperature"), Sigmoid, REAL, True, "Guo et al. 2017, for two classes", "scale"
+    ),
+    "kull_beta": Method(
+        Later("regressions", "fit_kull_beta"), BetaLogit, LOGIT, True, "Kull, Silva Filho & Flach 2017"
+    ),
+    "quadratic": Method(
+        Later("regressions", "fit_quadratic"),
+        QuadraticLogit,
+        REAL,
+        True,
+        "Logistic regression on the logit and its square, kept rising",
+        "affine",
+    ),
     "bins": Method(
         Later("bins", "fit_bins"), Steps, ANY, False, "Drish 2001; Zadrozny & Elkan 2001; Rüping 2004, sec. 4", "affine"
     ),

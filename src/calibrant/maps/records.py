@@ -21,7 +21,7 @@ from scipy import special
 
 from calibrant.arrays import Floats
 from calibrant.checks import KINDS, LARGEST, check_one_of, check_proportion
-from calibrant.ops import NUMPY, Columns, Ops, formula
+from calibrant.ops import EDGE, NUMPY, Columns, Ops, formula
 from calibrant.ops.pieces import Part
 from calibrant.version import __version__
 
@@ -29,6 +29,7 @@ __all__ = [
     "LINKS",
     "BetaCdf",
     "BetaClasses",
+    "BetaLogit",
     "BetaPiece",
     "Clip",
     "Cosines",
@@ -212,6 +213,8 @@ class Sigmoid:
 class QuadraticLogit:
     """p = 1/(1 + exp(a z^2 + b z + c)), z = (f - center)/scale (Platt 1999, sec. 2.1).
 
+    Below z = `low` and above z = `high` the parabola goes on as a straight line, its tangent there.
+
     Center 0 and scale 1, except for scores so far away, so large or so small that squares would lose their digits.
     """
 
@@ -220,6 +223,8 @@ class QuadraticLogit:
     c: float
     center: float = 0.0
     scale: float = 1.0
+    low: float = field(default=-np.inf, repr=False)
+    high: float = field(default=np.inf, repr=False)
     origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -228,13 +233,22 @@ class QuadraticLogit:
         if not 0 < self.scale < np.inf:
             msg = f"scale must be positive and finite; got {self.scale}"
             raise ValueError(msg)
+        if not self.low <= self.high:
+            msg = f"low must not exceed high; got {self.low} and {self.high}"
+            raise ValueError(msg)
 
     def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return log(p/(1 - p)) = -(a z^2 + b z + c)."""
         z = (score - self.center) / self.scale if (self.center, self.scale) != (0.0, 1.0) else score
         if self.a == 0:
             return ops.times(-self.b, z) - self.c
-        return z * (z * -self.a - self.b) - self.c
+        if not np.isfinite(self.high - self.low):
+            return z * (z * -self.a - self.b) - self.c
+        inside = ops.clip(z, self.low, self.high)
+        below, above = ops.clip(z - self.low, -LARGEST, 0.0), ops.clip(z - self.high, 0.0, LARGEST)
+        tangents = ops.times(-(2.0 * self.a * self.low + self.b), below)
+        tangents = tangents + ops.times(-(2.0 * self.a * self.high + self.b), above)
+        return inside * (inside * -self.a - self.b) - self.c + tangents
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
@@ -245,6 +259,40 @@ class QuadraticLogit:
     def extremum(self) -> float:
         """The score at which the map turns; infinite where both classes have one variance."""
         return self.center - self.scale * self.b / (2 * self.a) if self.a else float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class BetaLogit:
+    """logit p = a log s - b log(1 - s) + c, s the probability whose logit is the score (Kull et al. 2017, eq. 4).
+
+    With x = logit s this is c - a softplus(-x) + b softplus(x), which rises for a, b >= 0.
+
+    >>> BetaLogit(a=1.0, b=1.0, c=0.0)(0.0)
+    np.float64(0.5)
+    """
+
+    a: float
+    b: float
+    c: float
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check that the map rises."""
+        _finite_only("a, b and c", (self.a, self.b, self.c))
+        if min(self.a, self.b) < 0:
+            msg = f"a and b must not be negative; got {self.a} and {self.b}"
+            raise ValueError(msg)
+
+    def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return log(p/(1 - p)) = c - a softplus(-x) + b softplus(x)."""
+        below, above = ops.clip(score, -LARGEST, 0.0), ops.clip(score, 0.0, LARGEST)
+        even = ops.log(ops.exp(ops.clip(below - above, -700.0, 0.0)) + 1.0)  # log(1 + exp(-|x|))
+        return ops.times(self.a, below) + ops.times(self.b, above) + even * (self.b - self.a) + self.c
+
+    @formula
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        return ops.expit(self.logit(score, ops))
 
 
 @dataclass(frozen=True, slots=True)
@@ -657,33 +705,44 @@ class Parzen:
 
 
 # How a score of one kind becomes the kind a map is defined on; the softmax of (f, -f) is the logistic function of 2 f.
-LINKS: dict[str, Callable[[Any, Ops], Any]] = {
-    "logit": lambda score, ops: ops.logit(ops.in_unit(score)),
-    "expit": lambda score, ops: ops.expit(score),
-    "softmax": lambda score, ops: ops.expit(score * 2.0),
+LINKS: dict[str, Callable[[Any, float, Ops], Any]] = {
+    "logit": lambda score, clip, ops: ops.logit(ops.clip(ops.in_unit(score), clip, 1.0 - clip)),
+    "expit": lambda score, clip, ops: ops.expit(score),
+    "softmax": lambda score, clip, ops: ops.expit(score * 2.0),
 }
 _LOGITS = {"expit": 1.0, "softmax": 2.0}  # links to probabilities, by the factor that makes a score their logit
 
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """p = inner(link(score)): a map on scores of another kind than it is defined on."""
+    """p = inner(link(score)): a map on scores of another kind than it is defined on.
+
+    Before the logit, probabilities are cut to [clip, 1 - clip].
+    """
 
     link: str
     inner: Any
+    clip: float = EDGE
     origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the link's name, and that the map takes what the link gives."""
+        """Check the link's name, where it cuts, and that the map takes what it gives."""
         check_one_of("link", self.link, LINKS)
         check_one_column("inner", self.inner)
+        if not 0.0 < self.clip < 0.5:
+            msg = f"clip must lie between 0 and 1/2; got {self.clip}"
+            raise ValueError(msg)
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score), by the logit where the map can: a probability near 1 has lost digits."""
         if self.link in _LOGITS and hasattr(self.inner, "of_logit"):
             return self.inner.of_logit(score * _LOGITS[self.link], ops)
-        return self.inner(LINKS[self.link](score, ops), ops)
+        return self.inner(self.convert(score, ops), ops)
+
+    def convert(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return what the inner map takes."""
+        return LINKS[self.link](score, self.clip, ops)
 
 
 def _probabilities_only(name: str, values: tuple[float, ...]) -> None:
@@ -724,7 +783,7 @@ def check_one_column(name: str, mapping: Any) -> None:
 def _logits(mapping: Map, score: Any, ops: Ops = NUMPY) -> Any:
     """Return a map's logits where its formula has them, else None."""
     if isinstance(mapping, Linked):
-        return _logits(mapping.inner, LINKS[mapping.link](score, ops), ops)
+        return _logits(mapping.inner, mapping.convert(score, ops), ops)
     return mapping.logit(score, ops) if hasattr(mapping, "logit") else None
 
 

@@ -35,6 +35,7 @@ _MODULES = {
         "BetaCdf",
         "BetaPiece",
         "BetaClasses",
+        "BetaLogit",
         "Cosines",
         "Parzen",
         "Linked",

@@ -34,6 +34,7 @@ __all__ = [
     "PRECISION",
     "SAFE_REACH",
     "SINGULAR",
+    "UNCERTAIN",
     "Frame",
     "Line",
     "Nodes",
@@ -64,6 +65,7 @@ _PLAUSIBLE = 1e4  # if half of the cells' logits are larger than this, rounding 
 _UNSATURATED = 16.0  # logits: how far a start may move from the mean target's, so that curvature is left
 _MOST_STEPS = 200
 _MOST_FRAMES = 20
+UNCERTAIN = "the scores or weights are beyond double precision: no optimum of the likelihood could be told from others"
 EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -195,8 +197,7 @@ def solve(line: Line, frame: Frame, theta: Floats) -> Solution:
         spread = float(np.sqrt(curvature @ away**2 / max(float(curvature.sum()), _TINY))) or float(np.abs(away).max())
         theta = np.array([theta[0] * spread, theta @ nodes.design[:, pivot]])
         frame = Frame(frame.unit, float(line.score[pivot]), frame.scale * spread)
-    msg = "the scores or weights are beyond double precision: no optimum of the likelihood could be told from others"
-    raise RuntimeError(msg)
+    raise RuntimeError(UNCERTAIN)
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a step too far is seen and shortened

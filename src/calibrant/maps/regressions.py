@@ -1,0 +1,217 @@
+"""Logistic regressions on a few functions of the score: temperature, Kull's beta calibration, the quadratic.
+
+Each minimises F = -sum w (t log p + (1 - t) log(1 - p)). By default the targets t are the labels, as published. Where
+the scores separate the classes that has no finite minimum: then, with a warning, they are Platt's smoothed targets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibrant.arrays import Floats
+from calibrant.checks import one_of
+from calibrant.maps.margins import one_class
+from calibrant.maps.platt import FALLING, smoothed_targets
+from calibrant.maps.records import BetaLogit, QuadraticLogit, Sigmoid
+from calibrant.numerics.logistic import Targets
+from calibrant.numerics.regression import Features, Problem, Regression, regress
+from calibrant.samples import Sample, magnitude, moderate_weights
+from calibrant.warning import warn
+
+__all__ = ["fit_kull_beta", "fit_quadratic", "fit_temperature"]
+
+_LOG_2 = float(np.log(2.0))
+
+
+def fit_temperature(data: Sample, *, targets: str = "hard") -> Sigmoid:
+    """Fit p = 1/(1 + exp(-f/T)), T > 0, by maximum likelihood (Guo et al. 2017, for two classes).
+
+    p(0) stays 1/2. T is infinite, and p = 1/2, where the scores rank the classes the wrong way round.
+
+    >>> from calibrant.samples import sample
+    >>> round(-1 / fit_temperature(sample([-2, -1, 1, 2, 0.5], [0, 0, 1, 1, 0])).a, 6)
+    0.534234
+    """
+    table = _tabulate(data)
+    unit = table.unit
+    right = table.lowest[1] >= 0.0 >= table.highest[0]
+    problem = _choose_targets(table, targets, lambda score: (score / unit)[None, :], (0,), separable=right)
+    slope = _slope_of(regress(problem), table)
+    return Sigmoid(a=-slope / unit + 0.0, b=0.0)
+
+
+def fit_kull_beta(data: Sample, *, parameters: str = "abm", targets: str = "hard") -> BetaLogit:
+    """Fit logit p = a log s - b log(1 - s) + c with a, b >= 0 by maximum likelihood (Kull et al. 2017).
+
+    `parameters`: "abm" fits all three; "ab" holds p(1/2) = 1/2, so that c = (a - b) log 2; "am" holds a = b. The scores
+    are logits x of s: log s = -softplus(-x). The constraint is part of the problem: where the best a or b would be
+    negative, the best of the others is found with it at 0.
+
+    >>> from calibrant.samples import sample
+    >>> fit_kull_beta(sample([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0], [0, 0, 1, 0, 1, 1]), parameters="am")
+    BetaLogit(a=1.22..., b=1.22..., c=0.0...)
+    """
+    one_of("parameters", parameters, _KULL)
+    table = _tabulate(data)
+    if table.is_constant:
+        return BetaLogit(0.0, 0.0, -_constant(table, targets).b)
+    features, signed, read = _KULL[parameters]
+    found = regress(_choose_targets(table, targets, features, signed, separable=table.is_separable))
+    if not found.theta[list(signed)].any():
+        warn(FALLING_TO_CONSTANT)
+    a, b, c = read(*found.theta.tolist())
+    return BetaLogit(a + 0.0, b + 0.0, c)
+
+
+def fit_quadratic(data: Sample, *, monotone: bool = True, targets: str = "hard") -> QuadraticLogit:
+    """Fit logit p = c + b z + a z^2, z the standardised score, by maximum likelihood, rising over the scores seen.
+
+    With `monotone` the slope is kept non-negative at both ends of the scores seen, and so between them; the constraint
+    is part of the problem. Beyond the ends the curve goes on as a straight line. Without it a warning says where the
+    curve turns.
+
+    >>> from calibrant.samples import sample
+    >>> fitted = fit_quadratic(sample([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 3.0], [0, 0, 1, 0, 1, 1, 1]))
+    >>> fitted([-1.0, 0.0, 1.0]).round(3)
+    array([0.202, 0.488, 0.802])
+    """
+    table = _tabulate(data)
+    if table.is_constant:
+        return QuadraticLogit(0.0, 0.0, _constant(table, targets).b)
+    center, scale, unit = table.center, table.scale, table.unit
+    low, high = (table.lowest.min() - center) / scale, (table.highest.max() - center) / scale
+
+    def rising(score: Floats) -> Floats:
+        """Return functions whose slopes fall from 1 to 0, and rise from 0 to 1, over the scores; and 1."""
+        z = (score / unit - center) / scale
+        return np.stack([-((high - z) ** 2) / (2 * (high - low)), (z - low) ** 2 / (2 * (high - low)), np.ones(len(z))])
+
+    signed = (0, 1) if monotone else ()
+    found = regress(_choose_targets(table, targets, rising, signed, separable=table.is_separable))
+    start, end, level = found.theta.tolist()  # the slopes at both ends
+    if monotone and start == end == 0.0:
+        warn(FALLING_TO_CONSTANT)
+    bend = (end - start) / (2 * (high - low))
+    slope = (start * high - end * low) / (high - low)
+    level += (end * low**2 - start * high**2) / (2 * (high - low))
+    fitted = QuadraticLogit(-bend, -slope, -level, center * unit, scale * unit, low, high)
+    if min(start, end) < 0.0:
+        where = f"it turns at {fitted.extremum:.6g}" if max(start, end) > 0.0 else "it falls"
+        warn(f"the fitted parabola does not rise over all scores: {where}; use monotone=True")
+    return fitted
+
+
+def _log_sides(x: Floats) -> tuple[Floats, Floats]:
+    """Return log s and -log(1 - s) of s = expit(x)."""
+    even = np.log1p(np.exp(-np.abs(x)))
+    return np.minimum(x, 0.0) - even, np.maximum(x, 0.0) + even
+
+
+FALLING_TO_CONSTANT = f"{FALLING.partition(':')[0]}: no rising map is better than a constant"
+
+# Functions of x = logit s, which coefficients must not be negative, and how (a, b, c) follow from the coefficients.
+_KULL: dict[str, tuple[Features, tuple[int, ...], Callable[..., tuple[float, float, float]]]] = {
+    "abm": (
+        lambda x: np.stack([*_log_sides(x), np.ones(len(x))]),
+        (0, 1),
+        lambda a, b, c: (a, b, c),
+    ),
+    "ab": (
+        lambda x: np.stack(_log_sides(x)) + [[_LOG_2], [-_LOG_2]],
+        (0, 1),
+        lambda a, b: (a, b, (a - b) * _LOG_2),
+    ),
+    "am": (lambda x: np.stack([x, np.ones(len(x))]), (0,), lambda a, c: (a, a, c)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A sample of moderate weights, its totals, and where the scores of negatives and of positives lie.
+
+    `lowest` and `highest` have one number for the negatives and one for the positives; with `center` and `scale`, the
+    mean and the standard deviation of all scores, they are divided by `unit`.
+    """
+
+    data: Sample
+    positive: float
+    negative: float
+    unit: float
+    lowest: Floats
+    highest: Floats
+    center: float
+    scale: float
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether there is nothing to fit: one class, or one score."""
+        return min(self.positive, self.negative) <= 0.0 or bool(self.lowest.min() == self.highest.max())
+
+    @property
+    def is_separable(self) -> bool:
+        """Whether no negative scores above a positive, or no positive above a negative."""
+        (low0, low1), (high0, high1) = self.lowest, self.highest
+        return bool(high0 <= low1 or high1 <= low0)
+
+
+def _tabulate(data: Sample) -> _Table:
+    """Return what the fits ask of a sample, in one pass over its rows."""
+    data, weight_unit = moderate_weights(data)
+    unit = magnitude(data.score)
+    lowest, highest = np.full(2, np.inf), np.full(2, -np.inf)
+    sums, first = np.zeros(4), float(data.score[0]) / unit  # sums of w, w y, w d, w d^2, d from the first score
+    for score, label, weight in data.blocks():
+        score = score / unit if unit != 1.0 else score
+        for side, rows in enumerate((label < 1, label > 0)):
+            members = score[rows]
+            if len(members):
+                lowest[side] = min(lowest[side], members.min())
+                highest[side] = max(highest[side], members.max())
+        w, d = np.ones(len(score)) if weight is None else weight, score - first
+        sums += w.sum(), w @ label, w @ d, w @ d**2
+    total, positive, moment, square = sums.tolist()
+    mean = moment / total
+    spread = float(highest.max() - lowest.min())
+    scale = max(np.sqrt(max(square / total - mean**2, 0.0)), 1e-8 * spread) or 1.0
+    negative = float(data.arrays()[2].sum()) if data.weight is not None else total - positive
+    totals = positive * weight_unit, negative * weight_unit
+    return _Table(data, *totals, unit, lowest, highest, first + mean, float(scale))
+
+
+def _choose_targets(
+    table: _Table, targets: str, features: Features, signed: tuple[int, ...], *, separable: bool
+) -> Problem:
+    """Return the problem with the targets asked for, or smoothed ones where the labels have no finite optimum."""
+    one_of("targets", targets, ("hard", "smoothed"))
+    if targets == "hard" and separable:
+        warn("the scores separate the classes, so the likelihood has no maximum: Platt's smoothed targets are used")
+        targets = "smoothed"
+    return Problem(table.data, features, _targets(table, targets), signed)
+
+
+def _targets(table: _Table, targets: str) -> Targets:
+    """Return the labels themselves, or Platt's smoothed targets."""
+    if targets == "hard":
+        return Targets()
+    return Targets(smoothed_targets(table.positive, table.negative), smoothed_targets(table.negative, table.positive))
+
+
+def _constant(table: _Table, targets: str) -> Sigmoid:
+    """Return the share of positives, or Laplace's estimate where there is one class only."""
+    if min(table.positive, table.negative) <= 0.0:
+        return one_class(table.positive, table.negative)
+    ones, zeros = _targets(table, targets).weigh(np.array([table.positive]), np.array([table.negative]))
+    return Sigmoid(0.0, float(np.log(zeros[0]) - np.log(ones[0])))
+
+
+def _slope_of(found: Regression, table: _Table) -> float:
+    """Return the slope of a line through the origin, with a warning where it is not positive."""
+    slope = float(found.theta[0])
+    if not (table.lowest.any() or table.highest.any()):
+        return 1.0  # all scores are 0, and say nothing about a temperature
+    if slope <= 0.0 and min(table.positive, table.negative) > 0.0:
+        warn(FALLING_TO_CONSTANT)
+    return slope

@@ -1,0 +1,240 @@
+"""Logistic regression on a few functions of one score: logit p = theta . phi(x), phi = (phi_1, ..., phi_d).
+
+Minimised is F(theta) = sum n1 softplus(-theta . phi(x)) + n0 softplus(theta . phi(x)), over rows with the weights n1 of
+target 1 and n0 of target 0. Some coefficients may have to be non-negative.
+
+Few rows are fitted as they are. Many are first pooled into a few thousand cells, each of which stands for two points;
+a few Newton steps over all rows then reach the exact optimum. The functions are made orthonormal on the data first,
+which also shows how many of them the scores can tell apart. What is returned has a certificate, else the fit raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from scipy import linalg
+
+from calibrant.arrays import Floats
+from calibrant.numerics.logistic import (
+    CELLS,
+    CERTIFIED,
+    EPS,
+    FEW,
+    PRECISION,
+    SAFE_REACH,
+    SINGULAR,
+    UNCERTAIN,
+    Frame,
+    Nodes,
+    Targets,
+    bound_remainder,
+    certify,
+    descend,
+    grid,
+    newton_step,
+)
+from calibrant.samples import Sample, collapse
+
+__all__ = ["Features", "Problem", "Regression", "regress"]
+
+Features = Callable[[Floats], Floats]  # from scores, (n,), to their functions, (d, n)
+
+_TOLD_APART = 1e-9  # a function counts if more than this share of it is left beside the others
+_POLISHES = 6  # Newton steps over all rows, at most; two are enough where the cells are a good guide
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A sample, functions of its scores, the targets of its labels; coefficients in `signed` must not be negative."""
+
+    data: Sample
+    features: Features
+    targets: Targets
+    signed: tuple[int, ...] = ()
+
+    def points(self, data: Sample) -> tuple[Floats, Floats, Floats]:
+        """Return phi, n1 and n0 of each row of a sample."""
+        score, positive, negative = data.arrays()
+        return self.features(score), *self.targets.weigh(positive, negative)
+
+    def blocks(self) -> Iterator[tuple[Floats, Floats, Floats]]:
+        """Yield phi, n1 and n0 of blocks of rows."""
+        for score, label, weight in self.data.blocks():
+            positive = label if weight is None else label * weight
+            negative = 1.0 - label if weight is None else weight - positive
+            yield self.features(score), *self.targets.weigh(positive, negative)
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """The coefficients of least F, about that F, and the orthonormal functions `basis` . phi in which it was found."""
+
+    theta: Floats
+    value: float
+    basis: Floats
+    inner: Floats  # the coefficients of the orthonormal functions
+
+
+def regress(problem: Problem) -> Regression:
+    """Return the coefficients of least F, certified to 1e-11 of it.
+
+    Where some would be negative that must not be, every way to hold such coefficients at 0 is tried: F is convex, so
+    the least of those that are allowed is the optimum.
+    """
+    count = len(problem.features(np.zeros(1)))
+    found = _regress_free(problem, range(count))
+    if all(found.theta[j] >= 0.0 for j in problem.signed):
+        return found
+    allowed: list[Regression] = []
+    for size in range(1, len(problem.signed) + 1):
+        for held in combinations(problem.signed, size):
+            free = [j for j in range(count) if j not in held]
+            tried = _regress_free(problem, free)
+            if all(tried.theta[j] >= 0.0 for j in problem.signed):
+                allowed.append(tried)
+    return min(allowed, key=lambda each: each.value)
+
+
+def _regress_free(problem: Problem, free: Sequence[int]) -> Regression:
+    """Return the optimum over some coefficients, the others 0: by rows if few, else by cells and then the rows."""
+    if len(problem.data) <= FEW:
+        return _regress_points(*problem.points(problem.data), free)
+    found = None
+    try:
+        guess = _regress_points(*problem.points(_pool(problem.data)), free)
+        found = _polish(problem, guess)
+    except (RuntimeError, linalg.LinAlgError):  # the cells are no guide
+        pass
+    return found or _regress_points(*problem.points(collapse(problem.data)), free)
+
+
+@np.errstate(over="ignore", invalid="ignore")  # what is not finite is not certified
+def _regress_points(phi: Floats, ones: Floats, zeros: Floats, free: Sequence[int]) -> Regression:
+    """Return the optimum on points in memory."""
+    basis = _orthonormalise(phi, ones + zeros, free)
+    nodes = Nodes(basis @ phi, ones, zeros)
+    level = np.log(ones.sum()) - np.log(zeros.sum())
+    flat = nodes.design @ (ones + zeros) * (level / (ones + zeros).sum())  # the mean target, where a constant is free
+    inner = descend(nodes, flat if nodes.value(flat) < nodes.value(flat * 0.0) else flat * 0.0)
+    if len(basis) and certify(nodes, inner) is None:
+        raise RuntimeError(UNCERTAIN)
+    return Regression(inner @ basis, nodes.value(inner), basis, inner)
+
+
+def _orthonormalise(phi: Floats, weight: Floats, free: Sequence[int]) -> Floats:
+    """Return a matrix B such that the rows of B phi are orthonormal under the weights, of as many as can be told apart.
+
+    Only functions that are free take part.
+    """
+    scaled = phi[list(free)] * np.sqrt(weight / weight.sum())
+    size = np.linalg.norm(scaled, axis=1)
+    seen = np.flatnonzero(size > 0.0)
+    basis = np.zeros((0, len(phi)))
+    if not len(seen):
+        return basis
+    r, order = linalg.qr((scaled[seen] / size[seen, None]).T, mode="r", pivoting=True)
+    rank = int(np.sum(np.abs(np.diag(r)) > _TOLD_APART))
+    chosen = [free[j] for j in seen[order[:rank]]]
+    basis = np.zeros((rank, len(phi)))
+    basis[:, chosen] = linalg.solve_triangular(r[:rank, :rank], np.eye(rank), trans="T") / size[seen[order[:rank]]]
+    return basis
+
+
+def _pool(data: Sample) -> Sample:
+    """Pool many rows into cells, each standing for two points mean +- deviation; rows far from most stay rows."""
+    some = np.asarray(data.score[:: len(data) // FEW], np.float64)
+    lowest, highest = float(data.score.min()), float(data.score.max())
+    if lowest == highest:
+        return collapse(data)
+    unit, low, width = grid(some, lowest, highest)
+    frame = Frame(unit, low, width)
+    sums = np.zeros((3, CELLS + 2))  # of w y, w (1 - y) and w u
+    square, apart = 0.0, []
+    with np.errstate(over="ignore", invalid="ignore"):
+        for score, label, weight in data.blocks():
+            w = np.ones(len(score)) if weight is None else weight
+            u = frame.place(score)
+            cell = np.clip(u, 0.0, CELLS + 1.0).astype(np.intp)
+            off = (cell == 0) | (cell == CELLS + 1)
+            if off.any():
+                apart.append((score[off], label[off], w[off]))
+                score, label, w, u, cell = (each[~off] for each in (score, label, w, u, cell))
+            positive = w * label
+            for total, part in zip(sums, (positive, w - positive, w * u), strict=True):
+                total += np.bincount(cell, part, CELLS + 2)
+            square += float(w @ u**2)
+    mass = sums[0] + sums[1]
+    filled = np.flatnonzero(mass > 0)
+    mass, share, mean = mass[filled], sums[0][filled] / mass[filled], sums[2][filled] / mass[filled]
+    deviation = np.sqrt(max((square - mass @ mean**2) / mass.sum(), 0.0)) if len(mass) else 0.0
+    places = [(each * width + low) * unit for each in (mean - deviation, mean + deviation)]
+    parts = [(place, share, mass / 2) for place in places] + apart
+    score, label, weight = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Sample(score, label, weight)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _polish(problem: Problem, guess: Regression) -> Regression | None:
+    """Return the optimum over all rows from a point near it, or None if a few short Newton steps do not certify it."""
+    basis, inner = guess.basis, guess.inner
+    for _ in range(_POLISHES):
+        sums = _sum_rows(problem, inner @ basis)
+        gradient, hessian = basis @ sums.gradient, basis @ sums.hessian @ basis.T
+        largest, noise = np.abs(basis) @ sums.largest, 4.0 * EPS * (np.abs(basis) @ sums.size)
+        step = newton_step(hessian, gradient)
+        reach = float(np.abs(step) @ largest)
+        if not reach <= SAFE_REACH:
+            return None
+        inner = inner + step
+        left = bound_remainder(hessian, gradient, step, reach)
+        if left <= PRECISION * np.sqrt(sums.mass):
+            size = np.sqrt(np.diag(hessian))
+            least = float(np.linalg.eigvalsh(hessian / np.outer(size, size))[0])
+            if not least > SINGULAR:
+                return None
+            decrement = 2.0 * (left * np.sqrt(len(size)) + np.linalg.norm(noise / size)) / np.sqrt(least)
+            leverage = float((largest / size).sum()) / np.sqrt(least)
+            certain = decrement**2 <= CERTIFIED * guess.value and 2.0 * decrement * leverage <= SAFE_REACH
+            return Regression(inner @ basis, guess.value, basis, inner) if certain else None
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _RowSums:
+    """Sums over all rows: the gradient and the Hessian of F, w p (1 - p), w |phi|; and the largest |phi|."""
+
+    gradient: Floats
+    hessian: Floats
+    mass: float
+    size: Floats
+    largest: Floats
+
+
+def _sum_rows(problem: Problem, theta: Floats) -> _RowSums:
+    """Return the sums at some coefficients, block by block, by NumPy: BLAS would start threads for each block."""
+    d = len(theta)
+    gradient, hessian, size, largest, mass = np.zeros(d), np.zeros((d, d)), np.zeros(d), np.zeros(d), 0.0
+    for phi, ones, zeros in problem.blocks():
+        weight = ones + zeros
+        p = phi[0] * -theta[0]
+        for j in range(1, d):
+            p -= phi[j] * theta[j]
+        np.exp(p, out=p)
+        p += 1.0
+        np.reciprocal(p, out=p)
+        residual = weight * p
+        spread = residual * (1.0 - p)
+        residual -= ones
+        mass += float(spread.sum())
+        for j in range(d):
+            gradient[j] += np.einsum("i,i", phi[j], residual)
+            absolute = np.abs(phi[j])
+            size[j] += np.einsum("i,i", absolute, weight)
+            largest[j] = max(largest[j], absolute.max())
+            bent = phi[j] * spread
+            for k in range(j, d):
+                hessian[j, k] += np.einsum("i,i", bent, phi[k])
+    return _RowSums(gradient, np.triu(hessian) + np.triu(hessian, 1).T, mass, size, largest)
