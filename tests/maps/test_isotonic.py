@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.isotonic import IsotonicRegression
 
 from calibrant.maps import isotonic
-from calibrant.maps.isotonic import fit_isotonic
+from calibrant.maps.isotonic import fit_isotonic, fit_isotonic_centered
 from calibrant.maps.records import Lines, Steps
 from calibrant.numerics import pava
 from calibrant.samples import Sample, collapse, sample
@@ -256,3 +258,105 @@ class TestEdges:
     def test_unknown_option(self):
         with pytest.raises(ValueError, match="between must be one of lines, steps; got 'curves'"):
             fit_isotonic(sample([1, 2], [0, 1]), between="curves")
+
+
+def center_slowly(score, label, weight):
+    """Return the points of centered isotonic regression by pooling one pair after the other, in fractions."""
+    points = {}
+    for x, y, w in zip(map(Fraction, score), map(Fraction, label), map(Fraction, weight), strict=True):
+        hits, total = points.get(x, (0, 0))
+        points[x] = hits + w * y, total + w
+    points = [(x, *points[x]) for x in sorted(points)]
+    i = 0
+    while i + 1 < len(points):
+        (x1, hits1, total1), (x2, hits2, total2) = points[i : i + 2]
+        share1, share2 = hits1 / total1, hits2 / total2
+        if share1 > share2 or (share1 == share2 and 0 < share1 < 1):
+            total = total1 + total2
+            points[i : i + 2] = [((x1 * total1 + x2 * total2) / total, hits1 + hits2, total)]
+            i = max(i - 1, 0)
+        else:
+            i += 1
+    return np.array([(float(x), float(hits / total)) for x, hits, total in points]).T
+
+
+class TestCentered:
+    def test_the_vignette_of_cir(self):
+        """`cirPAVA(bhamou03levoRates, target=0.5, adaptiveShrink=TRUE, full=TRUE)` as R's cir prints it there."""
+        dose, patients = np.arange(5, 12) / 100, [2, 8, 11, 6, 3, 5, 4]
+        share = [1 / 6, 5 / 18, 13 / 24, 11 / 14, 3 / 8, 5 / 12, 7 / 10]
+        fitted = fit_isotonic_centered(sample(dose, share, patients))
+        np.testing.assert_allclose(fitted.x, [0.05, 0.06, 0.07, 0.08928571, 0.11], atol=5e-9)
+        np.testing.assert_allclose(fitted.y, [0.1666667, 0.2777778, 0.5416667, 0.5659014, 0.7], atol=5e-8)
+        printed = [0.1666667, 0.2777778, 0.5416667, 0.5542328, 0.5705255, 0.6352627, 0.7]
+        np.testing.assert_allclose(fitted(dose), printed, atol=5e-8)
+
+    @settings(max_examples=200, deadline=None)
+    @given(st.lists(st.tuples(st.integers(-9, 9), st.integers(0, 4), st.integers(1, 4)), min_size=1, max_size=30))
+    def test_equal_to_slow_pooling(self, rows):
+        score, quarters, weight = (np.array(column, float) for column in zip(*rows, strict=True))
+        fitted = fit_isotonic_centered(sample(score, quarters / 4, weight))
+        at = between_and_beyond(score)
+        expected = np.interp(at, *center_slowly(score, quarters / 4, weight))
+        np.testing.assert_allclose(fitted(at), expected, rtol=0, atol=1e-12)
+
+    @pytest.mark.parametrize("shape", SHAPES)
+    @pytest.mark.parametrize("n", [300, MANY])
+    def test_points_are_the_means_of_blocks(self, n, shape):
+        rng = np.random.default_rng(13)
+        score, y = draw(rng, n, shape)
+        weight = rng.integers(1, 4, n)
+        fitted = fit_isotonic_centered(sample(score, y, weight))
+        value, block = np.unique(fit_isotonic(sample(score, y, weight), between="steps")(score), return_inverse=True)
+        inside = (value > 0) & (value < 1)
+        mean, size = np.zeros(len(value), np.longdouble), np.zeros(len(value))
+        np.add.at(mean, block, score.astype(np.longdouble) * (weight / np.bincount(block, weight)[block]))
+        np.maximum.at(size, block, np.abs(score))
+        found = np.array([(x, p) for x, p in zip(fitted.x, fitted.y, strict=True) if 0 < p < 1])
+        np.testing.assert_allclose(found[:, 1], value[inside], rtol=1e-12)
+        off = np.abs(found[:, 0] - mean[inside])
+        assert np.all(off <= 1e-12 * size[inside])
+
+    def test_strictly_increasing_between_the_first_and_the_last_point(self):
+        score, y = draw(np.random.default_rng(14), 3_000)
+        fitted = fit_isotonic_centered(sample(score, y))
+        inside = np.linspace(fitted.x[1], fitted.x[-2], 1_000)
+        assert np.all(np.diff(fitted(inside)) > 0)
+
+    def test_blocks_of_one_class_keep_their_ends(self):
+        fitted = fit_isotonic_centered(sample([1, 2, 3, 4, 5, 6, 7], [0, 0, 1, 0, 1, 1, 1]))
+        assert fitted == Lines((1.0, 2.0, 3.5, 5.0, 7.0), (0.0, 0.0, 0.5, 1.0, 1.0))
+
+    def test_neighbours_of_equal_share_are_one_block(self):
+        score, share = np.arange(6.0), [1 / 3] * 6
+        for weight in (None, [1, 2, 3, 4, 5, 6], np.array([1, 2, 3, 4, 5, 6]) * 0.1):
+            assert len(fit_isotonic_centered(sample(score, share, weight)).x) == 1
+
+    @pytest.mark.parametrize("n", [40, MANY])
+    def test_weight_is_repetition_in_any_order(self, n):
+        rng = np.random.default_rng(15)
+        score, y = draw(rng, n, "ties")
+        times = rng.integers(1, 4, n)
+        order = rng.permutation(times.sum())
+        one = fit_isotonic_centered(sample(score, y, times))
+        two = fit_isotonic_centered(sample(np.repeat(score, times)[order], np.repeat(y, times)[order]))
+        np.testing.assert_allclose(one.x, two.x, rtol=1e-12)
+        assert one.y == two.y
+
+    @pytest.mark.parametrize("scale", [2.0**-900, 2.0**-30, 2.0**1000])
+    @pytest.mark.parametrize("n", [40, MANY])
+    def test_powers_of_two_scale_the_corners(self, n, scale):
+        score, y = draw(np.random.default_rng(10), n)
+        plain, scaled = (fit_isotonic_centered(sample(score * c, y)) for c in (1.0, scale))
+        np.testing.assert_array_equal(np.array(scaled.x), np.array(plain.x) * scale)
+        assert scaled.y == plain.y
+
+    def test_one_row_one_score_and_falling_scores(self):
+        assert fit_isotonic_centered(sample([3.0], [1])) == Lines((3.0,), (1.0,))
+        assert fit_isotonic_centered(sample([7.0] * 4, [0, 0, 0, 1])) == Lines((7.0,), (0.25,))
+        assert fit_isotonic_centered(sample([1, 2, 3, 6], [1, 1, 0, 0])) == Lines((3.0,), (0.5,))
+
+    def test_means_of_the_largest_numbers(self):
+        high = np.finfo(float).max
+        assert fit_isotonic_centered(sample([-high, high, high], [1, 0, 0])).x == pytest.approx((high / 3,))
+        assert fit_isotonic_centered(sample([high / 2, high], [1, 0])).x == (0.75 * high,)

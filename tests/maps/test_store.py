@@ -23,7 +23,18 @@ from calibrant.maps import Linked, Sigmoid, Steps, store
 from calibrant.maps.classes import SCHEMES, ClassMap, MatrixMap, Plan
 from calibrant.maps.coupling import COUPLINGS
 from calibrant.maps.fitting import fit_classes
-from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Clip, Cosines, Ends, Lines, Parzen, QuadraticLogit
+from calibrant.maps.records import (
+    BetaCdf,
+    BetaClasses,
+    BetaPiece,
+    Clip,
+    Cosines,
+    Ends,
+    Lines,
+    Parzen,
+    QuadraticLogit,
+    VennAbers,
+)
 from calibrant.maps.store import DEEPEST, LARGEST, from_dict, to_dict
 from calibrant.samples import ClassSample
 
@@ -88,6 +99,9 @@ def test_corrupt_files_are_named(change, message):
         (b'{"format": 1, "kind": "Lines", "x": [1], "y": ["inf"]}', "y must lie in"),
         (b'{"format": 1, "kind": "Steps", "edges": [1], "values": [7, -3]}', "values must lie in"),
         (b'{"format": 1, "kind": "Clip", "low": 0.9, "high": 0.1}', "low must not exceed high"),
+        (b'{"format": 2, "kind": "VennAbers", "edges": [], "low": [0.9], "high": [0.1]}', "low must not exceed high"),
+        (b'{"format": 2, "kind": "VennAbers", "edges": [1], "low": [0, 0], "high": [1]}', "one low and one high more"),
+        (b'{"format": 2, "kind": "VennAbers", "edges": [1, 1], "low": [0], "high": [1]}', "strictly increase"),
         (b'{"format": 1, "kind": "QuadraticLogit", "a": 1, "b": 1, "c": 1, "scale": 0}', "scale must be positive"),
         (b'{"format": 1, "kind": "Clip", "low": 1' + b"0" * 400 + b', "high": 1}', "at most 1.8e308"),
         (b'{"format": 1, "kind": "ClassMap", "scheme": "bogus", "maps": []}', "known scheme"),
@@ -160,6 +174,13 @@ def parzens(draw):
     return Parzen(centers, *map(tuple, sides), draw(positive), draw(positive))
 
 
+@st.composite
+def venn_abers(draw):
+    edges = draw(increasing(st.floats(allow_nan=False)))
+    ends = draw(as_long((*edges, 0), st.tuples(unit, unit).map(sorted)))
+    return VennAbers(edges, *(tuple(each) for each in zip(*ends, strict=True)))
+
+
 beta_cdfs = st.builds(BetaCdf, *[st.floats(0.05, 50.0)] * 4)
 beta_pieces = st.builds(BetaPiece, st.none() | beta_cdfs, st.floats(-1, 1))
 two_pieces = st.builds(BetaClasses, st.tuples(beta_pieces, beta_pieces), st.booleans())
@@ -183,6 +204,7 @@ RECORDS = {
     "BetaClasses": two_pieces | more_pieces,
     "Cosines": cosines,
     "Parzen": parzens(),
+    "VennAbers": venn_abers(),
 }
 one_column = st.one_of([RECORDS[name] for name in RECORDS if name not in ("BetaPiece", "BetaClasses")]) | two_pieces
 RECORDS["Linked"] = st.builds(Linked, st.sampled_from(["expit", "softmax"]), one_column) | st.builds(

@@ -18,6 +18,7 @@ from calibrant.maps.records import (
     QuadraticLogit,
     Sigmoid,
     Steps,
+    VennAbers,
     log_probabilities,
     probabilities,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "QuadraticLogit",
     "Sigmoid",
     "Steps",
+    "VennAbers",
     "check_method",
     "fit_map",
     "log_probabilities",

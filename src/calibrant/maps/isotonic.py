@@ -1,4 +1,4 @@
-"""Isotonic regression: the non-decreasing map of least squares, exact and without sorting all rows."""
+"""Isotonic regression: the non-decreasing map of least squares, exact and without sorting all rows; and centered."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ from calibrant.checks import check_one_of
 from calibrant.maps.records import Lines, Steps
 from calibrant.numerics.pava import (
     FEWEST_TO_SIFT,
-    moderate_unit,
     pool_blocks,
+    mean_scores,
+    moderate_unit,
     sift_rows,
     sort_rows,
 )
 from calibrant.samples import Sample
 
-__all__ = [
-    "fit_isotonic",
-    "make_steps",
-]
+__all__ = ["fit_isotonic", "fit_isotonic_centered", "make_steps"]
+
+
+_EQUAL = 1e-12  # shares of positives nearer to each other than this differ by rounding
 
 
 def fit_isotonic(data: Sample, *, between: str = "lines") -> Lines | Steps:
@@ -39,9 +40,33 @@ def fit_isotonic(data: Sample, *, between: str = "lines") -> Lines | Steps:
     Steps(edges=(1.5, 3.5), values=(0.0, 0.5, 1.0))
     """
     check_one_of("between", between, _BETWEEN)
+    return _BETWEEN[between](*_find_blocks(moderate_unit(data)))
+
+
+def fit_isotonic_centered(data: Sample) -> Lines:
+    """Fit isotonic regression with each block shrunk to its mean score (Oron & Flournoy 2017).
+
+    p is the piecewise linear function through the points (mean score of a block, share of positives of the block), by
+    weight, and constant beyond the first and the last of them. So it strictly increases between those, where
+    isotonic regression is flat on every block. As in the authors' R package `cir`, neighbours of equal share are one
+    block, and a block whose share is 0 or 1 is not shrunk: p is 0 or 1 from its first score to its last.
+
+    >>> from calibrant.samples import sample
+    >>> fit_isotonic_centered(sample([1, 2, 3, 4, 5, 6], [0, 0, 1, 0, 0, 1]))
+    Lines(x=(1.0, 2.0, 4.0, 6.0), y=(0.0, 0.0, 0.3333333333333333, 1.0))
+    """
     data = moderate_unit(data)
-    rows = sort_rows(data) if len(data) <= FEWEST_TO_SIFT else sift_rows(data)
-    return _BETWEEN[between](*pool_blocks(*rows))
+    first, last, value = _find_blocks(data)
+    begin = np.flatnonzero(np.append(True, np.diff(value) > _EQUAL))
+    first, last, value = first[begin], last[np.append(begin[1:], len(last)) - 1], value[begin]
+    center = mean_scores(data, first, last)
+    certain = np.minimum(value, 1.0 - value) <= _EQUAL
+    return _lines(np.where(certain, first, center), np.where(certain, last, center), value)
+
+
+def _find_blocks(data: Sample) -> tuple[Floats, Floats, Floats]:
+    """Return the first score, the last score and the share of positives of each block of the isotonic regression."""
+    return pool_blocks(*(sort_rows(data) if len(data) <= FEWEST_TO_SIFT else sift_rows(data)))
 
 
 def _lines(first: Floats, last: Floats, value: Floats) -> Lines:

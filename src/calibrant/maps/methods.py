@@ -21,6 +21,7 @@ from calibrant.maps.records import (
     QuadraticLogit,
     Sigmoid,
     Steps,
+    VennAbers,
 )
 
 __all__ = [
@@ -181,6 +182,12 @@ METHODS: dict[str, Method] = {
     ),
     "isotonic": Method(
         Later("isotonic", "fit_isotonic"), Lines, ANY, True, "Ayer et al. 1955; Zadrozny & Elkan 2002", "affine"
+    ),
+    "isotonic_centered": Method(
+        Later("isotonic", "fit_isotonic_centered"), Lines, ANY, True, "Oron & Flournoy 2017", "affine"
+    ),
+    "venn_abers": Method(
+        Later("venn_abers", "fit_venn_abers"), VennAbers, ANY, True, "Vovk, Petej & Fedorova 2015", "affine"
     ),
     "beta": Method(
         Later("beta", "fit_beta"),

@@ -21,7 +21,7 @@ from scipy import special
 
 from calibrant.arrays import Floats
 from calibrant.checks import KINDS, LARGEST, check_one_of, check_proportion
-from calibrant.ops import EDGE, NUMPY, Columns, Ops, formula
+from calibrant.ops import EDGE, NUMPY, Columns, Ops, evaluate, formula
 from calibrant.ops.pieces import Part
 from calibrant.version import __version__
 
@@ -42,6 +42,7 @@ __all__ = [
     "QuadraticLogit",
     "Sigmoid",
     "Steps",
+    "VennAbers",
     "assigned_class",
     "both_probabilities",
     "check_one_column",
@@ -351,10 +352,10 @@ class Steps:
             msg = f"Steps needs one value more than edges; got {len(self.values)} values for {len(self.edges)} edges"
             raise ValueError(msg)
 
-    @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score)."""
-        return ops.steps(score, self.edges, self.values)
+        edges, values = np.asarray(self.edges), np.asarray(self.values)  # once: there may be a million
+        return evaluate(self, lambda f: ops.steps(f, edges, values), score, ops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,6 +379,49 @@ class Lines:
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score)."""
         return ops.lines(score, self.x, self.y)
+
+
+@dataclass(frozen=True, slots=True)
+class VennAbers:
+    """p = p1/(1 - p0 + p1) with p0 = low[j] and p1 = high[j] for edges[j - 1] <= f < edges[j] (Vovk et al. 2015).
+
+    p0 and p1 are the calibrated probabilities if the row itself is a negative and if it is a positive.
+
+    >>> VennAbers(edges=(0.0,), low=(0.0, 0.5), high=(0.5, 1.0)).interval([-1.0, 1.0])
+    (array([0. , 0.5]), array([0.5, 1. ]))
+    """
+
+    edges: tuple[float, ...]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check that there is one interval per step."""
+        _rising("edges", self.edges)
+        _probabilities_only("low", self.low)
+        _probabilities_only("high", self.high)
+        if not len(self.low) == len(self.high) == len(self.edges) + 1:
+            sizes = f"{len(self.low)} and {len(self.high)} values for {len(self.edges)} edges"
+            msg = f"VennAbers needs one low and one high more than edges; got {sizes}"
+            raise ValueError(msg)
+        crossed = np.flatnonzero(np.asarray(self.low) > np.asarray(self.high))
+        if len(crossed):
+            msg = f"low must not exceed high; got {self.low[crossed[0]]} and {self.high[crossed[0]]}"
+            raise ValueError(msg)
+
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        low, high = np.asarray(self.low), np.asarray(self.high)
+        return self._steps(tuple((high / (1.0 - low + high)).tolist()))(score, ops)
+
+    def interval(self, score: Any) -> tuple[Any, Any]:
+        """Return (p0, p1) at each score."""
+        return self._steps(self.low)(score), self._steps(self.high)(score)
+
+    def _steps(self, values: tuple[float, ...]) -> Steps:
+        """Return a step function over the same edges."""
+        return Steps(self.edges, values, origin=self.origin)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ _MODULES = {
         "Cosines",
         "Parzen",
         "Linked",
+        "VennAbers",
     ),
     "classes": ("ClassMap", "MatrixMap"),
 }

@@ -11,15 +11,7 @@ from calibrant.arrays import Floats, Index
 from calibrant.checks import LARGEST
 from calibrant.samples import Sample, magnitude
 
-__all__ = [
-    "FEWEST_TO_SIFT",
-    "Grid",
-    "moderate_unit",
-    "pool_adjacent_violators",
-    "pool_blocks",
-    "sift_rows",
-    "sort_rows",
-]
+__all__ = ["FEWEST_TO_SIFT", "Grid", "mean_scores", "moderate_unit", "pool_adjacent_violators", "pool_blocks", "sift_rows", "sort_rows"]
 
 
 _Points = tuple[Floats, Floats, Floats]  # score, weight of positives, weight
@@ -63,7 +55,22 @@ def pool_adjacent_violators(positive: Floats, weight: Floats) -> tuple[Index, Fl
     return fit.blocks, fit.x
 
 
-def sort_rows(data: Sample) -> _Points:
+def mean_scores(data: Sample, first: Floats, last: Floats) -> Floats:
+    """Return the weighted mean score of each block, given the first and the last score of all blocks, in order."""
+    unit = magnitude(data.score)
+    start = first / unit
+    total, ahead = np.zeros(len(first)), np.zeros(len(first))
+    for score, _, weight in data.blocks(_BLOCK):
+        block = np.searchsorted(first, score, side="right") - 1
+        distance = score / unit - start[block]
+        total += np.bincount(block, weight, len(first))
+        ahead += np.bincount(block, distance if weight is None else distance * weight, len(first))
+    with np.errstate(over="ignore"):
+        mean = (start + ahead / total) * unit
+    return np.clip(mean, first, last)  # in spite of rounding
+
+
+def sorted_rows(data: Sample) -> _Points:
     """Return all rows in order of score, those of equal score pooled."""
     return _sort_distinct(*_take_points(data, slice(None)))
 

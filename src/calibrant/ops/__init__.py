@@ -15,7 +15,7 @@ from typing import Any
 from calibrant.arrays import Floats
 from calibrant.checks import LARGEST
 
-__all__ = ["EDGE", "NUMPY", "Columns", "Ops", "formula"]
+__all__ = ["EDGE", "NUMPY", "Columns", "Ops", "evaluate", "formula"]
 
 Columns = Sequence[Any]
 EDGE = 1e-15
@@ -50,7 +50,7 @@ class Ops:
     expit: Callable[[Any], Any]
     where: Callable[[Any, Any, Any], Any]
     clip: Callable[[Any, float, float], Any]
-    steps: Callable[[Any, Sequence[float], Sequence[float]], Any]
+    steps: Callable[[Any, Sequence[float] | Floats, Sequence[float] | Floats], Any]
     lines: Callable[[Any, Sequence[float], Sequence[float]], Any]
     softmax: Callable[[Columns], Columns]
     split: Callable[[Columns, Callable[[Columns, int], Any], Sequence[Callable[[Columns], Columns]]], Columns]
@@ -91,9 +91,14 @@ def formula(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def call(self: Any, score: Any, ops: Ops = NUMPY) -> Any:
-        origin = getattr(self, "origin", None)
-        if origin is not None and origin.kind == "probability":
-            return ops.run(lambda given: method(self, ops.in_unit(given), ops), score)
-        return ops.run(lambda given: method(self, given, ops), score)
+        return evaluate(self, lambda given: method(self, given, ops), score, ops)
 
     return call
+
+
+def evaluate(record: Any, function: Callable[[Any], Any], score: Any, ops: Ops) -> Any:
+    """Return a function of one column, of the scores that a record takes; for records that prepare it beforehand."""
+    origin = getattr(record, "origin", None)
+    if origin is not None and origin.kind == "probability":
+        return ops.run(lambda given: function(ops.in_unit(given)), score)
+    return ops.run(function, score)

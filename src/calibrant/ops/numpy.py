@@ -69,7 +69,7 @@ def _logit(p: Floats) -> Floats:
     return np.asarray(np.log(inside / (1.0 - inside)))
 
 
-def _steps(x: Floats, edges: Sequence[float], values: Sequence[float]) -> Floats:
+def _steps(x: Floats, edges: Sequence[float] | Floats, values: Sequence[float] | Floats) -> Floats:
     """Return the value of the step each x stands on."""
     found = np.asarray(values, np.float64)[np.searchsorted(np.asarray(edges, np.float64), x, side="right")]
     return np.where(np.isnan(x), x, found)

@@ -284,7 +284,7 @@ def _sql_sign(x: _Node) -> _Node:
     return _case((x < 0.0, -1.0), (x > 0.0, 1.0), default=0.0)
 
 
-def _sql_steps(x: _Node, edges: Sequence[float], values: Sequence[float]) -> _Node:
+def _sql_steps(x: _Node, edges: Sequence[float] | Floats, values: Sequence[float] | Floats) -> _Node:
     """Return a step function as a balanced tree of comparisons."""
     reached = [edge for edge in edges if edge > -np.inf]  # no score is below -inf
     return _branch(x, reached, [exp.convert(float(value)) for value in values[len(edges) - len(reached) :]])
