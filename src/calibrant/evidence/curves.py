@@ -21,7 +21,6 @@ from calibrant.metrics.confidence import decide_within_unit
 from calibrant.metrics.decomposition import decompose
 from calibrant.metrics.forecasts import Posteriors, against_rest, check_labelled, check_posteriors, select
 from calibrant.numerics.pava import pool_adjacent_violators
-from calibrant.ops import NUMPY
 from calibrant.samples import Sample, collapse, magnitude, probability_cells, refuse_swapped, sample
 
 __all__ = [

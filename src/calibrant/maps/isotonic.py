@@ -11,15 +11,19 @@ from calibrant.checks import check_one_of
 from calibrant.maps.records import Lines, Steps
 from calibrant.numerics.pava import (
     FEWEST_TO_SIFT,
-    pool_blocks,
     mean_scores,
     moderate_unit,
+    pool_blocks,
     sift_rows,
     sort_rows,
 )
 from calibrant.samples import Sample
 
-__all__ = ["fit_isotonic", "fit_isotonic_centered", "make_steps"]
+__all__ = [
+    "fit_isotonic",
+    "fit_isotonic_centered",
+    "make_steps",
+]
 
 
 _EQUAL = 1e-12  # shares of positives nearer to each other than this differ by rounding

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import one_of
-from calibrant.maps.margins import one_class
+from calibrant.checks import check_one_of
+from calibrant.maps.margins import estimate_one_class
 from calibrant.maps.platt import FALLING, smoothed_targets
 from calibrant.maps.records import BetaLogit, QuadraticLogit, Sigmoid
 from calibrant.numerics.logistic import Targets
@@ -54,7 +54,7 @@ def fit_kull_beta(data: Sample, *, parameters: str = "abm", targets: str = "hard
     >>> fit_kull_beta(sample([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0], [0, 0, 1, 0, 1, 1]), parameters="am")
     BetaLogit(a=1.22..., b=1.22..., c=0.0...)
     """
-    one_of("parameters", parameters, _KULL)
+    check_one_of("parameters", parameters, _KULL)
     table = _tabulate(data)
     if table.is_constant:
         return BetaLogit(0.0, 0.0, -_constant(table, targets).b)
@@ -120,7 +120,7 @@ _KULL: dict[str, tuple[Features, tuple[int, ...], Callable[..., tuple[float, flo
         lambda a, b, c: (a, b, c),
     ),
     "ab": (
-        lambda x: np.stack(_log_sides(x)) + [[_LOG_2], [-_LOG_2]],
+        lambda x: np.stack(_log_sides(x)) + np.array([[_LOG_2], [-_LOG_2]]),
         (0, 1),
         lambda a, b: (a, b, (a - b) * _LOG_2),
     ),
@@ -185,7 +185,7 @@ def _choose_targets(
     table: _Table, targets: str, features: Features, signed: tuple[int, ...], *, separable: bool
 ) -> Problem:
     """Return the problem with the targets asked for, or smoothed ones where the labels have no finite optimum."""
-    one_of("targets", targets, ("hard", "smoothed"))
+    check_one_of("targets", targets, ("hard", "smoothed"))
     if targets == "hard" and separable:
         warn("the scores separate the classes, so the likelihood has no maximum: Platt's smoothed targets are used")
         targets = "smoothed"
@@ -202,7 +202,7 @@ def _targets(table: _Table, targets: str) -> Targets:
 def _constant(table: _Table, targets: str) -> Sigmoid:
     """Return the share of positives, or Laplace's estimate where there is one class only."""
     if min(table.positive, table.negative) <= 0.0:
-        return one_class(table.positive, table.negative)
+        return estimate_one_class(table.positive, table.negative)
     ones, zeros = _targets(table, targets).weigh(np.array([table.positive]), np.array([table.negative]))
     return Sigmoid(0.0, float(np.log(zeros[0]) - np.log(ones[0])))
 

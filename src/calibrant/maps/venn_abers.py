@@ -8,7 +8,7 @@ import numpy as np
 
 from calibrant.arrays import Floats, Index
 from calibrant.maps.records import VennAbers
-from calibrant.numerics.pava import moderate, pool_adjacent_violators, sorted_rows
+from calibrant.numerics.pava import moderate_unit, pool_adjacent_violators, sort_rows
 from calibrant.samples import Sample, magnitude
 
 __all__ = ["fit_venn_abers"]
@@ -49,7 +49,7 @@ def fit_venn_abers(data: Sample) -> VennAbers:
     array([0.33333333, 0.5       , 0.5       , 0.66666667])
     """
     one = 1.0 if data.weight is None else 1.0 / magnitude(data.weight)  # the weight of the added row
-    score, positive, weight = sorted_rows(moderate(data))
+    score, positive, weight = sort_rows(moderate_unit(data))
     vertex, slope = pool_adjacent_violators(positive, weight)
     above = np.cumsum(positive - slope * weight)  # H - G
     near = above <= np.maximum(slope, 1.0 - slope) * one + _ROUNDING * weight.sum()

@@ -11,7 +11,16 @@ from calibrant.arrays import Floats, Index
 from calibrant.checks import LARGEST
 from calibrant.samples import Sample, magnitude
 
-__all__ = ["FEWEST_TO_SIFT", "Grid", "mean_scores", "moderate_unit", "pool_adjacent_violators", "pool_blocks", "sift_rows", "sort_rows"]
+__all__ = [
+    "FEWEST_TO_SIFT",
+    "Grid",
+    "mean_scores",
+    "moderate_unit",
+    "pool_adjacent_violators",
+    "pool_blocks",
+    "sift_rows",
+    "sort_rows",
+]
 
 
 _Points = tuple[Floats, Floats, Floats]  # score, weight of positives, weight
@@ -70,7 +79,7 @@ def mean_scores(data: Sample, first: Floats, last: Floats) -> Floats:
     return np.clip(mean, first, last)  # in spite of rounding
 
 
-def sorted_rows(data: Sample) -> _Points:
+def sort_rows(data: Sample) -> _Points:
     """Return all rows in order of score, those of equal score pooled."""
     return _sort_distinct(*_take_points(data, slice(None)))
 
