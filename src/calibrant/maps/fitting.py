@@ -33,7 +33,17 @@ from calibrant.ops import EDGE, NUMPY
 from calibrant.samples import ClassSample, Sample
 from calibrant.warning import warn
 
-__all__ = ["check_method", "choose_row", "describe_origin", "fit_classes", "fit_map", "fit_power", "fit_row", "lift"]
+__all__ = [
+    "check_method",
+    "choose_row",
+    "describe_origin",
+    "fit_classes",
+    "fit_map",
+    "fit_power",
+    "fit_row",
+    "learn_clip",
+    "lift",
+]
 
 
 # (kind of score, domain of the method) -> link; a pair that is not here needs none.

@@ -65,8 +65,8 @@ class Method:
 
     `domain` says which scores a map of one column is defined on: "real" (a probability is sent through the logit
     first), "logit" (the same, but margins are refused), "unit" (a logit is sent through the logistic function; a
-    margin through `squash`, or refused where there is none) or "any". `invariant` says what may be done to the scores of fit and prediction without changing a
-    probability: "affine" (any scale and offset), "scale", or "none". `labels` says whether the fit looks at the labels.
+    margin through `squash`, or refused where there is none) or "any". `invariant` says what may be done to the scores of fit
+    and prediction without changing a probability: "affine" (any scale and offset), "scale", or "none". `labels` says whether the fit looks at the labels.
     `joint` is the row of the same method for all classes at once, where a method of one column has one. `look(geometry,
     x, **options)`, where a method of a machine has one, is a number that machines which have not been trained on the
     calibration rows see in them; it is pooled over folds as their scores are.

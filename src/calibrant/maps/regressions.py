@@ -61,7 +61,7 @@ def fit_kull_beta(data: Sample, *, parameters: str = "abm", targets: str = "hard
     features, signed, read = _KULL[parameters]
     found = regress(_choose_targets(table, targets, features, signed, separable=table.is_separable))
     if not found.theta[list(signed)].any():
-        warn(FALLING_TO_CONSTANT)
+        warn(_FALLING_TO_CONSTANT)
     a, b, c = read(*found.theta.tolist())
     return BetaLogit(a + 0.0, b + 0.0, c)
 
@@ -93,7 +93,7 @@ def fit_quadratic(data: Sample, *, monotone: bool = True, targets: str = "hard")
     found = regress(_choose_targets(table, targets, rising, signed, separable=table.is_separable))
     start, end, level = found.theta.tolist()  # the slopes at both ends
     if monotone and start == end == 0.0:
-        warn(FALLING_TO_CONSTANT)
+        warn(_FALLING_TO_CONSTANT)
     bend = (end - start) / (2 * (high - low))
     slope = (start * high - end * low) / (high - low)
     level += (end * low**2 - start * high**2) / (2 * (high - low))
@@ -110,7 +110,7 @@ def _log_sides(x: Floats) -> tuple[Floats, Floats]:
     return np.minimum(x, 0.0) - even, np.maximum(x, 0.0) + even
 
 
-FALLING_TO_CONSTANT = f"{FALLING.partition(':')[0]}: no rising map is better than a constant"
+_FALLING_TO_CONSTANT = f"{FALLING.partition(':')[0]}: no rising map is better than a constant"
 
 # Functions of x = logit s, which coefficients must not be negative, and how (a, b, c) follow from the coefficients.
 _KULL: dict[str, tuple[Features, tuple[int, ...], Callable[..., tuple[float, float, float]]]] = {
@@ -213,5 +213,5 @@ def _slope_of(found: Regression, table: _Table) -> float:
     if not (table.lowest.any() or table.highest.any()):
         return 1.0  # all scores are 0, and say nothing about a temperature
     if slope <= 0.0 and min(table.positive, table.negative) > 0.0:
-        warn(FALLING_TO_CONSTANT)
+        warn(_FALLING_TO_CONSTANT)
     return slope
