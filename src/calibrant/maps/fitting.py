@@ -26,7 +26,7 @@ from calibrant.maps.classes import (
     temper_array,
     to_memberships,
 )
-from calibrant.maps.methods import ANY, LOGIT, METHODS, NEEDS, REAL, UNIT, Method
+from calibrant.maps.methods import ANY, METHODS, NEEDS, REAL, UNIT, Method
 from calibrant.maps.records import LINKS, Linked, Map, Origin, Steps, probabilities, with_origin
 from calibrant.numerics.roots import rising_root
 from calibrant.ops import EDGE, NUMPY
@@ -47,7 +47,7 @@ __all__ = [
 
 
 # (kind of score, domain of the method) -> link; a pair that is not here needs none.
-_NEEDED_LINK = {("probability", REAL): "logit", ("probability", LOGIT): "logit", ("logit", UNIT): "expit"}
+_NEEDED_LINK = {("probability", REAL): "logit", ("logit", UNIT): "expit"}
 
 
 def check_method(
@@ -118,7 +118,7 @@ def fit_row(row: Method, data: Any, kind: str, options: Mapping[str, Any]) -> An
     if row.needs == "matrix":
         return MatrixMap(kind, row.fit(replace(data, scores=to_memberships(data.scores, kind)), **options))
     link = row.squash if (kind, row.domain) == ("margin", UNIT) else _NEEDED_LINK.get((kind, row.domain))
-    if kind == "margin" and link is None and row.domain in (UNIT, LOGIT):
+    if kind == "margin" and link is None and row.domain == UNIT:
         msg = f"kind must be 'probability' or 'logit' for a method of {row.record.__name__} maps; got 'margin'"
         raise ValueError(msg)
     if link is None:

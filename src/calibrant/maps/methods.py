@@ -26,7 +26,6 @@ from calibrant.maps.records import (
 
 __all__ = [
     "ANY",
-    "LOGIT",
     "MACHINE_METHODS",
     "METHODS",
     "NEEDS",
@@ -45,7 +44,6 @@ NEEDS = {
 }
 
 REAL = "real"  # decision values and logits
-LOGIT = "logit"  # logits, and not decision values of another scale
 UNIT = "unit"  # probabilities
 ANY = "any"  # whatever the scores are: only their values or order count
 
@@ -64,9 +62,9 @@ class Method:
       `record.unseen(calibration)` gives those of the calibration rows as if they were new.
 
     `domain` says which scores a map of one column is defined on: "real" (a probability is sent through the logit
-    first), "logit" (the same, but margins are refused), "unit" (a logit is sent through the logistic function; a
-    margin through `squash`, or refused where there is none) or "any". `invariant` says what may be done to the scores of fit
-    and prediction without changing a probability: "affine" (any scale and offset), "scale", or "none". `labels` says whether the fit looks at the labels.
+    first), "unit" (a logit is sent through the logistic function; a margin through `squash`, or refused where there is
+    none) or "any". `invariant` says what may be done to the scores of fit and prediction without changing a
+    probability: "affine" (any scale and offset), "scale", or "none". `labels` says whether the fit looks at the labels.
     `joint` is the row of the same method for all classes at once, where a method of one column has one. `look(geometry,
     x, **options)`, where a method of a machine has one, is a number that machines which have not been trained on the
     calibration rows see in them; it is pooled over folds as their scores are.
@@ -166,9 +164,7 @@ METHODS: dict[str, Method] = {
     "temperature": Method(
         Later("regressions", "fit_temperature"), Sigmoid, REAL, True, "Guo et al. 2017, for two classes", "scale"
     ),
-    "kull_beta": Method(
-        Later("regressions", "fit_kull_beta"), BetaLogit, LOGIT, True, "Kull, Silva Filho & Flach 2017"
-    ),
+    "kull_beta": Method(Later("regressions", "fit_kull_beta"), BetaLogit, REAL, True, "Kull, Silva Filho & Flach 2017"),
     "quadratic": Method(
         Later("regressions", "fit_quadratic"),
         QuadraticLogit,

@@ -48,7 +48,7 @@ def fit_kull_beta(data: Sample, *, parameters: str = "abm", targets: str = "hard
 
     `parameters`: "abm" fits all three; "ab" holds p(1/2) = 1/2, so that c = (a - b) log 2; "am" holds a = b. The scores
     are logits x of s: log s = -softplus(-x). The constraint is part of the problem: where the best a or b would be
-    negative, the best of the others is found with it at 0.
+    negative, the best of the others is found with it at 0. Decision values count as logits.
 
     >>> from calibrant.samples import sample
     >>> fit_kull_beta(sample([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0], [0, 0, 1, 0, 1, 1]), parameters="am")
