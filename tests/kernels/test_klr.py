@@ -708,7 +708,7 @@ def test_groups_of_several_classes_left_out_agree_with_folds():
 
 
 def test_many_rows_of_several_classes_are_left_out_one_by_one_if_the_factor_is_complete(monkeypatch):
-    monkeypatch.setattr(loo_softmax, "SMALL", 0)
+    monkeypatch.setattr(loo_softmax, "MOST_ROWS_OF_FULL_RANK", 0)
     X, t = three_classes(60)
     problem = LooProblem(t, np.ones(60), np.ones(60))
     along = choose(problem, [(0.0, gram(LINEAR, X))], (0.1,), Options(), softmax_path).paths[0]

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.svm import SVC
 
-from calibrant.comparing.computing import undisturbed
+from calibrant.comparing.computing import quiet_single_thread
 from calibrant.papers import EXPERIMENTS, reproduce, writing
 from calibrant.papers import rueping2004 as paper
 from calibrant.papers.cells import Cell
@@ -26,7 +26,7 @@ CHECKS = {claim.id: claim.check for claim in paper.EXPERIMENT.claims}
 
 
 def compute_quietly(**settings):
-    with undisturbed():
+    with quiet_single_thread():
         return paper.compute(settings)
 
 
@@ -121,7 +121,7 @@ def test_a_path_of_the_choice_recomputed(machine, kernel, gamma):
             if machine == "svm"
             else LogisticRegression(C=2.0**log2C, tol=1e-8, max_iter=5000)
         )
-        with undisturbed():
+        with quiet_single_thread():
             right = cross_val_predict(other, standardise(data.X), data.y, cv=folds) == data.y
         assert hits == pytest.approx(right.sum(), abs=1)
 

@@ -64,7 +64,6 @@ __all__ = [
     "quiet_single_thread",
     "run_tasks",
     "score_by_training",
-    "undisturbed",
     "use_given_scores",
 ]
 
@@ -133,9 +132,6 @@ def quiet_single_thread() -> Iterator[None]:
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-undisturbed = quiet_single_thread  # the old name, for `calibrant.papers`
 
 
 # Hyper-parameters -----------------------------------------------------------------------------------------------------

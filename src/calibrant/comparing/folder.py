@@ -32,7 +32,6 @@ __all__ = [
     "read_outcomes",
     "read_scores",
     "recall",
-    "recalled",
     "remember",
 ]
 
@@ -85,9 +84,6 @@ def recall(folder: Path | None, key: str | None, read: Callable[[Any], _T]) -> _
         return read(json.loads((folder / f"{key}.json").read_bytes()))
     except (FileNotFoundError, *FAILURES):
         return None
-
-
-recalled = recall  # the old name, for `calibrant.papers`
 
 
 def remember(folder: Path | None, key: str | None, document: Document) -> None:

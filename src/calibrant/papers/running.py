@@ -22,9 +22,9 @@ from uuid import uuid4
 from joblib import Parallel, delayed
 
 import calibrant
-from calibrant.comparing.computing import undisturbed
+from calibrant.comparing.computing import quiet_single_thread
 from calibrant.comparing.content import FAILURES, content_of
-from calibrant.comparing.folder import digest, recalled, remember
+from calibrant.comparing.folder import digest, recall, remember
 from calibrant.papers import datasets
 from calibrant.papers.cells import Cell, Settings, restore_numbers
 from calibrant.papers.records import FORMAT, Experiment
@@ -126,14 +126,14 @@ def _absent_data(run: str) -> dict[str, str]:  # noqa: ARG001, one dictionary pe
 
 def _read_cell(folder: Path, key: str) -> Cell | None:
     """Return a cell from the folder, None if it is not there."""
-    return recalled(folder, key, lambda document: Cell(**restore_numbers(document)))
+    return recall(folder, key, lambda document: Cell(**restore_numbers(document)))
 
 
 def _compute_cell(compute: Callable[[Settings], Any], settings: Settings, folder: Path, key: str) -> Cell:
     """Compute a cell and keep it; a cell that failed is not kept, so the next run tries it again."""
     start = time.perf_counter()
     try:
-        with undisturbed():
+        with quiet_single_thread():
             values = compute(settings)
     except (FileNotFoundError, *FAILURES) as error:
         note = str(error) if isinstance(error, FileNotFoundError) else f"{type(error).__name__}: {error}"

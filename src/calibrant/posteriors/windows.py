@@ -137,8 +137,8 @@ def _log_derivatives(block: _LeftOutObjects, width: float) -> Floats:
 def leave_one_out_likelihood(data: Objects, widths: ArrayLike) -> Floats:
     """Return sum_i w_i log F_{-i}(x_i) for each width, in one pass over the distances.
 
-    >>> from calibrant.posteriors.objects import objects
-    >>> data, _ = objects([[0.0], [2.0], [9.0], [9.5]], [0, 0, 1, 1])
+    >>> from calibrant.posteriors.objects import check_objects
+    >>> data, _ = check_objects([[0.0], [2.0], [9.0], [9.5]], [0, 0, 1, 1])
     >>> leave_one_out_likelihood(data, [1.0]).round(4)  # 4 log phi(0) - 2 (4/2) - 2 (0.25/2)
     array([-7.9258])
     """
