@@ -26,6 +26,7 @@ from calibrant.maps.fitting import fit_classes
 from calibrant.maps.records import (
     BetaCdf,
     BetaClasses,
+    BetaLogit,
     BetaPiece,
     Clip,
     Cosines,
@@ -194,7 +195,9 @@ cosines = st.tuples(small, positive, st.lists(small, min_size=1, max_size=5), st
 )
 RECORDS = {
     "Sigmoid": sigmoids(),
-    "QuadraticLogit": st.builds(QuadraticLogit, finite, finite, finite, finite, st.floats(1e-300, 1e300)),
+    "QuadraticLogit": st.builds(QuadraticLogit, finite, finite, finite, finite, st.floats(1e-300, 1e300))
+    | st.builds(QuadraticLogit, small, small, small, small, positive, st.floats(-9, 0), st.floats(0, 9)),
+    "BetaLogit": st.builds(BetaLogit, st.floats(0, 1e300), st.floats(0, 1e300), finite),
     "Clip": st.tuples(unit, unit).map(sorted).map(lambda ends: Clip(*ends)),
     "Ends": st.builds(Ends, unit, unit),
     "Steps": steps,
@@ -208,7 +211,7 @@ RECORDS = {
 }
 one_column = st.one_of([RECORDS[name] for name in RECORDS if name not in ("BetaPiece", "BetaClasses")]) | two_pieces
 RECORDS["Linked"] = st.builds(Linked, st.sampled_from(["expit", "softmax"]), one_column) | st.builds(
-    Linked, st.just("logit"), st.builds(Linked, st.just("expit"), one_column) | one_column
+    Linked, st.just("logit"), st.builds(Linked, st.just("expit"), one_column) | one_column, st.floats(1e-300, 0.49)
 )
 columns = one_column | RECORDS["Linked"]
 

@@ -69,7 +69,7 @@ def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool
     aims = Targets(_TARGETS[targets](n_positive, n_negative), _TARGETS[targets](n_negative, n_positive))
     if summary.frame.scale > 0.0 and min(n_positive, n_negative) > 0.0:
         solution = solve_line(sums, summary, aims)
-        falling = is_falling(solution)
+        falling = is_falling(solution, summary.frame)
         if falling and not force_increasing:
             warn(FALLING)
         if not (falling and force_increasing):
@@ -79,9 +79,9 @@ def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool
     return Sigmoid(0.0, float(np.log(zeros) - np.log(ones)), errors=(0.0, error, 0.0))
 
 
-def is_falling(solution: Solution) -> bool:
-    """Return whether the fitted slope is negative by more than rounding."""
-    return bool(solution.theta[0] < -_NEGLIGIBLE)
+def is_falling(solution: Solution, frame: Frame) -> bool:
+    """Return whether the fitted slope is negative by more than rounding, per standard deviation of the scores."""
+    return bool(solution.theta[0] / solution.frame.scale * frame.scale < -_NEGLIGIBLE)
 
 
 def _require_overlap(data: Sample) -> None:

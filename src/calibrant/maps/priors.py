@@ -128,7 +128,7 @@ def _regularised(data: Sample, remedy: _Remedy, value: float | None) -> Sigmoid:
     if objective is None:
         return make_sigmoid(frame, constant)
     solution = solve(objective, frame, _descend_line(remedy.objective(few, parameter, weight_unit), few, frame))
-    if is_falling(solution):
+    if is_falling(solution, frame):
         warn(FALLING)
     return make_sigmoid(solution.frame, solution.theta)
 

@@ -750,7 +750,7 @@ class Parzen:
 
 # How a score of one kind becomes the kind a map is defined on; the softmax of (f, -f) is the logistic function of 2 f.
 LINKS: dict[str, Callable[[Any, float, Ops], Any]] = {
-    "logit": lambda score, clip, ops: ops.logit(ops.clip(ops.in_unit(score), clip, 1.0 - clip)),
+    "logit": lambda score, clip, ops: ops.logit(ops.in_unit(score), clip),
     "expit": lambda score, clip, ops: ops.expit(score),
     "softmax": lambda score, clip, ops: ops.expit(score * 2.0),
 }

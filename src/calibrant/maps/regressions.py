@@ -14,7 +14,7 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of
 from calibrant.maps.margins import estimate_one_class
-from calibrant.maps.platt import FALLING, smoothed_targets
+from calibrant.maps.platt import FALLING, fit_platt, smoothed_targets
 from calibrant.maps.records import BetaLogit, QuadraticLogit, Sigmoid
 from calibrant.numerics.logistic import Targets
 from calibrant.numerics.regression import Features, Problem, Regression, regress
@@ -24,6 +24,7 @@ from calibrant.warning import warn
 __all__ = ["fit_kull_beta", "fit_quadratic", "fit_temperature"]
 
 _LOG_2 = float(np.log(2.0))
+_TARGETS = ("hard", "smoothed")
 
 
 def fit_temperature(data: Sample, *, targets: str = "hard") -> Sigmoid:
@@ -35,11 +36,18 @@ def fit_temperature(data: Sample, *, targets: str = "hard") -> Sigmoid:
     >>> round(-1 / fit_temperature(sample([-2, -1, 1, 2, 0.5], [0, 0, 1, 1, 0])).a, 6)
     0.534234
     """
+    check_one_of("targets", targets, _TARGETS)
     table = _tabulate(data)
     unit = table.unit
+    if min(table.positive, table.negative) <= 0.0:
+        return estimate_one_class(table.positive, table.negative)
+    if not (table.lowest.any() or table.highest.any()):  # all scores are 0, and say nothing about a temperature
+        return Sigmoid(a=-1.0, b=0.0)
     right = table.lowest[1] >= 0.0 >= table.highest[0]
-    problem = _choose_targets(table, targets, lambda score: (score / unit)[None, :], (0,), separable=right)
-    slope = _slope_of(regress(problem), table)
+    found = _regress(table, targets, lambda score: (score / unit)[None, :], (0,), separable=right)
+    slope = float(found.theta[0])
+    if slope <= 0.0:
+        warn(_FALLING_TO_CONSTANT)
     return Sigmoid(a=-slope / unit + 0.0, b=0.0)
 
 
@@ -52,14 +60,19 @@ def fit_kull_beta(data: Sample, *, parameters: str = "abm", targets: str = "hard
 
     >>> from calibrant.samples import sample
     >>> fit_kull_beta(sample([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0], [0, 0, 1, 0, 1, 1]), parameters="am")
-    BetaLogit(a=1.22..., b=1.22..., c=0.0...)
+    BetaLogit(a=1.351..., b=1.351..., c=...)
     """
     check_one_of("parameters", parameters, _KULL)
+    check_one_of("targets", targets, _TARGETS)
     table = _tabulate(data)
     if table.is_constant:
         return BetaLogit(0.0, 0.0, -_constant(table, targets).b)
     features, signed, read = _KULL[parameters]
-    found = regress(_choose_targets(table, targets, features, signed, separable=table.is_separable))
+    try:
+        found = _regress(table, targets, features, signed, separable=table.is_separable)
+    except RuntimeError:
+        line = _fit_straight(data)
+        return BetaLogit(-line.a, -line.a, -line.b)
     if not found.theta[list(signed)].any():
         warn(_FALLING_TO_CONSTANT)
     a, b, c = read(*found.theta.tolist())
@@ -78,6 +91,7 @@ def fit_quadratic(data: Sample, *, monotone: bool = True, targets: str = "hard")
     >>> fitted([-1.0, 0.0, 1.0]).round(3)
     array([0.202, 0.488, 0.802])
     """
+    check_one_of("targets", targets, _TARGETS)
     table = _tabulate(data)
     if table.is_constant:
         return QuadraticLogit(0.0, 0.0, _constant(table, targets).b)
@@ -90,7 +104,12 @@ def fit_quadratic(data: Sample, *, monotone: bool = True, targets: str = "hard")
         return np.stack([-((high - z) ** 2) / (2 * (high - low)), (z - low) ** 2 / (2 * (high - low)), np.ones(len(z))])
 
     signed = (0, 1) if monotone else ()
-    found = regress(_choose_targets(table, targets, rising, signed, separable=table.is_separable))
+    try:
+        found = _regress(table, targets, rising, signed, separable=table.is_separable)
+    except RuntimeError:
+        line = _fit_straight(data)
+        assert line.level is not None
+        return QuadraticLogit(0.0, line.a, line.level, line.center)
     start, end, level = found.theta.tolist()  # the slopes at both ends
     if monotone and start == end == 0.0:
         warn(_FALLING_TO_CONSTANT)
@@ -181,15 +200,24 @@ def _tabulate(data: Sample) -> _Table:
     return _Table(data, *totals, unit, lowest, highest, first + mean, float(scale))
 
 
-def _choose_targets(
+def _regress(
     table: _Table, targets: str, features: Features, signed: tuple[int, ...], *, separable: bool
-) -> Problem:
-    """Return the problem with the targets asked for, or smoothed ones where the labels have no finite optimum."""
-    check_one_of("targets", targets, ("hard", "smoothed"))
-    if targets == "hard" and separable:
+) -> Regression:
+    """Return the best coefficients by the targets asked for, or by smoothed ones where the labels have no optimum."""
+    if targets == "hard":
+        try:
+            if not separable:
+                return regress(Problem(table.data, features, Targets(), signed))
+        except RuntimeError:  # some scores have one class only, and the functions can tell them from the others
+            pass
         warn("the scores separate the classes, so the likelihood has no maximum: Platt's smoothed targets are used")
-        targets = "smoothed"
-    return Problem(table.data, features, _targets(table, targets), signed)
+    return regress(Problem(table.data, features, _targets(table, "smoothed"), signed))
+
+
+def _fit_straight(data: Sample) -> Sigmoid:
+    """Return Platt's rising sigmoid, whose fit copes with any scores and weights, and say so."""
+    warn("the scores or weights are too extreme to determine a bend: a straight line is fitted with Platt's targets")
+    return fit_platt(data, force_increasing=True)
 
 
 def _targets(table: _Table, targets: str) -> Targets:
@@ -205,13 +233,3 @@ def _constant(table: _Table, targets: str) -> Sigmoid:
         return estimate_one_class(table.positive, table.negative)
     ones, zeros = _targets(table, targets).weigh(np.array([table.positive]), np.array([table.negative]))
     return Sigmoid(0.0, float(np.log(zeros[0]) - np.log(ones[0])))
-
-
-def _slope_of(found: Regression, table: _Table) -> float:
-    """Return the slope of a line through the origin, with a warning where it is not positive."""
-    slope = float(found.theta[0])
-    if not (table.lowest.any() or table.highest.any()):
-        return 1.0  # all scores are 0, and say nothing about a temperature
-    if slope <= 0.0 and min(table.positive, table.negative) > 0.0:
-        warn(_FALLING_TO_CONSTANT)
-    return slope

@@ -85,21 +85,24 @@ def regress(problem: Problem) -> Regression:
     the least of those that are allowed is the optimum.
     """
     count = len(problem.features(np.zeros(1)))
-    found = _regress_free(problem, range(count))
+    found = _regress_free(problem, range(count), count)
     if all(found.theta[j] >= 0.0 for j in problem.signed):
         return found
     allowed: list[Regression] = []
     for size in range(1, len(problem.signed) + 1):
         for held in combinations(problem.signed, size):
             free = [j for j in range(count) if j not in held]
-            tried = _regress_free(problem, free)
+            tried = _regress_free(problem, free, count)
             if all(tried.theta[j] >= 0.0 for j in problem.signed):
                 allowed.append(tried)
     return min(allowed, key=lambda each: each.value)
 
 
-def _regress_free(problem: Problem, free: Sequence[int]) -> Regression:
+def _regress_free(problem: Problem, free: Sequence[int], count: int) -> Regression:
     """Return the optimum over some coefficients, the others 0: by rows if few, else by cells and then the rows."""
+    if not free:
+        _, ones, zeros = problem.points(problem.data)
+        return Regression(np.zeros(count), float((ones + zeros).sum() * np.log(2.0)), np.zeros((0, count)), np.zeros(0))
     if len(problem.data) <= FEW:
         return _regress_points(*problem.points(problem.data), free)
     found = None
@@ -116,9 +119,12 @@ def _regress_points(phi: Floats, ones: Floats, zeros: Floats, free: Sequence[int
     """Return the optimum on points in memory."""
     basis = _orthonormalise(phi, ones + zeros, free)
     nodes = Nodes(basis @ phi, ones, zeros)
-    level = np.log(ones.sum()) - np.log(zeros.sum())
-    flat = nodes.design @ (ones + zeros) * (level / (ones + zeros).sum())  # the mean target, where a constant is free
-    inner = descend(nodes, flat if nodes.value(flat) < nodes.value(flat * 0.0) else flat * 0.0)
+    start = np.zeros(len(basis))
+    if min(ones.sum(), zeros.sum()) > 0.0:  # the mean target, where a constant is free
+        level = np.log(ones.sum()) - np.log(zeros.sum())
+        flat = nodes.design @ (ones + zeros) * (level / (ones + zeros).sum())
+        start = flat if nodes.value(flat) < nodes.value(start) else start
+    inner = descend(nodes, start)
     if len(basis) and certify(nodes, inner) is None:
         raise RuntimeError(UNCERTAIN)
     return Regression(inner @ basis, nodes.value(inner), basis, inner)

@@ -28,8 +28,8 @@ class Ops:
     `run(function, score)` evaluates a formula of one column of scores; `run_columns(function, scores, count, meaning)`
     one of `count` columns (None: any number), which gives one column per class.
 
-    `logit(p)` is log(p/(1 - p)) with p kept 1e-15 off 0 and 1. `steps(x, edges, values)` is values[j] for
-    edges[j - 1] <= x < edges[j]; `lines(x, corners, values)` joins the corners by straight lines. `softmax(columns)` is
+    `logit(p, clip)` is log(p/(1 - p)) with p cut to [clip, 1 - clip], clip = 1e-15 if not given. `steps(x, edges,
+    values)` is values[j] for edges[j - 1] <= x < edges[j]; `lines(x, corners, values)` joins the corners by straight lines. `softmax(columns)` is
     exp(x_c)/sum_j exp(x_j) for each column; `split(columns, conditions, branches)` gives each row the columns of the
     branch whose condition holds. `share(x)` marks what a formula uses many times.
 
@@ -44,7 +44,7 @@ class Ops:
     run_columns: Callable[[Callable[[Columns], Columns], Any, int | None, str], Any]
     exp: Callable[[Any], Any]
     log: Callable[[Any], Any]
-    logit: Callable[[Any], Any]
+    logit: Callable[..., Any]
     cos: Callable[[Any], Any]
     sign: Callable[[Any], Any]
     expit: Callable[[Any], Any]

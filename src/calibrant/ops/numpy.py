@@ -63,9 +63,9 @@ def _expit(u: Floats) -> Floats:
     return e
 
 
-def _logit(p: Floats) -> Floats:
-    """Return log(p/(1 - p)), at most that of 1e-15 away from 0 and 1."""
-    inside = np.clip(p, EDGE, 1.0 - EDGE)
+def _logit(p: Floats, clip: float = EDGE) -> Floats:
+    """Return log(p/(1 - p)), p cut to [clip, 1 - clip]."""
+    inside = np.clip(p, clip, 1.0 - clip)
     return np.asarray(np.log(inside / (1.0 - inside)))
 
 

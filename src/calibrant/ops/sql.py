@@ -232,9 +232,9 @@ def _sql_log(x: _Node) -> _Node:
     return _case((x <= 0.0, -1e100), default=exp.Ln(this=_node(x)))
 
 
-def _sql_logit(p: _Node) -> _Node:
-    """Return log(p/(1 - p)), with p kept off 0 and 1."""
-    inside = _sql_clip(p, EDGE, 1.0 - EDGE)
+def _sql_logit(p: _Node, clip: float = EDGE) -> _Node:
+    """Return log(p/(1 - p)), p cut to [clip, 1 - clip]."""
+    inside = _sql_clip(p, clip, 1.0 - clip)
     return exp.Ln(this=inside / (exp.convert(1.0) - inside))
 
 
