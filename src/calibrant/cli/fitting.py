@@ -31,7 +31,7 @@ from calibrant.cli.reading import (
 )
 from calibrant.maps import METHODS, Map, check_method, fit_map, probabilities
 from calibrant.maps.classes import ClassMap, MatrixMap
-from calibrant.maps.methods import list_methods
+from calibrant.maps.methods import ALIASES, list_methods
 from calibrant.maps.store import save, to_dict
 from calibrant.metrics import brier, log_loss
 from calibrant.samples import Sample, ask_for_kind, sample
@@ -106,7 +106,7 @@ def fit(
       calibrant fit scores.parquet --score p --label y --kind probability \
           --method bins --option k=20 --option smoothing=raw -o map.json
     """
-    check_one_of("--method", method, list_methods("column"))
+    check_one_of("--method", ALIASES.get(method, method), list_methods("column"))
     check_one_of("--kind", kind or "margin", KINDS)
     require_place(output, table)
     options = parse_options(option)

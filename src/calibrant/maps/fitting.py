@@ -26,7 +26,7 @@ from calibrant.maps.classes import (
     temper_array,
     to_memberships,
 )
-from calibrant.maps.methods import ANY, METHODS, NEEDS, REAL, UNIT, Method
+from calibrant.maps.methods import ALIASES, ANY, METHODS, NEEDS, REAL, UNIT, Method
 from calibrant.maps.records import LINKS, Linked, Map, Origin, Steps, probabilities, with_origin
 from calibrant.numerics.roots import rising_root
 from calibrant.ops import EDGE, NUMPY
@@ -63,7 +63,7 @@ def check_method(
     if callable(method):
         return Method(method, object, ANY, False, getattr(method, "__name__", repr(method)))
     rows = {**METHODS, **(more or {})}
-    row = rows.get(method) if isinstance(method, str) else None
+    row = rows.get(ALIASES.get(method, method)) if isinstance(method, str) else None
     if row is None or row.needs not in needs:
         known = [name for name, each in rows.items() if each.needs in needs]
         check_one_of("method", method, known, beside=", or a function of a Sample")
@@ -104,7 +104,7 @@ def describe_origin(
     method: Any, kind: str, data: Sample | ClassSample, classes: tuple[Any, ...] | None = None
 ) -> Origin:
     """Return what a map is fitted on; of two classes the second is the positive one."""
-    name = method if isinstance(method, str) else getattr(method, "__name__", repr(method))
+    name = ALIASES.get(method, method) if isinstance(method, str) else getattr(method, "__name__", repr(method))
     rows = len(data.index if isinstance(data, ClassSample) else data)
     weight = float(rows if data.weight is None else np.sum(data.weight, dtype=np.float64))
     positive = classes[1] if classes is not None and len(classes) == 2 else None

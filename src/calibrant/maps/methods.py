@@ -25,6 +25,7 @@ from calibrant.maps.records import (
 )
 
 __all__ = [
+    "ALIASES",
     "ANY",
     "MACHINE_METHODS",
     "METHODS",
@@ -236,6 +237,17 @@ METHODS: dict[str, Method] = {
 
 
 MACHINE_METHODS = {name: row for name, row in METHODS.items() if row.needs == "machine"}
+
+
+# Names that people know from elsewhere.
+ALIASES = {
+    "sigmoid": "platt",
+    "platt_scaling": "platt",
+    "beta_calibration": "kull_beta",
+    "temperature_scaling": "temperature",
+    "isotonic_regression": "isotonic",
+    "histogram_binning": "bins",
+}
 
 
 def list_methods(*needs: str) -> list[str]:

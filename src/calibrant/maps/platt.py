@@ -10,7 +10,7 @@ from calibrant.arrays import Floats
 from calibrant.checks import check_one_of
 from calibrant.maps.records import Sigmoid
 from calibrant.numerics.logistic import Frame, Rows, Solution, Sums, Targets, solve_line
-from calibrant.samples import Sample, moderate_weights
+from calibrant.samples import Sample, collapse, magnitude, moderate_weights
 from calibrant.warning import warn
 
 __all__ = [
@@ -25,6 +25,8 @@ __all__ = [
 
 
 FALLING = "scores are anti-correlated with the labels: the fitted sigmoid falls"
+_TAILS = (0.25, 0.1, 0.05, 0.02, 0.01)  # shares below and above the range of most scores; the first that is not empty
+_FAR = 5.0  # ranges of most scores from the median; rows beyond count less in a robust fit
 _NEGLIGIBLE = 1e-9  # a slope per standard deviation too small to have a sign
 
 
@@ -44,13 +46,18 @@ _TARGETS: dict[str, Callable[[float, float], tuple[float, float]]] = {
 }
 
 
-def fit_platt(data: Sample, *, targets: str = "smoothed", force_increasing: bool = False) -> Sigmoid:
+def fit_platt(
+    data: Sample, *, targets: str = "smoothed", force_increasing: bool = False, robust: bool = False
+) -> Sigmoid:
     """Fit p = 1/(1 + exp(A f + B)) by maximum likelihood (Platt 1999; Lin, Lin & Weng 2007).
 
     Minimises F = -sum w (t log p + (1 - t) log(1 - p)). `targets="smoothed"` takes Platt's t, for which a finite
     optimum always exists; `"hard"` takes the labels themselves, and has none on separable scores. Scores that
     rank the classes the wrong way round give a falling sigmoid and a warning, or with
     `force_increasing` the constant mean target.
+
+    With `robust`, rows further than five interquartile ranges from the median score count in inverse proportion to
+    their distance, so that the pull of a single row on the slope is bounded, wherever its score lies.
 
     >>> from calibrant.samples import sample
     >>> fit_platt(sample([-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5], [0, 0, 0, 1, 0, 1, 1, 1]))
@@ -59,7 +66,27 @@ def fit_platt(data: Sample, *, targets: str = "smoothed", force_increasing: bool
     check_one_of("targets", targets, _TARGETS)
     if targets == "hard" and data.score.min() < data.score.max():
         _require_overlap(data)
+    if robust:
+        data = _bound_leverage(data)
     return fit_sigmoid(Rows(*moderate_weights(data)), targets, force_increasing=force_increasing)
+
+
+def _bound_leverage(data: Sample) -> Sample:
+    """Return the sample with smaller weights for rows far from the others."""
+    rows = collapse(data)
+    score, positive, negative = rows.arrays()
+    unit = magnitude(score)
+    x, weight = score / unit, positive + negative
+    rank = (np.cumsum(weight) - weight / 2) / weight.sum()
+    for tail in _TAILS:
+        low, middle, high = np.interp([tail, 0.5, 1.0 - tail], rank, x)
+        if low < high:
+            break
+    else:
+        return data
+    away = np.abs(x - middle) / (high - low)
+    factor = np.minimum(1.0, _FAR / np.maximum(away, _FAR))
+    return Sample(score, rows.label, weight * factor, negative * factor)
 
 
 def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool = False) -> Sigmoid:

@@ -181,23 +181,31 @@ def _tabulate(data: Sample) -> _Table:
     data, weight_unit = moderate_weights(data)
     unit = magnitude(data.score)
     lowest, highest = np.full(2, np.inf), np.full(2, -np.inf)
-    sums, first = np.zeros(4), float(data.score[0]) / unit  # sums of w, w y, w d, w d^2, d from the first score
+    total = positive = negative = moment = square = 0.0
+    first = float(data.score[0]) / unit
     for score, label, weight in data.blocks():
         score = score / unit if unit != 1.0 else score
-        for side, rows in enumerate((label < 1, label > 0)):
-            members = score[rows]
-            if len(members):
-                lowest[side] = min(lowest[side], members.min())
-                highest[side] = max(highest[side], members.max())
-        w, d = np.ones(len(score)) if weight is None else weight, score - first
-        sums += w.sum(), w @ label, w @ d, w @ d**2
-    total, positive, moment, square = sums.tolist()
+        one, zero = label > 0, label < 1
+        if one.any():
+            lowest[1] = min(lowest[1], np.min(score, where=one, initial=np.inf))
+            highest[1] = max(highest[1], np.max(score, where=one, initial=-np.inf))
+        if zero.any():
+            lowest[0] = min(lowest[0], np.min(score, where=zero, initial=np.inf))
+            highest[0] = max(highest[0], np.max(score, where=zero, initial=-np.inf))
+        d = score - first
+        hits = label if weight is None else label * weight
+        total += float(len(score) if weight is None else weight.sum())
+        positive += float(hits.sum())
+        negative += float((1.0 - label if weight is None else weight - hits).sum())
+        weighted = d if weight is None else d * weight
+        moment += float(weighted.sum())
+        square += float(np.einsum("i,i", weighted, d))
     mean = moment / total
     spread = float(highest.max() - lowest.min())
-    scale = max(np.sqrt(max(square / total - mean**2, 0.0)), 1e-8 * spread) or 1.0
-    negative = float(data.arrays()[2].sum()) if data.weight is not None else total - positive
-    totals = positive * weight_unit, negative * weight_unit
-    return _Table(data, *totals, unit, lowest, highest, first + mean, float(scale))
+    scale = max(float(np.sqrt(max(square / total - mean**2, 0.0))), 1e-8 * spread) or 1.0
+    if data.negative is not None:
+        negative = float(data.negative.sum())
+    return _Table(data, positive * weight_unit, negative * weight_unit, unit, lowest, highest, first + mean, scale)
 
 
 def _regress(

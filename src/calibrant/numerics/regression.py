@@ -18,6 +18,7 @@ import numpy as np
 from scipy import linalg
 
 from calibrant.arrays import Floats
+from calibrant.checks import extremes
 from calibrant.numerics.logistic import (
     CELLS,
     CERTIFIED,
@@ -152,10 +153,10 @@ def _orthonormalise(phi: Floats, weight: Floats, free: Sequence[int]) -> Floats:
 def _pool(data: Sample) -> Sample:
     """Pool many rows into cells, each standing for two points mean +- deviation; rows far from most stay rows."""
     some = np.asarray(data.score[:: len(data) // FEW], np.float64)
-    lowest, highest = float(data.score.min()), float(data.score.max())
+    lowest, highest = extremes(data.score)
     if lowest == highest:
         return collapse(data)
-    unit, low, width = grid(some, lowest, highest)
+    unit, low, width = grid(some, float(lowest), float(highest))
     frame = Frame(unit, low, width)
     sums = np.zeros((3, CELLS + 2))  # of w y, w (1 - y) and w u
     square, apart = 0.0, []
@@ -171,7 +172,7 @@ def _pool(data: Sample) -> Sample:
             positive = w * label
             for total, part in zip(sums, (positive, w - positive, w * u), strict=True):
                 total += np.bincount(cell, part, CELLS + 2)
-            square += float(w @ u**2)
+            square += float(np.einsum("i,i,i", w, u, u))
     mass = sums[0] + sums[1]
     filled = np.flatnonzero(mass > 0)
     mass, share, mean = mass[filled], sums[0][filled] / mass[filled], sums[2][filled] / mass[filled]

@@ -28,10 +28,10 @@ class Ops:
     `run(function, score)` evaluates a formula of one column of scores; `run_columns(function, scores, count, meaning)`
     one of `count` columns (None: any number), which gives one column per class.
 
-    `logit(p, clip)` is log(p/(1 - p)) with p cut to [clip, 1 - clip], clip = 1e-15 if not given. `steps(x, edges,
-    values)` is values[j] for edges[j - 1] <= x < edges[j]; `lines(x, corners, values)` joins the corners by straight lines. `softmax(columns)` is
-    exp(x_c)/sum_j exp(x_j) for each column; `split(columns, conditions, branches)` gives each row the columns of the
-    branch whose condition holds. `share(x)` marks what a formula uses many times.
+    `logit(p, clip)` is log(p/(1 - p)) with p cut to [clip, 1 - clip], by 1e-15 if not given. `steps(x, edges, values)`
+    is values[j] for edges[j - 1] <= x < edges[j]; `lines(x, corners, values)` joins the corners by straight lines.
+    `softmax(columns)` is exp(x_c)/sum_j exp(x_j) for each column; `split(columns, conditions, branches)` gives each row
+    the columns of the branch whose condition holds. `share(x)` marks what a formula uses many times.
 
     `smooth(function, x, low, high)` is function(clip(x, low, high)) for a smooth function of NumPy arrays whose values
     are logits; `smooth_parts(function, x, parts)` is function(x), smooth in each of the `Part`s that `parts()` lists.
