@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -26,7 +27,7 @@ __all__ = [
 
 FALLING = "scores are anti-correlated with the labels: the fitted sigmoid falls"
 _TAILS = (0.25, 0.1, 0.05, 0.02, 0.01)  # shares below and above the range of most scores; the first that is not empty
-_FAR = 5.0  # ranges of most scores from the median; rows beyond count less in a robust fit
+_FAR = 5.0  # ranges of most scores from the median; scores beyond count as that far in a robust fit
 _NEGLIGIBLE = 1e-9  # a slope per standard deviation too small to have a sign
 
 
@@ -56,8 +57,8 @@ def fit_platt(
     rank the classes the wrong way round give a falling sigmoid and a warning, or with
     `force_increasing` the constant mean target.
 
-    With `robust`, rows further than five interquartile ranges from the median score count in inverse proportion to
-    their distance, so that the pull of a single row on the slope is bounded, wherever its score lies.
+    With `robust`, scores further than five interquartile ranges from the median count as that far, so that the pull of
+    a single row on the slope is bounded, wherever its score lies.
 
     >>> from calibrant.samples import sample
     >>> fit_platt(sample([-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5], [0, 0, 0, 1, 0, 1, 1, 1]))
@@ -72,21 +73,17 @@ def fit_platt(
 
 
 def _bound_leverage(data: Sample) -> Sample:
-    """Return the sample with smaller weights for rows far from the others."""
-    rows = collapse(data)
-    score, positive, negative = rows.arrays()
+    """Return the sample with scores far from most moved to the nearest that is not."""
+    score, positive, negative = collapse(data).arrays()
+    weight = (positive + negative) / (positive + negative).sum()
     unit = magnitude(score)
-    x, weight = score / unit, positive + negative
-    rank = (np.cumsum(weight) - weight / 2) / weight.sum()
+    x, rank = score / unit, np.cumsum(weight) - weight / 2
     for tail in _TAILS:
         low, middle, high = np.interp([tail, 0.5, 1.0 - tail], rank, x)
         if low < high:
-            break
-    else:
-        return data
-    away = np.abs(x - middle) / (high - low)
-    factor = np.minimum(1.0, _FAR / np.maximum(away, _FAR))
-    return Sample(score, rows.label, weight * factor, negative * factor)
+            ends = (middle + _FAR * (high - low) * np.array([-1.0, 1.0])) * unit
+            return replace(data, score=np.clip(np.asarray(data.score, np.float64), *ends))
+    return data
 
 
 def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool = False) -> Sigmoid:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import check_one_of
+from calibrant.checks import check_one_of, extremes
 from calibrant.maps.margins import estimate_one_class
 from calibrant.maps.platt import FALLING, fit_platt, smoothed_targets
 from calibrant.maps.records import BetaLogit, QuadraticLogit, Sigmoid
-from calibrant.numerics.logistic import Targets
-from calibrant.numerics.regression import Features, Problem, Regression, regress
+from calibrant.numerics.logistic import FEW, Targets
+from calibrant.numerics.regression import Features, Problem, Regression, pool, regress
 from calibrant.samples import Sample, magnitude, moderate_weights
 from calibrant.warning import warn
 
@@ -41,7 +41,7 @@ def fit_temperature(data: Sample, *, targets: str = "hard") -> Sigmoid:
     unit = table.unit
     if min(table.positive, table.negative) <= 0.0:
         return estimate_one_class(table.positive, table.negative)
-    if not (table.lowest.any() or table.highest.any()):  # all scores are 0, and say nothing about a temperature
+    if not table.ends.any():  # all scores are 0, and say nothing about a temperature
         return Sigmoid(a=-1.0, b=0.0)
     right = table.lowest[1] >= 0.0 >= table.highest[0]
     found = _regress(table, targets, lambda score: (score / unit)[None, :], (0,), separable=right)
@@ -96,7 +96,7 @@ def fit_quadratic(data: Sample, *, monotone: bool = True, targets: str = "hard")
     if table.is_constant:
         return QuadraticLogit(0.0, 0.0, _constant(table, targets).b)
     center, scale, unit = table.center, table.scale, table.unit
-    low, high = (table.lowest.min() - center) / scale, (table.highest.max() - center) / scale
+    low, high = ((table.ends - center) / scale).tolist()
 
     def rising(score: Floats) -> Floats:
         """Return functions whose slopes fall from 1 to 0, and rise from 0 to 1, over the scores; and 1."""
@@ -151,14 +151,17 @@ _KULL: dict[str, tuple[Features, tuple[int, ...], Callable[..., tuple[float, flo
 class _Table:
     """A sample of moderate weights, its totals, and where the scores of negatives and of positives lie.
 
-    `lowest` and `highest` have one number for the negatives and one for the positives; with `center` and `scale`, the
-    mean and the standard deviation of all scores, they are divided by `unit`.
+    `ends` are the smallest and the largest score. `lowest` and `highest` have one number for the negatives and one for
+    the positives, for many rows about. With `center` and `scale`, about the mean and the standard deviation of all
+    scores, they are divided by `unit`.
     """
 
     data: Sample
+    pooled: Sample | None
     positive: float
     negative: float
     unit: float
+    ends: Floats
     lowest: Floats
     highest: Floats
     center: float
@@ -167,7 +170,7 @@ class _Table:
     @property
     def is_constant(self) -> bool:
         """Whether there is nothing to fit: one class, or one score."""
-        return min(self.positive, self.negative) <= 0.0 or bool(self.lowest.min() == self.highest.max())
+        return min(self.positive, self.negative) <= 0.0 or bool(self.ends[0] == self.ends[1])
 
     @property
     def is_separable(self) -> bool:
@@ -177,35 +180,30 @@ class _Table:
 
 
 def _tabulate(data: Sample) -> _Table:
-    """Return what the fits ask of a sample, in one pass over its rows."""
+    """Return what the fits ask of a sample; of many rows, from cells of them where these can tell."""
     data, weight_unit = moderate_weights(data)
+    pooled = None
+    rows = data
+    if len(data.score) > FEW:
+        rows = pooled = pool(data)
+        mixed = (pooled.label > 0) & (pooled.label < 1)
+        if np.sum(mixed) <= 2:  # two points stand for a cell: perhaps the classes are separated inside it
+            rows = data
+    score, positive, negative = rows.arrays()
     unit = magnitude(data.score)
+    score, weight = score / unit, positive + negative
+    ends = np.asarray(extremes(data.score), np.float64) / unit
     lowest, highest = np.full(2, np.inf), np.full(2, -np.inf)
-    total = positive = negative = moment = square = 0.0
-    first = float(data.score[0]) / unit
-    for score, label, weight in data.blocks():
-        score = score / unit if unit != 1.0 else score
-        one, zero = label > 0, label < 1
-        if one.any():
-            lowest[1] = min(lowest[1], np.min(score, where=one, initial=np.inf))
-            highest[1] = max(highest[1], np.max(score, where=one, initial=-np.inf))
-        if zero.any():
-            lowest[0] = min(lowest[0], np.min(score, where=zero, initial=np.inf))
-            highest[0] = max(highest[0], np.max(score, where=zero, initial=-np.inf))
-        d = score - first
-        hits = label if weight is None else label * weight
-        total += float(len(score) if weight is None else weight.sum())
-        positive += float(hits.sum())
-        negative += float((1.0 - label if weight is None else weight - hits).sum())
-        weighted = d if weight is None else d * weight
-        moment += float(weighted.sum())
-        square += float(np.einsum("i,i", weighted, d))
-    mean = moment / total
-    spread = float(highest.max() - lowest.min())
-    scale = max(float(np.sqrt(max(square / total - mean**2, 0.0))), 1e-8 * spread) or 1.0
-    if data.negative is not None:
-        negative = float(data.negative.sum())
-    return _Table(data, positive * weight_unit, negative * weight_unit, unit, lowest, highest, first + mean, scale)
+    for side, members in enumerate((negative > 0, positive > 0)):
+        if members.any():
+            seen = np.clip(score[members], *ends)  # points of cells may lie outside
+            lowest[side], highest[side] = seen.min(), seen.max()
+    total = float(weight.sum())
+    center = float(weight @ score / total)
+    scale = float(np.sqrt(weight @ (score - center) ** 2 / total))
+    scale = max(scale, 1e-8 * float(ends[1] - ends[0])) or 1.0
+    sizes = float(positive.sum()) * weight_unit, float(negative.sum()) * weight_unit
+    return _Table(data, pooled, *sizes, unit, ends, lowest, highest, center, scale)
 
 
 def _regress(
@@ -215,11 +213,11 @@ def _regress(
     if targets == "hard":
         try:
             if not separable:
-                return regress(Problem(table.data, features, Targets(), signed))
+                return regress(Problem(table.data, features, Targets(), signed, table.pooled))
         except RuntimeError:  # some scores have one class only, and the functions can tell them from the others
             pass
         warn("the scores separate the classes, so the likelihood has no maximum: Platt's smoothed targets are used")
-    return regress(Problem(table.data, features, _targets(table, "smoothed"), signed))
+    return regress(Problem(table.data, features, _targets(table, "smoothed"), signed, table.pooled))
 
 
 def _fit_straight(data: Sample) -> Sigmoid:

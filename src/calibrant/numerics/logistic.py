@@ -95,6 +95,8 @@ class Targets:
 
     def weigh(self, positive: Floats, negative: Floats) -> tuple[Floats, Floats]:
         """Return the weights n1 of target 1 and n0 of target 0 from those of positives and negatives."""
+        if self.ones == self.zeros == (1.0, 0.0):
+            return positive, negative
         return (
             np.asarray(positive * self.ones[0] + negative * self.ones[1]),
             np.asarray(negative * self.zeros[0] + positive * self.zeros[1]),

@@ -39,7 +39,7 @@ from calibrant.numerics.logistic import (
 )
 from calibrant.samples import Sample, collapse
 
-__all__ = ["Features", "Problem", "Regression", "regress"]
+__all__ = ["Features", "Problem", "Regression", "pool", "regress"]
 
 Features = Callable[[Floats], Floats]  # from scores, (n,), to their functions, (d, n)
 
@@ -49,12 +49,16 @@ _POLISHES = 6  # Newton steps over all rows, at most; two are enough where the c
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A sample, functions of its scores, the targets of its labels; coefficients in `signed` must not be negative."""
+    """A sample, monotone functions of its scores, and the targets of its labels.
+
+    Coefficients in `signed` must not be negative. `pooled` is `pool` of the sample, where there are many rows.
+    """
 
     data: Sample
     features: Features
     targets: Targets
     signed: tuple[int, ...] = ()
+    pooled: Sample | None = None
 
     def points(self, data: Sample) -> tuple[Floats, Floats, Floats]:
         """Return phi, n1 and n0 of each row of a sample."""
@@ -104,11 +108,11 @@ def _regress_free(problem: Problem, free: Sequence[int], count: int) -> Regressi
     if not free:
         _, ones, zeros = problem.points(problem.data)
         return Regression(np.zeros(count), float((ones + zeros).sum() * np.log(2.0)), np.zeros((0, count)), np.zeros(0))
-    if len(problem.data) <= FEW:
+    if len(problem.data.score) <= FEW:
         return _regress_points(*problem.points(problem.data), free)
     found = None
     try:
-        guess = _regress_points(*problem.points(_pool(problem.data)), free)
+        guess = _regress_points(*problem.points(problem.pooled or pool(problem.data)), free)
         found = _polish(problem, guess)
     except (RuntimeError, linalg.LinAlgError):  # the cells are no guide
         pass
@@ -150,7 +154,7 @@ def _orthonormalise(phi: Floats, weight: Floats, free: Sequence[int]) -> Floats:
     return basis
 
 
-def _pool(data: Sample) -> Sample:
+def pool(data: Sample) -> Sample:
     """Pool many rows into cells, each standing for two points mean +- deviation; rows far from most stay rows."""
     some = np.asarray(data.score[:: len(data) // FEW], np.float64)
     lowest, highest = extremes(data.score)
@@ -187,10 +191,13 @@ def _pool(data: Sample) -> Sample:
 def _polish(problem: Problem, guess: Regression) -> Regression | None:
     """Return the optimum over all rows from a point near it, or None if a few short Newton steps do not certify it."""
     basis, inner = guess.basis, guess.inner
+    ends = problem.features(np.asarray(extremes(problem.data.score), np.float64))
+    largest = np.abs(basis) @ np.abs(ends).max(axis=1) + 1.0  # they are monotone
+    total = float(len(problem.data.score) if problem.data.weight is None else problem.data.weight.sum())
+    noise = 4.0 * EPS * total * largest
     for _ in range(_POLISHES):
         sums = _sum_rows(problem, inner @ basis)
         gradient, hessian = basis @ sums.gradient, basis @ sums.hessian @ basis.T
-        largest, noise = np.abs(basis) @ sums.largest, 4.0 * EPS * (np.abs(basis) @ sums.size)
         step = newton_step(hessian, gradient)
         reach = float(np.abs(step) @ largest)
         if not reach <= SAFE_REACH:
@@ -211,37 +218,31 @@ def _polish(problem: Problem, guess: Regression) -> Regression | None:
 
 @dataclass(frozen=True, slots=True)
 class _RowSums:
-    """Sums over all rows: the gradient and the Hessian of F, w p (1 - p), w |phi|; and the largest |phi|."""
+    """Sums over all rows: the gradient and the Hessian of F, and w p (1 - p)."""
 
     gradient: Floats
     hessian: Floats
     mass: float
-    size: Floats
-    largest: Floats
 
 
 def _sum_rows(problem: Problem, theta: Floats) -> _RowSums:
     """Return the sums at some coefficients, block by block, by NumPy: BLAS would start threads for each block."""
     d = len(theta)
-    gradient, hessian, size, largest, mass = np.zeros(d), np.zeros((d, d)), np.zeros(d), np.zeros(d), 0.0
+    gradient, hessian, mass = np.zeros(d), np.zeros((d, d)), 0.0
     for phi, ones, zeros in problem.blocks():
-        weight = ones + zeros
         p = phi[0] * -theta[0]
         for j in range(1, d):
             p -= phi[j] * theta[j]
         np.exp(p, out=p)
         p += 1.0
         np.reciprocal(p, out=p)
-        residual = weight * p
-        spread = residual * (1.0 - p)
-        residual -= ones
+        weighted = (ones + zeros) * p
+        spread = weighted * (1.0 - p)
+        weighted -= ones
         mass += float(spread.sum())
         for j in range(d):
-            gradient[j] += np.einsum("i,i", phi[j], residual)
-            absolute = np.abs(phi[j])
-            size[j] += np.einsum("i,i", absolute, weight)
-            largest[j] = max(largest[j], absolute.max())
+            gradient[j] += np.einsum("i,i", phi[j], weighted)
             bent = phi[j] * spread
             for k in range(j, d):
                 hessian[j, k] += np.einsum("i,i", bent, phi[k])
-    return _RowSums(gradient, np.triu(hessian) + np.triu(hessian, 1).T, mass, size, largest)
+    return _RowSums(gradient, np.triu(hessian) + np.triu(hessian, 1).T, mass)
