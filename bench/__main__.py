@@ -18,6 +18,7 @@ from bench.cases import CASES, OURS, Case
 from bench.evidence_cases import EVIDENCE_CASES
 from bench.klr_cases import KLR_CASES
 from bench.libsvm import sigmoid_newton
+from bench.map_cases import MAP_CASES
 from bench.posterior_cases import POSTERIOR_CASES
 
 QUICK = 50_000
@@ -141,7 +142,7 @@ def main() -> None:
         print("There is no C compiler (cc): the lines against LIBSVM's C are left out.")
     lines: list[Line] = []
     with threadpoolctl.threadpool_limits(chosen.threads):
-        for case in (*CASES, *EVIDENCE_CASES, *POSTERIOR_CASES, *KLR_CASES):
+        for case in (*CASES, *MAP_CASES, *EVIDENCE_CASES, *POSTERIOR_CASES, *KLR_CASES):
             for size in sorted({min(size, QUICK) for size in case.sizes} if chosen.quick else case.sizes):
                 if chosen.only in case.name:
                     print(

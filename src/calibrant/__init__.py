@@ -18,7 +18,6 @@ from calibrant import maps
 from calibrant._moved import OldNames
 from calibrant.lazy import attach
 from calibrant.maps import METHODS, Map, fit_map
-from calibrant.maps.store import load, save
 from calibrant.samples import Sample, ask_for_kind, collapse, sample
 from calibrant.version import __version__ as __version__
 
@@ -44,6 +43,8 @@ if TYPE_CHECKING:
     from calibrant.evidence import curves as curves
     from calibrant.evidence.assessing import assess as assess
     from calibrant.maps.methods import MACHINE_METHODS as MACHINE_METHODS
+    from calibrant.maps.store import load as load
+    from calibrant.maps.store import save as save
     from calibrant.ops.sql import sql as sql
     from calibrant.papers import datasets as datasets
     from calibrant.papers import generators as generators
@@ -104,10 +105,12 @@ _LATER = {
     "experiments": "calibrant.papers",
     "generators": "calibrant.papers.generators",
     "inference": "calibrant.inference",
+    "load": "calibrant.maps.store",
     "metrics": "calibrant.metrics",
     "plots": "calibrant.plots",
     "posteriors": "calibrant.posteriors",
     "report": "calibrant.report",
+    "save": "calibrant.maps.store",
     "sql": "calibrant.ops.sql",
     "svc": "calibrant.estimators",
 }

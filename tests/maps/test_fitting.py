@@ -13,7 +13,7 @@ from calibrant import METHODS, CalibratedClassifier, Calibrator, compare_scores
 from calibrant.comparing import tasks
 from calibrant.maps import Method, Steps, check_method
 from calibrant.maps.classes import MatrixMap, Plan, to_memberships
-from calibrant.maps.fitting import fit_classes
+from calibrant.maps.lifting import fit_classes
 from calibrant.maps.methods import NEEDS, list_methods
 from calibrant.ops import NUMPY
 from calibrant.samples import ClassSample

@@ -8,7 +8,7 @@ from scipy import optimize, special
 
 from calibrant.maps.classes import Plan
 from calibrant.maps.coupling import COUPLINGS, couple, pairs, solve_wu_lin_weng, votes
-from calibrant.maps.fitting import fit_classes
+from calibrant.maps.lifting import fit_classes
 from calibrant.numerics.simplex import LEAST, normalise
 from calibrant.samples import ClassSample
 

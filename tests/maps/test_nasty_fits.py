@@ -15,7 +15,7 @@ from calibrant.decisions import combining
 from calibrant.decisions import deciding as decisions
 from calibrant.maps.beta import fit_beta, fit_beta2
 from calibrant.maps.coupling import couple, pairs
-from calibrant.maps.fitting import fit_power
+from calibrant.maps.lifting import fit_power
 from calibrant.maps.methods import list_methods
 from calibrant.maps.records import BetaCdf, Steps
 from calibrant.numerics.simplex import LEAST

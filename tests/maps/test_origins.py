@@ -9,7 +9,7 @@ import calibrant
 from calibrant import CalibratedClassifier, Calibrator
 from calibrant.maps import METHODS, Sigmoid
 from calibrant.maps.classes import Plan
-from calibrant.maps.fitting import fit_classes
+from calibrant.maps.lifting import fit_classes
 from calibrant.maps.methods import list_methods
 from calibrant.maps.records import Origin
 from calibrant.maps.store import from_dict, to_dict

@@ -22,7 +22,7 @@ from calibrant.files import replace_file
 from calibrant.maps import Linked, Sigmoid, Steps, store
 from calibrant.maps.classes import SCHEMES, ClassMap, MatrixMap, Plan
 from calibrant.maps.coupling import COUPLINGS
-from calibrant.maps.fitting import fit_classes
+from calibrant.maps.lifting import fit_classes
 from calibrant.maps.records import (
     BetaCdf,
     BetaClasses,

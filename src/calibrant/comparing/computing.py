@@ -53,7 +53,7 @@ from calibrant.estimators.protocols import (
     train,
 )
 from calibrant.maps.classes import Plan
-from calibrant.maps.fitting import fit_classes
+from calibrant.maps.lifting import fit_classes
 from calibrant.metrics import METRICS
 from calibrant.progress import Progress, show_progress
 from calibrant.samples import ClassSample

@@ -17,7 +17,7 @@ from calibrant.arrays import Floats, Index
 from calibrant.checks import check_distributions, check_finite, check_one_of, count_weights
 from calibrant.maps import Map
 from calibrant.maps.classes import ClassMap, MatrixMap, Plan
-from calibrant.maps.fitting import fit_classes
+from calibrant.maps.lifting import fit_classes
 from calibrant.metrics.forecasts import as_floats, find_columns
 from calibrant.numerics.mixtures import fit_mixture, newton_step
 from calibrant.numerics.simplex import normalise

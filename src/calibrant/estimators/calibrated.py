@@ -42,7 +42,8 @@ from calibrant.estimators.protocols import (
 )
 from calibrant.maps.classes import SCHEMES, Plan, Sight, log_classes
 from calibrant.maps.coupling import COUPLINGS
-from calibrant.maps.fitting import check_method, choose_row, lift
+from calibrant.maps.fitting import check_method
+from calibrant.maps.lifting import choose_row, lift
 from calibrant.maps.methods import NEEDS, Method
 from calibrant.maps.records import Map
 from calibrant.metrics import log_loss

@@ -1,9 +1,4 @@
-"""The one path by which methods are fitted: to what each needs, and from two classes to several.
-
-`fit_map` fits one column of scores. `lift` fits several classes: a method of one column to every binary problem of a
-scheme (pairs with coupling, one versus rest), combined and tempered; a method of a matrix to all columns at once; a
-method of a machine to every two-class machine.
-"""
+"""The one path by which methods are fitted to one column of scores; `maps/lifting.py` takes it to several classes."""
 
 from __future__ import annotations
 
@@ -13,36 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.arrays import Floats, Index
-from calibrant.checks import check_one_of, check_unit, check_weights, extremes
-from calibrant.maps.classes import (
-    SCHEMES,
-    ClassMap,
-    MachineMap,
-    MatrixMap,
-    Plan,
-    Sight,
-    combine_arrays,
-    temper_array,
-    to_memberships,
-)
-from calibrant.maps.methods import ALIASES, ANY, METHODS, NEEDS, REAL, UNIT, Method
-from calibrant.maps.records import LINKS, Linked, Map, Origin, Steps, probabilities, with_origin
-from calibrant.numerics.roots import rising_root
+from calibrant.arrays import Floats
+from calibrant.checks import check_one_of, extremes
+from calibrant.maps.methods import ALIASES, ANY, METHODS, REAL, UNIT, Method
+from calibrant.maps.records import LINKS, Linked, Map, Origin, with_origin
 from calibrant.ops import EDGE, NUMPY
 from calibrant.samples import ClassSample, Sample
 from calibrant.warning import warn
 
 __all__ = [
     "check_method",
-    "choose_row",
+    "check_options",
     "describe_origin",
-    "fit_classes",
+    "fit_column",
     "fit_map",
-    "fit_power",
-    "fit_row",
     "learn_clip",
-    "lift",
 ]
 
 
@@ -69,11 +49,11 @@ def check_method(
         check_one_of("method", method, known, beside=", or a function of a Sample")
     assert row is not None
     if options:
-        _check_options(method, row, options)
+        check_options(method, row, options)
     return row
 
 
-def _check_options(method: str, row: Method, options: Mapping[str, Any]) -> None:
+def check_options(method: str, row: Method, options: Mapping[str, Any]) -> None:
     """Raise unless a method has the options."""
     known = row.options()
     unknown = sorted(set(options) - set(known))
@@ -87,7 +67,7 @@ def _check_options(method: str, row: Method, options: Mapping[str, Any]) -> None
 def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin", **options: Any) -> Map:
     """Fit a method of the table, or a function of one's own, to a checked sample; say so where it lacks a class."""
     row = check_method(method, options)
-    fitted: Map = fit_row(row, data, kind, options)
+    fitted: Map = fit_column(row, data, kind, options)
     low, high = extremes(data.label)
     if row.labels and low == high and low in (0, 1):
         side = "positive" if low else "negative"
@@ -111,12 +91,8 @@ def describe_origin(
     return Origin(name, kind, rows, weight, classes, positive)
 
 
-def fit_row(row: Method, data: Any, kind: str, options: Mapping[str, Any]) -> Any:
-    """Fit a row of the table to what it needs: a `Sample`, a `ClassSample` or a `Calibration`."""
-    if row.needs == "machine":
-        return row.fit(data, **options)
-    if row.needs == "matrix":
-        return MatrixMap(kind, row.fit(replace(data, scores=to_memberships(data.scores, kind)), **options))
+def fit_column(row: Method, data: Sample, kind: str, options: Mapping[str, Any]) -> Any:
+    """Fit a method of one column to scores of a kind: through a link where it is defined on another kind."""
     link = row.squash if (kind, row.domain) == ("margin", UNIT) else _NEEDED_LINK.get((kind, row.domain))
     if kind == "margin" and link is None and row.domain == UNIT:
         msg = f"kind must be 'probability' or 'logit' for a method of {row.record.__name__} maps; got 'margin'"
@@ -143,124 +119,3 @@ def learn_clip(p: Floats) -> float:
     if not len(inner):
         return 0.25
     return float(np.clip(min(inner.min(), 1.0 - inner.max()) / 2, EDGE, 0.25))
-
-
-def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | MatrixMap:
-    """Fit the map of all classes that a plan and a scheme ask for."""
-    fitted: ClassMap | MatrixMap = lift(plan, scheme, data)[0]
-    return fitted
-
-
-def choose_row(method: Any, options: Any, scheme: str, needs: Container[str] = NEEDS) -> Method:
-    """Return the row of a method that fits what a scheme gives: its own, or the one for all classes at once."""
-    row, serves = check_method(method, options, needs), SCHEMES[scheme].serves
-    if row.needs not in serves and row.joint is not None:
-        row = row.joint
-        _check_options(f"{method} on all classes at once", row, options)
-    if row.needs in serves:
-        return row
-    if row.needs == "column":
-        able = ", ".join(name for name, each in METHODS.items() if each.needs == "matrix" or each.joint)
-        msg = f"multiclass={scheme!r} needs a method that maps all classes at once, {able}; got {method!r}"
-        raise ValueError(msg)
-    able = " or ".join(repr(name) for name, each in SCHEMES.items() if row.needs in each.serves and name != "binary")
-    msg = f"multiclass must be {able} for method {method!r}, which looks at {NEEDS[row.needs]}; got {scheme!r}"
-    raise ValueError(msg)
-
-
-def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None) -> tuple[Any, Floats]:
-    """Fit the map of all classes; return it with the probabilities it gives the rows that have all scores.
-
-    A method that needs a matrix, or the scheme "matrix", has one map of all columns. Any other has one per binary
-    problem of the scheme, fitted to the rows that take part in it, even odds where there are none; their combined
-    probabilities are raised to the power that suits the rows best, where `plan.temper` and there are more than two
-    classes. A method that needs a machine takes what that sees in the rows, `sight`, and the probabilities are those of
-    the rows as if they were new.
-    """
-    row = choose_row(plan.method, plan.options, scheme, ("column", "matrix") if sight is None else ("machine",))
-    way, scores, weight, kind = SCHEMES[scheme], data.scores, data.weight, data.kind
-    complete = ~np.isnan(scores).any(axis=1)
-    if kind == "probability":
-        check_unit("scores", scores[~np.isnan(scores)])
-    if weight is not None:
-        weight = check_weights("sample_weight", weight, data.index)
-    origin = describe_origin(plan.method, kind, data, data.names)
-    if row.needs == "matrix":
-        fitted = with_origin(fit_row(row, data.complete(), kind, plan.options), origin)
-        return fitted, fitted(scores[complete])
-    if sight is not None:
-        from calibrant.svm.support import Calibration  # heavy, and needed here alone
-    maps: list[Any] = []
-    columns: list[Floats] = []  # the (1 - p, p) of the complete rows, of a machine as if they were new
-    lone = 0
-    for column, (members, positive) in enumerate(way.tasks(data.index, data.classes)):
-        rows = members & ~np.isnan(scores[:, column])
-        if sight is not None:
-            one = Calibration(
-                geometry=sight.geometries[column],
-                inputs=sight.view.inputs,
-                numbers=sight.numbers,
-                decision=sight.view.decision[:, column],
-                score=np.where(rows, scores[:, column], 0.0),
-                look=np.where(rows, sight.looks[:, column], 0.0),
-                label=positive.astype(np.float64),
-                weight=np.where(rows, 1.0 if weight is None else weight, 0.0),
-            )
-            maps.append(fit_row(row, one, kind, plan.options))
-            columns.append(maps[-1].unseen(one)[complete])
-            continue
-        if weight is not None:
-            rows &= weight > 0
-        label = positive[rows]
-        if len(label):
-            known = Sample(scores[rows, column], label, None if weight is None else weight[rows])
-            maps.append(fit_row(row, known, kind, plan.options))
-            lone += row.labels and bool(label.all() or not label.any())
-        else:
-            maps.append(Steps((), (0.5,)))
-        columns.append(np.clip(probabilities(maps[-1], scores[complete, column]), 0.0, 1.0))  # cosines may leave [0, 1]
-    if lone:
-        warn(
-            f"{lone} of {len(maps)} maps were fitted to rows of one class only, so they know nothing of the other; "
-            "give rows of every class"
-        )
-    both = np.stack(columns, axis=1)
-    p, power = combine_arrays(scheme, both, plan.coupling), 1.0
-    if plan.temper and scheme != "binary":
-        power = fit_power(p, data.index[complete], None if weight is None else weight[complete])
-    make = ClassMap if sight is None else MachineMap
-    return make(scheme, tuple(maps), plan.coupling, power, origin=origin), temper_array(p, power)
-
-
-def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:
-    """Return the common power that makes combined probabilities most likely, p_c^power normalised.
-
-    The map of each binary problem is smoothed for the few rows it sees, and combining many of them adds up to too
-    little confidence. One power, fitted to all rows with Platt's target (n + 1)/(n + 2) for the class that happened and
-    the rest shared by the others, takes that back; the log-likelihood is concave in it. It is kept in [1e-6, 1e6].
-
-    >>> round(fit_power(np.array([[0.6, 0.4], [0.6, 0.4], [0.6, 0.4], [0.4, 0.6]]), np.array([0, 0, 0, 0])), 3)
-    1.71
-    """
-    # No power moves a probability of 0: such classes take no part, nor do rows whose own class is one of them.
-    possible = p > 0
-    rows = possible[np.arange(len(p)), index] & (possible.sum(axis=1) > 1)
-    if not rows.any():
-        return 1.0
-    p, index, possible = p[rows], index[rows], possible[rows]
-    w = np.ones(len(p)) if weight is None else np.asarray(weight, np.float64)[rows]
-    miss = 1.0 / (w.sum() + 2.0)
-    # Against the class that happened: then no large sums cancel where the others are all but excluded.
-    own = p[np.arange(len(p)), index][:, None]
-    ahead = np.log(np.where(possible, p, own)) - np.log(own)
-    others = possible & (np.arange(p.shape[1]) != index[:, None])
-    share, wanted = w / w.sum(), miss / others.sum(axis=1, keepdims=True)
-    most = np.maximum(np.where(others, ahead, 0.0).max(axis=1, keepdims=True), 0.0)
-
-    def slope(power: float) -> float:
-        """Return the derivative of the mean log-likelihood."""
-        tilted = np.exp(power * (ahead - most)) * possible
-        q = tilted / tilted.sum(axis=1, keepdims=True)
-        return float(share @ np.where(others, (wanted - q) * ahead, 0.0).sum(axis=1))
-
-    return max(rising_root(slope, cap=1e6), 1e-6)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from calibrant.maps.classes import SCHEMES, ClassMap, MachineMap, MatrixMap, Plan, Scheme, View, log_classes
 from calibrant.maps.coupling import COUPLINGS, couple, pairs, votes
-from calibrant.maps.fitting import fit_classes
+from calibrant.maps.lifting import fit_classes
 from calibrant.numerics.simplex import normalise
 from calibrant.samples import ClassSample
 
