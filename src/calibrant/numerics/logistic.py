@@ -251,6 +251,8 @@ def descend(nodes: Nodes, theta: Floats) -> Floats:
 
 def newton_step(hessian: Floats, gradient: Floats) -> Floats:
     """Return the Newton step; where the Hessian is singular to working precision, a long step downhill."""
+    if len(gradient) == 1:
+        return np.asarray(-gradient / np.maximum(hessian[0], _TINY))
     size = np.sqrt(np.maximum(np.diag(hessian), _TINY))
     values, vectors = np.linalg.eigh(hessian / np.outer(size, size))
     return np.asarray(-(vectors @ ((gradient / size @ vectors) / np.maximum(values, SINGULAR))) / size)

@@ -125,7 +125,7 @@ def _regress_points(phi: Floats, ones: Floats, zeros: Floats, free: Sequence[int
     basis = _orthonormalise(phi, ones + zeros, free)
     nodes = Nodes(basis @ phi, ones, zeros)
     start = np.zeros(len(basis))
-    if min(ones.sum(), zeros.sum()) > 0.0:  # the mean target, where a constant is free
+    if len(basis) > 1 and min(ones.sum(), zeros.sum()) > 0.0:  # the mean target, where a constant is free
         level = np.log(ones.sum()) - np.log(zeros.sum())
         flat = nodes.design @ (ones + zeros) * (level / (ones + zeros).sum())
         start = flat if nodes.value(flat) < nodes.value(start) else start
@@ -145,6 +145,10 @@ def _orthonormalise(phi: Floats, weight: Floats, free: Sequence[int]) -> Floats:
     seen = np.flatnonzero(size > 0.0)
     basis = np.zeros((0, len(phi)))
     if not len(seen):
+        return basis
+    if len(seen) == 1:
+        basis = np.zeros((1, len(phi)))
+        basis[0, free[seen[0]]] = 1.0 / size[seen[0]]
         return basis
     r, order = linalg.qr((scaled[seen] / size[seen, None]).T, mode="r", pivoting=True)
     rank = int(np.sum(np.abs(np.diag(r)) > _TOLD_APART))
