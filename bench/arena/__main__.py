@@ -1,0 +1,113 @@
+"""Run the arena, print its tables and, with `--write`, store them in docs/arena.md with the figure."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from bench.arena.data import DATA, QUICK, part_of
+from bench.arena.methods import BASE, PEER_BASE, PEERS, find_version, list_rows
+from bench.arena.page import FIGURE, PAGE, Table, draw_figure, list_tables, write_page
+from bench.arena.pools import Pool, choose_folder
+from bench.arena.running import Plan, run
+from bench.arena.summary import TASK, to_frame
+
+QUICK_PLAN = Plan(sizes=(100, 1_000), seeds=1)
+
+
+def options(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.arena", description="Compare calibration methods.")
+    parser.add_argument("--quick", action="store_true", help="few data sets, 100 and 1,000 rows, one seed")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: %(default)s)")
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="WORD", help="only pools (data/model) whose name has one of the words"
+    )
+    parser.add_argument(
+        "--methods", nargs="+", default=[], metavar="NAME", help="only these methods, beside the two of reference"
+    )
+    parser.add_argument("--folder", type=Path, help="of pools and results (default: $CALIBRANT_ARENA, or the cache)")
+    parser.add_argument("--write", action="store_true", help="store tables and figure in docs")
+    chosen = parser.parse_args(arguments)
+    unknown = sorted(set(chosen.methods) - set(list_rows()))
+    if unknown:
+        parser.error(f"--methods must be of {', '.join(list_rows())}; got {', '.join(unknown)}")
+    return chosen
+
+
+def print_table(title: str, table: Table) -> None:
+    """Print a table, with rich where it is installed and the output is a terminal."""
+    header, rows = table
+    if sys.stdout.isatty():
+        try:
+            from rich.console import Console
+            from rich.table import Table as RichTable
+        except ImportError:
+            pass
+        else:
+            shown = RichTable(title=title)
+            for i, name in enumerate(header):
+                shown.add_column(name, justify="right" if i else "left")
+            for row in rows:
+                shown.add_row(*row)
+            Console().print(shown)
+            return
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    print(f"\n{title}\n")
+    for row in [header, *rows]:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def describe_run(frame) -> Table:
+    """Return what the tables rest on: packages, and the number of tasks by part."""
+    packages = {name: find_version(name) for name in sorted({row.package for row in PEERS.values()})}
+    rows = [[f"{name} {found}" if found else f"{name}: not installed", ""] for name, found in packages.items()]
+    rows = [[f"calibrant {version('calibrant')}", ""], *rows]
+    tasks = frame.drop_duplicates(TASK)
+    for part, chosen in tasks.groupby("part"):
+        rows.append(
+            [
+                f"{part}: {len(chosen):,} tasks",
+                f"{chosen['source'].nunique()} sources, "
+                f"{chosen['data'].nunique()} data sets, {chosen[['data', 'model']].drop_duplicates().shape[0]} pools",
+            ]
+        )
+    return ["the run", ""], rows
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    chosen = options(arguments)
+    names = [name for name in DATA if not chosen.quick or name in QUICK]
+
+    def is_wanted(pool: Pool) -> bool:
+        return not chosen.only or any(word in pool.name for word in chosen.only)
+
+    def is_measured(method: str) -> bool:
+        return not chosen.methods or method in {*chosen.methods, BASE, PEER_BASE}
+
+    results, absent = run(
+        names,
+        QUICK_PLAN if chosen.quick else Plan(),
+        chosen.folder or choose_folder(),
+        jobs=chosen.jobs,
+        only=is_wanted,
+        methods=is_measured,
+    )
+    for name, reason in absent.items():
+        sys.stderr.write(f"{name} ({part_of(DATA[name].source)}) is left out: {reason}\n")
+    if not results:
+        sys.exit("There are no tasks: none of the data sets that were asked for is on this machine.")
+    frame = to_frame(results)
+    tables = {**dict(list_tables(frame)), "run": describe_run(frame)}
+    for title, table in tables.items():
+        print_table(title, table)
+    if chosen.write:
+        write_page(tables, PAGE)
+        draw_figure(frame, FIGURE)
+
+
+if __name__ == "__main__":
+    main()
