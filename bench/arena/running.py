@@ -197,7 +197,7 @@ def run(
     code = {name: describe_code(name, row) for name, row in rows.items()}
     work: list[tuple[Pool, int, dict[int, dict[str, str]]]] = []
     results: list[Result] = []
-    for name in pools.keys() - absent.keys():
+    for name in (name for name in pools if name not in absent):
         kept = read_results(_file_of(name, folder))
         for pool in pools[name]:
             score, label = pool.load()
@@ -222,7 +222,11 @@ def run(
         with _file_of(pool.data, folder).open("a", encoding="utf-8") as file:
             file.writelines(json.dumps(asdict(result)) + "\n" for result in found)
         results += found
-    return results, absent
+    return sorted(results, key=_order), absent
+
+
+def _order(result: Result) -> tuple[Any, ...]:
+    return result.data, result.model, result.size, result.seed, result.method
 
 
 def _file_of(name: str, folder: Path) -> Path:
