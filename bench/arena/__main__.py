@@ -29,6 +29,8 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--methods", nargs="+", default=[], metavar="NAME", help="only these methods, beside the two of reference"
     )
+    parser.add_argument("--sizes", nargs="+", type=int, metavar="ROWS", help="calibration sizes")
+    parser.add_argument("--seeds", type=int, help="draws of each size")
     parser.add_argument("--folder", type=Path, help="of pools and results (default: $CALIBRANT_ARENA, or the cache)")
     parser.add_argument("--write", action="store_true", help="store tables and figure in docs")
     chosen = parser.parse_args(arguments)
@@ -36,6 +38,11 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     if unknown:
         parser.error(f"--methods must be of {', '.join(list_rows())}; got {', '.join(unknown)}")
     return chosen
+
+
+def choose_plan(chosen: argparse.Namespace) -> Plan:
+    plan = QUICK_PLAN if chosen.quick else Plan()
+    return Plan(tuple(chosen.sizes or plan.sizes), chosen.seeds or plan.seeds)
 
 
 def print_table(title: str, table: Table) -> None:
@@ -90,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     results, absent = run(
         names,
-        QUICK_PLAN if chosen.quick else Plan(),
+        choose_plan(chosen),
         chosen.folder or choose_folder(),
         jobs=chosen.jobs,
         only=is_wanted,

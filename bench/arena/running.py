@@ -165,13 +165,13 @@ def _on_one_thread(function: Callable[..., Any], arguments: tuple[Any, ...]) -> 
         return arguments, function(*arguments)
 
 
-def read_results(path: Path) -> dict[str, Result]:
-    """Return the results of a file by their keys; the last line may be cut off by a stop."""
+def read_results(path: Path, **now: str) -> dict[str, Result]:
+    """Return the results of a file by their keys, with fields as they are now; a stop may have cut off a line."""
     found: dict[str, Result] = {}
     if path.exists():
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
-                result = Result(**json.loads(line))
+                result = Result(**{**json.loads(line), **now})
             except (ValueError, TypeError):
                 continue
             found[result.key] = result
@@ -198,7 +198,8 @@ def run(
     work: list[tuple[Pool, int, dict[int, dict[str, str]]]] = []
     results: list[Result] = []
     for name in (name for name in pools if name not in absent):
-        kept = read_results(_file_of(name, folder))
+        source = DATA[name].source
+        kept = read_results(_file_of(name, folder), source=source, part=part_of(source))
         for pool in pools[name]:
             score, label = pool.load()
             content = digest(score.tobytes(), label.tobytes())
@@ -220,7 +221,8 @@ def run(
     (folder / "results").mkdir(parents=True, exist_ok=True)
     for (pool, _, _), found in run_parallel("methods", run_tasks, work, jobs):
         with _file_of(pool.data, folder).open("a", encoding="utf-8") as file:
-            file.writelines(json.dumps(asdict(result)) + "\n" for result in found)
+            # The new line comes first, in case a stopped run has left half a line.
+            file.writelines("\n" + json.dumps(asdict(result)) for result in found)
         results += found
     return sorted(results, key=_order), absent
 
