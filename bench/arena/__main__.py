@@ -6,9 +6,9 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
+import calibrant
 from bench.arena.data import DATA, QUICK, part_of
 from bench.arena.methods import BASE, PEER_BASE, PEERS, find_version, list_rows
 from bench.arena.page import FIGURE, PAGE, Table, draw_figure, list_tables, write_page
@@ -69,20 +69,18 @@ def print_table(title: str, table: Table) -> None:
 
 
 def describe_run(frame) -> Table:
-    """Return what the tables rest on: packages, and the number of tasks by part."""
-    packages = {name: find_version(name) for name in sorted({row.package for row in PEERS.values()})}
-    rows = [[f"{name} {found}" if found else f"{name}: not installed", ""] for name, found in packages.items()]
-    rows = [[f"calibrant {version('calibrant')}", ""], *rows]
+    """Return what the tables rest on: tasks by part, sizes, and packages."""
     tasks = frame.drop_duplicates(TASK)
+    rows = []
     for part, chosen in tasks.groupby("part"):
-        rows.append(
-            [
-                f"{part}: {len(chosen):,} tasks",
-                f"{chosen['source'].nunique()} sources, "
-                f"{chosen['data'].nunique()} data sets, {chosen[['data', 'model']].drop_duplicates().shape[0]} pools",
-            ]
-        )
-    return ["the run", ""], rows
+        pools = len(chosen[["data", "model"]].drop_duplicates())
+        counts = f"{chosen['source'].nunique()} sources, {chosen['data'].nunique()} data sets, {pools} pools"
+        rows.append([part, f"{len(chosen):,} tasks of {counts}"])
+    rows.append(["calibration rows", ", ".join(f"{size:,}" for size in sorted(tasks["size"].unique()))])
+    rows.append(["draws of each size", str(tasks["seed"].nunique())])
+    packages = {"calibrant": calibrant.__version__}
+    packages |= {row.package: find_version(row.package) or "not installed" for row in PEERS.values()}
+    return ["the run", ""], rows + [list(row) for row in packages.items()]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
