@@ -201,7 +201,7 @@ SPLIT = {
         *("universal bank", "voter persuasion", "waveform", "yeast"),
     ),
 }
-# Sources of the report that the authors of `auto` had looked at while it was a prototype, though they set no constant.
+# Sources of the report on which the prototype of `auto` was validated: looked at, though not those it was tuned on.
 SEEN = SPLIT[REPORT][:9]
 
 _VOTERS_LATER = ("VOTER_ID", "CAND1S", "CAND2S", "I3", "CAND1_UND", "CAND2_UND", "MOVED_A", "opposite", "Partition")
