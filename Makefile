@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test fuzz lint bench svc-table combining-table klr-table loo-table browser clean
+.PHONY: demo test fuzz lint bench svc-table combining-table klr-table loo-table arena browser clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
@@ -24,6 +24,12 @@ bench: .venv/ready
 
 svc-table combining-table klr-table loo-table: .venv/ready
 	$(BIN)/python -m bench.$(subst -,_,$@) --write
+
+# Calibration methods on real classifiers and data, beside the peers'; CALIBRANT_DATA may name a folder of more data sets. The scores and the
+# results stay in CALIBRANT_ARENA, by default ~/.cache/calibrant/arena, so that a run goes on where another stopped.
+arena: .venv/ready
+	$(BIN)/python -m pip install --quiet --group peers
+	$(BIN)/python -m bench.arena --write
 
 # Debian's Chromium, in which the tests open the report; without it they are skipped. Takes root.
 browser:
