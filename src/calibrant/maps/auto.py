@@ -1,6 +1,6 @@
 """`auto`: a Bayesian average of smooth curves on the logit scale, insured by Platt's sigmoid.
 
-Let x be a score on the real line, and t(x) one of three coordinates of it, standardised with either class counting half:
+Let x be a score on the real line and t(x) one of three coordinates of it, standardised with either class counting half:
 
     zero     t = x/sd                         anchored at x = 0, as a temperature is
     asinh    t = asinh((x - median)/s)        free level, compressed tails
@@ -12,16 +12,16 @@ Let x be a score on the real line, and t(x) one of three coordinates of it, stan
 2. Evidence: each member's posterior is found by Newton's method, on at most 384 cells of the scores; its log evidence E
    by Laplace's approximation.
 3. Average: P = (1 - h) sum_i q_i P_i + h P_platt,  q_i proportional to exp(E_i/2 - [g_i] - 0.4 log(c_i/2)^2).
-4. Insurance: h is the posterior mean of a share under the leave-one-out likelihood of that average, and under a prior
-   that falls with the rows of the rarer class, m: h^s (1 - h)^(1 - s), s = sqrt(3/(3 + m)).
-5. Knots: the curve is kept at about 70 scores, linear in logit P between them, and made monotone unless the data insist.
+4. Insurance: h is its posterior mean under the leave-one-out likelihood of that average and the prior
+   h^(4 s) (1 - h)^(4 (1 - s)), s = sqrt(6/(6 + m))/(1 + D/3). It guards against few rows that separate by chance, so s
+   falls with the rows of the rarer class, m; D are the nats by which the average expects to beat Platt on these rows.
+5. Knots: the curve is kept at about 70 scores, linear in logit P between them, and made to rise unless data insist.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -29,7 +29,7 @@ from scipy import special
 from calibrant.arrays import Floats
 from calibrant.checks import LARGEST
 from calibrant.maps.averages import Auto, Member
-from calibrant.maps.platt import smoothed_targets
+from calibrant.maps.platt import FALLING, smoothed_targets
 from calibrant.maps.records import LogitLines
 from calibrant.numerics.batches import Batch, regress_batch
 from calibrant.numerics.cells import tabulate
@@ -61,9 +61,12 @@ class _Tuning:
     deviations: tuple[tuple[str, float, int], ...] = (("smooth", 0.5, 12), ("rough", 0.4, 40))  # sd per c, features
     price: float = 1.0  # nats of log prior that a deviation costs; 0 and 2 have more bad tasks
     hopeless: float = 4.0  # nats behind the best line of its family from which a line gets no deviations
-    insurance: float = 3.0  # rows of the rarer class at which Platt's share is expected to be sqrt(1/2): a dial, not a
-    # plateau. With leave-one-out shares 1 / 3 / 6 gain 6.7 / 6.5 / 6.4 % over Platt on scores; no insurance gains 7.6 %,
-    # and is more than 1 % worse than Platt on logits in 12 % of tasks of 50 rows, where 3 is in 4 %
+    insurance: float = 6.0  # B, rows of the rarer class at which Platt's share is expected to be sqrt(1/2)
+    disagreement: float = 3.0  # C, nats
+    conviction: float = 4.0  # A, rows. The last three are a dial, not a plateau: (6, 3, 4) gains 6.4 % of log loss over
+    # Platt on scores, and is more than 1 % worse than Platt on logits in 3.2 % of the tasks of 50 rows and in 0.6 % of
+    # those of 400 or more; (12, 3, 4) 6.2 %, in 2.2 and 0.6 %; h = sqrt(3/(3 + m)) 6.1 %, in 3.3 and 1.0 %; h = 0
+    # 7.6 %, in 12 and 2.6 %
     shares: int = 21  # of Platt's sigmoid that are compared
     far: float = 50.0  # central 95 % ranges; scores further away count as that far
     narrow: float = 0.02  # the least standard deviation, in central 95 % ranges
@@ -71,11 +74,12 @@ class _Tuning:
     insist: float = 5.0  # nats that a monotone curve may cost
     backwards: float = -2.5  # standard errors below 1/2 of the area under the ROC curve
     certain: float = 1e-9  # the curve stays as far from 0 and 1
-    most_weight: float = 1e9  # a larger total counts as this much
+    most_weight: float = 1e8  # a larger total counts as this much
     told: float = 0.05  # weights from which a member's curve is kept
 
 
 _TUNING = _Tuning()
+_BACKWARDS = FALLING.partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +97,19 @@ class _Table:
         return float(self.positive.sum()), float(self.negative.sum())
 
     @property
+    def is_constant(self) -> bool:
+        """Whether there is nothing to fit: one class, or one score."""
+        return min(self.totals) <= 0.0 or len(self.u) < 2
+
+    @property
     def weight(self) -> Floats:
         """The weight of each score."""
-        return self.positive + self.negative
+        return np.asarray(self.positive + self.negative)
 
     @property
     def even(self) -> Floats:
         """The share of each score with either class counting half."""
-        return (self.positive / self.positive.sum() + self.negative / self.negative.sum()) / 2
+        return np.asarray((self.positive / self.positive.sum() + self.negative / self.negative.sum()) / 2)
 
     def turned(self) -> _Table:
         """Return the table of the scores times -1."""
@@ -116,7 +125,7 @@ def fit_auto(data: Sample, *, monotone: str | bool = "auto") -> Auto:
     """Fit an average of smooth curves on the logit scale, each weighed by its evidence, insured by Platt's sigmoid.
 
     P = (1 - h) sum_i q_i P_i + h P_platt; the members P_i, their weights and h are in the docstring of the module.
-    `monotone=True` makes the curve rise everywhere, False leaves it as it is, "auto" makes it monotone unless that costs
+    `monotone=True` makes the curve rise everywhere, False leaves it as it is, "auto" makes it rise unless that costs
     more than 5 nats of likelihood. Scores that rank the classes the wrong way round give a warning and a falling
     curve, with `monotone=True` a flat one. One class or one score gives the constant (N+ + 1)/(n + 2).
 
@@ -129,37 +138,29 @@ def fit_auto(data: Sample, *, monotone: str | bool = "auto") -> Auto:
         msg = f"monotone must be True, False or 'auto'; got {monotone!r}"
         raise ValueError(msg)
     table = _reduce(data)
-    if min(table.totals) <= 0.0 or len(table.u) < 2:
+    if table.is_constant:
         return _constant(table)
-    backwards = _is_backwards(table)
-    turn = backwards and monotone is not True
-    if backwards:
-        ending = "no rising curve is better than a constant" if monotone is True else "the fitted curve falls"
-        warn(f"scores are anti-correlated with the labels: {ending}")
-    fitted = _average(table.turned() if turn else table, monotone is not False, monotone == "auto")
-    return replace(_turn_back(fitted) if turn else fitted, backwards=backwards)
+    if not _is_backwards(table):
+        return _average(table, monotone=monotone)
+    if monotone is True:
+        warn(f"{_BACKWARDS}: no rising curve is better than a constant")
+        return replace(_average(table, monotone=monotone), backwards=True)
+    warn(f"{_BACKWARDS}: the fitted curve falls")
+    return replace(_turn(_average(table.turned(), monotone=monotone)), backwards=True)
 
 
 def _reduce(data: Sample) -> _Table:
-    """Return the table of a sample: its scores in units of the largest, outliers drawn in, its weights of any size."""
+    """Return the table of a sample, its outliers drawn in, its weights of a moderate total."""
     data, weight_unit = moderate_weights(data)
-    unit = float(max(abs(float(data.score.min())), abs(float(data.score.max())))) or 1.0
-    scaled = replace(data, score=np.asarray(data.score, np.float64) / unit) if _is_odd(unit) else data
-    score, positive, negative = tabulate(scaled, _TUNING.cells)
-    u = score if _is_odd(unit) else score / unit
+    unit, u, positive, negative = tabulate(data, _TUNING.cells)
     total = float(positive.sum() + negative.sum())
     count = float(min(total * weight_unit, _TUNING.most_weight) / total)
     table = _Table(u, positive * count, negative * count, unit)
-    if min(table.totals) > 0.0 and len(u) > 1:
-        low, middle, high = _quantiles(table.u, table.even, [0.025, 0.5, 0.975])
-        reach = _TUNING.far * (high - low)
-        table = replace(table, u=np.clip(u, middle - reach, middle + reach))
-    return table
-
-
-def _is_odd(unit: float) -> bool:
-    """Return whether differences of scores of this size might not be doubles."""
-    return not 1e-290 < unit < 1e290
+    if table.is_constant:
+        return table
+    low, middle, high = _quantiles(u, table.even, [0.025, 0.5, 0.975])
+    reach = _TUNING.far * (high - low)
+    return replace(table, u=np.clip(u, middle - reach, middle + reach))
 
 
 def _quantiles(u: Floats, weight: Floats, shares: list[float]) -> list[float]:
@@ -169,8 +170,12 @@ def _quantiles(u: Floats, weight: Floats, shares: list[float]) -> list[float]:
 
 
 def _ranks(weight: Floats) -> Floats:
-    """Return the middles of the steps of the distribution function."""
-    return np.asarray((np.cumsum(weight) - weight / 2) / weight.sum())
+    """Return the middles of the steps of the distribution function.
+
+    No step is lower than 1e-4 of their mean, so that no quantile hangs on the rounding of weights.
+    """
+    share = (weight / weight.sum() + 1e-4 / len(weight)) / (1.0 + 1e-4)
+    return np.asarray(np.cumsum(share) - share / 2)
 
 
 def _spread(t: Floats, weight: Floats) -> tuple[float, float]:
@@ -178,7 +183,7 @@ def _spread(t: Floats, weight: Floats) -> tuple[float, float]:
     share = weight / weight.sum()
     mean = float(share @ t)
     low, high = _quantiles(t, weight, [0.025, 0.975])
-    return mean, max(float(np.sqrt(share @ (t - mean) ** 2)), _TUNING.narrow * (high - low))
+    return mean, max(float(np.sqrt(share @ (t - mean) ** 2)), _TUNING.narrow * (high - low)) or 1.0
 
 
 def _is_backwards(table: _Table) -> bool:
@@ -227,8 +232,8 @@ def _coordinates(table: _Table, knots: Floats) -> Iterator[tuple[str, tuple[Floa
     low, median, high = _quantiles(u, weight, [0.1, 0.5, 0.9])
     if abs(mean) <= _TUNING.off_center * sd:
         yield "zero", (u / sd, knots / sd), ((u - median) / sd, (knots - median) / sd)
-    s, ranks, edge = max((high - low) / 2.56, 0.05 * sd), _ranks(weight), 0.5 / (sum(table.totals) + 1.0)
-    scales = {
+    s, ranks, edge = max((high - low) / 2.56, 0.05 * sd), _ranks(weight), min(0.5 / (sum(table.totals) + 1.0), 0.05)
+    scales: dict[str, Callable[[Floats], Floats]] = {
         "asinh": lambda x: np.arcsinh((x - median) / s),
         "rank": lambda x: special.ndtri(np.clip(np.interp(x, u, ranks), edge, 1.0 - edge)),
     }
@@ -281,9 +286,11 @@ def _fit_curves(
 
 
 def _features(cells: Floats, knots: Floats, deviation: str, count: int) -> tuple[Floats, Floats]:
-    """Return functions whose random combination is the process g, at the cells and the knots (Nyström, by the knots)."""
-    values, vectors = np.linalg.eigh(_covariance(knots, knots, deviation))
-    kept = np.flatnonzero(values > 1e-4 * values[-1])[-count:][::-1]
+    """Return functions whose random combination is g, at the cells and at the knots (Nyström's, by the knots)."""
+    values, vectors = (each[..., ::-1] for each in np.linalg.eigh(_covariance(knots, knots, deviation)))
+    gaps = np.append(values[:-1] - values[1:] > 1e-6 * values[0], True)  # no cut between values that rounding may swap
+    ends = np.flatnonzero((values > 1e-4 * values[0]) & gaps)
+    kept = np.arange(ends[ends < count][-1] + 1)
     basis = vectors[:, kept] / np.sqrt(values[kept])
     return _covariance(cells, knots, deviation) @ basis, vectors[:, kept] * np.sqrt(values[kept])
 
@@ -313,37 +320,47 @@ def _fit_platt(table: _Table, knots: Floats) -> _Curves:
 # 2. to 4. Evidence, average and insurance ----------------------------------------------------------------------------
 
 
-def _average(table: _Table, rising: bool, may_fall: bool) -> Auto:
-    """Return the average of all members over a table."""
+def _average(table: _Table, *, monotone: str | bool) -> Auto:
+    """Return the average of all members, at the knots."""
     knots = _lay_knots(table)
     platt = _fit_platt(table, knots)
     curves = _fit_members(table, knots, platt.logits(0)[0])
-    log_weight = np.concatenate([_TUNING.temper * each.batch.evidence + each.prior for each in curves])
-    q = _softmax(log_weight)
+    q = _softmax(np.concatenate([_TUNING.temper * each.batch.evidence + each.prior for each in curves]))
     h = _insure(table, curves, q, platt)
-    weight = np.append((1.0 - h) * q, h)
-    f = np.vstack([each.logits(1) for each in (*curves, platt)])
+    weight, everyone = np.append((1.0 - h) * q, h), (*curves, platt)
+    f = np.vstack([each.logits(1) for each in everyone])
     y = _logit(weight @ special.expit(f))
-    low, high = _mixture_quantiles(weight, f, np.vstack([each.variances(1) for each in (*curves, platt)]))
-    lines, fall, rising = _straighten(table, knots, [y, np.minimum(low, y), np.maximum(high, y)], rising, may_fall)
-    return _record(table, knots, lines, _describe(curves, platt, weight, f), fall, rising)
+    low, high = _mixture_quantiles(weight, f, np.vstack([each.variances(1) for each in everyone]))
+    lines = np.stack([y, np.minimum(low, y), np.maximum(high, y)])
+    risen = _raise(table, knots, lines)
+    fall = max(table.likelihood(knots, y) - table.likelihood(knots, risen[0]), 0.0)
+    rising = monotone is True or (monotone == "auto" and fall <= _TUNING.insist)
+    members = _describe(curves, platt, weight, f)
+    return replace(_record(table, knots, risen if rising else lines, members), fall=fall, rising=rising)
 
 
 def _insure(table: _Table, curves: list[_Curves], q: Floats, platt: _Curves) -> float:
-    """Return Platt's share h: its mean under exp(L(h)) h^s (1 - h)^(1 - s), L the leave-one-out log-likelihood."""
+    """Return Platt's share h: its mean under exp(L(h)) h^(A s) (1 - h)^(A (1 - s)), L the leave-one-out log-likelihood.
+
+    Its prior mean s = sqrt(B/(B + m))/(1 + D/C) falls with the rows of the rarer class, m, and with D, the nats by
+    which the average expects to beat Platt's sigmoid on these rows.
+    """
     ends = np.cumsum([len(each.slopes) for each in curves])
-    parts = list(zip(np.split(q, ends[:-1]), curves, strict=True))
-    parts = [(each, member) for each, member in parts if each.max() > 1e-3]
-    scale = sum(each.sum() for each, _ in parts)
-    ours = sum(each @ _leave_one_out(table, member) / scale for each, member in parts)
+    parts = [(own, each) for own, each in zip(np.split(q, ends[:-1]), curves, strict=True) if own.max() > 1e-3]
+    scale = sum(float(own.sum()) for own, _ in parts)
+    ours = sum(own @ _leave_one_out(table, each) / scale for own, each in parts)
     theirs = _leave_one_out(table, platt)[0]
-    share = np.linspace(0.0, 1.0, _TUNING.shares)[:, None]
-    mixed = np.maximum((1.0 - share) * ours + share * theirs, 1e-12)
-    likelihood = np.log(mixed) @ np.concatenate([table.positive, table.negative])
+    p = np.clip(sum(own @ special.expit(each.logits(0)) / scale for own, each in parts), 1e-12, 1.0 - 1e-12)
+    f = platt.logits(0)[0]
+    gain = p * (np.log(p) - special.log_expit(f)) + (1.0 - p) * (np.log1p(-p) - special.log_expit(-f))
     s = np.sqrt(_TUNING.insurance / (_TUNING.insurance + min(table.totals)))
-    inside = np.clip(share[:, 0], 0.01, 0.99)
-    posterior = _softmax(likelihood + s * np.log(inside) + (1.0 - s) * np.log1p(-inside))
-    return float(posterior @ share[:, 0])
+    s /= 1.0 + max(float(table.weight @ gain), 0.0) / _TUNING.disagreement
+    h = np.linspace(0.0, 1.0, _TUNING.shares)
+    mixed = np.maximum((1.0 - h[:, None]) * ours + h[:, None] * theirs, 1e-12)
+    likelihood = np.log(mixed) @ np.concatenate([table.positive, table.negative])
+    inside = np.clip(h, 0.01, 0.99)
+    prior = _TUNING.conviction * (s * np.log(inside) + (1.0 - s) * np.log1p(-inside))
+    return float(_softmax(likelihood + prior) @ h)
 
 
 def _leave_one_out(table: _Table, curves: _Curves) -> Floats:
@@ -391,7 +408,7 @@ def _logit(p: Floats) -> Floats:
 
 
 def _lay_knots(table: _Table) -> Floats:
-    """Return the knots: distinct scores if few, else three quarters at quantiles and one quarter uniform; and beyond."""
+    """Return the knots: distinct scores if few, else three quarters at quantiles, a quarter uniform; and beyond."""
     u, count = table.u, _TUNING.knots
     knots = np.unique(u)
     if len(knots) > count:
@@ -399,20 +416,14 @@ def _lay_knots(table: _Table) -> Floats:
         knots = np.union1d(quantiles, np.linspace(u[0], u[-1], count // 4))
     away = np.asarray(_TUNING.beyond) * _spread(u, table.weight)[1]
     knots = np.concatenate([knots[0] - away[::-1], knots, knots[-1] + away])
-    return knots[np.append(True, np.diff(knots) > 1e-9 * (knots[-1] - knots[0]))]
+    return np.asarray(knots[np.append(True, np.diff(knots) > 1e-9 * (knots[-1] - knots[0]))])
 
 
-def _straighten(
-    table: _Table, knots: Floats, lines: list[Floats], rising: bool, may_fall: bool
-) -> tuple[list[Floats], float, bool]:
-    """Return the lines made to rise where wanted, what that costs, and whether it was done."""
+def _raise(table: _Table, knots: Floats, lines: Floats) -> Floats:
+    """Return the nearest lines that do not fall, by least squares; a knot counts as the scores next to it do."""
     near = np.clip(np.searchsorted(knots, table.u), 0, len(knots) - 1)
-    mass = np.bincount(near, table.weight, len(knots))
-    mass += 1e-3 * mass.sum() / len(knots)
-    risen = [pool_adjacent_violators(each * mass, mass)[1] for each in lines]
-    fall = max(table.likelihood(knots, lines[0]) - table.likelihood(knots, risen[0]), 0.0)
-    done = rising and not (may_fall and fall > _TUNING.insist)
-    return (risen if done else lines), fall, done
+    mass = np.bincount(near, table.weight, len(knots)) / table.weight.sum() + 1e-3 / len(knots)
+    return np.stack([pool_adjacent_violators(each * mass, mass)[1] for each in lines])
 
 
 def _describe(curves: list[_Curves], platt: _Curves, weight: Floats, f: Floats) -> list[Member]:
@@ -433,25 +444,25 @@ def _describe(curves: list[_Curves], platt: _Curves, weight: Floats, f: Floats) 
 def _bend(members: list[Member]) -> float:
     """Return the log Bayes factor of bent curves against straight ones, every family equally likely."""
     told = [(each.deviation != "none", each.evidence) for each in members if each.evidence is not None]
-    bent, straight = (_log_mean(np.array([found for is_bent, found in told if is_bent == side])) for side in (True, False))
+    bent, straight = (
+        _log_mean(np.array([found for is_bent, found in told if is_bent == side])) for side in (True, False)
+    )
     return bent - straight
 
 
-def _record(
-    table: _Table, knots: Floats, lines: list[Floats], members: list[Member], fall: float, rising: bool
-) -> Auto:
+def _record(table: _Table, knots: Floats, lines: Floats, members: list[Member]) -> Auto:
     """Return the record, its knots in units of the scores; some may be too close together or too far for doubles."""
     with np.errstate(over="ignore"):
         x = np.clip(knots * table.unit, -LARGEST, LARGEST)
     kept = np.append(True, np.diff(x) > 0.0)
     if not kept.all():
         members = [replace(each, y=tuple(np.asarray(each.y)[kept].tolist()) if each.y else ()) for each in members]
-    x, (y, low, high) = x[kept], (each[kept] for each in lines)
+    x, (y, low, high) = x[kept], lines[:, kept]
     width = float(special.ndtri(0.975))
     below, above = (np.maximum(each / width, 0.0).round(4) for each in (y - low, high - y))
     line = LogitLines(tuple(x.tolist()), tuple(y.tolist()))
-    totals, bend = table.totals, _bend(members)
-    return Auto(line, tuple(below.tolist()), tuple(above.tolist()), tuple(members), *totals, bend, fall, rising)
+    sides = tuple(below.tolist()), tuple(above.tolist())
+    return Auto(line, *sides, tuple(members), *table.totals, bend=_bend(members))
 
 
 def _constant(table: _Table) -> Auto:
@@ -462,12 +473,8 @@ def _constant(table: _Table) -> Auto:
     return Auto(LogitLines((float(table.u[0] * table.unit),), (y,)), (sd,), (sd,), (), positive, negative)
 
 
-def _turn_back(fitted: Auto) -> Auto:
+def _turn(fitted: Auto) -> Auto:
     """Return the map of the scores times -1."""
-
-    def back(values: tuple[Any, ...]) -> tuple[Any, ...]:
-        return values[::-1]
-
-    line = LogitLines(tuple(-x + 0.0 for x in back(fitted.line.x)), back(fitted.line.y))
-    members = tuple(replace(each, y=back(each.y), slope=-each.slope) for each in fitted.members)
-    return replace(fitted, line=line, below=back(fitted.below), above=back(fitted.above), members=members)
+    line = LogitLines(tuple(-x + 0.0 for x in fitted.line.x[::-1]), fitted.line.y[::-1])
+    members = tuple(replace(each, y=each.y[::-1], slope=-each.slope) for each in fitted.members)
+    return replace(fitted, line=line, below=fitted.below[::-1], above=fitted.above[::-1], members=members)

@@ -92,7 +92,9 @@ class Auto:
     def __repr__(self) -> str:
         """Return the range of the knots and what was averaged most, on one line."""
         most = ", ".join(f"{each.name} {each.weight:.0%}" for each in self.members[:2])
-        return f"Auto({len(self.line.x)} knots from {self.line.x[0]:.4g} to {self.line.x[-1]:.4g}: {most or 'constant'})"
+        return (
+            f"Auto({len(self.line.x)} knots from {self.line.x[0]:.4g} to {self.line.x[-1]:.4g}: {most or 'constant'})"
+        )
 
     def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return log(p/(1 - p))."""
@@ -137,7 +139,9 @@ class Auto:
         rarer = min(self.positive, self.negative)
         said.append(f"Platt's sigmoid has {insured:.0%} as insurance, for {rarer:.4g} rows of the rarer class.")
         if self.backwards:
-            found = "no rising curve beats a constant" if self.rising and self.fall > 0 else "the curve follows them down"
+            found = (
+                "no rising curve beats a constant" if self.rising and self.fall > 0 else "the curve follows them down"
+            )
             said.append(f"The scores rank the classes the wrong way round: {found}.")
         elif not self.rising:
             said.append(f"The curve falls in places: one that does not would cost {self.fall:.1f} nats.")

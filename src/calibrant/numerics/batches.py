@@ -6,24 +6,27 @@ Member k of a batch has logit p = offset_k + X theta_k, theta_k ~ N(0, diag(1/pr
 
 over points with weight n1 of target 1 and n0 of target 0. Along a step that moves no logit by more than r, the Hessian
 changes by a factor of at most exp(r) (Bach 2010). So log(1 + r)/r of a Newton step always lowers F, and so does a whole
-step with r <= 3/2: no values of F are compared, which with large weights would differ by less than their rounding.
+step with r <= 3/2. Of longer steps more is taken if the slope of F along them allows. No values of F are compared:
+with large weights they would differ by less than their rounding.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from calibrant.arrays import Floats
+from calibrant.arrays import Floats, Index
 
 __all__ = ["Batch", "regress_batch"]
 
 _WHOLE = 1.5  # logits: up to this reach a whole Newton step lowers F, by 12 % of the decrement at least
-_SHORT = 0.1  # logits: the longest last step
-_DECREMENT = 1e-8  # g' H^-1 g before the last step, in nats; after it less than a hundredth of that is left
-_ROUNDING = 1e-15  # the same, per unit of the total weight
+_SHORT = 1e-3  # logits: the longest last step; the logits it leaves are off by less than a thousandth of that
+_DECREMENT = 1e-8  # g' H^-1 g before the last step, in nats; after it a millionth of that is left
+_ROUNDING = 1e-17  # the same, per unit of the total weight
 _MOST_STEPS = 200
+_LONGEST = 1e3  # Newton steps at once
 _UNFINISHED = "the scores or weights are beyond double precision: Newton's method for {} of {} curves did not converge"
 
 
@@ -51,28 +54,60 @@ def regress_batch(
 
     The log evidence is -F - log det(H)/2 + sum log(precision)/2, Laplace's approximation.
     """
-    members, d = precision.shape
-    weight, theta, diagonal = ones + zeros, start.copy(), np.arange(d)
-    hessian, live = np.empty((members, d, d)), np.arange(members)
+    weight, theta, live = ones + zeros, start.copy(), np.arange(len(start))
     enough = _DECREMENT + _ROUNDING * weight.sum()
+
+    def slopes(theta: Floats, who: Index) -> tuple[Floats, Floats]:
+        """Return p at the points, and the gradients of F, of some members."""
+        p = _expit(offset[who] + theta @ design.T)
+        return p, (p * weight - ones) @ design + precision[who] * theta
+
+    def bends(p: Floats, who: Index) -> Floats:
+        """Return the Hessians of F of some members."""
+        found = (design.T * (weight * p * (1.0 - p))[:, None, :]) @ design
+        found[:, np.arange(design.shape[1]), np.arange(design.shape[1])] += precision[who]
+        return np.asarray(found)
+
     for _ in range(_MOST_STEPS):
-        p = _expit(offset[live] + theta[live] @ design.T)
-        gradient = (p * weight - ones) @ design + precision[live] * theta[live]
-        bent = (design.T * (weight * p * (1.0 - p))[:, None, :]) @ design
-        bent[:, diagonal, diagonal] += precision[live]
-        step = np.linalg.solve(bent, gradient[:, :, None])[:, :, 0]
-        reach, decrement = np.abs(step @ design.T).max(axis=1), (gradient * step).sum(axis=1)
-        length = np.where(reach <= _WHOLE, 1.0, np.log1p(reach) / np.maximum(reach, _WHOLE))
-        theta[live] -= length[:, None] * step
-        hessian[live] = bent
+        p, gradient = slopes(theta[live], live)
+        step = -np.linalg.solve(bends(p, live), gradient[:, :, None])[:, :, 0]
+        reach, decrement = np.abs(step @ design.T).max(axis=1), -(gradient * step).sum(axis=1)
+        length = np.ones(len(live))
+        for k in np.flatnonzero(reach > _WHOLE).tolist():
+            who, now, way = live[k : k + 1], theta[live[k : k + 1]], step[k : k + 1]
+            length[k] = _search(lambda t: float((slopes(now + t * way, who)[1] * way).sum()), -decrement[k], reach[k])  # noqa: B023
+        theta[live] += length[:, None] * step
         live = live[~((decrement <= enough) & (reach <= _SHORT))]
         if not len(live):
             break
     else:
-        raise RuntimeError(_UNFINISHED.format(len(live), members))
+        raise RuntimeError(_UNFINISHED.format(len(live), len(theta)))
+    everyone = np.arange(len(theta))
+    hessian = bends(slopes(theta, everyone)[0], everyone)
     value = _losses(offset + theta @ design.T, ones, zeros) + (precision * theta**2).sum(axis=1) / 2
     evidence = -value - np.linalg.slogdet(hessian)[1] / 2 + np.log(precision).sum(axis=1) / 2
-    return Batch(theta, np.linalg.inv(hessian), evidence)
+    return Batch(theta, np.asarray(np.linalg.inv(hessian), np.float64), evidence)
+
+
+def _search(slope: Callable[[float], float], first: float, reach: float) -> float:
+    """Return how much of a long step to take: as long as F still falls along it, and does not at half its first rate.
+
+    F is convex, so it has fallen wherever its slope along the step is not yet positive.
+    """
+    safe = float(np.log1p(reach)) / reach
+    length, fallen = 1.0, 0.0
+    while length > safe:
+        here = slope(length)
+        if here <= 0.0:
+            fallen = length
+            if here >= first / 2 or length > _LONGEST:
+                break
+            length *= 2.0
+        elif fallen:
+            break
+        else:
+            length /= 2.0
+    return max(fallen, safe)
 
 
 def _expit(u: Floats) -> Floats:
