@@ -70,7 +70,7 @@ def regress_batch(
 
     for _ in range(_MOST_STEPS):
         p, gradient = slopes(theta[live], live)
-        step = -np.linalg.solve(bends(p, live), gradient[:, :, None])[:, :, 0]
+        step = -_solve(bends(p, live), gradient)
         reach, decrement = np.abs(step @ design.T).max(axis=1), -(gradient * step).sum(axis=1)
         length = np.ones(len(live))
         for k in np.flatnonzero(reach > _WHOLE).tolist():
@@ -87,6 +87,16 @@ def regress_batch(
     value = _losses(offset + theta @ design.T, ones, zeros) + (precision * theta**2).sum(axis=1) / 2
     evidence = -value - np.linalg.slogdet(hessian)[1] / 2 + np.log(precision).sum(axis=1) / 2
     return Batch(theta, np.asarray(np.linalg.inv(hessian), np.float64), evidence)
+
+
+def _solve(hessian: Floats, gradient: Floats) -> Floats:
+    """Return H^-1 g of each member, in units in which H has a diagonal of ones; NaN if one is singular."""
+    size = np.sqrt(np.diagonal(hessian, axis1=1, axis2=2))
+    scaled = hessian / size[:, :, None] / size[:, None, :]
+    try:
+        return np.asarray(np.linalg.solve(scaled, (gradient / size)[:, :, None])[:, :, 0] / size)
+    except np.linalg.LinAlgError:
+        return np.full_like(gradient, np.nan)
 
 
 def _search(slope: Callable[[float], float], first: float, reach: float) -> float:
