@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,8 +23,8 @@ from calibrant.arrays import Floats, Index
 __all__ = ["Batch", "regress_batch"]
 
 _WHOLE = 1.5  # logits: up to this reach a whole Newton step lowers F, by 12 % of the decrement at least
-_SHORT = 1e-3  # logits: the longest last step; the logits it leaves are off by less than a thousandth of that
-_DECREMENT = 1e-8  # g' H^-1 g before the last step, in nats; after it a millionth of that is left
+_SHORT = 1e-2  # logits: the longest last step; the logits it leaves are off by less than a hundredth of that
+_DECREMENT = 1e-6  # g' H^-1 g before the last step, in nats; after it a ten thousandth of that is left
 _ROUNDING = 1e-17  # the same, per unit of the total weight
 _MOST_STEPS = 200
 _LONGEST = 1e3  # Newton steps at once
@@ -42,9 +43,9 @@ class Batch:
         """Return offset + X theta, one row per member."""
         return np.asarray(offset + self.theta @ design.T)
 
-    def variances(self, design: Floats) -> Floats:
-        """Return the posterior variances of X theta, one row per member."""
-        return np.asarray(np.maximum(((design @ self.covariance) * design).sum(axis=2), 0.0))
+    def variances(self, design: Floats, who: Any) -> Floats:
+        """Return the posterior variances of X theta, one row for each of some members."""
+        return np.asarray(np.maximum(np.einsum("knd,nd->kn", design @ self.covariance[who], design), 0.0))
 
 
 def regress_batch(
