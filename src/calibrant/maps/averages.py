@@ -31,7 +31,7 @@ class Member:
     """One member of the average: a family of lines, its deviation from a line, its weight and log evidence.
 
     `slope` is the mean rise of its logit per standard deviation of its coordinate. `y` are its logits at the knots, to
-    three decimals, for members that weigh a few per cent. Platt's sigmoid is there as insurance, without an evidence.
+    two decimals, for members that weigh a few per cent. Platt's sigmoid is there as insurance, without an evidence.
     """
 
     family: str
