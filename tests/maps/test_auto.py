@@ -334,14 +334,12 @@ def test_why_names_what_dominates():
     rng = np.random.default_rng(8)
     x = rng.normal(size=5000) * 2 + 1
     anchored = fit_auto(sample(x, rng.random(5000) < special.expit(0.7 * x)))
-    first = next(each for each in anchored.members if each.family != "platt")
-    assert first.name in anchored.why
-    assert f"{first.weight:.0%}" in anchored.why
-    assert first.family == "zero"
-    assert "temperature-like line anchored at 0" in anchored.why
+    share = sum(each.weight for each in anchored.members if each.family == "zero")
+    assert share > 0.5
+    assert f"Mostly a temperature-like line anchored at 0 ({share:.0%})" in anchored.why
     kinked = fit_auto(sample(x, rng.random(5000) < special.expit(3 * np.tanh(2 * x))))
     assert kinked.bend > 3
-    assert f"Evidence for a bend: {kinked.bend:.1f} nats" in kinked.why
+    assert f"Evidence for a bend of {kinked.bend:.1f} nats" in kinked.why
     few = fit_auto(sample(x[:60], (x[:60] > np.sort(x[:60])[-8]).astype(int)))
     assert "7 rows of the rarer class" in few.why
     assert len(repr(few)) < 200

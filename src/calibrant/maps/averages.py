@@ -22,7 +22,8 @@ FAMILIES = {
     "platt": "Platt's sigmoid",
 }
 DEVIATIONS = {"none": "", "smooth": " with a smooth bend", "rough": " with a free bend"}
-_TOLD = 0.15  # weights from which a member is mentioned
+_TOLD = 0.1  # weights from which a family is mentioned
+_MOST = 0.5  # the weight that is called most
 _CLEAR = 0.5  # nats that are worth a sentence
 
 
@@ -123,21 +124,27 @@ class Auto:
         """Return the members that weigh a few per cent, heaviest first, each with its probabilities at the knots."""
         return [(each, NUMPY.expit(np.asarray(each.y))) for each in self.members if each.y]
 
+    def share_of(self, family: str) -> float:
+        """Return the weight of all members of a family."""
+        return float(sum(each.weight for each in self.members if each.family == family))
+
     @property
     def why(self) -> str:
         """What the curve is made of, in a few sentences."""
         if not self.members:
             p, rows = float(special.expit(self.line.y[0])), self.positive + self.negative
             return f"The constant {p:.4g}: {rows:.4g} rows of one class or of one score show no curve."
-        first, *others = [each for each in self.members if each.family != "platt"]
-        told = [f"{each.name} ({each.weight:.0%})" for each in others if each.weight >= _TOLD]
-        said = [f"{'Mostly' if first.weight >= 0.5 else 'First of all'} {first.name} ({first.weight:.0%})"]
-        said[0] += f", with {', '.join(told)}." if told else "."
-        side = "for" if self.bend > 0 else "against"
-        said.append(f"Evidence {side} a bend: {abs(self.bend):.1f} nats.")
-        insured = sum(each.weight for each in self.members if each.family == "platt")
+        shares = sorted(((self.share_of(family), family) for family in FAMILIES if family != "platt"), reverse=True)
+        told = [
+            f"{FAMILIES[family]} ({share:.0%})" for share, family in shares if share >= _TOLD or share == shares[0][0]
+        ]
+        said = [f"{'Mostly' if shares[0][0] >= _MOST else 'A mix of'} {', '.join(told)}."]
+        bent = sum(each.weight for each in self.members if each.deviation != "none")
+        found = f"Evidence {'for' if self.bend > 0 else 'against'} a bend of {abs(self.bend):.1f} nats"
+        said.append(f"{found}, so {bent:.0%} are curves that bend.")
         rarer = min(self.positive, self.negative)
-        said.append(f"Platt's sigmoid has {insured:.0%} as insurance, for {rarer:.4g} rows of the rarer class.")
+        insured = f"{self.share_of('platt'):.0%} of Platt's sigmoid as insurance"
+        said.append(f"{insured} for {rarer:.4g} rows of the rarer class.")
         if self.backwards:
             found = (
                 "no rising curve beats a constant" if self.rising and self.fall > 0 else "the curve follows them down"
