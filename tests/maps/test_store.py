@@ -8,6 +8,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from calibrant.checks import KINDS
 from calibrant.cli.reading import require_place
 from calibrant.files import replace_file
 from calibrant.maps import Linked, Sigmoid, Steps, store
+from calibrant.maps.averages import DEVIATIONS, FAMILIES, Auto, Member
 from calibrant.maps.classes import SCHEMES, ClassMap, MatrixMap, Plan
 from calibrant.maps.coupling import COUPLINGS
 from calibrant.maps.lifting import fit_classes
@@ -32,6 +34,7 @@ from calibrant.maps.records import (
     Cosines,
     Ends,
     Lines,
+    LogitLines,
     Parzen,
     QuadraticLogit,
     VennAbers,
@@ -182,6 +185,21 @@ def venn_abers(draw):
     return VennAbers(edges, *(tuple(each) for each in zip(*ends, strict=True)))
 
 
+members = st.builds(
+    Member, st.sampled_from(list(FAMILIES)), st.sampled_from(list(DEVIATIONS)), unit, st.none() | finite, finite
+)
+
+
+@st.composite
+def autos(draw):
+    x = draw(increasing(least=1))
+    sides = [draw(as_long(x, st.floats(0, 1e3))) for _ in range(2)]
+    averaged = tuple(draw(st.lists(members, max_size=3)))
+    curved = tuple(replace(each, y=draw(as_long(x, small))) for each in averaged)
+    numbers = draw(st.tuples(positive, positive, small, small, st.booleans(), st.booleans()))
+    return Auto(LogitLines(x, draw(as_long(x, small))), *sides, averaged + curved, *numbers)
+
+
 beta_cdfs = st.builds(BetaCdf, *[st.floats(0.05, 50.0)] * 4)
 beta_pieces = st.builds(BetaPiece, st.none() | beta_cdfs, st.floats(-1, 1))
 two_pieces = st.builds(BetaClasses, st.tuples(beta_pieces, beta_pieces), st.booleans())
@@ -190,6 +208,7 @@ steps = increasing(st.floats(allow_nan=False)).flatmap(
     lambda edges: st.builds(Steps, st.just(edges), as_long((*edges, 0), unit))
 )
 lines = increasing(least=1).flatmap(lambda x: st.builds(Lines, st.just(x), as_long(x, unit)))
+logit_lines = increasing(least=1).flatmap(lambda x: st.builds(LogitLines, st.just(x), as_long(x, small)))
 cosines = st.tuples(small, positive, st.lists(small, min_size=1, max_size=5), st.booleans()).map(
     lambda drawn: Cosines(tuple(drawn[2]), drawn[0], drawn[0] + drawn[1], drawn[3])
 )
@@ -204,12 +223,18 @@ RECORDS = {
     "Lines": lines,
     "BetaCdf": beta_cdfs,
     "BetaPiece": beta_pieces,
+    "BetaLogit": st.builds(BetaLogit, st.floats(0, 1e300), st.floats(0, 1e300), finite),
     "BetaClasses": two_pieces | more_pieces,
     "Cosines": cosines,
     "Parzen": parzens(),
     "VennAbers": venn_abers(),
+    "LogitLines": logit_lines,
+    "Auto": autos(),
+    "Member": members,
 }
-one_column = st.one_of([RECORDS[name] for name in RECORDS if name not in ("BetaPiece", "BetaClasses")]) | two_pieces
+one_column = (
+    st.one_of([RECORDS[name] for name in RECORDS if name not in ("BetaPiece", "BetaClasses", "Member")]) | two_pieces
+)
 RECORDS["Linked"] = st.builds(Linked, st.sampled_from(["expit", "softmax"]), one_column) | st.builds(
     Linked, st.just("logit"), st.builds(Linked, st.just("expit"), one_column) | one_column, st.floats(1e-300, 0.49)
 )
@@ -245,6 +270,8 @@ def test_every_record_comes_back_to_the_last_bit(name, data, tmp_path_factory):
     record = data.draw(RECORDS[name])
     if name == "BetaPiece":  # a part of a map
         record = BetaClasses((record, record))
+    if name == "Member":
+        record = Auto(LogitLines((0.0,), (0.0,)), (1.0,), (1.0,), (record,), 1.0, 1.0)
     found = there_and_back(record, tmp_path_factory.getbasetemp())
     assert found == record
     assert repr(found) == repr(record)  # which tells -0.0 from 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from calibrant.maps.averages import Auto, Member
 from calibrant.maps.fitting import check_method, fit_map
 from calibrant.maps.methods import METHODS, Method
 from calibrant.maps.records import (
@@ -13,6 +14,7 @@ from calibrant.maps.records import (
     Ends,
     Lines,
     Linked,
+    LogitLines,
     Map,
     Parzen,
     QuadraticLogit,
@@ -25,6 +27,7 @@ from calibrant.maps.records import (
 
 __all__ = [
     "METHODS",
+    "Auto",
     "BetaCdf",
     "BetaClasses",
     "BetaLogit",
@@ -33,7 +36,9 @@ __all__ = [
     "Ends",
     "Lines",
     "Linked",
+    "LogitLines",
     "Map",
+    "Member",
     "Method",
     "Parzen",
     "QuadraticLogit",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from calibrant.maps.averages import Auto
 from calibrant.maps.platt import fit_platt, fit_softmax
 from calibrant.maps.records import (
     BetaCdf,
@@ -173,6 +174,9 @@ METHODS: dict[str, Method] = {
         True,
         "Logistic regression on the logit and its square, kept rising",
         "affine",
+    ),
+    "auto": Method(
+        Later("auto", "fit_auto"), Auto, REAL, False, "Bayesian average of smooth curves on the logit scale", "scale"
     ),
     "bins": Method(
         Later("bins", "fit_bins"), Steps, ANY, False, "Drish 2001; Zadrozny & Elkan 2001; Rüping 2004, sec. 4", "affine"

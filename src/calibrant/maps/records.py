@@ -36,6 +36,7 @@ __all__ = [
     "Ends",
     "Lines",
     "Linked",
+    "LogitLines",
     "Map",
     "Origin",
     "Parzen",
@@ -379,6 +380,37 @@ class Lines:
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score)."""
         return ops.lines(score, self.x, self.y)
+
+
+@dataclass(frozen=True, slots=True)
+class LogitLines:
+    """logit p is the piecewise linear function through (x[j], y[j]), constant outside.
+
+    >>> LogitLines(x=(-1.0, 1.0), y=(-2.0, 2.0))([-5.0, 0.0, 0.5]).round(3)
+    array([0.119, 0.5  , 0.731])
+    """
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check that the corners are a function."""
+        _finite_only("x", self.x)
+        _rising("x", self.x)
+        _finite_only("y", self.y)
+        if len(self.x) != len(self.y) or not self.x:
+            msg = f"LogitLines needs as many y as x, at least one; got {len(self.x)} x and {len(self.y)} y"
+            raise ValueError(msg)
+
+    def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return log(p/(1 - p))."""
+        return ops.lines(score, self.x, self.y)
+
+    @formula
+    def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return P(y = 1 | score)."""
+        return ops.expit(self.logit(score, ops))
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,9 @@ _MODULES = {
         "Parzen",
         "Linked",
         "VennAbers",
+        "LogitLines",
     ),
+    "averages": ("Auto", "Member"),
     "classes": ("ClassMap", "MatrixMap"),
 }
 RECORDS = {name: module for module, names in _MODULES.items() for name in names}
