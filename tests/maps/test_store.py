@@ -223,7 +223,6 @@ RECORDS = {
     "Lines": lines,
     "BetaCdf": beta_cdfs,
     "BetaPiece": beta_pieces,
-    "BetaLogit": st.builds(BetaLogit, st.floats(0, 1e300), st.floats(0, 1e300), finite),
     "BetaClasses": two_pieces | more_pieces,
     "Cosines": cosines,
     "Parzen": parzens(),
