@@ -20,6 +20,7 @@ from calibrant.evidence import curves
 from calibrant.maps.classes import ClassMap
 from calibrant.posteriors.estimates import distance_estimator
 from calibrant.posteriors.objects import check_objects
+from calibrant.samples import moderate_weights
 
 GOOD = ([0.1, 0.2, 0.3], [0, 1, 1])
 
@@ -90,6 +91,23 @@ def test_containers(container):
 def test_one_class_of_numbers_is_what_it_says():
     assert sample([1, 2], [1, 1]).totals() == (2, 0)
     assert sample([1, 2], [-1, -1]).totals() == (0, 2)
+
+
+def test_totals_of_one_class_do_not_drown_in_those_of_the_other():
+    data = sample(np.zeros(9), [0] + [1] * 8, [1.0] + [1e16] * 8)
+    assert data.totals() == (8e16, 1.0)
+    assert collapse(data).totals() == (8e16, 1.0)
+    assert sample([1, 2], [0, 1], [1e308, 1e308]).totals() == (1e308, 1e308)
+    assert sample([1, 2], [1, 1], [1.7e308, 1.7e308]).totals() == (np.inf, 0.0)
+
+
+def test_pooled_and_rescaled_samples_keep_their_classes():
+    data = sample([1, 2, 2], ["a", "b", "a"], [1e-300, 1e300, 1e300])
+    assert collapse(data).classes == data.classes == ("a", "b")
+    moderate, unit = moderate_weights(data)
+    assert moderate.classes == ("a", "b")
+    assert unit > 1
+    assert moderate.weight.min() > 0
 
 
 rows = st.lists(

@@ -84,13 +84,14 @@ class Sample:
         negative = weight - positive if self.negative is None else self.negative
         return np.asarray(self.score, np.float64), positive, negative
 
+    @np.errstate(over="ignore")  # a total beyond the range of doubles is infinite
     def totals(self) -> tuple[float, float]:
         """Return (N+, N-), the total weight of positives and of negatives."""
-        positive = total = 0.0
-        for _, label, weight in self.blocks():
+        positive = negative = 0.0
+        for _, label, weight in self.blocks():  # each by itself: a difference loses one beside 1e16 of the other
             positive += float(label.sum() if weight is None else label @ weight)
-            total += float(len(label) if weight is None else weight.sum())
-        return positive, total - positive
+            negative += float((1.0 - label).sum() if weight is None else (1.0 - label) @ weight)
+        return positive, negative if self.negative is None else float(self.negative.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +203,8 @@ def collapse(data: Sample, cells: int | None = None, divide: _Divide | None = No
         weight, total = total, np.bincount(cell, total).astype(np.float64)
         hits, misses = np.bincount(cell, hits), np.bincount(cell, misses)
         distinct = _cell_means(distinct, weight, cell, total)
-    return Sample(distinct, np.clip(hits / total, 0.0, 1.0), total, np.asarray(misses, np.float64))
+    share = np.clip(hits / total, 0.0, 1.0)
+    return Sample(distinct, share, total, np.asarray(misses, np.float64), data.classes)
 
 
 def squashed_cells(score: Floats, cells: int) -> Floats:
@@ -257,7 +259,8 @@ def magnitude(score: NDArray[Any]) -> float:
 def moderate_weights(data: Sample) -> tuple[Sample, float]:
     """Return the sample with its weights divided by a power of two, and that power, so that sums of them stay in range.
 
-    It is 1, and the sample unchanged, except where squares of the total would leave the floating-point range.
+    It is 1, and the sample unchanged, except where squares of the total would leave the floating-point range. No weight
+    becomes 0: a row that is 1e-600 times as heavy as another keeps the smallest weight there is.
     """
     if data.weight is None:
         return data, 1.0
@@ -266,4 +269,5 @@ def moderate_weights(data: Sample) -> tuple[Sample, float]:
         return data, 1.0
     unit = float(2.0 ** np.clip(exponent, -1000, 1000))
     negative = None if data.negative is None else data.negative / unit
-    return Sample(data.score, data.label, data.weight / unit, negative), unit
+    weight = np.maximum(data.weight / unit, np.finfo(np.float64).tiny)
+    return replace(data, weight=weight, negative=negative), unit

@@ -106,7 +106,8 @@ def describe_origin(
     """Return what a map is fitted on; of two classes the second is the positive one."""
     name = ALIASES.get(method, method) if isinstance(method, str) else getattr(method, "__name__", repr(method))
     rows = len(data.index if isinstance(data, ClassSample) else data)
-    weight = float(rows if data.weight is None else np.sum(data.weight, dtype=np.float64))
+    with np.errstate(over="ignore"):  # a total beyond the range of doubles is infinite
+        weight = float(rows if data.weight is None else np.sum(data.weight, dtype=np.float64))
     positive = classes[1] if classes is not None and len(classes) == 2 else None
     return Origin(name, kind, rows, weight, classes, positive)
 
