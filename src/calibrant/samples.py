@@ -1,9 +1,9 @@
-"""The one kind of data that maps are fitted on, and the one function that checks it.
+"""The data that maps are fitted on, and the one function that checks scores of two classes.
 
 A `Sample` is (score, label, weight) with the label a number in [0, 1]: 1 for a positive row, 0 for
 a negative one, and the share of positives where rows have been pooled. Every fit depends on a sample
 only through the weight of positives and of negatives at each score, so a million rows and the few
-thousand cells an engine collapsed them to go through the same code.
+thousand cells an engine collapsed them to go through the same code. A `ClassSample` has scores of several classes.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from calibrant.checks import (
     check_one_of,
     check_unit,
     check_weights,
+    extremes,
 )
 from calibrant.warning import warn
 
@@ -36,6 +37,7 @@ __all__ = [
     "magnitude",
     "moderate_weights",
     "probability_cells",
+    "read_kind",
     "refuse_swapped",
     "sample",
     "squashed_cells",
@@ -137,7 +139,7 @@ def sample(
     if pos_label is None and weight is None and len(scores) > 2:  # two rows may be pooled ones
         refuse_swapped(label, score, "scores", "scores first and y second")
     if kind == "probability":
-        check_unit("scores", scores)
+        scores = check_unit("scores", scores)
     labels, classes = check_labels("y", label, pos_label)
     check_length("y", labels, scores)
     weights = None if weight is None else check_weights("sample_weight", weight, scores)
@@ -147,9 +149,22 @@ def sample(
     return Sample(scores, labels, weights, classes=classes)
 
 
-def ask_for_kind(data: Sample) -> None:
-    """Warn, where nobody said what the scores are, if they look like probabilities."""
-    if all(((block >= 0) & (block <= 1)).all() for block, _, _ in data.blocks()):
+def read_kind(kind: str | None) -> str:
+    """Return what scores are, decision values where nobody said it.
+
+    >>> read_kind(None), read_kind("logit")
+    ('margin', 'logit')
+    """
+    if kind is None:
+        return "margin"
+    check_one_of("kind", kind, KINDS)
+    return kind
+
+
+def ask_for_kind(*scores: NDArray[Any]) -> None:
+    """Warn, where nobody said what the scores are, if they all look like probabilities."""
+    ranges = [extremes(np.ravel(each)) for each in scores]
+    if all(low >= 0 and high <= 1 for low, high in ranges):
         warn(
             "every score lies in [0, 1], and they are taken as decision values: give kind='probability' if they are "
             "probabilities, or kind='margin' if they are not"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,12 @@ def check_method(
     row = rows.get(ALIASES.get(method, method)) if isinstance(method, str) else None
     if row is None or row.needs not in needs:
         known = [name for name, each in rows.items() if each.needs in needs]
+        if row is not None and row.needs in NEEDS and "machine" not in needs:
+            msg = (
+                f"method must be one of {', '.join(known)}, or a function of a Sample; got {method!r}, which needs "
+                f"{NEEDS[row.needs]}: use CalibratedClassifier"
+            )
+            raise ValueError(msg)
         check_one_of("method", method, known, beside=", or a function of a Sample")
     assert row is not None
     if options:
@@ -104,6 +111,8 @@ def describe_origin(
     method: Any, kind: str, data: Sample | ClassSample, classes: tuple[Any, ...] | None = None
 ) -> Origin:
     """Return what a map is fitted on; of two classes the second is the positive one."""
+    while isinstance(method, partial):
+        method = method.func
     name = ALIASES.get(method, method) if isinstance(method, str) else getattr(method, "__name__", repr(method))
     rows = len(data.index if isinstance(data, ClassSample) else data)
     with np.errstate(over="ignore"):  # a total beyond the range of doubles is infinite
@@ -183,6 +192,8 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     complete = ~np.isnan(scores).any(axis=1)
     if kind == "probability":
         check_unit("scores", scores[~np.isnan(scores)])
+        scores = np.clip(scores, 0.0, 1.0)  # they may be outside by rounding
+        data = replace(data, scores=scores)
     if weight is not None:
         weight = check_weights("sample_weight", weight, data.index)
     origin = describe_origin(plan.method, kind, data, data.names)
