@@ -175,6 +175,9 @@ class TestFit:
         arguments = ("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json")
         assert ("give --kind probability" in done(*arguments).stderr) == (min(scores) >= 0)
         assert done(*arguments, "--kind", "margin").stderr == ""
+        compared = ("compare", table, "--score", "f", "--label", "y", "--methods", "platt", "--folds", "2")
+        assert ("give --kind probability" in done(*compared).stderr) == (min(scores) >= 0)
+        assert "every score" not in done(*compared, "--kind", "margin").stderr
 
     def test_a_map_is_not_applied_to_scores_of_another_kind(self, tmp_path: Path) -> None:
         table = write(tmp_path / "t.csv", f=SCORES, y=LABELS)
@@ -426,6 +429,11 @@ REFUSED_FITS = {
         GOOD,
         (*FIT, "--method", "plat"),
         f"--method must be one of {', '.join(list_methods('column'))}; got 'plat'",
+    ),
+    "method of a machine": (
+        GOOD,
+        (*FIT, "--method", "moderated"),
+        "'moderated' needs the support vectors of an SVC: use CalibratedClassifier in Python",
     ),
     "unknown option": (GOOD, (*FIT, "--option", "q=1"), "method 'platt' has no option 'q'"),
     "option without value": (GOOD, (*FIT, "--option", "k"), "--option must be name=value"),

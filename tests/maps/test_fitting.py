@@ -91,7 +91,7 @@ class TestAMethodOfAMatrix:
     def test_what_it_does_not_fit_is_refused(self):
         with pytest.raises(ValueError, match=r"multiclass must be 'ovr' or 'matrix' for method 'shrunk'.*got 'ovo'"):
             CalibratedClassifier(SVC(), "shrunk", multiclass="ovo").fit(X, Y)
-        with pytest.raises(ValueError, match="at once, (.*, )?beta, (.*, )?shrunk; got 'platt'"):
+        with pytest.raises(ValueError, match=r"at once, (.*, )?beta, (.*, )?shrunk; got 'platt'"):
             CalibratedClassifier(SVC(), multiclass="matrix").fit(X, Y)
         with pytest.raises(ValueError, match="method 'shrunk' has no option 'size'; it has share"):
             CalibratedClassifier(SVC(), "shrunk", options={"size": 1}).fit(X, Y)
