@@ -339,8 +339,10 @@ def check_proportion(name: str, value: Any, *, low: bool = False, high: bool = F
     return given
 
 
-def check_one_of(name: str, value: Any, choices: Iterable[str | None], *, beside: str = "") -> None:
-    """Raise unless a value is one of the names; None counts if it is listed. `beside` says what else is allowed.
+def check_one_of(name: str, value: Any, choices: Iterable[str | None], *, beside: str = "", hint: str = "") -> None:
+    """Raise unless a value is one of the names; None counts if it is listed.
+
+    `beside` says what else is allowed, `hint` what is wrong with the value.
 
     >>> check_one_of("solver", "magic", ["newton", "smo"])
     Traceback (most recent call last):
@@ -348,7 +350,7 @@ def check_one_of(name: str, value: Any, choices: Iterable[str | None], *, beside
     """
     known = list(choices)
     if not isinstance(value, str | None) or value not in known:
-        msg = f"{name} must be one of {', '.join(map(str, known))}{beside}; got {value!r}"
+        msg = f"{name} must be one of {', '.join(map(str, known))}{beside}; got {value!r}{hint}"
         raise ValueError(msg)
 
 

@@ -598,3 +598,9 @@ def test_what_cannot_be_stored_is_named_shortly_with_what_to_do():
     with pytest.raises(ValueError, match=r"got Mine x.*x: pickle it, or fit a method of calibrant\.METHODS") as caught:
         to_dict(Mine())
     assert len(str(caught.value)) < 300
+
+
+def test_a_missing_folder_is_named_as_it_was_given(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        calibrant.save(Sigmoid(-1.0, 0.5), tmp_path / "no" / "such" / "map.json")
+    assert caught.value.filename == str(tmp_path / "no" / "such")

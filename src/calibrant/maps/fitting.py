@@ -29,7 +29,7 @@ from calibrant.maps.classes import (
 )
 from calibrant.maps.methods import ALIASES, ANY, METHODS, NEEDS, REAL, UNIT, Method
 from calibrant.maps.records import LINKS, Linked, Map, Origin, Steps, probabilities, with_origin
-from calibrant.numerics.roots import rising_root
+from calibrant.numerics.roots import root_above_zero
 from calibrant.ops import EDGE, NUMPY
 from calibrant.samples import ClassSample, Sample
 from calibrant.warning import warn
@@ -67,13 +67,9 @@ def check_method(
     row = rows.get(ALIASES.get(method, method)) if isinstance(method, str) else None
     if row is None or row.needs not in needs:
         known = [name for name, each in rows.items() if each.needs in needs]
-        if row is not None and row.needs in NEEDS and "machine" not in needs:
-            msg = (
-                f"method must be one of {', '.join(known)}, or a function of a Sample; got {method!r}, which needs "
-                f"{NEEDS[row.needs]}: use CalibratedClassifier"
-            )
-            raise ValueError(msg)
-        check_one_of("method", method, known, beside=", or a function of a Sample")
+        elsewhere = row is not None and row.needs in NEEDS and "machine" not in needs
+        hint = f", which needs {NEEDS[row.needs]}: use CalibratedClassifier" if row is not None and elsewhere else ""
+        check_one_of("method", method, known, beside=", or a function of a Sample", hint=hint)
     assert row is not None
     if options:
         _check_options(method, row, options)
@@ -275,4 +271,4 @@ def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:
         q = tilted / tilted.sum(axis=1, keepdims=True)
         return float(share @ np.where(others, (wanted - q) * ahead, 0.0).sum(axis=1))
 
-    return max(rising_root(slope, cap=1e6), 1e-6)
+    return max(root_above_zero(slope, cap=1e6), 1e-6)
