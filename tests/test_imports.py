@@ -1,5 +1,6 @@
 """Importing calibrant stays light, and what an extra brings is named where it is missing."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -122,3 +123,21 @@ def test_the_package_runs_as_the_command():
         assert one.returncode == other.returncode
         assert one.stdout == other.stdout
         assert "calibrant" in one.stdout + one.stderr or "platt" in one.stdout
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("calibrant.experiments", "calibrant.papers"),
+        ("calibrant.experiments.records", "calibrant.papers.records"),
+        ("calibrant.datasets.table", "calibrant.papers.datasets.table"),
+        ("calibrant.experiments.datasets.records", "calibrant.papers.datasets.records"),
+    ],
+)
+def test_an_old_name_is_the_same_module(old, new):
+    code = f"from importlib import import_module; assert import_module({old!r}) is import_module({new!r})"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    found = importlib.import_module(old)
+    assert found is importlib.import_module(new)
+    assert found.__spec__.name == new

@@ -1,5 +1,7 @@
 """The door, and pooling."""
 
+from decimal import Decimal
+from fractions import Fraction
 from numbers import Integral
 
 import numpy as np
@@ -20,6 +22,7 @@ from calibrant.evidence import curves
 from calibrant.maps.classes import ClassMap
 from calibrant.posteriors.estimates import distance_estimator
 from calibrant.posteriors.objects import check_objects
+from calibrant.samples import moderate_weights
 
 GOOD = ([0.1, 0.2, 0.3], [0, 1, 1])
 
@@ -90,6 +93,23 @@ def test_containers(container):
 def test_one_class_of_numbers_is_what_it_says():
     assert sample([1, 2], [1, 1]).totals() == (2, 0)
     assert sample([1, 2], [-1, -1]).totals() == (0, 2)
+
+
+def test_totals_of_one_class_do_not_drown_in_those_of_the_other():
+    data = sample(np.zeros(9), [0] + [1] * 8, [1.0] + [1e16] * 8)
+    assert data.totals() == (8e16, 1.0)
+    assert collapse(data).totals() == (8e16, 1.0)
+    assert sample([1, 2], [0, 1], [1e308, 1e308]).totals() == (1e308, 1e308)
+    assert sample([1, 2], [1, 1], [1.7e308, 1.7e308]).totals() == (np.inf, 0.0)
+
+
+def test_pooled_and_rescaled_samples_keep_their_classes():
+    data = sample([1, 2, 2], ["a", "b", "a"], [1e-300, 1e300, 1e300])
+    assert collapse(data).classes == data.classes == ("a", "b")
+    moderate, unit = moderate_weights(data)
+    assert moderate.classes == ("a", "b")
+    assert unit > 1
+    assert moderate.weight.min() > 0
 
 
 rows = st.lists(
@@ -267,3 +287,37 @@ def test_swapped_arguments_of_a_fit_are_refused():
         calibrant.fit("platt", y, p)
     assert calibrant.fit("platt", [0, 1], [0.2, 0.7], kind="margin").a < 0  # pooled rows
     assert calibrant.fit("platt", [0, 1, 1], [0.2, 0.7, 0.9], kind="margin", sample_weight=[3, 1, 2]).a < 0
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.array([0.2, 0.7, 1, 0], object),
+        np.array([Decimal("0.2"), Decimal("0.7"), 1, 0], object),
+        np.array([Fraction(1, 5), Fraction(7, 10), np.float32(1), np.int8(0)], object),
+        pd.array([0.2, 0.7, 1, 0], dtype="Float64"),
+    ],
+)
+def test_objects_that_are_shares_are_read_as_numbers(y):
+    data = sample([1.0, 2.0, 3.0, 4.0], y)
+    np.testing.assert_allclose(data.label, [0.2, 0.7, 1, 0], rtol=1e-12)
+    assert data.classes == (0, 1)
+    assert metrics.brier(y, [0.5] * 4) == metrics.brier([0.2, 0.7, 1, 0], [0.5] * 4)
+
+
+def test_other_objects_are_classes():
+    for y in ([False, True, True], [3, 9, 9], ["0", "1", "1"]):
+        data = sample([1.0, 2.0, 3.0], np.array(y, object))
+        assert (data.label.tolist(), data.classes) == ([False, True, True], (y[0], y[1]))
+
+
+def test_a_positive_label_is_one_of_the_data():
+    assert type(sample([1, 2], [0, 1], pos_label=True).classes[1]) is np.int64
+    for y, pos_label, message in (
+        ([0, 1], "1", "pos_label must be one of the labels 0 and 1; got '1'"),
+        (["0", "1"], 1, "pos_label must be one of the labels '0' and '1'; got 1"),
+        ([0, 1], [1], r"pos_label must be one label; got \[1\]"),
+        (["a", "b"], np.array(["a", "b"]), "pos_label must be one label; got "),
+    ):
+        with pytest.raises(ValueError, match=message):
+            sample([1.0, 2.0], y, pos_label=pos_label)

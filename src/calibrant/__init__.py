@@ -18,10 +18,11 @@ from calibrant import maps
 from calibrant._moved import OldNames
 from calibrant.lazy import attach
 from calibrant.maps import METHODS, Map, fit_map
-from calibrant.samples import Sample, ask_for_kind, collapse, sample
+from calibrant.samples import Sample, ask_for_kind, collapse, read_kind, sample
 from calibrant.version import __version__ as __version__
 
 if TYPE_CHECKING:
+    from calibrant import decisions as decisions
     from calibrant import inference as inference
     from calibrant import metrics as metrics
     from calibrant import papers as experiments
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from calibrant.comparing import compare as compare
     from calibrant.comparing import compare_scores as compare_scores
     from calibrant.decisions import combining as combining
-    from calibrant.decisions import deciding as decisions
     from calibrant.estimators.calibrated import CalibratedClassifier as CalibratedClassifier
     from calibrant.estimators.calibrated import svc as svc
     from calibrant.estimators.calibrator import Calibrator as Calibrator
@@ -116,7 +116,7 @@ _LATER = {
 }
 __getattr__, __dir__ = attach(__name__, _LATER)
 
-sys.meta_path.append(OldNames())
+sys.meta_path.insert(0, OldNames())  # first, or submodules of an old name would be loaded a second time
 
 
 def fit(
@@ -145,8 +145,9 @@ def fit(
     >>> fit("bins", [0.1, 0.4, 0.6, 0.9], ["no", "no", "yes", "yes"], kind="probability", k=2)
     Steps(edges=(0.5,), values=(0.25, 0.75))
     """
-    data = sample(scores, y, sample_weight, kind=kind or "margin", pos_label=pos_label)
-    fitted = fit_map(method, data, kind or "margin", **options)
+    chosen = read_kind(kind)
+    data = sample(scores, y, sample_weight, kind=chosen, pos_label=pos_label)
+    fitted = fit_map(method, data, chosen, **options)
     if kind is None:
-        ask_for_kind(data)
+        ask_for_kind(data.score)
     return fitted

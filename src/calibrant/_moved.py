@@ -31,7 +31,11 @@ _MOVED = {
 
 
 class OldNames:
-    """A finder and loader, for `sys.meta_path`, of modules by their old names."""
+    """A finder and loader of modules by their old names, for the first place of `sys.meta_path`.
+
+    In a later place, the import system would find the submodules of an old name in the folder of the new one, and load
+    them a second time.
+    """
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:  # noqa: ARG002
         """Return how to load a module by its old name, or None if the name is not an old one."""

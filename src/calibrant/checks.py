@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
 
@@ -45,7 +46,7 @@ __all__ = [
 BLOCK = 32_768  # rows; a few float64 blocks of this length fit into the second-level cache
 
 
-ROUNDING = 1e-5  # how far from 1 a row of posteriors may sum: float32, many classes
+ROUNDING = 1e-5  # how far from 1 a row of posteriors may sum, or from [0, 1] a probability be: float32, many classes
 
 
 KINDS = ("margin", "probability", "logit")
@@ -126,16 +127,21 @@ def to_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
         raise kind(msg) from None
 
 
-def check_unit(name: str, array: NDArray[Any]) -> None:
-    """Raise unless every value lies in [0, 1]."""
+def check_unit(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Return values in [0, 1]: those outside by no more than rounding, such as a float32 sum of 1.0000001, are cut.
+
+    >>> check_unit("p", np.array([0.5, 1.0000001]))
+    array([0.5, 1. ])
+    """
     low, high = extremes(array) if len(array) else (0, 1)
-    if low < 0 or high > 1:
-        wrong = np.flatnonzero((array < 0) | (array > 1))
+    if low < -ROUNDING or high > 1 + ROUNDING:
+        wrong = np.flatnonzero((array < -ROUNDING) | (array > 1 + ROUNDING))
         msg = (
             f"{name} declared as probabilities must lie in [0, 1]; got {len(wrong)} outside, "
             f"the first at position {wrong[0]} ({array[wrong[0]]})"
         )
         raise ValueError(msg)
+    return array if low >= 0 and high <= 1 else np.clip(array, 0, 1)
 
 
 def check_binary(name: str, values: ArrayLike, pos_label: Any = None) -> NDArray[Any]:
@@ -153,10 +159,20 @@ def check_labels(name: str, values: ArrayLike, pos_label: Any = None) -> tuple[N
     if array.dtype.kind == "c":
         msg = f"{name} must hold labels, not complex numbers; got dtype {array.dtype}"
         raise ValueError(msg)
-    if array.dtype.kind in "fiub" and pos_label is None:
+    if pos_label is None and array.dtype.kind == "O" and all(map(_is_share, array)):
+        array = array.astype(np.float64)
+    if pos_label is None and array.dtype.kind in "fiub":
         return _numeric_labels(name, array)
     negative, positive = split_classes(name, array, pos_label)
     return np.asarray(array == positive), (negative, positive)
+
+
+def _is_share(value: Any) -> bool:
+    """Return whether a value is a number in [0, 1]; True and False are classes."""
+    if isinstance(value, bool) or not isinstance(value, (Real, Decimal)):
+        return False
+    number = float(value)
+    return 0 <= number <= 1
 
 
 def _numeric_labels(name: str, array: NDArray[Any]) -> tuple[NDArray[Any], tuple[Any, Any]]:
@@ -233,14 +249,29 @@ def split_classes(name: str, array: NDArray[Any], pos_label: Any = None) -> tupl
         raise too_many_labels(name, array)
     if pos_label is None:
         if len(values) < 2:
-            msg = f"{name} holds one class only, {str(values[0])!r}; say which class is positive by pos_label"
+            msg = f"{name} holds one class only, {_quote(values[0])}; say which class is positive by pos_label"
             raise ValueError(msg)
         return values[0], values[1]
-    if len(values) == 2 and pos_label not in values:
-        msg = f"pos_label must be one of the labels {str(values[0])!r} and {str(values[1])!r}; got {pos_label!r}"
+    if np.ndim(pos_label) > 0:
+        msg = f"pos_label must be one label; got {pos_label!r}"
+        raise ValueError(msg)
+    known = [value for value in values if value == pos_label]
+    if len(values) == 2 and not known:
+        msg = f"pos_label must be one of the labels {_quote(values[0])} and {_quote(values[1])}; got {pos_label!r}"
         raise ValueError(msg)
     others = [value for value in values if value != pos_label]
-    return (others[0] if others else None), pos_label
+    return (others[0] if others else None), (known[0] if known else pos_label)
+
+
+def _quote(label: Any) -> str:
+    """Return a label as it is written in Python.
+
+    >>> _quote(np.int64(1)), _quote(np.str_("1")), _quote(np.datetime64("2026-01-01"))
+    ('1', "'1'", "'2026-01-01'")
+    """
+    if isinstance(label, np.generic):
+        return repr(str(label) if label.dtype.kind in "mM" else label.item())
+    return repr(label)
 
 
 def check_several_classes(classes: NDArray[Any]) -> NDArray[Any]:
@@ -308,8 +339,10 @@ def check_proportion(name: str, value: Any, *, low: bool = False, high: bool = F
     return given
 
 
-def check_one_of(name: str, value: Any, choices: Iterable[str | None], *, beside: str = "") -> None:
-    """Raise unless a value is one of the names; None counts if it is listed. `beside` says what else is allowed.
+def check_one_of(name: str, value: Any, choices: Iterable[str | None], *, beside: str = "", hint: str = "") -> None:
+    """Raise unless a value is one of the names; None counts if it is listed.
+
+    `beside` says what else is allowed, `hint` what is wrong with the value.
 
     >>> check_one_of("solver", "magic", ["newton", "smo"])
     Traceback (most recent call last):
@@ -317,7 +350,7 @@ def check_one_of(name: str, value: Any, choices: Iterable[str | None], *, beside
     """
     known = list(choices)
     if not isinstance(value, str | None) or value not in known:
-        msg = f"{name} must be one of {', '.join(map(str, known))}{beside}; got {value!r}"
+        msg = f"{name} must be one of {', '.join(map(str, known))}{beside}; got {value!r}{hint}"
         raise ValueError(msg)
 
 

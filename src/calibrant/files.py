@@ -35,6 +35,9 @@ def replace_file(path: Path) -> Iterator[Path]:
     not a regular file, such as a pipe or a terminal, the content is written to it once it is complete.
     """
     existing = _status(path)
+    folder = Path(os.path.realpath(path)).parent if path.is_symlink() else path.parent
+    if existing is None and not folder.exists():
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
     if existing is not None and stat.S_ISDIR(existing.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if existing is not None and _must_stay(path, existing):

@@ -1,9 +1,9 @@
-"""The one kind of data that maps are fitted on, and the one function that checks it.
+"""The data that maps are fitted on, and the one function that checks scores of two classes.
 
 A `Sample` is (score, label, weight) with the label a number in [0, 1]: 1 for a positive row, 0 for
 a negative one, and the share of positives where rows have been pooled. Every fit depends on a sample
 only through the weight of positives and of negatives at each score, so a million rows and the few
-thousand cells an engine collapsed them to go through the same code.
+thousand cells an engine collapsed them to go through the same code. A `ClassSample` has scores of several classes.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from calibrant.checks import (
     check_one_of,
     check_unit,
     check_weights,
+    extremes,
 )
 from calibrant.warning import warn
 
@@ -36,6 +37,7 @@ __all__ = [
     "magnitude",
     "moderate_weights",
     "probability_cells",
+    "read_kind",
     "refuse_swapped",
     "sample",
     "squashed_cells",
@@ -84,13 +86,14 @@ class Sample:
         negative = weight - positive if self.negative is None else self.negative
         return np.asarray(self.score, np.float64), positive, negative
 
+    @np.errstate(over="ignore")  # a total beyond the range of doubles is infinite
     def totals(self) -> tuple[float, float]:
         """Return (N+, N-), the total weight of positives and of negatives."""
-        positive = total = 0.0
-        for _, label, weight in self.blocks():
+        positive = negative = 0.0
+        for _, label, weight in self.blocks():  # each by itself: a difference loses one beside 1e16 of the other
             positive += float(label.sum() if weight is None else label @ weight)
-            total += float(len(label) if weight is None else weight.sum())
-        return positive, total - positive
+            negative += float((1.0 - label).sum() if weight is None else (1.0 - label) @ weight)
+        return positive, negative if self.negative is None else float(self.negative.sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ def sample(
     if pos_label is None and weight is None and len(scores) > 2:  # two rows may be pooled ones
         refuse_swapped(label, score, "scores", "scores first and y second")
     if kind == "probability":
-        check_unit("scores", scores)
+        scores = check_unit("scores", scores)
     labels, classes = check_labels("y", label, pos_label)
     check_length("y", labels, scores)
     weights = None if weight is None else check_weights("sample_weight", weight, scores)
@@ -146,9 +149,22 @@ def sample(
     return Sample(scores, labels, weights, classes=classes)
 
 
-def ask_for_kind(data: Sample) -> None:
-    """Warn, where nobody said what the scores are, if they look like probabilities."""
-    if all(((block >= 0) & (block <= 1)).all() for block, _, _ in data.blocks()):
+def read_kind(kind: str | None) -> str:
+    """Return what scores are, decision values where nobody said it.
+
+    >>> read_kind(None), read_kind("logit")
+    ('margin', 'logit')
+    """
+    if kind is None:
+        return "margin"
+    check_one_of("kind", kind, KINDS)
+    return kind
+
+
+def ask_for_kind(*scores: NDArray[Any]) -> None:
+    """Warn, where nobody said what the scores are, if they all look like probabilities."""
+    ranges = [extremes(np.ravel(each)) for each in scores]
+    if all(low >= 0 and high <= 1 for low, high in ranges):
         warn(
             "every score lies in [0, 1], and they are taken as decision values: give kind='probability' if they are "
             "probabilities, or kind='margin' if they are not"
@@ -202,7 +218,8 @@ def collapse(data: Sample, cells: int | None = None, divide: _Divide | None = No
         weight, total = total, np.bincount(cell, total).astype(np.float64)
         hits, misses = np.bincount(cell, hits), np.bincount(cell, misses)
         distinct = _cell_means(distinct, weight, cell, total)
-    return Sample(distinct, np.clip(hits / total, 0.0, 1.0), total, np.asarray(misses, np.float64))
+    share = np.clip(hits / total, 0.0, 1.0)
+    return Sample(distinct, share, total, np.asarray(misses, np.float64), data.classes)
 
 
 def squashed_cells(score: Floats, cells: int) -> Floats:
@@ -257,7 +274,8 @@ def magnitude(score: NDArray[Any]) -> float:
 def moderate_weights(data: Sample) -> tuple[Sample, float]:
     """Return the sample with its weights divided by a power of two, and that power, so that sums of them stay in range.
 
-    It is 1, and the sample unchanged, except where squares of the total would leave the floating-point range.
+    It is 1, and the sample unchanged, except where squares of the total would leave the floating-point range. No weight
+    becomes 0: a row that is 1e-600 times as heavy as another keeps the smallest weight there is.
     """
     if data.weight is None:
         return data, 1.0
@@ -266,4 +284,5 @@ def moderate_weights(data: Sample) -> tuple[Sample, float]:
         return data, 1.0
     unit = float(2.0 ** np.clip(exponent, -1000, 1000))
     negative = None if data.negative is None else data.negative / unit
-    return Sample(data.score, data.label, data.weight / unit, negative), unit
+    weight = np.maximum(data.weight / unit, np.finfo(np.float64).tiny)
+    return replace(data, weight=weight, negative=negative), unit

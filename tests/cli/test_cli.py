@@ -173,8 +173,11 @@ class TestFit:
     def test_scores_that_look_like_probabilities_are_asked_about(self, scores: list[float], tmp_path: Path) -> None:
         table = write(tmp_path / "t.csv", f=scores, y=LABELS)
         arguments = ("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json")
-        assert ("give kind='probability'" in done(*arguments).stderr) == (min(scores) >= 0)
+        assert ("give --kind probability" in done(*arguments).stderr) == (min(scores) >= 0)
         assert done(*arguments, "--kind", "margin").stderr == ""
+        compared = ("compare", table, "--score", "f", "--label", "y", "--methods", "platt", "--folds", "2")
+        assert ("give --kind probability" in done(*compared).stderr) == (min(scores) >= 0)
+        assert "every score" not in done(*compared, "--kind", "margin").stderr
 
     def test_a_map_is_not_applied_to_scores_of_another_kind(self, tmp_path: Path) -> None:
         table = write(tmp_path / "t.csv", f=SCORES, y=LABELS)
@@ -182,8 +185,19 @@ class TestFit:
         arguments = ("apply", tmp_path / "m.json", table, "--score", "f", "-o", tmp_path / "out.csv")
         ended = run(*arguments, "--kind", "probability")
         assert ended.exit_code == 2
-        assert "kind must be 'margin', the kind of scores that the map was fitted on; got 'probability'" in ended.stderr
+        assert (
+            "error: --kind must be 'margin', the kind of scores that the map was fitted on; got 'probability'"
+            in ended.stderr
+        )
         done(*arguments, "--kind", "margin")
+        assert "--kind must be one of margin, probability, logit; got 'odds'" in refused(*arguments, "--kind", "odds")
+        document = json.loads((tmp_path / "m.json").read_text())
+        del document["fitted_on"]
+        (tmp_path / "m.json").write_text(json.dumps(document))
+        assert done(*arguments).stderr == ""
+        told = done(*arguments, "--kind", "probability").stderr
+        assert told.startswith("warning: ")
+        assert "m.json does not say which scores it was fitted on: --kind cannot be checked" in told
 
     def test_labels_as_categories(self, tmp_path: Path) -> None:
         labels = pa.array(["ab"[y] for y in LABELS]).dictionary_encode()
@@ -415,6 +429,11 @@ REFUSED_FITS = {
         GOOD,
         (*FIT, "--method", "plat"),
         f"--method must be one of {', '.join(list_methods('column'))}; got 'plat'",
+    ),
+    "method of a machine": (
+        GOOD,
+        (*FIT, "--method", "moderated"),
+        "'moderated' needs the support vectors of an SVC: use CalibratedClassifier in Python",
     ),
     "unknown option": (GOOD, (*FIT, "--option", "q=1"), "method 'platt' has no option 'q'"),
     "option without value": (GOOD, (*FIT, "--option", "k"), "--option must be name=value"),

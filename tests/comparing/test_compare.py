@@ -856,10 +856,12 @@ class TestFolder:
 
     def test_other_weights_labels_and_kinds_meet_no_old_number(self, tmp_path):
         rng = np.random.default_rng(0)
-        p, y = rng.random(60), rng.integers(0, 2, 60)
+        scores, y = 2 * rng.random(60) - 1, rng.integers(0, 2, 60)
 
         def computed(y=y, **changes):
-            return compare_scores(p, y, methods=["platt"], cv=2, folder=tmp_path, progress=False, **changes).computed
+            return compare_scores(
+                scores, y, methods=["platt"], cv=2, folder=tmp_path, progress=False, **changes
+            ).computed
 
         assert computed() == 2
         assert computed(sample_weight=np.full(60, 2.0)) == 2

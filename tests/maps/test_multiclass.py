@@ -5,8 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, special
+from sklearn.datasets import load_iris
+from sklearn.svm import SVC
 
-from calibrant.maps.classes import Plan
+from calibrant.maps import Sigmoid
+from calibrant.maps.classes import ClassMap, Plan
 from calibrant.maps.coupling import COUPLINGS, couple, pairs, solve_wu_lin_weng, votes
 from calibrant.maps.lifting import fit_classes
 from calibrant.numerics.simplex import LEAST, normalise
@@ -132,3 +135,13 @@ def test_many_absent_classes_are_said_once(scheme, alone):
         f"{alone} of {columns} maps were fitted to rows of one class only"
     ]
     fit_classes(Plan("softmax"), scheme, data)  # which does not look at labels
+
+
+def test_the_columns_of_pairs_are_named():
+    fitted = ClassMap("ovo", (Sigmoid(-1.0, 0.0),) * 3)
+    with pytest.raises(ValueError, match=r"3 columns, one per pair of classes \(0-1, 0-2, 1-2\), larger for the first"):
+        fitted(np.zeros((2, 2)))
+    assert fitted([[5.0, 5.0, 0.0]]).argmax() == 0
+    machine = SVC(decision_function_shape="ovo").fit(*load_iris(return_X_y=True))
+    scores = machine.decision_function(load_iris().data)
+    assert (fitted(scores).argmax(axis=1) == load_iris().target).mean() > 0.9

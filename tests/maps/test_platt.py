@@ -11,7 +11,7 @@ from scipy import optimize, special
 import calibrant
 from calibrant.maps import Sigmoid
 from calibrant.maps.platt import fit_platt, fit_sigmoid, smoothed_targets
-from calibrant.numerics.logistic import Frame, Summary
+from calibrant.numerics.logistic import FEW, Frame, Rows, Summary
 from calibrant.samples import sample
 from tests.conftest import noisy_scores, quiet_fit
 
@@ -356,3 +356,23 @@ def test_whoever_can_sum_can_fit(targets):
     assert (found.a, found.b) == pytest.approx((expected.a, expected.b), rel=1e-9)
     assert found.errors == pytest.approx(expected.errors, rel=1e-6)
     assert query.asked <= 4  # the frame, the cells, and at most two sums over the rows
+
+
+@pytest.mark.parametrize("targets", ["soft", None])
+def test_targets_are_checked_whoever_sums(targets):
+    with pytest.raises(ValueError, match="targets must be one of smoothed, hard"):
+        fit_sigmoid(Rows(calibrant.sample([0.0, 1.0], [0, 1])), targets)
+
+
+def test_one_light_negative_counts_however_many_rows_there_are():
+    for n in (FEW, FEW + 1):
+        weight = np.where(np.arange(n) > 0, 1e16, 1.0)
+        fitted = calibrant.fit("platt", np.zeros(n), np.arange(n) > 0, kind="margin", sample_weight=weight)
+        # Of target 0 there are 2/3 of the negative, whose target is 1/3, and N+/(N+ + 2) = 1 of the positives.
+        assert fitted.b == pytest.approx(np.log(5 / 3) - np.log((n - 1) * 1e16), rel=1e-12)
+
+
+def test_weights_at_the_end_of_the_range_warn_of_nothing():
+    fitted = calibrant.fit("platt", [-2.0, -1, 0, 1, 2, 3], [0, 0, 1, 0, 1, 1], sample_weight=np.full(6, 1e308))
+    assert fitted.a < 0
+    assert fitted.origin.weight == np.inf

@@ -614,3 +614,19 @@ class TestFiles:
     def test_a_million_steps_are_far_from_the_limit(self):
         number = json.dumps(-1.2345678901234567e-300, indent=1)
         assert 2 * 1_000_000 * (len(number) + len("  ,\n")) < LARGEST / 2
+
+
+def test_what_cannot_be_stored_is_named_shortly_with_what_to_do():
+    class Mine:
+        def __repr__(self):
+            return "x" * 10_000
+
+    with pytest.raises(ValueError, match=r"got Mine x.*x: pickle it, or fit a method of calibrant\.METHODS") as caught:
+        to_dict(Mine())
+    assert len(str(caught.value)) < 300
+
+
+def test_a_missing_folder_is_named_as_it_was_given(tmp_path):
+    with pytest.raises(FileNotFoundError) as caught:
+        calibrant.save(Sigmoid(-1.0, 0.5), tmp_path / "no" / "such" / "map.json")
+    assert caught.value.filename == str(tmp_path / "no" / "such")

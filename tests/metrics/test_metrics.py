@@ -464,3 +464,8 @@ def test_confidences_are_forecasts_of_being_right(vectors):
     right, confidence = metrics.confidences(y, P)
     q = metrics.brier(right, confidence, sample_weight=w)
     assert metrics.confidence_error(y, P, sample_weight=w) == pytest.approx(q, rel=1e-12)
+
+
+def test_one_class_for_several_columns_is_said():
+    with pytest.raises(ValueError, match="got 2 columns for y that holds one class only, 'a': give labels"):
+        metrics.brier(["a", "a"], [[0.2, 0.8], [0.5, 0.5]])

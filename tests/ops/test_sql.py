@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 import calibrant
 from calibrant.maps import Clip, Lines, Linked, LogitLines, Sigmoid, Steps, VennAbers
-from calibrant.maps.classes import ClassMap, MatrixMap
+from calibrant.maps.classes import ClassMap, MatrixMap, Plan
+from calibrant.maps.lifting import fit_classes
 from calibrant.maps.methods import list_methods
 from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Cosines, Ends, Parzen, QuadraticLogit
 from calibrant.ops.sql import Shared, quotient_text
+from calibrant.samples import ClassSample
 from tests.conftest import noisy_scores, quiet_fit
 
 SCORES = np.concatenate(
@@ -328,3 +330,31 @@ def test_operators_keep_their_parentheses():
         (-(u + v), "-(u + v)"),
     ]:
         assert shared.whole(expression) == text
+
+
+@pytest.mark.parametrize("dialect", RUN)
+@pytest.mark.parametrize("name", ["platt", "isotonic", "bins", "beta"])
+def test_a_map_of_probabilities_gives_null_for_other_scores(name, dialect):
+    scores, labels = noisy_scores(80, seed=1)
+    fitted = quiet_fit(name, 1 / (1 + np.exp(-scores)), labels, kind="probability")
+    given = [-0.1, 1.1, 17.0, -np.inf, np.inf, 0.0, 1.0, 0.4, 1.0000001, -1e-7]
+    found = RUN[dialect](calibrant.sql(fitted, "the score", dialect=dialect), given)
+    assert found[:5] == [None] * 5
+    np.testing.assert_allclose(found[5:], fitted(given[5:]), atol=2e-12)
+    if dialect == "duckdb":
+        assert np.isnan(RUN[dialect](calibrant.sql(fitted, "the score"), [np.nan])[0])
+
+
+@pytest.mark.parametrize("dialect", ROWS)
+@pytest.mark.parametrize(("scheme", "method"), [("ovr", "platt"), ("ovr", "isotonic"), ("matrix", "beta")])
+def test_so_does_one_of_several_classes(scheme, method, dialect):
+    P = np.random.default_rng(0).dirichlet(np.ones(3), 90)
+    fitted = fit_classes(Plan(method), scheme, ClassSample(P, P.argmax(axis=1), 3, "probability"))
+    expressions = calibrant.sql(fitted, names_of(3), dialect)
+    rows = ROWS[dialect](expressions, np.array([[0.2, 0.3, 0.5], [0.2, -0.5, 0.5], [1.5, 0.3, 0.5]]))
+    np.testing.assert_allclose(np.asarray(rows[0], float), fitted([[0.2, 0.3, 0.5]])[0], atol=1e-9)
+    assert [set(row) for row in rows[1:]] == [{None}, {None}]
+
+
+def test_a_map_of_margins_takes_any_score():
+    assert " OR " not in calibrant.sql(calibrant.fit("platt", [-1.0, 2.0], [0, 1]), "f")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,6 +22,7 @@ from calibrant.progress import Step, draw_bar
 __all__ = [
     "format_number",
     "make_table",
+    "name_options",
     "print_json",
     "print_line",
     "print_message",
@@ -101,7 +103,16 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+def name_options(message: str) -> str:
+    """Return a message of the library in words of the command line.
+
+    >>> name_options("give kind='probability'"), name_options("kind must be 'logit'; got 'margin'")
+    ('give --kind probability', "--kind must be 'logit'; got 'margin'")
+    """
+    return re.sub(r"^kind must be", "--kind must be", re.sub(r"\bkind='(\w+)'", r"--kind \1", message))
+
+
 def print_message(what: str, message: str, style: str) -> None:
     """Print a message on stderr in one line."""
-    line = Text.assemble((f"{what}: ", style), " ".join(message.split()))
+    line = Text.assemble((f"{what}: ", style), " ".join(name_options(message).split()))
     Console(stderr=True, soft_wrap=True, highlight=False).print(line)

@@ -14,7 +14,7 @@ import typer
 from numpy.typing import NDArray
 from rich.text import Text
 
-from calibrant.checks import KINDS, check_binary, check_one_of, check_unit
+from calibrant.checks import check_binary, check_unit
 from calibrant.cli.console import format_number, make_table, print_json, print_line, print_text, show_activity
 from calibrant.cli.reading import (
     AsJson,
@@ -37,6 +37,7 @@ from calibrant.cli.reading import (
 )
 from calibrant.files import write_whole
 from calibrant.maps.methods import list_methods
+from calibrant.samples import read_kind
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -197,7 +198,7 @@ def compare(
     methods: _Methods = None,
     metric: _Metrics = ["log_loss", "brier"],  # noqa: B006
     folds: _Folds = 10,
-    kind: Kind = "margin",
+    kind: Kind = None,
     weight: Weight = None,
     group: Annotated[str | None, typer.Option(help="The column of groups; rows of a group stay in one fold.")] = None,
     pos_label: PosLabel = None,
@@ -254,7 +255,7 @@ def compare(
         raise ValueError(msg)
     with explain_interruption(folder):
         if score:
-            options |= {"kind": kind, "methods": parse_methods(methods, kind)}
+            options |= {"kind": kind, "methods": parse_methods(methods, read_kind(kind))}
             found = _compare_on_scores(source, score, group, options)
         else:
             options |= {"kernels": split_list("linear,rbf" if kernels is None else kernels)}
@@ -313,7 +314,6 @@ def _compare_on_scores(
     """Compare methods on columns of scores."""
     from calibrant.comparing import compare_scores
 
-    check_one_of("--kind", options["kind"], KINDS)
     columns = columns_of(source.table, score)
     require_one_naming(source, columns)
     rows = read_rows(source.table, columns, source.label, source.weight)
@@ -442,7 +442,7 @@ def report(
     methods: _Methods = None,
     metric: _Metrics = ["log_loss", "brier"],  # noqa: B006
     folds: _Folds = 10,
-    kind: Kind = "margin",
+    kind: Kind = None,
     weight: Weight = None,
     pos_label: PosLabel = None,
     classes: Classes = None,
@@ -477,7 +477,7 @@ def report(
         from calibrant.comparing.verdicts import describe_verdict, standings_of
 
         options = {"metrics": _split_names(metric), "cv": folds, "random_state": seed, "kind": kind}
-        found = _compare_on_scores(source, score, None, {**options, "methods": parse_methods(methods, kind)})
+        found = _compare_on_scores(source, score, None, {**options, "methods": parse_methods(methods, read_kind(kind))})
         sentence = describe_verdict(found, standings_of(found))
     write_page(found, output, title=title, about=f"Table {table.name}, label {label}.")
     if as_json:

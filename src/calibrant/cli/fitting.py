@@ -17,11 +17,20 @@ from rich.table import Table
 from rich.text import Text
 
 import calibrant
-from calibrant.checks import KINDS, check_labels, check_one_of
-from calibrant.cli.console import format_number, make_table, print_json, print_line, print_message, show_activity
+from calibrant.checks import check_labels, check_one_of
+from calibrant.cli.console import (
+    format_number,
+    make_table,
+    name_options,
+    print_json,
+    print_line,
+    print_message,
+    show_activity,
+)
 from calibrant.cli.reading import (
     AsJson,
-    MaybeKind,
+    Kind,
+    KindOfMap,
     PosLabel,
     TableFile,
     Weight,
@@ -31,10 +40,11 @@ from calibrant.cli.reading import (
 )
 from calibrant.maps import METHODS, Map, check_method, fit_map, probabilities
 from calibrant.maps.classes import ClassMap, MatrixMap
-from calibrant.maps.methods import ALIASES, list_methods
+from calibrant.maps.methods import ALIASES, NEEDS, list_methods
 from calibrant.maps.store import save, to_dict
 from calibrant.metrics import brier, log_loss
-from calibrant.samples import Sample, ask_for_kind, sample
+from calibrant.samples import Sample, ask_for_kind, read_kind, sample
+from calibrant.warning import warn
 
 __all__ = ["apply", "fit", "methods"]
 
@@ -90,7 +100,7 @@ def fit(
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write the map to.")],
     weight: Weight = None,
     method: Annotated[str, typer.Option(help="A method listed by `calibrant methods`.")] = "platt",
-    kind: MaybeKind = None,
+    kind: Kind = None,
     pos_label: PosLabel = None,
     option: Annotated[list[str], typer.Option(help="An option of the method as name=value; may be repeated.")] = [],  # noqa: B006
     as_json: AsJson = False,
@@ -106,8 +116,12 @@ def fit(
       calibrant fit scores.parquet --score p --label y --kind probability \
           --method bins --option k=20 --option smoothing=raw -o map.json
     """
+    if method in list_methods("machine"):
+        msg = f"--method must be one that needs scores alone; {method!r} needs {NEEDS['machine']}: use "
+        msg += "CalibratedClassifier in Python"
+        raise ValueError(msg)
     check_one_of("--method", ALIASES.get(method, method), list_methods("column"))
-    check_one_of("--kind", kind or "margin", KINDS)
+    chosen = read_kind(kind)
     require_place(output, table)
     options = parse_options(option)
     check_method(method, options)
@@ -116,7 +130,7 @@ def fit(
         mapping, notes = _fit_and_catch_warnings(method, data, kind, options)
         summary = {
             "method": method,
-            "kind": kind or "margin",
+            "kind": chosen,
             "options": options,
             "rows": len(data),
             "positives": data.totals()[0],
@@ -160,7 +174,7 @@ def apply(
     score: Annotated[str, typer.Option(help="The column of scores, of the same kind as the map was fitted to.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The CSV or Parquet file to write.")],
     name: Annotated[str, typer.Option(help="The name of the new column.")] = "probability",
-    kind: MaybeKind = None,
+    kind: KindOfMap = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing column of that name.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -179,9 +193,13 @@ def apply(
     require_place(output, table, map_file)
     tables.file_ending(output)
     mapping = _load_map(map_file)
-    origin = getattr(mapping, "origin", None)
-    if origin is not None:
-        origin.require_kind(kind)
+    if kind is not None:
+        read_kind(kind)
+        origin = getattr(mapping, "origin", None)
+        if origin is None:
+            warn(f"{map_file} does not say which scores it was fitted on: --kind cannot be checked")
+        else:
+            origin.require_kind(kind)
     tables.require_columns(table, [score])
     if name in tables.column_names(table) and not overwrite:
         msg = f"{table} already has a column {name!r}; choose another --name, or replace it with --overwrite"
@@ -210,7 +228,7 @@ def _read_sample(
     rows = read_rows(table, [score], label, weight)
     positive = None if pos_label is None else tables.parse_label(pos_label, rows.y)
     y, classes = check_labels(f"column {label!r}", rows.y, positive)
-    data = replace(sample(rows.numbers[:, 0], y, rows.weight, kind=kind or "margin"), classes=classes)
+    data = replace(sample(rows.numbers[:, 0], y, rows.weight, kind=read_kind(kind)), classes=classes)
     are_classes = np.isin(y, (0, 1)).all() and y.any() and hasattr(rows.y[0], "item")
     return data, rows.y[np.argmax(y)].item() if are_classes else None
 
@@ -234,13 +252,13 @@ def _fit_and_catch_warnings(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            mapping = fit_map(method, data, kind or "margin", **options)
+            mapping = fit_map(method, data, read_kind(kind), **options)
             if kind is None:
-                ask_for_kind(data)
+                ask_for_kind(data.score)
         except (TypeError, RuntimeError) as error:  # an option of the wrong type, or no convergence
             msg = f"method {method!r} failed: {error}"
             raise ValueError(msg) from None
-    return mapping, [str(warning.message) for warning in caught]
+    return mapping, [name_options(str(warning.message)) for warning in caught]
 
 
 def _compute_losses(mapping: Map, data: Sample) -> dict[str, float]:

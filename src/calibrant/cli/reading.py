@@ -20,8 +20,8 @@ __all__ = [
     "AsJson",
     "Classes",
     "Kind",
+    "KindOfMap",
     "Label",
-    "MaybeKind",
     "PosLabel",
     "Source",
     "TableFile",
@@ -41,10 +41,9 @@ __all__ = [
 TableFile = Annotated[Path, typer.Argument(metavar="TABLE", help="A CSV or Parquet file.")]
 Label = Annotated[str, typer.Option(help="The column of labels.")]
 Weight = Annotated[str | None, typer.Option(help="The column of weights; a row of weight k counts k times.")]
-Kind = Annotated[str, typer.Option(help=f"The kind of the scores: {', '.join(KINDS)}.")]
-MaybeKind = Annotated[
-    str | None, typer.Option("--kind", help=f"The kind of the scores: {', '.join(KINDS)}.", show_default="margin")
-]
+_KIND = f"The kind of the scores: {', '.join(KINDS)}."
+Kind = Annotated[str | None, typer.Option("--kind", help=_KIND, show_default="margin")]
+KindOfMap = Annotated[str | None, typer.Option("--kind", help=_KIND, show_default="that of the map")]
 PosLabel = Annotated[
     str | None, typer.Option(help="The label of the positive class.", show_default="the last in sorted order")
 ]

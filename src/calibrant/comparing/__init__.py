@@ -27,6 +27,7 @@ from calibrant.comparing.records import Cell, Choice, Comparison, Predictions
 from calibrant.comparing.tasks import ComparisonSettings
 from calibrant.estimators.protocols import PROTOCOLS
 from calibrant.progress import Progress
+from calibrant.samples import ask_for_kind, read_kind
 
 __all__ = ["DEFAULT_METHODS", "GRIDS", "Cell", "Choice", "Comparison", "Predictions", "compare", "compare_scores"]
 
@@ -132,7 +133,7 @@ def compare_scores(
     scores: Any,
     y: ArrayLike | None = None,
     *,
-    kind: str = "margin",
+    kind: str | None = None,
     methods: Any = None,
     metrics: Sequence[str] = ("brier", "log_loss"),
     cv: Any = 10,
@@ -152,8 +153,9 @@ def compare_scores(
     ----------
     scores, y : one score per row, or one column per class if there are more than two; or, as `scores` alone, a mapping
         from names to pairs (scores, y) or triples (scores, y, groups).
-    kind : {"margin", "probability", "logit"}
-        What the scores are. Probabilities and logits are also compared as they are, as method "raw".
+    kind : {"margin", "probability", "logit"}, default=None
+        What the scores are. None stands for "margin", decision values, and asks by a warning where every score lies in
+        [0, 1]. Probabilities and logits are also compared as they are, as method "raw".
     cv : number of stratified folds, or a splitter.
     groups : rows of a group stay in one fold.
     sample_weight : one weight per row, used in fitting and in the metrics.
@@ -178,7 +180,7 @@ def compare_scores(
         metrics=tuple(metrics),
         cv=arguments.list_folds(cv),
         seed=arguments.seed_of(random_state),
-        kind=kind,
+        kind=read_kind(kind),
     )
     arguments.check_settings(settings)
     trainers = arguments.make_score_trainers(settings, chosen)
@@ -187,6 +189,8 @@ def compare_scores(
         msg = "y and groups must be inside the mapping, as (scores, y) or (scores, y, groups); got them as arguments"
         raise ValueError(msg)
     given = scores if isinstance(scores, Mapping) else {"data": (scores, y, groups)}
-    tables = [arguments.check_scores(each, kind, sample_weight) for each in arguments.read_datasets(given)]
+    tables = [arguments.check_scores(each, settings.kind, sample_weight) for each in arguments.read_datasets(given)]
+    if kind is None:
+        ask_for_kind(*(each.X for each in tables))
     tasks = [task for each in tables for task in arguments.make_tasks(each, trainers, settings)]
     return run_tasks(tasks, prepare_folder(folder), n_jobs, progress, keep=keep)

@@ -311,7 +311,7 @@ def check_scores(data: CheckedData, kind: str, sample_weight: ArrayLike | None) 
         raise ValueError(msg)
     flat = check_finite("scores", scores.ravel())
     if kind == "probability":
-        check_unit("scores", flat)
+        flat = check_unit("scores", flat)
     matrix = np.asarray(flat, np.float64).reshape(len(scores), columns)
     weight = (
         None if sample_weight is None else np.asarray(check_weights("sample_weight", sample_weight, matrix), np.float64)

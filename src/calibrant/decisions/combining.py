@@ -19,7 +19,7 @@ from calibrant.maps import Map
 from calibrant.maps.classes import ClassMap, MatrixMap, Plan
 from calibrant.maps.lifting import fit_classes
 from calibrant.metrics.forecasts import as_floats, find_columns
-from calibrant.numerics.mixtures import fit_mixture, newton_step
+from calibrant.numerics.mixtures import fit_mixture, nonnegative_step
 from calibrant.numerics.simplex import normalise
 from calibrant.samples import ClassSample
 
@@ -312,7 +312,7 @@ def _fit_log(data: _PoolData, *, max_iter: int = 100) -> LogPool:
         w = np.array(_fit_log(part).weights)
     loss, gradient, hessian = _log_pool_loss(data, w)
     for _ in range(max_iter):
-        step = newton_step(w, gradient, hessian)
+        step = nonnegative_step(w, gradient, hessian)
         slope = float(gradient @ step)
         if -slope <= _TOLERANCE * loss:
             return LogPool(tuple(np.maximum(w + step, 0.0).tolist()), data.least)

@@ -247,9 +247,15 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
     def _scores(self, machine: Any, X: Any) -> Any:
         """Return what the machine's map takes: its scores, or its view of the rows."""
         refuse_masked("X", X)
+        fitted, kind = self.calibrated_[0][1], None if self.kind == "auto" else self.kind
+        found: Any
         if isinstance(machine, KernelMachine):
-            return machine.view(X)
-        return score_columns(machine, X, self.classes_, self.calibrated_[0][1].scheme, self.kind)[0]
+            found = machine.view(X)
+        else:
+            found, kind = score_columns(machine, X, self.classes_, fitted.scheme, self.kind)
+        if fitted.origin is not None:
+            fitted.origin.require_kind(kind)
+        return found
 
     def _check(self, X: Any, y: ArrayLike, sample_weight: Any, groups: Any) -> tuple[Method, Job]:
         """Check parameters and data; return the method's row of the table, and the job without its fit parameters."""

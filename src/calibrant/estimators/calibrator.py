@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from calibrant.checks import check_unit, check_vector, refuse_masked, refuse_missing, require_real, to_numbers
 from calibrant.maps import Map, check_method, fit_map, log_probabilities, probabilities
-from calibrant.samples import ask_for_kind, sample
+from calibrant.samples import ask_for_kind, read_kind, sample
 
 __all__ = [
     "Calibrator",
@@ -81,7 +81,8 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             msg = f"y must hold two classes; got one class only, {classes.tolist()[0]!r}"
             raise ValueError(msg)
         self.classes_ = classes
-        data = sample(checked, labels == classes[1], sample_weight, kind=self.kind or "margin")
+        kind = read_kind(self.kind)
+        data = sample(checked, labels == classes[1], sample_weight, kind=kind)
         if data.label.min() == data.label.max():
             only = self.classes_.tolist()[int(data.label[0])]
             msg = f"y must hold two classes; the rows of positive weight hold one class only, {only!r}"
@@ -89,9 +90,9 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = 1
         check_method(self.method, self.options or {})
         named = replace(data, classes=tuple(classes.tolist()))
-        self.map_ = fit_map(self.method, named, self.kind or "margin", **(self.options or {}))
+        self.map_ = fit_map(self.method, named, kind, **(self.options or {}))
         if self.kind is None:
-            ask_for_kind(data)
+            ask_for_kind(data.score)
         return self
 
     def predict_proba(self, scores: ArrayLike) -> NDArray[np.float64]:

@@ -144,8 +144,8 @@ class Auto:
         said.append(f"{found}, so {bent:.0%} are curves that bend.")
         rarer = min(self.positive, self.negative)
         insured = f"{self.share_of('platt'):.0%} of Platt's sigmoid as insurance"
-        rows = f"{rarer:,.0f}" if rarer >= 10 else f"{rarer:.3g}"
-        said.append(f"{insured} for {rows} rows of the rarer class.")
+        few = f"{rarer:,.0f}" if rarer >= 10 else f"{rarer:.3g}"
+        said.append(f"{insured} for {few} rows of the rarer class.")
         if self.backwards:
             found = (
                 "no rising curve beats a constant" if self.rising and self.fall > 0 else "the curve follows them down"

@@ -314,7 +314,7 @@ class _Placed:
     weight: Floats
 
     def probabilities(self, center: float, sizes: ArrayLike) -> Floats:
-        """Return p, one row a size."""
+        """Return p, one row per size."""
         return np.asarray(NUMPY.expit(beta_quantile(*_target(center, np.reshape(sizes, (-1, 1))), *self.tails)))
 
     def error(self, center: float, sizes: ArrayLike) -> Floats:

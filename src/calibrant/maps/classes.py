@@ -117,6 +117,9 @@ SCHEMES: dict[str, Scheme] = {
 class ClassMap:
     """Class probabilities from scores, one column per binary problem: one map per column, combined, and a power.
 
+    With scheme "ovr" there is one column per class. With "ovo" there is one per pair, in the order 0-1, 0-2, 1-2, ...,
+    larger for the first class of the pair, as `SVC(decision_function_shape="ovo")` has them for three classes or more.
+
     p_c = q_c^power / sum_j q_j^power, q the combined probabilities.
     """
 
@@ -142,7 +145,14 @@ class ClassMap:
 
     def __call__(self, scores: Any, ops: Ops = NUMPY) -> Any:
         """Return class probabilities, one column per class, from one column of scores per map."""
-        return ops.run_columns(lambda columns: self._classes(columns, ops), scores, len(self.maps), "one per map")
+        n, meaning = len(self.maps), "one per map"
+        if self.scheme == "ovo":
+            k = next(k for k in range(2, n + 2) if SCHEMES["ovo"].columns(k) == n)
+            shown = ", ".join(f"{i}-{j}" for i, j in pairs(k)[:6]) + (", ..." if n > 6 else "")
+            meaning = (
+                f"one per pair of classes ({shown}), larger for the first, as of SVC(decision_function_shape='ovo')"
+            )
+        return ops.run_columns(lambda columns: self._classes(columns, ops), scores, n, meaning)
 
     def _classes(self, columns: Columns, ops: Ops) -> Columns:
         if self.origin is not None and self.origin.kind == "probability":

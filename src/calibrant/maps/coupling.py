@@ -190,7 +190,10 @@ def _solve_hastie_tibshirani(r: Floats) -> Floats:
         rows = rows[s[:, 0] > 1e-6]
         if not len(rows):
             return normalise(np.exp(u - u.max(axis=1, keepdims=True)))
-    msg = f"coupling by hastie_tibshirani did not converge in {NEWTON_STEPS} steps for {len(rows)} row(s)"
+    msg = (
+        f"coupling='hastie_tibshirani' did not converge in {NEWTON_STEPS} steps for {len(rows)} row(s); "
+        "use coupling='wu_lin_weng'"
+    )
     raise RuntimeError(msg)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of, extremes
-from calibrant.maps.methods import ALIASES, ANY, METHODS, REAL, UNIT, Method
+from calibrant.maps.methods import ALIASES, ANY, METHODS, NEEDS, REAL, UNIT, Method
 from calibrant.maps.records import LINKS, Linked, Map, Origin, with_origin
 from calibrant.ops import EDGE, NUMPY
 from calibrant.samples import ClassSample, Sample
@@ -46,7 +47,9 @@ def check_method(
     row = rows.get(ALIASES.get(method, method)) if isinstance(method, str) else None
     if row is None or row.needs not in needs:
         known = [name for name, each in rows.items() if each.needs in needs]
-        check_one_of("method", method, known, beside=", or a function of a Sample")
+        elsewhere = row is not None and row.needs in NEEDS and "machine" not in needs
+        hint = f", which needs {NEEDS[row.needs]}: use CalibratedClassifier" if row is not None and elsewhere else ""
+        check_one_of("method", method, known, beside=", or a function of a Sample", hint=hint)
     assert row is not None
     if options:
         check_options(method, row, options)
@@ -84,9 +87,12 @@ def describe_origin(
     method: Any, kind: str, data: Sample | ClassSample, classes: tuple[Any, ...] | None = None
 ) -> Origin:
     """Return what a map is fitted on; of two classes the second is the positive one."""
+    while isinstance(method, partial):
+        method = method.func
     name = ALIASES.get(method, method) if isinstance(method, str) else getattr(method, "__name__", repr(method))
     rows = len(data.index if isinstance(data, ClassSample) else data)
-    weight = float(rows if data.weight is None else np.sum(data.weight, dtype=np.float64))
+    with np.errstate(over="ignore"):  # a total beyond the range of doubles is infinite
+        weight = float(rows if data.weight is None else np.sum(data.weight, dtype=np.float64))
     positive = classes[1] if classes is not None and len(classes) == 2 else None
     return Origin(name, kind, rows, weight, classes, positive)
 

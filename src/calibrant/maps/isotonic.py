@@ -12,12 +12,11 @@ from calibrant.maps.records import Lines, Steps
 from calibrant.numerics.pava import (
     FEWEST_TO_SIFT,
     mean_scores,
-    moderate_unit,
     pool_blocks,
     sift_rows,
     sort_rows,
 )
-from calibrant.samples import Sample
+from calibrant.samples import Sample, moderate_weights
 
 __all__ = [
     "fit_isotonic",
@@ -44,7 +43,7 @@ def fit_isotonic(data: Sample, *, between: str = "lines") -> Lines | Steps:
     Steps(edges=(1.5, 3.5), values=(0.0, 0.5, 1.0))
     """
     check_one_of("between", between, _BETWEEN)
-    return _BETWEEN[between](*_find_blocks(moderate_unit(data)))
+    return _BETWEEN[between](*_find_blocks(moderate_weights(data)[0]))
 
 
 def fit_isotonic_centered(data: Sample) -> Lines:
@@ -59,7 +58,7 @@ def fit_isotonic_centered(data: Sample) -> Lines:
     >>> fit_isotonic_centered(sample([1, 2, 3, 4, 5, 6], [0, 0, 1, 0, 0, 1]))
     Lines(x=(1.0, 2.0, 4.0, 6.0), y=(0.0, 0.0, 0.3333333333333333, 1.0))
     """
-    data = moderate_unit(data)
+    data, _ = moderate_weights(data)
     first, last, value = _find_blocks(data)
     begin = np.flatnonzero(np.append(True, np.diff(value) > _EQUAL))
     first, last, value = first[begin], last[np.append(begin[1:], len(last)) - 1], value[begin]

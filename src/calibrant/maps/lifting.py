@@ -28,7 +28,7 @@ from calibrant.maps.classes import (
 from calibrant.maps.fitting import check_method, check_options, describe_origin, fit_column
 from calibrant.maps.methods import METHODS, NEEDS, Method
 from calibrant.maps.records import Steps, probabilities
-from calibrant.numerics.roots import rising_root
+from calibrant.numerics.roots import root_above_zero
 from calibrant.samples import ClassSample, Sample
 from calibrant.warning import warn
 
@@ -72,6 +72,8 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     complete = ~np.isnan(scores).any(axis=1)
     if kind == "probability":
         check_unit("scores", scores[~np.isnan(scores)])
+        scores = np.clip(scores, 0.0, 1.0)  # they may be outside by rounding
+        data = replace(data, scores=scores)
     if weight is not None:
         weight = check_weights("sample_weight", weight, data.index)
     origin = describe_origin(plan.method, kind, data, data.names)
@@ -155,4 +157,4 @@ def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:
         q = tilted / tilted.sum(axis=1, keepdims=True)
         return float(share @ np.where(others, (wanted - q) * ahead, 0.0).sum(axis=1))
 
-    return max(rising_root(slope, cap=1e6), 1e-6)
+    return max(root_above_zero(slope, cap=1e6), 1e-6)

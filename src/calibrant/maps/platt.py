@@ -88,6 +88,7 @@ def _bound_leverage(data: Sample) -> Sample:
 
 def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool = False) -> Sigmoid:
     """Fit Platt's sigmoid to whatever can sum over the rows, as `fit_platt` does."""
+    check_one_of("targets", targets, _TARGETS)
     summary, unit = sums.summarise(), sums.weight_unit
     n_positive, n_negative = (float(moment[1]) * unit for moment in (summary.positive, summary.negative))
     aims = Targets(_TARGETS[targets](n_positive, n_negative), _TARGETS[targets](n_negative, n_positive))
@@ -97,7 +98,9 @@ def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool
         if falling and not force_increasing:
             warn(FALLING)
         if not (falling and force_increasing):
-            return make_sigmoid(solution.frame, solution.theta, solution.hessian * unit)
+            with np.errstate(over="ignore"):  # then it carries no standard errors
+                hessian = solution.hessian * unit
+            return make_sigmoid(solution.frame, solution.theta, hessian)
     ones, zeros = (each.item() for each in aims.weigh(np.array([n_positive]), np.array([n_negative])))
     error = float(np.sqrt(ones + zeros) / np.sqrt(ones) / np.sqrt(zeros))
     return Sigmoid(0.0, float(np.log(zeros) - np.log(ones)), errors=(0.0, error, 0.0))

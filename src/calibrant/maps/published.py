@@ -39,7 +39,7 @@ _STOPS = {"paper": (1e-9, 3), "lin": (SMALL_GRADIENT, _MOST_ITERATIONS + 1)}
 class Run:
     """What an algorithm found, and what it went through.
 
-    `_objective` is F at the map, `backtracks` the number of rejected steps, and `overflows` how often an exponential
+    `objective` is F at the map, `backtracks` the number of rejected steps, and `overflows` how often an exponential
     left the floating-point range. `status` is "converged", "line_search_failed" or "max_iterations" for Newton's
     method and "gradient", "count3" or "max_iterations" for Levenberg-Marquardt, for which `error` is F as the
     algorithm itself computed it last, NaN if it stopped before.

@@ -87,12 +87,24 @@ class Origin:
     def __post_init__(self) -> None:
         """Check that it can be true, and keep classes as JSON has them."""
         check_one_of("kind", self.kind, KINDS)
-        if not (self.rows >= 0 and self.weight >= 0):
-            msg = f"rows and weight must not be negative; got {self.rows} and {self.weight}"
+        for name, value in (("rows", self.rows), ("weight", self.weight)):
+            if not value >= 0:
+                msg = f"{name} must not be negative; got {value}"
+                raise ValueError(msg)
+        classes = None if self.classes is None else tuple(_as_json(each) for each in self.classes)
+        positive = _as_json(self.positive)
+        for label in (*(classes or ()), positive):
+            if isinstance(label, float) and not np.isfinite(label):
+                msg = f"classes must be finite numbers or texts; got {label}"
+                raise ValueError(msg)
+        if classes is not None and len(set(classes)) < len(classes):
+            msg = f"classes must be different from each other; got {shortened(classes)}"
             raise ValueError(msg)
-        if self.classes is not None:
-            object.__setattr__(self, "classes", tuple(_as_json(each) for each in self.classes))
-            object.__setattr__(self, "positive", _as_json(self.positive))
+        if classes is not None and len(classes) == 2 and positive not in classes:
+            msg = f"positive must be one of the two classes {classes[0]!r} and {classes[1]!r}; got {positive!r}"
+            raise ValueError(msg)
+        object.__setattr__(self, "classes", classes)
+        object.__setattr__(self, "positive", positive)
 
     def require_kind(self, kind: str | None) -> None:
         """Raise if scores are said to be of another kind than those the map was fitted on."""
@@ -111,8 +123,12 @@ def with_origin(mapping: Any, origin: Origin) -> Any:
 
 
 def _as_json(label: Any) -> Any:
-    """Return a label as JSON can hold it."""
+    """Return a label as JSON can hold it: dates, times and bytes as text."""
+    if isinstance(label, (np.datetime64, np.timedelta64)):  # whose items may be numbers of nanoseconds
+        return str(label)
     value = label.item() if isinstance(label, np.generic) else label
+    if isinstance(value, bytes):
+        return value.decode(errors="backslashreplace")
     return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
@@ -858,6 +874,9 @@ def check_one_column(name: str, mapping: Any) -> None:
 
 def _logits(mapping: Map, score: Any, ops: Ops = NUMPY) -> Any:
     """Return a map's logits where its formula has them, else None."""
+    origin = getattr(mapping, "origin", None)
+    if origin is not None and origin.kind == "probability":
+        score = ops.in_unit(score)
     if isinstance(mapping, Linked):
         return _logits(mapping.inner, mapping.convert(score, ops), ops)
     return mapping.logit(score, ops) if hasattr(mapping, "logit") else None

@@ -112,7 +112,10 @@ def _encode(value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, float) and not math.isnan(value):
         return float(value) if math.isfinite(value) else str(float(value))
-    msg = f"only the maps of calibrant can be stored; got {type(value).__name__} {value!r}"
+    msg = (
+        "only the maps of calibrant can be stored, and no NaN; "
+        f"got {type(value).__name__} {shortened(value)}: pickle it, or fit a method of calibrant.METHODS instead"
+    )
     raise ValueError(msg)
 
 
@@ -146,8 +149,10 @@ def from_dict(document: Any) -> Map:
     if not isinstance(version, int) or isinstance(version, bool) or not 1 <= version <= _FORMAT:
         msg = f"format must be a number from 1 to {_FORMAT}; got {shortened(version)}"
         raise ValueError(msg)
-    about = {"format"} if version == 1 else {"format", "fitted_on"}
-    decoded = _decode({name: value for name, value in document.items() if name not in about})
+    if version == 1 and "fitted_on" in document:
+        msg = "a file of format 1 has no 'fitted_on'"
+        raise ValueError(msg)
+    decoded = _decode({name: value for name, value in document.items() if name not in ("format", "fitted_on")})
     if not isinstance(decoded, Map):
         msg = f"kind {document['kind']!r} is a part of a map, not a map"
         raise ValueError(msg)
@@ -167,7 +172,11 @@ def _read_origin(told: Any) -> Origin:
         raise ValueError(msg)
     plain = {name: _decode(value) for name, value in told.items() if name not in ("classes", "positive")}
     checked = {name: _conform(f"fitted_on.{name}", value, str(expected[name].type)) for name, value in plain.items()}
-    return Origin(**checked, classes=None if classes is None else tuple(classes), positive=told["positive"])
+    try:
+        return Origin(**checked, classes=None if classes is None else tuple(classes), positive=told["positive"])
+    except ValueError as error:
+        msg = f"fitted_on.{error}"
+        raise ValueError(msg) from None
 
 
 def _decode(value: Any, depth: int = 0) -> Any:

@@ -8,8 +8,8 @@ import numpy as np
 
 from calibrant.arrays import Floats, Index
 from calibrant.maps.records import VennAbers
-from calibrant.numerics.pava import moderate_unit, pool_adjacent_violators, sort_rows
-from calibrant.samples import Sample, magnitude
+from calibrant.numerics.pava import pool_adjacent_violators, sort_rows
+from calibrant.samples import Sample, moderate_weights
 
 __all__ = ["fit_venn_abers"]
 
@@ -48,8 +48,9 @@ def fit_venn_abers(data: Sample) -> VennAbers:
     >>> fitted([0.5, 2.0, 2.5, 9.0])
     array([0.33333333, 0.5       , 0.5       , 0.66666667])
     """
-    one = 1.0 if data.weight is None else 1.0 / magnitude(data.weight)  # the weight of the added row
-    score, positive, weight = sort_rows(moderate_unit(data))
+    data, unit = moderate_weights(data)
+    one = 1.0 / unit  # the weight of the added row
+    score, positive, weight = sort_rows(data)
     vertex, slope = pool_adjacent_violators(positive, weight)
     above = np.cumsum(positive - slope * weight)  # H - G
     near = above <= np.maximum(slope, 1.0 - slope) * one + _ROUNDING * weight.sum()

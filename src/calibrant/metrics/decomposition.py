@@ -17,8 +17,8 @@ from calibrant.arrays import Floats
 from calibrant.checks import check_one_of
 from calibrant.metrics.forecasts import Classes, Forecasts, Posteriors, Weights, check_forecasts, one_vs_rest
 from calibrant.metrics.scores import BRIER, LOG_LOSS, Loss, mean_loss
-from calibrant.numerics.pava import FEWEST_TO_SIFT, moderate_unit, pool_adjacent_violators, sift_rows, sort_rows
-from calibrant.samples import Sample
+from calibrant.numerics.pava import FEWEST_TO_SIFT, pool_adjacent_violators, sift_rows, sort_rows
+from calibrant.samples import Sample, moderate_weights
 
 __all__ = [
     "SCORES",
@@ -121,7 +121,7 @@ def _split_score(whole: float, recalibrated: float, constant: float) -> Decompos
 
 def _pool_rows(data: Sample) -> tuple[Floats, Floats]:
     """Return the weight of positives and of all rows at points that have the same isotonic regression as all rows."""
-    data = moderate_unit(data)
+    data, _ = moderate_weights(data)
     _, positive, weight = sort_rows(data) if len(data) <= FEWEST_TO_SIFT else sift_rows(data)
     return positive, weight
 

@@ -120,8 +120,7 @@ def check_probabilities(y: ArrayLike, p: ArrayLike, sample_weight: Weights = Non
 
 def check_labelled(label: NDArray[Any], p: ArrayLike, sample_weight: Weights = None) -> Sample:
     """Check probabilities and weights, for labels in [0, 1] that are checked already."""
-    probability = check_finite("p", p)
-    check_unit("p", probability)
+    probability = check_unit("p", check_finite("p", p))
     check_length("y", label, probability)
     return keep_weighted(Sample(probability, label), sample_weight)
 
@@ -174,7 +173,8 @@ def find_columns(y: ArrayLike, p: NDArray[Any], labels: Classes) -> Index:
     check_length("y", observed, p)
     classes = np.unique(observed) if labels is None else check_vector("labels", labels)
     if len(classes) != p.shape[1]:
-        msg = f"p must have one column per class; got {p.shape[1]} columns for {len(classes)} classes: give labels"
+        found = f"{len(classes)} classes" if len(classes) > 1 else f"y that holds one class only, {str(classes[0])!r}"
+        msg = f"p must have one column per class; got {p.shape[1]} columns for {found}: give labels"
         raise ValueError(msg)
     return _find_classes(observed, classes)
 

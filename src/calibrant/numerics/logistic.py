@@ -65,7 +65,10 @@ _PLAUSIBLE = 1e4  # if half of the cells' logits are larger than this, rounding 
 _UNSATURATED = 16.0  # logits: how far a start may move from the mean target's, so that curvature is left
 _MOST_STEPS = 200
 _MOST_FRAMES = 20
-UNCERTAIN = "the scores or weights are beyond double precision: no optimum of the likelihood could be told from others"
+UNCERTAIN = (
+    "the scores or weights are beyond double precision: no optimum of the likelihood could be told from others; "
+    "rescale the weights, or remove scores that are far out"
+)
 EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -318,7 +321,7 @@ class Summary:
     """What the labels and scores of a sample come down to for a fit on x, in a frame that follows most of them.
 
     `x` and `weight` stand for the rows in sums of smooth functions; the moments are those of the rows themselves.
-    `positive` = sum w y (x, 1) and `negative` = sum w (1 - y) (x, 1), with rounding errors of at most `noise`. `rows`
+    `positive` = sum w y (x, 1) and `negative` = sum w (1 - y) (x, 1), with rounding errors of at most `noise`. `points`
     are the scores over the frame's unit and the weights of positives and negatives, where x and weight are the rows
     themselves and no cells. Constant scores have the scale 0.
     """
@@ -329,13 +332,15 @@ class Summary:
     positive: Floats
     negative: Floats
     noise: float = 0.0
-    rows: tuple[Floats, Floats, Floats] | None = None
+    points: tuple[Floats, Floats, Floats] | None = None
 
 
 class Sums(Protocol):
     """What a fit of a sigmoid asks of the data: arrays in memory answer (`Rows`), and so can the queries of an engine.
 
-    All weights have been divided by `weight_unit`, so that no sum of them overflows.
+    All weights, those of `rows` too, have been divided by `weight_unit`, so that no sum of them overflows. Parameters
+    are (slope, intercept), those of x followed by 1. A fit calls `summarise` once; then `derivatives` up to four times,
+    in the frame of the summary; and `rows` only where these cannot certify an optimum.
     """
 
     @property
@@ -344,7 +349,12 @@ class Sums(Protocol):
         ...
 
     def summarise(self) -> Summary:
-        """Return cells or rows that stand for the data, and the moments of the labels."""
+        """Return cells or rows that stand for the data, and the moments of the labels.
+
+        No row may lie further from x = 0 than the farthest x of the summary by more than 1: give rows in the tails as
+        points of their own. `noise` must bound the rounding errors of the moments. A frame of scale 0 says that all
+        scores are equal.
+        """
         ...
 
     def derivatives(self, frame: Frame, theta: Floats) -> tuple[Floats, Floats]:
@@ -382,7 +392,7 @@ class Rows:
             return summarise_rows(data, magnitude(data.score))
         positive, negative = data.totals()
         total = positive + negative
-        one = Sample(some[:1], np.array([positive / total]), np.array([total]))
+        one = Sample(some[:1], np.array([positive / total]), np.array([total]), np.array([negative]))
         return summarise_rows(one, magnitude(some))
 
     def rows(self) -> Sample:
@@ -446,8 +456,8 @@ def polish(sums: Sums, summary: Summary, moment: Floats, theta: Floats, loss: fl
 def solve_line(sums: Sums, summary: Summary, targets: Targets) -> Solution:
     """Return the best slope and intercept: by cells and then the rows, or by the distinct scores if that finds none."""
     ones, zeros = targets.weigh(summary.positive, summary.negative)  # sum w t (x, 1) and sum w (1 - t) (x, 1)
-    start, frame, rows = _discriminant(summary, ones, zeros), summary.frame, summary.rows
-    if rows is None:
+    start, frame, points = _discriminant(summary, ones, zeros), summary.frame, summary.points
+    if points is None:
         design = np.vstack([summary.x, np.ones(len(summary.x))])
         cells = Nodes(design, np.zeros(len(summary.x)), summary.weight, tilt=-ones)
         theta = descend(cells, start)
@@ -457,8 +467,8 @@ def solve_line(sums: Sums, summary: Summary, targets: Targets) -> Solution:
         if np.median(np.abs(theta @ design)) <= _PLAUSIBLE and cells.value(theta) < cells.value(start):
             start = theta
         score, positive, negative = collapse(sums.rows()).arrays()
-        rows = score / frame.unit, positive, negative
-    return solve(Line(rows[0], *targets.weigh(*rows[1:])), frame, start)
+        points = score / frame.unit, positive, negative
+    return solve(Line(points[0], *targets.weigh(*points[1:])), frame, start)
 
 
 def _discriminant(summary: Summary, ones: Floats, zeros: Floats) -> Floats:
@@ -480,7 +490,7 @@ def _discriminant(summary: Summary, ones: Floats, zeros: Floats) -> Floats:
 
 
 def summarise_rows(data: Sample, unit: float) -> Summary:
-    """Standardise the rows as they are."""
+    """Return the rows themselves as the summary: x is the score less the mean, in standard deviations."""
     score, positive, negative = data.arrays()
     weight = positive + negative
     score = score / unit if unit != 1.0 else score
@@ -496,7 +506,7 @@ def summarise_rows(data: Sample, unit: float) -> Summary:
         scale = max(scale, 1e-100 * (highest - lowest))  # all but all of the weight may lie on one score
         frame, x = Frame(unit, center, scale), (score - center) / scale
     sums = [np.array([each @ x, each.sum()]) for each in (positive, negative)]
-    return Summary(frame, x, weight, sums[0], sums[1], rows=(score, positive, negative))
+    return Summary(frame, x, weight, sums[0], sums[1], points=(score, positive, negative))
 
 
 def _summarise_cells(data: Sample, unit: float, low: float, width: float) -> Summary:

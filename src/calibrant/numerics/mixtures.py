@@ -9,7 +9,7 @@ from scipy import linalg
 
 from calibrant.arrays import Floats
 
-__all__ = ["Mixture", "fit_mixture", "newton_step"]
+__all__ = ["Mixture", "fit_mixture", "nonnegative_step"]
 
 
 _EASY = 20  # pairs of EM steps, enough for most mixtures; after them Newton's method helps
@@ -95,7 +95,7 @@ def _newton(ratio: Floats, share: Floats, m: Floats, gain: Floats) -> tuple[Floa
     scaled /= size
     # A multiple of the unit matrix makes the step unique where components are alike.
     hessian = scaled.T @ scaled + 1e-10 * np.eye(len(m))
-    step = newton_step(m * size, (1.0 - gain) / size, hessian) / size
+    step = nonnegative_step(m * size, (1.0 - gain) / size, hessian) / size
     for halvings in range(40):
         far = np.maximum(m + step / 2.0**halvings, 0.0)
         far /= far.sum()
@@ -105,7 +105,7 @@ def _newton(ratio: Floats, share: Floats, m: Floats, gain: Floats) -> tuple[Floa
     return m, gain
 
 
-def newton_step(w: Floats, gradient: Floats, hessian: Floats) -> Floats:
+def nonnegative_step(w: Floats, gradient: Floats, hessian: Floats) -> Floats:
     """Return argmin_d gradient d + d' hessian d/2 over w + d >= 0, a least-squares problem in the Cholesky factor."""
     from scipy.optimize import nnls  # too slow to import before it is needed
 

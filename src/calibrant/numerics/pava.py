@@ -15,7 +15,6 @@ __all__ = [
     "FEWEST_TO_SIFT",
     "Grid",
     "mean_scores",
-    "moderate_unit",
     "pool_adjacent_violators",
     "pool_blocks",
     "sift_rows",
@@ -32,13 +31,6 @@ _HALVINGS = 16
 _ROWS_PER_CELL = 20
 _MOST_CELLS = 2**18
 _BLOCK = 2**17  # rows; longer than elsewhere because every block costs a sum over all cells
-
-
-def moderate_unit(data: Sample) -> Sample:
-    """Return the sample with weights whose sums stay in the floating-point range."""
-    if data.weight is None or (unit := magnitude(data.weight)) == 1.0:
-        return data
-    return Sample(data.score, data.label, np.maximum(data.weight / unit, np.finfo(float).tiny))
 
 
 def pool_blocks(score: Floats, positive: Floats, weight: Floats) -> tuple[Floats, Floats, Floats]:
@@ -124,7 +116,7 @@ def sift_rows(data: Sample) -> _Points:
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Index of about equally many rows: coarse cells of equal width, each halved as often as a few rows say it needs.
+    """Cells of about equally many rows: coarse cells of equal width, each halved as often as a few rows say it needs.
 
     The cell of a score never falls as the score rises, in floating point too: every operation rounds monotonically.
     """

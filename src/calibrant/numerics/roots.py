@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["falling_root", "rising_root"]
+__all__ = ["falling_root", "root_above_zero"]
 
 
-def rising_root(slope: Callable[[float], float], cap: float, start: float = 1.0) -> float:
-    """Return where a falling derivative crosses zero: 0 if it starts so, `cap` if it is positive up to there.
+def root_above_zero(slope: Callable[[float], float], cap: float, start: float = 1.0) -> float:
+    """Return where a function that falls on [0, cap] crosses zero: 0 if it is nowhere positive, `cap` if everywhere.
 
-    `start` is a guess of its size.
+    `start` is a guess of its size, from which the search doubles.
     """
     if slope(0.0) <= 0.0:
         return 0.0

@@ -37,7 +37,7 @@ class Ops:
     are logits; `smooth_parts(function, x, parts)` is function(x), smooth in each of the `Part`s that `parts()` lists.
     Engines that lack the function get polynomials. `compute(function, columns, refusal)` is for what has no formula:
     engines that do not compute with NumPy arrays refuse with that sentence. `in_unit(score)` is the score; an engine
-    that sees the values refuses those outside [0, 1].
+    that sees the values refuses those outside [0, 1], SQL gives NULL for them.
     """
 
     run: Callable[[Callable[[Any], Any], Any], Any]

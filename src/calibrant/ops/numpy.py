@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import date, timedelta
 from functools import reduce
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
-from calibrant.checks import BLOCK, refuse_masked
+from calibrant.checks import BLOCK, ROUNDING, refuse_masked
 from calibrant.ops import EDGE, Columns, Ops
 
 __all__ = ["NUMPY"]
@@ -19,10 +20,16 @@ __all__ = ["NUMPY"]
 def _as_real(values: Any) -> NDArray[Any]:
     """Return scores as an array of real numbers."""
     scores = np.asarray(values)
-    if scores.dtype.kind == "c":
+    if scores.dtype.kind in "fiub":
+        return scores
+    if scores.dtype.kind != "O":
         msg = f"scores must be real numbers; got dtype {scores.dtype}"
         raise ValueError(msg)
-    return scores if scores.dtype.kind in "fiub" else scores.astype(np.float64)
+    for value in scores.ravel():
+        if isinstance(value, (str, bytes, complex, date, timedelta, np.datetime64, np.timedelta64)):
+            msg = f"scores must be real numbers; got {value!r}"
+            raise ValueError(msg)
+    return scores.astype(np.float64)
 
 
 def _run(function: Callable[[Floats], Any], score: Any) -> Any:
@@ -121,12 +128,14 @@ def _compute(function: Callable[[Floats], Floats], columns: Columns, refusal: st
 
 
 def _in_unit(score: Floats) -> Floats:
-    """Return scores, all of which are probabilities."""
-    outside = (score < 0) | (score > 1)
+    """Return scores, all of which are probabilities; those outside by no more than rounding are cut."""
+    if not ((score < 0) | (score > 1)).any():
+        return score
+    outside = (score < -ROUNDING) | (score > 1 + ROUNDING)
     if outside.any():
         msg = f"scores must be probabilities, in [0, 1]; got {score[outside][0]}"
         raise ValueError(msg)
-    return score
+    return np.clip(score, 0.0, 1.0)
 
 
 NUMPY = Ops(

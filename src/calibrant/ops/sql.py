@@ -14,7 +14,7 @@ from typing import Any, overload
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import LARGEST, check_one_of
+from calibrant.checks import LARGEST, ROUNDING, check_one_of
 from calibrant.extras import require_extra
 from calibrant.ops import EDGE, Columns, Ops
 from calibrant.ops.pieces import Part, horner, interpolate
@@ -50,7 +50,9 @@ def sql(mapping: Callable[..., Any], column: str | Sequence[str], dialect: str =
     """Return a map as an SQL expression of a column: a probability, NULL for NULL and NaN for NaN.
 
     For a map of several classes give the names of its columns of scores; the result is a tuple with one expression per
-    class. A row with a NULL in any column gives NULL, else one with a NaN gives NaN.
+    class. A row with a NULL in any column gives NULL, else one with a NaN gives NaN. A map that was fitted to
+    probabilities takes nothing else: a score outside [0, 1] by more than 1e-5, for which the map itself raises an
+    error, gives NULL.
 
     Dialects: duckdb, postgres, spark, sqlite. Formulas are carried over as they are. Incomplete beta functions and
     kernel sums, which no engine has, become piecewise polynomials that are right to 1e-12. Postgres raises an error
@@ -75,7 +77,18 @@ def sql(mapping: Callable[..., Any], column: str | Sequence[str], dialect: str =
     if is_nan is not None:
         cases += [exp.If(this=is_nan(score.copy()), true=score.copy()) for score in scores]
     shared = Shared(dialect, names)
-    found = mapping(scores, _with_parts(shared)) if several else [mapping(scores[0], _SQL)]
+    limited: dict[int, _Node] = {}  # the scores that must be probabilities, by their identity
+
+    def in_unit(score: _Node) -> _Node:
+        limited[id(score)] = score
+        return score
+
+    ops = replace(_with_parts(shared) if several else _SQL, in_unit=in_unit)
+    found = mapping(scores, ops) if several else [mapping(scores[0], ops)]
+    for score in scores:
+        if id(score) in limited:
+            outside = exp.or_(score.copy() < -ROUNDING, score.copy() > 1.0 + ROUNDING)
+            cases.append(exp.If(this=outside, true=exp.Null()))
     missing_first = shared.render(exp.Case(ifs=cases, default=exp.var("\0")))
     texts = tuple(missing_first.replace("\0", shared.whole(_node(each))) for each in found)
     return texts if several else texts[0]

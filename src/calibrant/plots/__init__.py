@@ -36,7 +36,7 @@ from calibrant.evidence.curves import (
 )
 from calibrant.extras import require_extra
 from calibrant.maps import Map, fit_map
-from calibrant.samples import sample
+from calibrant.samples import ask_for_kind, read_kind, sample
 
 with require_extra("calibrant.plots", "plot"):
     import matplotlib
@@ -368,13 +368,16 @@ class MapsDisplay:
         scores: ArrayLike,
         methods: Sequence[str] = ("platt", "isotonic", "beta2", "bins"),
         *,
-        kind: str = "margin",
+        kind: str | None = None,
         sample_weight: ArrayLike | None = None,
         ax: Axes | None = None,
     ) -> Self:
-        """Fit methods of `calibrant.METHODS` to scores and draw them."""
-        data = sample(scores, y, sample_weight, kind=kind)
-        curves = [map_curve(fit_map(name, data, kind), data.score, name=name) for name in methods]
+        """Fit methods of `calibrant.METHODS` to scores and draw them; `kind` is that of `calibrant.fit`."""
+        chosen = read_kind(kind)
+        data = sample(scores, y, sample_weight, kind=chosen)
+        if kind is None:
+            ask_for_kind(data.score)
+        curves = [map_curve(fit_map(name, data, chosen), data.score, name=name) for name in methods]
         return cls(curves, groups=posterior(data)).plot(ax)
 
     def plot(self, ax: Axes | None = None, *, bands: bool = True) -> Self:

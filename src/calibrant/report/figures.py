@@ -26,7 +26,11 @@ _TABLE_ROWS = 21  # most points of a curve in its table
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart with its title, a description for screen readers, a caption, and a table of some of its values."""
+    """A chart with its title, a description for screen readers, a caption, and a table of some of its values.
+
+    The page shows every figure with `beside=True`, in their order, beside the reliability diagram of an assessment; all
+    others it shows by their names.
+    """
 
     title: str
     alternative: str
@@ -34,6 +38,7 @@ class Figure:
     caption: str = ""
     heads: tuple[str, ...] = ()
     rows: tuple[tuple[Any, ...], ...] = ()
+    beside: bool = False
 
 
 Figures = dict[str, Figure]
@@ -108,14 +113,16 @@ def _forecasts_figure(histogram: Mapping[str, Any], names: tuple[str, str]) -> F
         if positive or negative
     )
     specification = charts.draw_forecasts(histogram, names, alternative)
-    return Figure("Which forecasts were made", alternative, specification, "", ("forecast", *names[::-1]), rows)
+    heads = ("forecast", *names[::-1])
+    return Figure("Which forecasts were made", alternative, specification, "", heads, rows, beside=True)
 
 
 def _decomposition_figure(parts: Mapping[str, Any]) -> Figure:
     """Return the parts of the Brier score."""
     rows = charts.decomposition_rows(parts)
     alternative = "Bars: the Brier score is made of " + ", ".join(f"{row['part']} {row['shown']}" for row in rows) + "."
-    return Figure("What the Brier score is made of", alternative, charts.draw_decomposition(rows, alternative))
+    specification = charts.draw_decomposition(rows, alternative)
+    return Figure("What the Brier score is made of", alternative, specification, beside=True)
 
 
 def make_panel_figures(panels: Sequence[Mapping[str, Any]]) -> Figures:

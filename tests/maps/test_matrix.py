@@ -1,0 +1,88 @@
+"""What every method of all classes at once promises; the methods are read from the table."""
+
+import json
+
+import duckdb
+import numpy as np
+import pytest
+
+import calibrant
+from calibrant.maps import METHODS
+from calibrant.maps.classes import MatrixMap, Plan
+from calibrant.maps.lifting import fit_classes
+from calibrant.maps.methods import list_methods
+from calibrant.maps.records import Origin
+from calibrant.maps.store import from_dict, to_dict
+from calibrant.samples import ClassSample
+
+NAMES = [*list_methods("matrix"), *(name for name, row in METHODS.items() if row.joint is not None)]
+CLASSES = ("a", "b", "c")
+
+
+def rows(kind, n=240):
+    """Return scores of three classes of a kind, and classes that follow them."""
+    rng = np.random.default_rng(3)
+    P = rng.dirichlet(np.ones(3), n)
+    index = (P.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    return (P if kind == "probability" else np.log(P)), index
+
+
+def fitted_to(name, scores, index, kind, weight=None):
+    return fit_classes(Plan(name), "matrix", ClassSample(scores, index, 3, kind, weight, CLASSES))
+
+
+@pytest.mark.parametrize("kind", ["probability", "logit", "margin"])
+@pytest.mark.parametrize("name", NAMES)
+class TestEveryMethodOfAMatrix:
+    def test_rows_sum_to_one(self, name, kind):
+        scores, index = rows(kind)
+        P = fitted_to(name, scores, index, kind)(scores)
+        assert P.shape == scores.shape
+        assert P.min() >= 0
+        np.testing.assert_allclose(P.sum(axis=1), 1.0, rtol=1e-12)
+
+    def test_weight_is_repetition(self, name, kind):
+        scores, index = rows(kind)
+        times = 1 + np.arange(len(index)) % 3
+        weighted = fitted_to(name, scores, index, kind, times.astype(float))
+        repeated = fitted_to(name, np.repeat(scores, times, axis=0), np.repeat(index, times), kind)
+        np.testing.assert_allclose(weighted(scores), repeated(scores), atol=1e-6)
+
+    def test_order_of_rows_does_not_matter(self, name, kind):
+        scores, index = rows(kind)
+        order = np.random.default_rng(0).permutation(len(index))
+        one, other = fitted_to(name, scores, index, kind), fitted_to(name, scores[order], index[order], kind)
+        np.testing.assert_allclose(one(scores), other(scores), atol=1e-6)
+
+    def test_json_round_trip_is_exact(self, name, kind):
+        scores, index = rows(kind)
+        fitted = fitted_to(name, scores, index, kind)
+        loaded = from_dict(json.loads(json.dumps(to_dict(fitted), allow_nan=False)))
+        assert loaded == fitted
+        assert isinstance(loaded, MatrixMap)
+        np.testing.assert_array_equal(loaded(scores), fitted(scores))
+
+    def test_sql_is_the_numpy_formula(self, name, kind):
+        scores, index = rows(kind)
+        fitted = fitted_to(name, scores, index, kind)
+        try:
+            expressions = calibrant.sql(fitted, list("uvw"))
+        except ValueError as error:
+            pytest.skip(str(error))
+        with duckdb.connect() as connection:
+            connection.execute("create table t (i integer, u double, v double, w double)")
+            connection.executemany(
+                "insert into t values (?, ?, ?, ?)", [[i, *row] for i, row in enumerate(scores[:40].tolist())]
+            )
+            found = connection.execute(f"select {', '.join(expressions)} from t order by i").fetchall()
+        np.testing.assert_allclose(np.array(found), fitted(scores[:40]), atol=1e-9)
+
+    def test_it_knows_what_it_was_fitted_on(self, name, kind):
+        scores, index = rows(kind)
+        fitted = fitted_to(name, scores, index, kind, np.full(len(index), 2.0))
+        assert fitted.origin == Origin(name, kind, len(index), 2.0 * len(index), CLASSES)
+        assert from_dict(to_dict(fitted)).origin == fitted.origin
+
+
+def test_there_is_one():
+    assert "beta" in NAMES
