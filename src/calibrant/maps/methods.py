@@ -17,6 +17,7 @@ from calibrant.maps.records import (
     Cosines,
     Ends,
     Lines,
+    LogitLines,
     Parzen,
     QuadraticLogit,
     Sigmoid,
@@ -171,6 +172,14 @@ METHODS: dict[str, Method] = {
         REAL,
         True,
         "Logistic regression on the logit and its square, kept rising",
+        "affine",
+    ),
+    "spline": Method(
+        Later("spline", "fit_spline"),
+        LogitLines,
+        REAL,
+        True,
+        "P-splines: Eilers & Marx 1996; rising: Bollaerts et al. 2006; strength: Wood 2011",
         "affine",
     ),
     "bins": Method(

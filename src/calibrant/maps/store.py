@@ -40,6 +40,7 @@ _MODULES = {
         "Parzen",
         "Linked",
         "VennAbers",
+        "LogitLines",
     ),
     "classes": ("ClassMap", "MatrixMap"),
 }

@@ -1,0 +1,191 @@
+"""A smooth rising curve for the logit: a penalised linear spline with its knots at quantiles of the scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibrant.arrays import Floats
+from calibrant.checks import BLOCK, LARGEST, check_number, check_whole
+from calibrant.maps.platt import FALLING, smoothed_targets
+from calibrant.maps.records import LogitLines
+from calibrant.numerics.curves import Curve, certify_curve, minimise_curve
+from calibrant.numerics.logistic import Nodes, Targets
+from calibrant.samples import Sample, magnitude, moderate_weights
+from calibrant.warning import warn
+
+__all__ = ["STRENGTHS", "fit_spline", "tabulate_strengths"]
+
+# Strengths from which the fit chooses. At the largest, a slope changes by about 1/250 logit per knot: a straight line.
+STRENGTHS = tuple(4.0**power for power in range(-3, 9))
+_CELLS = 20  # per interval between knots; 5 would be enough for a log loss within 1e-6
+_NEAREST = 0.01  # knots nearer to each other than this share of the inner half of the scores are one
+_TIE = 1e-9  # shares of the weight that differ by less are equal but for rounding
+_FLAT = 1e-9  # a curve that rises by fewer logits is a constant
+
+
+def fit_spline(data: Sample, *, knots: int = 25, strength: float | None = None, monotone: bool = True) -> LogitLines:
+    """Fit logit p = f(x), f piecewise linear, smooth and rising (P-splines: Eilers & Marx 1996; Bollaerts et al. 2006).
+
+    With s_j the slope of f between the knots k_j and k_{j+1}, and R the distance between the quartiles of the knots,
+
+        sum -w (t log p + (1 - t) log(1 - p)) + strength/2 sum_j (R s_{j+1} - R s_j)^2
+
+    is least over all f that rise. t are Platt's smoothed targets, so that a minimum exists whatever the scores; a large
+    `strength` gives Platt's sigmoid. Without a `strength` it is that of `STRENGTHS` under which the labels have the
+    largest marginal likelihood (Laplace's approximation, without the constraint; Wood 2011): see `tabulate_strengths`.
+    `monotone=False` lets the curve fall too. Beyond the scores seen the curve goes on as a straight line.
+
+    The knots are at most `knots` quantiles of the scores by weight, or all scores where these are few. Rows enter as
+    cells, 20 between neighbouring knots, by their mean score. Nothing depends on the scale and offset of the scores.
+    Weights that sum to less than 1 lower the strength by that factor.
+
+    >>> from calibrant.samples import sample
+    >>> fitted = fit_spline(sample([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 3.0], [0, 0, 1, 0, 1, 1, 1]))
+    >>> fitted([-1.0, 0.0, 1.0]).round(3)
+    array([0.362, 0.512, 0.661])
+    """
+    count = check_whole("knots", knots, low=2, high=200)
+    given = None if strength is None else check_number("strength", strength)
+    problem = _pose(data, count)
+    level = np.log(problem.curve.nodes.ones.sum()) - np.log(problem.curve.nodes.zeros.sum())
+    if len(problem.knots) == 1:
+        return LogitLines((float(problem.knots[0]) * problem.unit,), (float(level),))
+    f = np.full(len(problem.knots), float(level))
+    chosen = problem.per_strength * (given or 1.0)
+    if given is None and len(f) > 2:
+        table = _try_strengths(problem, f)
+        best = int(np.argmax([each[1] for each in table]))
+        chosen, f = problem.per_strength * STRENGTHS[best], table[best][0]
+    f = np.maximum.accumulate(f) if monotone else f
+    f = minimise_curve(problem.curve, chosen, f, rising=monotone)[0]
+    certify_curve(problem.curve, chosen, f, rising=monotone)
+    if monotone and f[-1] - f[0] <= _FLAT:
+        warn(f"{FALLING.partition(':')[0]}: no rising map is better than a constant")
+    return _draw(problem, f)
+
+
+def tabulate_strengths(data: Sample, *, knots: int = 25) -> dict[float, float]:
+    """Return log marginal likelihood, up to a constant, by strength, for a sample of both classes and several scores.
+
+    With F the minimum over all curves, H the Hessian there without the penalty, S that of the penalty at strength 1 and
+    K knots, it is -F + (K - 2)/2 log(strength) - 1/2 log det(H + strength S).
+    """
+    problem = _pose(data, knots)
+    table = _try_strengths(problem, np.zeros(len(problem.knots)))
+    return {strength: each[1] for strength, each in zip(STRENGTHS, table, strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """What is minimised: knots in units of `unit`, weights in units of `weight_unit`, the penalty's unit."""
+
+    knots: Floats
+    unit: float
+    weight_unit: float
+    curve: Curve
+    per_strength: float
+
+
+def _pose(data: Sample, count: int) -> _Problem:
+    """Return the problem of a sample; of one class only, its level alone."""
+    data, weight_unit = moderate_weights(data)
+    unit = magnitude(data.score)
+    score, ones, zeros = data.arrays()
+    score = score / unit if unit != 1.0 else score
+    positive, negative = float(ones.sum()) * weight_unit, float(zeros.sum()) * weight_unit
+    if min(positive, negative) <= 0.0:
+        count, score = 1, score[:1]
+    knots = _choose_knots(score, None if data.weight is None else ones + zeros, count)
+    inner = (len(knots) - 1) // 4
+    reach = float(knots[-1 - inner] - knots[inner])
+    knots = _thin(knots, _NEAREST * reach)
+    targets = Targets(smoothed_targets(positive, negative), smoothed_targets(negative, positive))
+    design, ones, zeros = _pool(score, ones, zeros, knots)
+    nodes = Nodes(design, *targets.weigh(ones, zeros))
+    slopes = np.diff(np.eye(len(knots)), axis=0) * (reach / np.diff(knots))[:, None]
+    per_strength = min(1.0, positive + negative) / weight_unit
+    return _Problem(knots, unit, weight_unit, Curve(nodes, np.diff(slopes, axis=0)), per_strength)
+
+
+def _choose_knots(score: Floats, weight: Floats | None, count: int) -> Floats:
+    """Return at most `count` of the scores: the ends, and quantiles by weight of the others.
+
+    A score of much weight may be several quantiles. It is one knot, and the others are the quantiles of the rest.
+    """
+    knots = np.unique([score.min(), score.max()])
+    while len(knots) < count:
+        other = (score > knots[0]) & (score < knots[-1])
+        if len(knots) > 2:
+            other &= knots[np.minimum(np.searchsorted(knots, score), len(knots) - 1)] != score
+        score, weight = score[other], None if weight is None else weight[other]
+        if not len(score):
+            break
+        missing = count - len(knots)
+        level = (np.arange(missing) + 0.5) / missing - _TIE
+        if weight is None:
+            place = np.maximum(np.ceil(level * len(score)).astype(np.intp) - 1, 0)
+            found = np.partition(score, place)[place]
+        else:
+            order = np.argsort(score, kind="stable")
+            total = np.cumsum(weight[order])
+            found = score[order[np.minimum(np.searchsorted(total, level * total[-1]), len(order) - 1)]]
+        knots = np.union1d(knots, found)
+    return knots
+
+
+def _thin(knots: Floats, nearest: float) -> Floats:
+    """Return the knots, both ends among them, without those nearer than this to the one before or to the last."""
+    kept = [float(knots[0])]
+    for each in knots[1:-1].tolist():
+        if min(each - kept[-1], float(knots[-1]) - each) >= nearest * (1.0 - _TIE):
+            kept.append(each)
+    return np.array([*kept, float(knots[-1])]) if len(knots) > 1 else knots
+
+
+def _pool(score: Floats, ones: Floats, zeros: Floats, knots: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return hat functions (one row per knot) and both weights of cells, each at the mean score of its rows."""
+    if len(knots) == 1:
+        return np.ones((1, 1)), ones.sum(keepdims=True), zeros.sum(keepdims=True)
+    gaps, size = np.diff(knots), (len(knots) - 1) * _CELLS + 1
+    sums = np.zeros((3, size))  # of n1, n0 and the share of the way to the next knot
+    for start in range(0, len(score), BLOCK):
+        rows = slice(start, start + BLOCK)
+        x, one, zero = score[rows], ones[rows], zeros[rows]
+        left = np.searchsorted(knots[1:-1], x, side="right")
+        share = (x - knots[left]) / gaps[left]
+        # Scores on a grid may lie on a border, on one side or the other by rounding.
+        cell = left * _CELLS + np.minimum(share * _CELLS + 1e-6, _CELLS - (share < 1.0)).astype(np.intp)
+        for total, part in zip(sums, (one, zero, (one + zero) * share), strict=True):
+            total += np.bincount(cell, part, size)
+    filled = np.flatnonzero(sums[0] + sums[1])
+    ones, zeros, moment = sums[:, filled]
+    left, share = filled // _CELLS, np.clip(moment / (ones + zeros), 0.0, 1.0)
+    design = np.zeros((len(knots) + 1, len(filled)))
+    design[left, np.arange(len(filled))] = 1.0 - share
+    design[left + 1, np.arange(len(filled))] = share
+    # The last cell is the last knot itself, whose next one does not exist.
+    last = filled == size - 1
+    design[-2, last], design[-1, last] = 1.0, 0.0
+    return design[:-1], ones, zeros
+
+
+def _try_strengths(problem: _Problem, start: Floats) -> list[tuple[Floats, float]]:
+    """Return the free curve and the log marginal likelihood of each of `STRENGTHS`."""
+    table: list[tuple[Floats, float]] = []
+    f = start
+    for strength in STRENGTHS[::-1]:  # from the straight line on
+        scaled = problem.per_strength * strength
+        f, factor = minimise_curve(problem.curve, scaled, f, rising=False)
+        volume = float(np.log(np.diag(factor)).sum()) - (len(f) - 2) / 2.0 * np.log(scaled)
+        table.append((f, -problem.weight_unit * problem.curve.value(f, scaled) - volume))
+    return table[::-1]
+
+
+def _draw(problem: _Problem, f: Floats) -> LogitLines:
+    """Return the curve through the knots, with its first and its last slope beyond."""
+    with np.errstate(over="ignore"):
+        slopes = np.clip(np.diff(f) / np.diff(problem.knots) / problem.unit, -LARGEST, LARGEST)
+    x = tuple((problem.knots * problem.unit).tolist())
+    return LogitLines(x, tuple(f.tolist()), float(slopes[0]), float(slopes[-1]))

@@ -1,0 +1,123 @@
+"""Penalised logistic curves: the logit is piecewise linear through values f at knots, and may have to rise.
+
+Minimised is F(f) = sum n1 softplus(-B f) + n0 softplus(B f) + strength/2 |D f|^2, over points with the weights n1 of
+target 1 and n0 of target 0, where B f are the values of the curve at the points and D f its bends at the inner knots.
+With `rising` the increments f_{j+1} - f_j must not be negative. F is convex, so its conditions of first order (Karush,
+Kuhn and Tucker) are a certificate: with g the gradient of F and m_j = -(g_1 + ... + g_j),
+
+    m_K = 0,    m_j >= 0,    m_j (f_{j+1} - f_j) = 0    (m_j = 0 where the curve need not rise).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from calibrant.arrays import Floats
+from calibrant.numerics.logistic import EPS, SAFE_REACH, UNCERTAIN, Nodes
+
+__all__ = ["Curve", "certify_curve", "minimise_curve"]
+
+_MOST_STEPS = 1_000  # Newton moves a saturated logit by about 1, and weights of 1e160 have logits up to 370
+_STILL = 1e-6  # logits: a Newton step that moves none by more is the last one, for its error is about the square
+_CERTIFIED = 1e-9  # the largest F - min F of a curve, as a share of F
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """F: `nodes.design` is B' (one row per knot), `bends` is D."""
+
+    nodes: Nodes
+    bends: Floats
+
+    def value(self, f: Floats, strength: float) -> float:
+        """Return F(f)."""
+        return float(self.nodes.losses(f).sum() + strength / 2.0 * np.sum((self.bends @ f) ** 2))
+
+    def derivatives(self, f: Floats, strength: float) -> tuple[Floats, Floats]:
+        """Return the gradient and the Hessian of F."""
+        gradient, hessian, _ = self.nodes.derivatives(f)
+        # D' (D f), not (D' D) f: that would lose the digits of a curve which is all but straight.
+        return gradient + strength * (self.bends.T @ (self.bends @ f)), hessian + strength * (self.bends.T @ self.bends)
+
+
+def minimise_curve(curve: Curve, strength: float, start: Floats, *, rising: bool) -> tuple[Floats, Floats]:
+    """Return the values of least F and the Cholesky factor of the Hessian there, from a point that is allowed.
+
+    Each Newton step goes to the least value of a quadratic, over rising curves alone where they must rise. One that
+    moves no logit by more than 1/2 needs no line search; a longer one is halved until F falls.
+    """
+    f, before = start, np.inf
+    for _ in range(_MOST_STEPS):
+        gradient, hessian = curve.derivatives(f, strength)
+        factor = _cholesky(hessian)
+        step = -linalg.cho_solve((factor, True), gradient, check_finite=False)
+        if rising and (np.diff(f + step) < 0.0).any():
+            step = _rising_step(f, gradient, hessian, factor, step)
+        reach = float(np.abs(step @ curve.nodes.design).max())
+        length = 1.0
+        if reach > SAFE_REACH:
+            value = curve.value(f, strength)
+            while reach * length > SAFE_REACH and not curve.value(f + length * step, strength) < value:
+                length /= 2.0
+        f = f + length * step
+        if reach <= _STILL or (reach <= SAFE_REACH and reach < 1e-4 and reach > before / 2.0):  # or rounding rules
+            return (np.maximum.accumulate(f) if rising else f), factor
+        before = reach
+    raise RuntimeError(UNCERTAIN)
+
+
+def _rising_step(f: Floats, gradient: Floats, hessian: Floats, factor: Floats, free: Floats) -> Floats:
+    """Return argmin_s gradient s + s' hessian s/2 over rising f + s, from its minimum `free` over all s.
+
+    The multipliers m >= 0 of the increments minimise |L' (f + free) + L^-1 E' m|^2, E taking increments and L L' the
+    Hessian (Lawson & Hanson 1974, ch. 23). They say which increments are 0; the values follow without them.
+    """
+    from scipy.optimize import nnls  # too slow to import before it is needed
+
+    k = len(f)
+    increments = np.eye(k - 1, k, 1) - np.eye(k - 1, k)
+    columns = linalg.solve_triangular(factor, increments.T, lower=True, check_finite=False)
+    columns /= np.linalg.norm(columns, axis=0)
+    right = -(factor.T @ (f + free))
+    size = float(np.abs(right).max())
+    held = nnls(columns, right / size, maxiter=100 * k)[0] > 0.0
+    group = np.append(0, np.cumsum(~held))
+    join = np.eye(group[-1] + 1)[group]  # one column per group of knots of equal value
+    level = (join @ (np.bincount(group, f) / np.bincount(group))) - f
+    joined = join.T @ (gradient + hessian @ level)
+    return np.asarray(level - join @ linalg.solve(join.T @ hessian @ join, joined, assume_a="pos", check_finite=False))
+
+
+def _cholesky(hessian: Floats) -> Floats:
+    """Return the lower Cholesky factor, or raise."""
+    try:
+        return np.asarray(linalg.cholesky(hessian, lower=True, check_finite=False))
+    except linalg.LinAlgError:
+        raise RuntimeError(UNCERTAIN) from None
+
+
+def certify_curve(curve: Curve, strength: float, f: Floats, *, rising: bool) -> float:
+    """Return a bound of F - min F as a share of F; raise unless it is below 1e-9.
+
+    Knots of equal value are one, as if held together. Among such curves F lies above its minimum by no more than
+    d' (d' H d)^-1 d, d the gradient over them, if that step moves no logit by more than 1/2. And parting the knots must
+    not pay: a multiplier may be negative by no more than the bound or the rounding errors of the gradient.
+    """
+    gradient, hessian = curve.derivatives(f, strength)
+    apart = np.diff(f) > 0.0 if rising else np.ones(len(f) - 1, bool)
+    group = np.append(0, np.cumsum(apart))
+    join = np.eye(group[-1] + 1)[group]
+    left = join.T @ gradient
+    step = linalg.solve(join.T @ hessian @ join, left, assume_a="pos", check_finite=False)
+    reach = float(np.abs((join @ step) @ curve.nodes.design).max())
+    pull = float(np.cumsum(gradient)[:-1][~apart].max(initial=0.0))  # what parting two knots by a logit would gain
+    weights = curve.nodes.ones + curve.nodes.zeros
+    sizes = curve.nodes.design @ weights + strength * np.abs(curve.bends.T) @ (np.abs(curve.bends) @ np.abs(f))
+    excess = float(left @ step) + max(pull - 16.0 * EPS * float(sizes.sum()), 0.0)
+    share = excess / curve.value(f, strength)
+    if not (share <= _CERTIFIED and reach <= SAFE_REACH) or (rising and (np.diff(f) < 0.0).any()):
+        raise RuntimeError(UNCERTAIN)
+    return share
