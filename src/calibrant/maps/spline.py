@@ -21,6 +21,7 @@ __all__ = ["STRENGTHS", "fit_spline", "tabulate_strengths"]
 STRENGTHS = tuple(4.0**power for power in range(-3, 9))
 _CELLS = 20  # per interval between knots; 5 would be enough for a log loss within 1e-6
 _NEAREST = 0.01  # knots nearer to each other than this share of the inner half of the scores are one
+_FEWEST, _MOST = 1.0, 1e9  # rows that weights may stand for, so that every number keeps its digits
 _TIE = 1e-9  # shares of the weight that differ by less are equal but for rounding
 _FLAT = 1e-9  # a curve that rises by fewer logits is a constant
 
@@ -39,7 +40,7 @@ def fit_spline(data: Sample, *, knots: int = 25, strength: float | None = None, 
 
     The knots are at most `knots` quantiles of the scores by weight, or all scores where these are few. Rows enter as
     cells, 20 between neighbouring knots, by their mean score. Nothing depends on the scale and offset of the scores.
-    Weights that sum to less than 1 lower the strength by that factor.
+    Weights that sum to less than 1 or to more than 1e9 are scaled to that sum.
 
     >>> from calibrant.samples import sample
     >>> fitted = fit_spline(sample([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 3.0], [0, 0, 1, 0, 1, 1, 1]))
@@ -53,11 +54,11 @@ def fit_spline(data: Sample, *, knots: int = 25, strength: float | None = None, 
     if len(problem.knots) == 1:
         return LogitLines((float(problem.knots[0]) * problem.unit,), (float(level),))
     f = np.full(len(problem.knots), float(level))
-    chosen = problem.per_strength * (given or 1.0)
+    chosen = given or 1.0
     if given is None and len(f) > 2:
         table = _try_strengths(problem, f)
         best = int(np.argmax([each[1] for each in table]))
-        chosen, f = problem.per_strength * STRENGTHS[best], table[best][0]
+        chosen, f = STRENGTHS[best], table[best][0]
     f = np.maximum.accumulate(f) if monotone else f
     f = minimise_curve(problem.curve, chosen, f, rising=monotone)[0]
     certify_curve(problem.curve, chosen, f, rising=monotone)
@@ -79,13 +80,11 @@ def tabulate_strengths(data: Sample, *, knots: int = 25) -> dict[float, float]:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """What is minimised: knots in units of `unit`, weights in units of `weight_unit`, the penalty's unit."""
+    """What is minimised, and the knots, divided by `unit`."""
 
     knots: Floats
     unit: float
-    weight_unit: float
     curve: Curve
-    per_strength: float
 
 
 def _pose(data: Sample, count: int) -> _Problem:
@@ -94,7 +93,11 @@ def _pose(data: Sample, count: int) -> _Problem:
     unit = magnitude(data.score)
     score, ones, zeros = data.arrays()
     score = score / unit if unit != 1.0 else score
-    positive, negative = float(ones.sum()) * weight_unit, float(zeros.sum()) * weight_unit
+    positive, negative = float(ones.sum()), float(zeros.sum())
+    rows = min(max((positive + negative) * weight_unit, _FEWEST), _MOST)
+    times = rows / (positive + negative)
+    if times != 1.0:
+        ones, zeros, positive, negative = ones * times, zeros * times, positive * times, negative * times
     if min(positive, negative) <= 0.0:
         count, score = 1, score[:1]
     knots = _choose_knots(score, None if data.weight is None else ones + zeros, count)
@@ -105,8 +108,7 @@ def _pose(data: Sample, count: int) -> _Problem:
     design, ones, zeros = _pool(score, ones, zeros, knots)
     nodes = Nodes(design, *targets.weigh(ones, zeros))
     slopes = np.diff(np.eye(len(knots)), axis=0) * (reach / np.diff(knots))[:, None]
-    per_strength = min(1.0, positive + negative) / weight_unit
-    return _Problem(knots, unit, weight_unit, Curve(nodes, np.diff(slopes, axis=0)), per_strength)
+    return _Problem(knots, unit, Curve(nodes, np.diff(slopes, axis=0)))
 
 
 def _choose_knots(score: Floats, weight: Floats | None, count: int) -> Floats:
@@ -176,10 +178,9 @@ def _try_strengths(problem: _Problem, start: Floats) -> list[tuple[Floats, float
     table: list[tuple[Floats, float]] = []
     f = start
     for strength in STRENGTHS[::-1]:  # from the straight line on
-        scaled = problem.per_strength * strength
-        f, factor = minimise_curve(problem.curve, scaled, f, rising=False)
-        volume = float(np.log(np.diag(factor)).sum()) - (len(f) - 2) / 2.0 * np.log(scaled)
-        table.append((f, -problem.weight_unit * problem.curve.value(f, scaled) - volume))
+        f, factor = minimise_curve(problem.curve, strength, f, rising=False)
+        volume = float(np.log(np.diag(factor)).sum()) - (len(f) - 2) / 2.0 * np.log(strength)
+        table.append((f, -problem.curve.value(f, strength) - volume))
     return table[::-1]
 
 

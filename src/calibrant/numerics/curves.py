@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import linalg
 
 from calibrant.arrays import Floats
@@ -20,7 +21,9 @@ from calibrant.numerics.logistic import EPS, SAFE_REACH, UNCERTAIN, Nodes
 
 __all__ = ["Curve", "certify_curve", "minimise_curve"]
 
-_MOST_STEPS = 1_000  # Newton moves a saturated logit by about 1, and weights of 1e160 have logits up to 370
+_MOST_STEPS = 200  # ten are usual; Newton moves a saturated logit by about 1
+_FARTHEST = 64.0  # logits that a step may move at most: farther away there may be no curvature to come back by
+_DIGITS = 1e-7  # of a column beside the others; where less is left, Cholesky's factor has too few right digits
 _STILL = 1e-6  # logits: a Newton step that moves none by more is the last one, for its error is about the square
 _CERTIFIED = 1e-9  # the largest F - min F of a curve, as a share of F
 
@@ -42,6 +45,25 @@ class Curve:
         # D' (D f), not (D' D) f: that would lose the digits of a curve which is all but straight.
         return gradient + strength * (self.bends.T @ (self.bends @ f)), hessian + strength * (self.bends.T @ self.bends)
 
+    def factorise(self, f: Floats, strength: float, hessian: Floats, join: Floats | None = None) -> Floats:
+        """Return lower L with L L' the Hessian, or join' Hessian join: by Cholesky, or by QR where digits are lost.
+
+        QR does not square what it decomposes, and rows in the order of their size keep the small ones exact.
+        """
+        matrix = hessian if join is None else join.T @ hessian @ join
+        lower, failed = linalg.lapack.dpotrf(matrix, lower=1, clean=1)
+        if not failed and (np.diag(lower) ** 2 > _DIGITS * np.diag(matrix)).all():
+            return np.asarray(lower)
+        bend = self.nodes.slopes(f)[2]
+        rows = np.vstack([self.nodes.design.T * np.sqrt(bend)[:, None], np.sqrt(strength) * self.bends])
+        rows = rows if join is None else rows @ join
+        order = np.argsort(-np.abs(rows).max(axis=1), kind="stable")
+        upper = linalg.qr(rows[order], mode="r", check_finite=False)[0][: rows.shape[1]]
+        sign = np.sign(np.diag(upper))
+        if len(sign) < rows.shape[1] or not sign.all():
+            raise RuntimeError(UNCERTAIN)
+        return np.asarray(upper.T * sign)
+
 
 def minimise_curve(curve: Curve, strength: float, start: Floats, *, rising: bool) -> tuple[Floats, Floats]:
     """Return the values of least F and the Cholesky factor of the Hessian there, from a point that is allowed.
@@ -52,12 +74,15 @@ def minimise_curve(curve: Curve, strength: float, start: Floats, *, rising: bool
     f, before = start, np.inf
     for _ in range(_MOST_STEPS):
         gradient, hessian = curve.derivatives(f, strength)
-        factor = _cholesky(hessian)
-        step = -linalg.cho_solve((factor, True), gradient, check_finite=False)
+        factor = curve.factorise(f, strength, hessian)
+        step = -_solve(factor, gradient)
         if rising and (np.diff(f + step) < 0.0).any():
-            step = _rising_step(f, gradient, hessian, factor, step)
+            join = _find_groups(f + step, factor)
+            level = join @ (join.T @ f / join.sum(axis=0)) - f
+            left = join.T @ (gradient + hessian @ level)
+            step = level - join @ _solve(curve.factorise(f, strength, hessian, join), left)
         reach = float(np.abs(step @ curve.nodes.design).max())
-        length = 1.0
+        length = min(1.0, _FARTHEST / reach) if reach else 1.0
         if reach > SAFE_REACH:
             value = curve.value(f, strength)
             while reach * length > SAFE_REACH and not curve.value(f + length * step, strength) < value:
@@ -69,34 +94,32 @@ def minimise_curve(curve: Curve, strength: float, start: Floats, *, rising: bool
     raise RuntimeError(UNCERTAIN)
 
 
-def _rising_step(f: Floats, gradient: Floats, hessian: Floats, factor: Floats, free: Floats) -> Floats:
-    """Return argmin_s gradient s + s' hessian s/2 over rising f + s, from its minimum `free` over all s.
+def _find_groups(free: Floats, factor: Floats) -> Floats:
+    """Return which knots have one value where |L' (f - free)| is least over rising f: a 0/1 column for each group.
 
-    The multipliers m >= 0 of the increments minimise |L' (f + free) + L^-1 E' m|^2, E taking increments and L L' the
-    Hessian (Lawson & Hanson 1974, ch. 23). They say which increments are 0; the values follow without them.
+    The multipliers m >= 0 of the increments minimise |L' free + L^-1 E' m|, E taking increments (Lawson & Hanson 1974,
+    ch. 23). Those above 0 belong to increments that are 0.
     """
     from scipy.optimize import nnls  # too slow to import before it is needed
 
-    k = len(f)
+    k = len(free)
     increments = np.eye(k - 1, k, 1) - np.eye(k - 1, k)
     columns = linalg.solve_triangular(factor, increments.T, lower=True, check_finite=False)
     columns /= np.linalg.norm(columns, axis=0)
-    right = -(factor.T @ (f + free))
-    size = float(np.abs(right).max())
-    held = nnls(columns, right / size, maxiter=100 * k)[0] > 0.0
-    group = np.append(0, np.cumsum(~held))
-    join = np.eye(group[-1] + 1)[group]  # one column per group of knots of equal value
-    level = (join @ (np.bincount(group, f) / np.bincount(group))) - f
-    joined = join.T @ (gradient + hessian @ level)
-    return np.asarray(level - join @ linalg.solve(join.T @ hessian @ join, joined, assume_a="pos", check_finite=False))
+    right = -(factor.T @ free)
+    held = nnls(columns, right / np.abs(right).max(), maxiter=100 * k)[0] > 0.0
+    return _join(~held)
 
 
-def _cholesky(hessian: Floats) -> Floats:
-    """Return the lower Cholesky factor, or raise."""
-    try:
-        return np.asarray(linalg.cholesky(hessian, lower=True, check_finite=False))
-    except linalg.LinAlgError:
-        raise RuntimeError(UNCERTAIN) from None
+def _join(apart: NDArray[np.bool_]) -> Floats:
+    """Return a 0/1 matrix with a row for each knot and a column for each group of knots that are not apart."""
+    group = np.append(0, np.cumsum(apart))
+    return np.asarray(np.eye(group[-1] + 1)[group])
+
+
+def _solve(lower: Floats, right: Floats) -> Floats:
+    """Return (L L')^-1 right."""
+    return np.asarray(linalg.cho_solve((lower, True), right, check_finite=False))
 
 
 def certify_curve(curve: Curve, strength: float, f: Floats, *, rising: bool) -> float:
@@ -108,10 +131,9 @@ def certify_curve(curve: Curve, strength: float, f: Floats, *, rising: bool) -> 
     """
     gradient, hessian = curve.derivatives(f, strength)
     apart = np.diff(f) > 0.0 if rising else np.ones(len(f) - 1, bool)
-    group = np.append(0, np.cumsum(apart))
-    join = np.eye(group[-1] + 1)[group]
+    join = _join(apart)
     left = join.T @ gradient
-    step = linalg.solve(join.T @ hessian @ join, left, assume_a="pos", check_finite=False)
+    step = _solve(curve.factorise(f, strength, hessian, join), left)
     reach = float(np.abs((join @ step) @ curve.nodes.design).max())
     pull = float(np.cumsum(gradient)[:-1][~apart].max(initial=0.0))  # what parting two knots by a logit would gain
     weights = curve.nodes.ones + curve.nodes.zeros
