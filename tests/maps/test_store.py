@@ -31,6 +31,7 @@ from calibrant.maps.records import (
     Cosines,
     Ends,
     Lines,
+    LogitLines,
     Parzen,
     QuadraticLogit,
     VennAbers,
@@ -189,6 +190,7 @@ steps = increasing(st.floats(allow_nan=False)).flatmap(
     lambda edges: st.builds(Steps, st.just(edges), as_long((*edges, 0), unit))
 )
 lines = increasing(least=1).flatmap(lambda x: st.builds(Lines, st.just(x), as_long(x, unit)))
+logit_lines = increasing(least=1).flatmap(lambda x: st.builds(LogitLines, st.just(x), as_long(x, small), small, small))
 cosines = st.tuples(small, positive, st.lists(small, min_size=1, max_size=5), st.booleans()).map(
     lambda drawn: Cosines(tuple(drawn[2]), drawn[0], drawn[0] + drawn[1], drawn[3])
 )
@@ -205,6 +207,7 @@ RECORDS = {
     "Cosines": cosines,
     "Parzen": parzens(),
     "VennAbers": venn_abers(),
+    "LogitLines": logit_lines,
 }
 one_column = st.one_of([RECORDS[name] for name in RECORDS if name not in ("BetaPiece", "BetaClasses")]) | two_pieces
 RECORDS["Linked"] = st.builds(Linked, st.sampled_from(["expit", "softmax"]), one_column) | st.builds(

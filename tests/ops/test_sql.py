@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import calibrant
-from calibrant.maps import Clip, Lines, Linked, Sigmoid, Steps, VennAbers
+from calibrant.maps import Clip, Lines, Linked, LogitLines, Sigmoid, Steps, VennAbers
 from calibrant.maps.classes import ClassMap, MatrixMap
 from calibrant.maps.methods import list_methods
 from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Cosines, Ends, Parzen, QuadraticLogit
@@ -186,6 +186,8 @@ RECORDS = [
     Steps((-0.5, 0.5), (0.0, 0.3, 1.0)),
     Steps((), (0.5,)),
     Lines((-1.0, 0.0, 2.0), (0.0, 0.4, 1.0)),
+    LogitLines((-1.0, 0.0, 2.0), (-3.0, 0.4, 1.0), 0.5, 2.0),
+    LogitLines((-1.0, 5e-324), (-3.0, 0.4)),
     VennAbers((-0.5, 0.0, 5e-324), (0.0, 0.2, 0.4, 0.4), (0.5, 0.5, 0.5, 1.0)),
     Cosines((0.5, -0.45, 0.2), -2.0, 2.0, clip=False),
 ]

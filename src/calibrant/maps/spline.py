@@ -19,7 +19,7 @@ __all__ = ["STRENGTHS", "fit_spline", "tabulate_strengths"]
 
 # Strengths from which the fit chooses. At the largest, a slope changes by about 1/250 logit per knot: a straight line.
 STRENGTHS = tuple(4.0**power for power in range(-3, 9))
-_CELLS = 20  # per interval between knots; 5 would be enough for a log loss within 1e-6
+_CELLS = 20  # per interval between knots: F comes within 1e-6 of itself at its minimum over the rows
 _NEAREST = 0.01  # knots nearer to each other than this share of the inner half of the scores are one
 _FEWEST, _MOST = 1.0, 1e9  # rows that weights may stand for, so that every number keeps its digits
 _TIE = 1e-9  # shares of the weight that differ by less are equal but for rounding
@@ -59,7 +59,9 @@ def fit_spline(data: Sample, *, knots: int = 25, strength: float | None = None, 
         table = _try_strengths(problem, f)
         best = int(np.argmax([each[1] for each in table]))
         chosen, f = STRENGTHS[best], table[best][0]
-    f = np.maximum.accumulate(f) if monotone else f
+    if monotone:
+        starts = np.maximum.accumulate(f), np.full(len(f), float(level))
+        f = min(starts, key=lambda each: problem.curve.value(each, chosen))
     f = minimise_curve(problem.curve, chosen, f, rising=monotone)[0]
     certify_curve(problem.curve, chosen, f, rising=monotone)
     if monotone and f[-1] - f[0] <= _FLAT:
@@ -178,7 +180,11 @@ def _try_strengths(problem: _Problem, start: Floats) -> list[tuple[Floats, float
     table: list[tuple[Floats, float]] = []
     f = start
     for strength in STRENGTHS[::-1]:  # from the straight line on
-        f, factor = minimise_curve(problem.curve, strength, f, rising=False)
+        try:
+            f, factor = minimise_curve(problem.curve, strength, f, rising=False)
+        except RuntimeError:  # no candidate: such a curve lies thousands of logits away
+            table.append((f, -np.inf))
+            continue
         volume = float(np.log(np.diag(factor)).sum()) - (len(f) - 2) / 2.0 * np.log(strength)
         table.append((f, -problem.curve.value(f, strength) - volume))
     return table[::-1]

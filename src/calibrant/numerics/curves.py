@@ -22,7 +22,7 @@ from calibrant.numerics.logistic import EPS, SAFE_REACH, UNCERTAIN, Nodes
 __all__ = ["Curve", "certify_curve", "minimise_curve"]
 
 _MOST_STEPS = 200  # ten are usual; Newton moves a saturated logit by about 1
-_FARTHEST = 64.0  # logits that a step may move at most: farther away there may be no curvature to come back by
+_FARTHEST = 64.0  # logits that a first step may move at most: far away there may be no curvature to come back by
 _DIGITS = 1e-7  # of a column beside the others; where less is left, Cholesky's factor has too few right digits
 _STILL = 1e-6  # logits: a Newton step that moves none by more is the last one, for its error is about the square
 _CERTIFIED = 1e-9  # the largest F - min F of a curve, as a share of F
@@ -82,7 +82,7 @@ def minimise_curve(curve: Curve, strength: float, start: Floats, *, rising: bool
             left = join.T @ (gradient + hessian @ level)
             step = level - join @ _solve(curve.factorise(f, strength, hessian, join), left)
         reach = float(np.abs(step @ curve.nodes.design).max())
-        length = min(1.0, _FARTHEST / reach) if reach else 1.0
+        length = min(1.0, (_FARTHEST + float(np.abs(f).max())) / reach) if reach else 1.0
         if reach > SAFE_REACH:
             value = curve.value(f, strength)
             while reach * length > SAFE_REACH and not curve.value(f + length * step, strength) < value:
