@@ -153,26 +153,26 @@ def _pool(score: Floats, ones: Floats, zeros: Floats, knots: Floats) -> tuple[Fl
     if len(knots) == 1:
         return np.ones((1, 1)), ones.sum(keepdims=True), zeros.sum(keepdims=True)
     gaps, size = np.diff(knots), (len(knots) - 1) * _CELLS + 1
-    sums = np.zeros((3, size))  # of n1, n0 and the share of the way to the next knot
+    sums = np.zeros((4, size))  # of n1, n0, and of the hats of the knots before and after, times n1 + n0
     for start in range(0, len(score), BLOCK):
         rows = slice(start, start + BLOCK)
         x, one, zero = score[rows], ones[rows], zeros[rows]
-        left = np.searchsorted(knots[1:-1], x, side="right")
-        share = (x - knots[left]) / gaps[left]
+        before = np.searchsorted(knots[1:-1], x, side="right")
+        gap = gaps[before]
+        # Each hat by itself: 1 - share would lose its digits in a long interval.
+        share, rest = (x - knots[before]) / gap, (knots[before + 1] - x) / gap
         # Scores on a grid may lie on a border, on one side or the other by rounding.
-        cell = left * _CELLS + np.minimum(share * _CELLS + 1e-6, _CELLS - (share < 1.0)).astype(np.intp)
-        for total, part in zip(sums, (one, zero, (one + zero) * share), strict=True):
+        cell = before * _CELLS + np.minimum(share * _CELLS + 1e-6, _CELLS - (share < 1.0)).astype(np.intp)
+        weight = one + zero
+        for total, part in zip(sums, (one, zero, weight * rest, weight * share), strict=True):
             total += np.bincount(cell, part, size)
     filled = np.flatnonzero(sums[0] + sums[1])
-    ones, zeros, moment = sums[:, filled]
-    left, share = filled // _CELLS, np.clip(moment / (ones + zeros), 0.0, 1.0)
-    design = np.zeros((len(knots) + 1, len(filled)))
-    design[left, np.arange(len(filled))] = 1.0 - share
-    design[left + 1, np.arange(len(filled))] = share
-    # The last cell is the last knot itself, whose next one does not exist.
-    last = filled == size - 1
-    design[-2, last], design[-1, last] = 1.0, 0.0
-    return design[:-1], ones, zeros
+    ones, zeros, rest, share = sums[:, filled]
+    place, before = np.arange(len(filled)), np.minimum(filled // _CELLS, len(gaps) - 1)
+    design = np.zeros((len(knots), len(filled)))
+    design[before, place] = rest / (ones + zeros)
+    design[before + 1, place] = share / (ones + zeros)
+    return design, ones, zeros
 
 
 def _try_strengths(problem: _Problem, start: Floats) -> list[tuple[Floats, float]]:
@@ -181,7 +181,7 @@ def _try_strengths(problem: _Problem, start: Floats) -> list[tuple[Floats, float
     f = start
     for strength in STRENGTHS[::-1]:  # from the straight line on
         try:
-            f, factor = minimise_curve(problem.curve, strength, f, rising=False)
+            f, factor = minimise_curve(problem.curve, strength, f, rising=False, still=1e-6)
         except RuntimeError:  # no candidate: such a curve lies thousands of logits away
             table.append((f, -np.inf))
             continue
@@ -191,8 +191,12 @@ def _try_strengths(problem: _Problem, start: Floats) -> list[tuple[Floats, float
 
 
 def _draw(problem: _Problem, f: Floats) -> LogitLines:
-    """Return the curve through the knots, with its first and its last slope beyond."""
+    """Return the curve, with its first and its last slope beyond the second and the last but one knot.
+
+    The outermost scores may be so far away that a line from there loses its digits on the way back.
+    """
     with np.errstate(over="ignore"):
-        slopes = np.clip(np.diff(f) / np.diff(problem.knots) / problem.unit, -LARGEST, LARGEST)
-    x = tuple((problem.knots * problem.unit).tolist())
-    return LogitLines(x, tuple(f.tolist()), float(slopes[0]), float(slopes[-1]))
+        slopes = np.diff(f) / np.diff(problem.knots) / problem.unit
+    inner = slice(1, -1) if len(f) > 2 and np.isfinite(slopes).all() else slice(None)
+    below, above = np.clip(slopes[[0, -1]], -LARGEST, LARGEST).tolist()
+    return LogitLines(tuple((problem.knots[inner] * problem.unit).tolist()), tuple(f[inner].tolist()), below, above)

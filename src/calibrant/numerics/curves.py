@@ -24,7 +24,6 @@ __all__ = ["Curve", "certify_curve", "minimise_curve"]
 _MOST_STEPS = 200  # ten are usual; Newton moves a saturated logit by about 1
 _FARTHEST = 64.0  # logits that a first step may move at most: far away there may be no curvature to come back by
 _DIGITS = 1e-7  # of a column beside the others; where less is left, Cholesky's factor has too few right digits
-_STILL = 1e-6  # logits: a Newton step that moves none by more is the last one, for its error is about the square
 _CERTIFIED = 1e-9  # the largest F - min F of a curve, as a share of F
 
 
@@ -65,11 +64,14 @@ class Curve:
         return np.asarray(upper.T * sign)
 
 
-def minimise_curve(curve: Curve, strength: float, start: Floats, *, rising: bool) -> tuple[Floats, Floats]:
+def minimise_curve(
+    curve: Curve, strength: float, start: Floats, *, rising: bool, still: float = 1e-9
+) -> tuple[Floats, Floats]:
     """Return the values of least F and the Cholesky factor of the Hessian there, from a point that is allowed.
 
     Each Newton step goes to the least value of a quadratic, over rising curves alone where they must rise. One that
-    moves no logit by more than 1/2 needs no line search; a longer one is halved until F falls.
+    moves no logit by more than 1/2 needs no line search; a longer one is halved until F falls. The last one moves none
+    by more than `still`, and leaves an error of about the square of that.
     """
     f, before = start, np.inf
     for _ in range(_MOST_STEPS):
@@ -88,7 +90,7 @@ def minimise_curve(curve: Curve, strength: float, start: Floats, *, rising: bool
             while reach * length > SAFE_REACH and not curve.value(f + length * step, strength) < value:
                 length /= 2.0
         f = f + length * step
-        if reach <= _STILL or (reach <= SAFE_REACH and reach < 1e-4 and reach > before / 2.0):  # or rounding rules
+        if reach <= still or before / 2.0 < reach < 1e-4:  # or rounding hides what is left
             return (np.maximum.accumulate(f) if rising else f), factor
         before = reach
     raise RuntimeError(UNCERTAIN)
