@@ -208,7 +208,7 @@ steps = increasing(st.floats(allow_nan=False)).flatmap(
     lambda edges: st.builds(Steps, st.just(edges), as_long((*edges, 0), unit))
 )
 lines = increasing(least=1).flatmap(lambda x: st.builds(Lines, st.just(x), as_long(x, unit)))
-logit_lines = increasing(least=1).flatmap(lambda x: st.builds(LogitLines, st.just(x), as_long(x, small)))
+logit_lines = increasing(least=1).flatmap(lambda x: st.builds(LogitLines, st.just(x), as_long(x, small), small, small))
 cosines = st.tuples(small, positive, st.lists(small, min_size=1, max_size=5), st.booleans()).map(
     lambda drawn: Cosines(tuple(drawn[2]), drawn[0], drawn[0] + drawn[1], drawn[3])
 )

@@ -18,6 +18,7 @@ from calibrant.maps.records import (
     Cosines,
     Ends,
     Lines,
+    LogitLines,
     Parzen,
     QuadraticLogit,
     Sigmoid,
@@ -177,6 +178,14 @@ METHODS: dict[str, Method] = {
     ),
     "auto": Method(
         Later("auto", "fit_auto"), Auto, REAL, False, "Bayesian average of smooth curves on the logit scale", "scale"
+    ),
+    "spline": Method(
+        Later("spline", "fit_spline"),
+        LogitLines,
+        REAL,
+        True,
+        "P-splines: Eilers & Marx 1996; rising: Bollaerts et al. 2006; strength: Wood 2011",
+        "affine",
     ),
     "bins": Method(
         Later("bins", "fit_bins"), Steps, ANY, False, "Drish 2001; Zadrozny & Elkan 2001; Rüping 2004, sec. 4", "affine"

@@ -400,14 +400,16 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class LogitLines:
-    """logit p is the piecewise linear function through (x[j], y[j]), constant outside.
+    """logit p is the piecewise linear function through (x[j], y[j]), with the slopes `below` and `above` outside.
 
-    >>> LogitLines(x=(-1.0, 1.0), y=(-2.0, 2.0))([-5.0, 0.0, 0.5]).round(3)
-    array([0.119, 0.5  , 0.731])
+    >>> LogitLines(x=(0.0, 1.0), y=(0.0, 2.0))([-1.0, 0.5]).round(6)
+    array([0.5     , 0.731059])
     """
 
     x: tuple[float, ...]
     y: tuple[float, ...]
+    below: float = 0.0
+    above: float = 0.0
     origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -415,13 +417,19 @@ class LogitLines:
         _finite_only("x", self.x)
         _rising("x", self.x)
         _finite_only("y", self.y)
+        _finite_only("below and above", (self.below, self.above))
         if len(self.x) != len(self.y) or not self.x:
             msg = f"LogitLines needs as many y as x, at least one; got {len(self.x)} x and {len(self.y)} y"
             raise ValueError(msg)
 
     def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return log(p/(1 - p))."""
-        return ops.lines(score, self.x, self.y)
+        found = ops.lines(score, self.x, self.y)
+        if self.below:
+            found = found + ops.clip(score - self.x[0], -LARGEST, 0.0) * self.below
+        if self.above:
+            found = found + ops.clip(score - self.x[-1], 0.0, LARGEST) * self.above
+        return found
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
