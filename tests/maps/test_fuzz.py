@@ -144,11 +144,10 @@ def test_probabilities_of_forests_with_few_positives():
         for kind in ("margin", "probability"):
             fitted = quiet_fit("platt", score, label, kind=kind)
             inner = fitted.inner if kind == "probability" else fitted
-            x = (
-                score
-                if kind == "margin"
-                else np.log(np.clip(score, 1e-15, 1)) - np.log1p(-np.clip(score, 0, 1 - 1e-15))
-            )
+            x = score
+            if kind == "probability":
+                inside = np.clip(score, fitted.clip, 1 - fitted.clip)
+                x = np.log(inside) - np.log1p(-inside)
             n1, n0 = platt_targets(label, np.ones(len(label)))
             assert loss_of(inner, x, n1, n0) <= best_sigmoid_loss(x, n1, n0) * ENOUGH
 

