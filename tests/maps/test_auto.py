@@ -391,3 +391,16 @@ def test_wrong_options_and_records_are_refused():
         LogitLines((0.0,), (np.inf,))
     with pytest.raises(ValueError, match="as many y as x"):
         LogitLines((0.0, 1.0), (0.0,))
+
+
+def test_a_map_of_probabilities_says_why_and_has_a_band_too():
+    rng = np.random.default_rng(0)
+    p = np.round(rng.beta(0.6, 0.6, 400), 2)
+    fitted = calibrant.fit("auto", p, rng.random(400) < p, kind="probability")
+    assert fitted.why == fitted.inner.why
+    low, high = fitted.band([0.0, 0.3, 1.0], confidence=0.9)
+    middle = fitted([0.0, 0.3, 1.0])
+    assert (low < middle).all()
+    assert (middle < high).all()
+    with pytest.raises(AttributeError, match="no attribute 'why'"):
+        calibrant.fit("platt", p, rng.random(400) < p, kind="probability").why  # noqa: B018

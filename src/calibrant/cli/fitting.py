@@ -160,7 +160,10 @@ def _print_fit(mapping: Map, summary: dict[str, Any], *, weighted: bool) -> None
     table.add_row("method", summary["method"])
     table.add_row("rows", f"{summary['rows']:,}")
     table.add_row("weight of positives" if weighted else "positives", Text(f"{positives}{which}"))
-    table.add_row("map", Text(_format_record(mapping)))
+    why = getattr(mapping, "why", None)
+    table.add_row("map", Text(_format_record(mapping) if why is None else repr(mapping)))
+    if why is not None:
+        table.add_row("why", Text(why))
     table.add_row("log loss", f"{format_number(scores['log_loss'])} on the fitting rows")
     table.add_row("Brier score", f"{format_number(scores['brier'])} on the fitting rows")
     table.add_row("written to", Text(summary["output"]))

@@ -13,7 +13,7 @@ from scipy import special
 from calibrant.arrays import Floats
 from calibrant.checks import check_binary, check_finite, check_number, check_one_of, check_proportion, check_whole
 from calibrant.inference import critical_difference
-from calibrant.maps import Linked, Map
+from calibrant.maps import Map
 from calibrant.maps.isotonic import fit_isotonic
 from calibrant.metrics import Decomposition, ErrorRejectCurve, error_reject_curve
 from calibrant.metrics.binned import tabulate
@@ -505,12 +505,9 @@ def map_curve(
 
 
 def _find_band(mapping: Map, score: Floats, confidence: float) -> Band | None:
-    """Return the band of a map, or of the inner map if it is linked; None if there is none."""
-    inside, at = mapping, score
-    if isinstance(mapping, Linked):
-        inside, at = mapping.inner, np.asarray(mapping.convert(score))
+    """Return the band of a map, None if there is none."""
     try:
-        low, high = inside.band(at, confidence)  # type: ignore[attr-defined]
+        low, high = mapping.band(score, confidence)  # type: ignore[attr-defined]
     except (AttributeError, ValueError):  # a map of another kind, or one fitted without standard errors
         return None
     return Band(score, np.asarray(low), np.asarray(high), "confidence", confidence)

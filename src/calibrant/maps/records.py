@@ -844,6 +844,16 @@ class Linked:
         """Return what the inner map takes."""
         return LINKS[self.link](score, self.clip, ops)
 
+    def band(self, score: Any, confidence: float = 0.95) -> tuple[Any, Any]:
+        """Return the confidence band of the inner map, where it has one."""
+        with np.errstate(over="ignore"):
+            return self.inner.band(self.convert(np.asarray(score, np.float64)), confidence)  # type: ignore[no-any-return]
+
+    @property
+    def why(self) -> str:
+        """What the inner map says of itself, where it does (`auto`)."""
+        return self.inner.why  # type: ignore[no-any-return]
+
 
 def _probabilities_only(name: str, values: tuple[float, ...]) -> None:
     """Raise unless the values lie in [0, 1]."""
