@@ -44,7 +44,9 @@ def fit_temperature(data: Sample, *, targets: str = "hard") -> Sigmoid:
     if not table.ends.any():  # all scores are 0, and say nothing about a temperature
         return Sigmoid(a=-1.0, b=0.0)
     right = table.lowest[1] >= 0.0 >= table.highest[0]
-    found = _regress(table, targets, lambda score: (score / unit)[None, :], (0,), separable=right)
+    found = _regress(
+        table, targets, lambda score: (score if unit == 1.0 else score / unit)[None, :], (0,), separable=right
+    )
     slope = float(found.theta[0])
     if slope <= 0.0:
         warn(_FALLING_TO_CONSTANT)

@@ -65,12 +65,17 @@ class Problem:
         score, positive, negative = data.arrays()
         return self.features(score), *self.targets.weigh(positive, negative)
 
-    def blocks(self) -> Iterator[tuple[Floats, Floats, Floats]]:
-        """Yield phi, n1 and n0 of blocks of rows."""
+    def blocks(self) -> Iterator[tuple[Floats, Floats, Floats | None]]:
+        """Yield phi, n1 and n1 + n0 of blocks of rows, None for the last where every row counts once."""
+        once = self.targets == Targets()
         for score, label, weight in self.data.blocks():
+            if weight is None and once:
+                yield self.features(score), label, None
+                continue
             positive = label if weight is None else label * weight
             negative = 1.0 - label if weight is None else weight - positive
-            yield self.features(score), *self.targets.weigh(positive, negative)
+            ones, zeros = self.targets.weigh(positive, negative)
+            yield self.features(score), ones, ones + zeros
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,14 +238,14 @@ def _sum_rows(problem: Problem, theta: Floats) -> _RowSums:
     """Return the sums at some coefficients, block by block, by NumPy: BLAS would start threads for each block."""
     d = len(theta)
     gradient, hessian, mass = np.zeros(d), np.zeros((d, d)), 0.0
-    for phi, ones, zeros in problem.blocks():
+    for phi, ones, weight in problem.blocks():
         p = phi[0] * -theta[0]
         for j in range(1, d):
             p -= phi[j] * theta[j]
         np.exp(p, out=p)
         p += 1.0
         np.reciprocal(p, out=p)
-        weighted = (ones + zeros) * p
+        weighted = p if weight is None else weight * p
         spread = weighted * (1.0 - p)
         weighted -= ones
         mass += float(spread.sum())
