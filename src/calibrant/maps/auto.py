@@ -31,11 +31,10 @@ from scipy import special
 from calibrant.arrays import Floats
 from calibrant.checks import LARGEST
 from calibrant.maps.averages import Auto, Member
-from calibrant.maps.platt import FALLING, smoothed_targets
+from calibrant.maps.platt import FALLING, choose_targets
 from calibrant.maps.records import LogitLines
 from calibrant.numerics.batches import Batch, regress_batch
 from calibrant.numerics.cells import tabulate
-from calibrant.numerics.logistic import Targets
 from calibrant.numerics.pava import pool_adjacent_violators
 from calibrant.samples import Sample, moderate_weights
 from calibrant.warning import warn
@@ -311,7 +310,7 @@ def _covariance(a: Floats, b: Floats, deviation: str) -> Floats:
 def _fit_platt(table: _Table, knots: Floats) -> _Curves:
     """Return Platt's sigmoid, with his targets."""
     positive, negative = table.totals
-    aims = Targets(smoothed_targets(positive, negative), smoothed_targets(negative, positive))
+    aims = choose_targets("smoothed", positive, negative)
     ones, zeros = aims.weigh(table.positive, table.negative)
     mean, sd = _spread(table.u, table.weight)
     designs = [np.column_stack([np.ones(len(x)), (x - mean) / sd]) for x in (table.u, knots)]

@@ -69,7 +69,6 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     """
     row = choose_row(plan.method, plan.options, scheme, ("column", "matrix") if sight is None else ("machine",))
     way, scores, weight, kind = SCHEMES[scheme], data.scores, data.weight, data.kind
-    complete = ~np.isnan(scores).any(axis=1)
     if kind == "probability":
         check_unit("scores", scores[~np.isnan(scores)])
         scores = np.clip(scores, 0.0, 1.0)  # they may be outside by rounding
@@ -78,10 +77,11 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
         weight = check_weights("sample_weight", weight, data.index)
     origin = describe_origin(plan.method, kind, data, data.names)
     if row.needs == "matrix":
-        complete_rows = data.complete()
-        shares = replace(complete_rows, scores=to_memberships(complete_rows.scores, kind))
+        known = data.complete()
+        shares = replace(known, scores=to_memberships(known.scores, kind))
         fitted = MatrixMap(kind, row.fit(shares, **plan.options), origin=origin)
-        return fitted, fitted(scores[complete])
+        return fitted, fitted(known.scores)
+    complete = ~np.isnan(scores).any(axis=1)
     if sight is not None:
         from calibrant.svm.support import Calibration  # heavy, and needed here alone
     maps: list[Any] = []
@@ -107,8 +107,8 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
             rows &= weight > 0
         label = positive[rows]
         if len(label):
-            known = Sample(scores[rows, column], label, None if weight is None else weight[rows])
-            maps.append(fit_column(row, known, kind, plan.options))
+            part = Sample(scores[rows, column], label, None if weight is None else weight[rows])
+            maps.append(fit_column(row, part, kind, plan.options))
             lone += row.labels and bool(label.all() or not label.any())
         else:
             maps.append(Steps((), (0.5,)))

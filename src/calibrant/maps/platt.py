@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +15,8 @@ from calibrant.warning import warn
 
 __all__ = [
     "FALLING",
+    "TARGETS",
+    "choose_targets",
     "fit_platt",
     "fit_sigmoid",
     "fit_softmax",
@@ -41,10 +42,14 @@ def smoothed_targets(positive: float, negative: float) -> tuple[float, float]:
     return high, 1.0 / (negative + 2.0)
 
 
-_TARGETS: dict[str, Callable[[float, float], tuple[float, float]]] = {
-    "smoothed": smoothed_targets,
-    "hard": lambda positive, negative: (1.0, 0.0),
-}
+TARGETS = ("smoothed", "hard")
+
+
+def choose_targets(targets: str, positive: float, negative: float) -> Targets:
+    """Return the targets of positives and negatives, by their total weights: Platt's smoothed ones, or the labels."""
+    if targets == "hard":
+        return Targets()
+    return Targets(smoothed_targets(positive, negative), smoothed_targets(negative, positive))
 
 
 def fit_platt(
@@ -64,7 +69,7 @@ def fit_platt(
     >>> fit_platt(sample([-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5], [0, 0, 0, 1, 0, 1, 1, 1]))
     Sigmoid(a=-0.92840760102..., b=-0.00922262682...)
     """
-    check_one_of("targets", targets, _TARGETS)
+    check_one_of("targets", targets, TARGETS)
     if targets == "hard" and data.score.min() < data.score.max():
         _require_overlap(data)
     if robust:
@@ -88,10 +93,10 @@ def _bound_leverage(data: Sample) -> Sample:
 
 def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool = False) -> Sigmoid:
     """Fit Platt's sigmoid to whatever can sum over the rows, as `fit_platt` does."""
-    check_one_of("targets", targets, _TARGETS)
+    check_one_of("targets", targets, TARGETS)
     summary, unit = sums.summarise(), sums.weight_unit
     n_positive, n_negative = (float(moment[1]) * unit for moment in (summary.positive, summary.negative))
-    aims = Targets(_TARGETS[targets](n_positive, n_negative), _TARGETS[targets](n_negative, n_positive))
+    aims = choose_targets(targets, n_positive, n_negative)
     if summary.frame.scale > 0.0 and min(n_positive, n_negative) > 0.0:
         solution = solve_line(sums, summary, aims)
         falling = is_falling(solution, summary.frame)

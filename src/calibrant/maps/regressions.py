@@ -14,7 +14,7 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of, extremes
 from calibrant.maps.margins import estimate_one_class
-from calibrant.maps.platt import FALLING, fit_platt, smoothed_targets
+from calibrant.maps.platt import FALLING, TARGETS, choose_targets, fit_platt
 from calibrant.maps.records import BetaLogit, QuadraticLogit, Sigmoid
 from calibrant.numerics.logistic import FEW, Targets
 from calibrant.numerics.regression import Features, Problem, Regression, pool, regress
@@ -24,7 +24,7 @@ from calibrant.warning import warn
 __all__ = ["fit_kull_beta", "fit_quadratic", "fit_temperature"]
 
 _LOG_2 = float(np.log(2.0))
-_TARGETS = ("hard", "smoothed")
+_TARGETS = TARGETS[::-1]  # the default first, as in errors
 
 
 def fit_temperature(data: Sample, *, targets: str = "hard") -> Sigmoid:
@@ -219,7 +219,9 @@ def _regress(
         except RuntimeError:  # some scores have one class only, and the functions can tell them from the others
             pass
         warn("the scores separate the classes, so the likelihood has no maximum: Platt's smoothed targets are used")
-    return regress(Problem(table.data, features, _targets(table, "smoothed"), signed, table.pooled))
+    return regress(
+        Problem(table.data, features, choose_targets("smoothed", table.positive, table.negative), signed, table.pooled)
+    )
 
 
 def _fit_straight(data: Sample) -> Sigmoid:
@@ -228,16 +230,11 @@ def _fit_straight(data: Sample) -> Sigmoid:
     return fit_platt(data, force_increasing=True)
 
 
-def _targets(table: _Table, targets: str) -> Targets:
-    """Return the labels themselves, or Platt's smoothed targets."""
-    if targets == "hard":
-        return Targets()
-    return Targets(smoothed_targets(table.positive, table.negative), smoothed_targets(table.negative, table.positive))
-
-
 def _constant(table: _Table, targets: str) -> Sigmoid:
     """Return the share of positives, or Laplace's estimate where there is one class only."""
     if min(table.positive, table.negative) <= 0.0:
         return estimate_one_class(table.positive, table.negative)
-    ones, zeros = _targets(table, targets).weigh(np.array([table.positive]), np.array([table.negative]))
+    ones, zeros = choose_targets(targets, table.positive, table.negative).weigh(
+        np.array([table.positive]), np.array([table.negative])
+    )
     return Sigmoid(0.0, float(np.log(zeros[0]) - np.log(ones[0])))

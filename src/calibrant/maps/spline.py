@@ -8,10 +8,10 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.checks import BLOCK, LARGEST, check_number, check_whole
-from calibrant.maps.platt import FALLING, smoothed_targets
+from calibrant.maps.platt import FALLING, choose_targets
 from calibrant.maps.records import LogitLines
 from calibrant.numerics.curves import Curve, certify_curve, minimise_curve
-from calibrant.numerics.logistic import Nodes, Targets
+from calibrant.numerics.logistic import Nodes
 from calibrant.samples import Sample, magnitude, moderate_weights
 from calibrant.warning import warn
 
@@ -106,7 +106,7 @@ def _pose(data: Sample, count: int) -> _Problem:
     inner = (len(knots) - 1) // 4
     reach = float(knots[-1 - inner] - knots[inner])
     knots = _thin(knots, _NEAREST * reach)
-    targets = Targets(smoothed_targets(positive, negative), smoothed_targets(negative, positive))
+    targets = choose_targets("smoothed", positive, negative)
     design, ones, zeros = _pool(score, ones, zeros, knots)
     nodes = Nodes(design, *targets.weigh(ones, zeros))
     slopes = np.diff(np.eye(len(knots)), axis=0) * (reach / np.diff(knots))[:, None]
