@@ -1,0 +1,235 @@
+"""Apply a map to columns of a table: one more column, in the caller's own kind of table.
+
+A lazy table gets the map's formula as an expression. A map of many pieces, such as a step function of a thousand steps,
+is looked up: the range of the scores is cut into cells, a small table has for each cell the first piece and the edges
+inside, and a second one the numbers of each piece. Edges that crowd in few cells are found by bisection. A table in
+memory is computed with NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from calibrant.arrays import Floats
+from calibrant.engines.tables import Opened, one_where, open_table
+from calibrant.maps.records import Map
+from calibrant.ops.frames import branch, express, frame_ops
+
+__all__ = ["apply"]
+
+_SHORT = 64  # numbers of a map up to which an expression with all of them is faster than a lookup
+_PER_EDGE = 8  # cells per edge of a lookup
+_FEWEST_CELLS = 1_024
+_MOST_EDGES = 16  # in one cell of a lookup; where there are more, they are found by bisection
+
+
+def apply(map: Map, table: Any, *, score: str | Sequence[str], into: str = "probability") -> Any:
+    """Return the table with the probabilities of a map as one more column, `into`.
+
+    The result is of the caller's kind: lazy for a lazy table, and a DuckDB relation for files. NULL gives NULL and NaN
+    gives NaN. For a map of several classes `score` names its columns of scores, and there is one new column per class,
+    `into` and the class joined by an underscore.
+
+    >>> import pyarrow, calibrant
+    >>> apply(calibrant.maps.Sigmoid(-2.0, 0.0), pyarrow.table({"f": [0.0, 0.5]}), score="f")["probability"].to_pylist()
+    [0.5, 0.7310585786300049]
+    """
+    several = hasattr(map, "scheme")
+    names = [score] if isinstance(score, str) else list(score)
+    if isinstance(score, str) is several or not names:
+        wanted = "a list of names, one per column of scores," if several else "the name of a column"
+        msg = f"score must be {wanted} for a {type(map).__name__}; got {score!r}"
+        raise ValueError(msg)
+    opened = open_table(table)
+    columns = [opened.column("score", name) for name in names]
+    schema = opened.rows.select(*columns).collect_schema()
+    for name, dtype in zip(names, schema.dtypes(), strict=True):
+        if not (dtype.is_numeric() or dtype == nw.Boolean):
+            msg = f"score must name columns of real numbers; {name!r} is of type {dtype}: cast it"
+            raise ValueError(msg)
+    if isinstance(opened.frame, nw.DataFrame):
+        return _apply_in_memory(map, opened.frame, names, into, several=several)
+    return _apply_lazily(map, opened, [column.cast(nw.Float64) for column in columns], into, several=several)
+
+
+def _name_columns(map: Any, opened_names: Sequence[str], into: str, count: int, *, several: bool) -> list[str]:
+    """Return the names of the new columns, none of which the table may have."""
+    found = [into]
+    if several:
+        origin = getattr(map, "origin", None)
+        classes = range(count) if origin is None or origin.classes is None else origin.classes
+        found = [f"{into}_{name}" for name in classes]
+    taken = [name for name in found if name in opened_names]
+    if taken:
+        msg = f"into must name a new column; the table has {taken[0]!r} already"
+        raise ValueError(msg)
+    return found
+
+
+def _apply_in_memory(map: Any, frame: nw.DataFrame[Any], names: list[str], into: str, *, several: bool) -> Any:
+    """Return a table in memory with new columns, computed with NumPy."""
+    scores = [frame[name].cast(nw.Float64).to_numpy() for name in names]
+    given = np.column_stack(scores) if several else np.asarray(scores[0], np.float64)
+    found = np.asarray(map(given)) if len(frame) else np.empty((0, len(names)) if several else 0)
+    columns = found.T if several else found[None, :]
+    missing = np.any([frame[name].is_null().to_numpy() for name in names], axis=0)
+    added = []
+    for name, values in zip(
+        _name_columns(map, frame.columns, into, len(columns), several=several), columns, strict=True
+    ):
+        values = np.ascontiguousarray(values, np.float64)
+        series = nw.new_series(name, values, nw.Float64, backend=frame.implementation)
+        if missing.any():
+            mask = nw.new_series(name, missing, nw.Boolean, backend=frame.implementation)
+            series = series.zip_with(
+                ~mask, nw.new_series(name, [None] * len(values), nw.Float64, backend=frame.implementation)
+            )
+        added.append(series)
+    return frame.with_columns(*added).to_native()
+
+
+def _apply_lazily(
+    map: Any,
+    opened: Opened,
+    columns: list[nw.Expr],
+    into: str,
+    *,
+    several: bool,
+) -> Any:
+    """Return a lazy table with new columns, expressions of its engine."""
+    plan = _Plan(opened.rows, list(opened.names.values()))
+    ops = frame_ops(plan.choose, plan.share)
+    found = express(map, [plan.share(column) for column in columns], ops, several=several)
+    added = _name_columns(map, list(opened.names), into, len(found), several=several)
+    safe = added
+    if opened.frame.implementation.is_spark_like():
+        safe = [f"added{place}" for place in range(len(added))]
+    frame = plan.frame.with_columns(**dict(zip(safe, found, strict=True))).select(*opened.names.values(), *safe)
+    native = frame.to_native()
+    return native.toDF(*opened.names, *added) if opened.frame.implementation.is_spark_like() else native
+
+
+class _Plan:
+    """A lazy table under way: what a formula uses more than once, and what it looks up, become columns of it."""
+
+    def __init__(self, frame: nw.LazyFrame[Any], names: list[str]) -> None:
+        """Start with a table and the names it has."""
+        self.frame = frame
+        self.prefix = "calibrant_" + "_" * max(
+            (len(name) for name in names if name.startswith("calibrant_")), default=0
+        )
+        self.count = 0
+
+    def name(self) -> str:
+        """Return a name that no column has."""
+        self.count += 1
+        return f"{self.prefix}{self.count}"
+
+    def share(self, x: Any) -> Any:
+        """Return an expression as a column."""
+        if not isinstance(x, nw.Expr):
+            return x
+        name = self.name()
+        self.frame = self.frame.with_columns(**{name: x})
+        return nw.col(name)
+
+    def choose(self, x: nw.Expr, edges: Floats, numbers: Floats, formula: Callable[..., Any]) -> nw.Expr:
+        """Choose the piece of each x by lookup, or by comparisons where they are few."""
+        if numbers.size <= _SHORT:
+            return branch(self.share(x), edges, numbers, formula)
+        x = self.share(x)
+        cells = _lay_cells(edges)
+        inside = nw.when(x.is_nan()).then(nw.lit(cells.low, nw.Float64)).otherwise(x.clip(cells.low, cells.high))
+        inside = self.share(inside)
+        place = self.share(cells.place(inside).floor().cast(nw.Int64))
+        number = cells.place(np.clip(edges, cells.low, cells.high)).astype(np.intp)
+        first = np.searchsorted(number, np.arange(cells.count + 1))
+        most = int(np.diff(first).max())
+        if most <= _MOST_EDGES:
+            within = np.full((most, cells.count), np.nan)
+            within[np.arange(len(edges)) - first[number], number] = edges
+            piece, *steps = self.look_up(place, np.vstack([first[:-1], within]))
+            for edge in steps:
+                piece = piece + one_where(x >= edge)
+        else:
+            low, high = self.look_up(place, np.stack([first[:-1], first[1:]]))
+            piece = self.bisect(x, edges, low, high, most)
+        found: nw.Expr = formula(x, *self.look_up(self.share(piece.cast(nw.Int64)), numbers))
+        return found
+
+    def bisect(self, x: nw.Expr, edges: Floats, low: nw.Expr, high: nw.Expr, most: int) -> nw.Expr:
+        """Return how many edges are not above x, given that it is from `low` to `high`, which are `most` apart."""
+        bounded = np.append(edges, np.inf)[None, :]
+        for _ in range(int(most).bit_length()):
+            middle = self.share(((low + high) * 0.5).floor())
+            (edge,) = self.look_up(middle.cast(nw.Int64), bounded)
+            passed = self.share(one_where((x >= edge) & (middle < high)))
+            low, high = self.share(low + passed * (middle + 1.0 - low)), self.share(middle + passed * (high - middle))
+        return low
+
+    def look_up(self, place: nw.Expr, numbers: Floats) -> list[nw.Expr]:
+        """Return the numbers at a place of each row: joined from a small table."""
+        key, names = self.name(), [self.name() for _ in numbers]
+        columns = {key: np.arange(numbers.shape[1])} | dict(zip(names, numbers, strict=True))
+        self.frame = _join_left(self.frame.with_columns(**{key: place}), columns, key)
+        return [nw.col(name) for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Cells of x in [low, high]: intervals of u/(1 + |u|), u = (x - center)/scale, from `first` on, `per` each unit."""
+
+    low: float
+    high: float
+    center: float
+    scale: float
+    first: float
+    per: float
+    count: int
+
+    def place(self, x: Any) -> Any:
+        """Return where x in [low, high] lies, in cells."""
+        u = (x - self.center) / self.scale
+        away = u.abs() if isinstance(u, nw.Expr) else np.abs(u)
+        place = (u / (away + 1.0) - self.first) * self.per
+        return place.clip(0.0, self.count - 1.0)
+
+
+def _lay_cells(edges: Floats) -> _Cells:
+    """Return cells about the median of the edges, in their quartile ranges."""
+    finite = edges[np.isfinite(edges)]
+    low, high = float(finite[0]), float(finite[-1])
+    first, center, last = np.quantile(finite / 2, [0.25, 0.5, 0.75]) * 2
+    scale = float(max(last - first, (high / 2 - low / 2) * 1e-300)) or 1.0
+    count = max(_FEWEST_CELLS, _PER_EDGE * len(edges))
+    ends = [(end - center) / scale / (abs((end - center) / scale) + 1.0) for end in (low, high)]
+    per = (count - 1) / (ends[1] - ends[0]) if ends[1] > ends[0] else 1.0
+    return _Cells(low, high, float(center), scale, float(ends[0]), float(per), count)
+
+
+def _join_left(frame: nw.LazyFrame[Any], columns: dict[str, Any], key: str) -> nw.LazyFrame[Any]:
+    """Return a lazy table joined with a small one of the same engine; a Polars frame keeps the order of its rows."""
+    import pyarrow
+
+    small = pyarrow.table(columns)
+    native, engine = frame.to_native(), frame.implementation
+    if engine.is_polars():
+        import polars
+
+        ordered = native.join(polars.LazyFrame(columns), on=key, how="left", maintain_order="left")
+        joined: nw.LazyFrame[Any] = nw.from_native(ordered).lazy()
+        return joined
+    if engine.is_duckdb():
+        other = native.query("calibrant_source", "SELECT * FROM small")  # of the same connection
+    elif engine.is_spark_like():
+        other = native.sparkSession.createDataFrame(small)
+    else:
+        import ibis
+
+        other = ibis.memtable(small)
+    return frame.join(nw.from_native(other), on=key, how="left")

@@ -1,0 +1,305 @@
+"""A table as few cells of scores: its engine groups and sums, and what it brings home stands for all rows.
+
+With u = (score - center)/scale the cells are floor(per sign(u) log(1 + |u|)): equally wide around the center, and in
+the tails as wide as a fixed share of the distance. Two kinds of fits look at them in two ways.
+
+A fit that is smooth in the scores sees only sums of smooth functions. Of each class the sums of weight times 1, u, u^2
+and u^3 are kept in each cell, and two points with the same four sums, those of Gauss' quadrature, stand for its rows.
+In a cell of width h that changes the sum of a function f over rows of weight W by at most W max|f''''| h^4/1536: the
+quadratic of least mean square at the rows is not larger in the mean than Chebyshev's, h^2/8, is anywhere.
+
+Any other fit sees cells that are finer still: of each the weights, the mean, the first and the last score. Both classes
+share the mean; a score for each would make them look better separated than they are. Where the fit looks at the order
+of the scores, a rule (`Method.sift`) says in which cells the order inside matters. These are divided again until few
+rows are left in them, and those rows come home.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from calibrant.arrays import Floats, Index, Truths
+from calibrant.engines.tables import SCORE, Table, fetch
+from calibrant.samples import Sample
+
+__all__ = [
+    "FEW_ROWS",
+    "MOST_ROWS",
+    "Grid",
+    "Moments",
+    "bound_error",
+    "collapse_table",
+    "lay_grid",
+    "sift_table",
+    "sum_moments",
+]
+
+_Sift = Callable[..., Truths]
+
+FEW_ROWS = 100_000  # up to this many rows the distinct scores themselves come home
+MOST_ROWS = 1_000_000  # rows that may come home where cells are not enough
+_PER = 1_024  # cells per unit of log(1 + |u|): 0.001 standard deviations at the center, 0.004 at three of them
+_PER_ORDER = 16_384
+_FINER = 4  # times as many cells where the first were too wide
+_DEEPER = 16  # times as many cells where too many rows would come home
+_DEEPEST = 6  # times that cells are divided
+_MOST_CELLS = 20_000  # that a query may name
+_FARTHEST = 1e90  # of u, whose cubes must be doubles
+_RESOLVED = 128  # cells that the middle half of the weight must cover, if the cells follow the scores
+_EPS = float(np.finfo(np.float64).eps)
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Where the cells are."""
+
+    center: float
+    scale: float
+    per: int = _PER
+
+    def place(self, score: Any) -> Any:
+        """Return u."""
+        return (score - self.center) / self.scale
+
+    def number(self, u: nw.Expr) -> nw.Expr:
+        """Return the number of the cell of each u."""
+        away = ((u.abs() + 1.0).log() * float(self.per)).floor()
+        return nw.when(u < 0.0).then(away * -1.0 - 1.0).otherwise(away).cast(nw.Int64)
+
+    def edges(self, cell: Floats) -> tuple[Floats, Floats]:
+        """Return u at both ends of cells."""
+        inner, outer = (np.expm1((np.where(cell < 0, -cell - 1, cell) + add) / self.per) for add in (0, 1))
+        return np.where(cell < 0, -outer, inner), np.where(cell < 0, -inner, outer)
+
+
+def lay_grid(table: Table, per: int = _PER) -> Grid:
+    """Return cells around the mean of the scores, in their standard deviations."""
+    return _keep_in_range(Grid(table.mean, table.deviation or 1.0, per), table)
+
+
+def _keep_in_range(grid: Grid, table: Table) -> Grid:
+    """Return a grid so wide that cubes of u are doubles."""
+    away = max(table.high / 2 - grid.center / 2, grid.center / 2 - table.low / 2)
+    return replace(grid, scale=max(grid.scale, 2.0 / _FARTHEST * away))
+
+
+def collapse_table(table: Table) -> Sample:
+    """Return the distinct scores with the weights of their rows."""
+    return _bring_home(table, table.frame, table.rows)
+
+
+def _bring_home(table: Table, frame: nw.LazyFrame[Any], rows: int) -> Sample:
+    """Return the distinct scores of some rows."""
+    given = frame.select(score=SCORE, positive=table.positive, negative=table.negative)
+    sums = {name: nw.col(name).sum() for name in ("positive", "negative")}
+    found = fetch(given.group_by("score").agg(rows=nw.len(), **sums), ["score", "rows", *sums])
+    table.require_rows(found["rows"].sum(), rows)
+    order = np.argsort(found["score"])
+    score, positive, negative = (found[name][order] for name in ("score", "positive", "negative"))
+    return _pool(score, positive, negative, table.classes)
+
+
+def _pool(
+    score: Floats, positive: Floats, negative: Floats, classes: tuple[Any, Any], rows: int | None = None
+) -> Sample:
+    """Return points with the weights of both classes as a sample."""
+    weight = positive + negative
+    return Sample(score, positive / weight, weight, negative, classes, rows)
+
+
+# Smooth fits ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """The sums of weight times 1, u, u^2 and u^3 in each cell, of positives and of negatives, cells in order."""
+
+    grid: Grid
+    cell: Floats
+    positive: Floats  # (4, cells)
+    negative: Floats
+
+    def nodes(self, table: Table) -> Sample:
+        """Return the points that stand for the rows: up to two of each class in each cell."""
+        low, high = self.grid.edges(self.cell)
+        parts = [_quadrature(sums, high - low) for sums in (self.positive, self.negative)]
+        u = np.concatenate([point for point, _ in parts])
+        label = np.repeat([1.0, 0.0], [len(point) for point, _ in parts])
+        weight = np.concatenate([each for _, each in parts])
+        score = np.clip(u * self.grid.scale + self.grid.center, table.low, table.high)
+        return Sample(score, label, weight, weight * (1.0 - label), table.classes, table.rows)
+
+    @property
+    def spread(self) -> Floats:
+        """The weight of each cell that is not at one score: at most 64 variances, in squares of the cell's width."""
+        low, high = self.grid.edges(self.cell)
+        total = np.zeros(len(self.cell))
+        for mass, first, second, _ in (self.positive, self.negative):
+            filled = np.where(mass > 0.0, mass, 1.0)
+            variance = np.maximum(second / filled - (first / filled) ** 2, 0.0)
+            total += mass * np.minimum(1.0, 64.0 * variance / (high - low) ** 2)
+        return total
+
+    def refine(self, table: Table) -> Grid:
+        """Return finer cells."""
+        moved = _move(self.grid, self.cell, (self.positive + self.negative)[0], table)
+        return moved or replace(self.grid, per=self.grid.per * _FINER)
+
+
+def _move(grid: Grid, cell: Floats, weight: Floats, table: Table) -> Grid | None:
+    """Return cells about the median, in quartile ranges, if few cells are as wide as those; else None."""
+    first, median, last = np.searchsorted(np.cumsum(weight) / weight.sum(), [0.25, 0.5, 0.75])
+    low, high = grid.edges(cell[[first, median, last]])
+    if cell[last] - cell[first] >= _RESOLVED or high[2] - low[0] > 0.5:
+        return None
+    center = (low[1] + high[1]) / 2 * grid.scale + grid.center
+    return _keep_in_range(Grid(float(center), float(high[2] - low[0]) * grid.scale, grid.per), table)
+
+
+def sum_moments(table: Table, grid: Grid) -> Moments:
+    """Return the sums over all rows, by one query."""
+    u, positive, negative = nw.col("u"), nw.col("positive0"), nw.col("negative0")
+    frame = table.frame.select(u=grid.place(SCORE), positive0=table.positive, negative0=table.negative)
+    columns = {"cell": grid.number(u), "positive1": positive * u, "negative1": negative * u}
+    frame = frame.with_columns(**columns)
+    frame = frame.with_columns(positive2=nw.col("positive1") * u, negative2=nw.col("negative1") * u)
+    frame = frame.with_columns(positive3=nw.col("positive2") * u, negative3=nw.col("negative2") * u)
+    sums = {f"{side}{k}": nw.col(f"{side}{k}").sum() for side in ("positive", "negative") for k in range(4)}
+    found = fetch(frame.group_by("cell").agg(rows=nw.len(), **sums), ["cell", "rows", *sums])
+    table.require_rows(found["rows"].sum())
+    order = np.argsort(found["cell"])
+    sides = [np.stack([found[f"{side}{k}"][order] for k in range(4)]) for side in ("positive", "negative")]
+    return Moments(grid, found["cell"][order], *sides)
+
+
+def _quadrature(sums: Floats, width: Floats) -> tuple[Floats, Floats]:
+    """Return the points and weights of Gauss' quadrature with two points, from the sums of weight times 1, u, u^2, u^3.
+
+    About the mean, in standard deviations, the points are g/2 -+ sqrt(1 + g^2/4) with g the skewness.
+    """
+    filled = sums[0] > 0.0
+    mass, first, second, third = sums[:, filled]
+    width = width[filled]
+    mean, square, cube = first / mass, second / mass, third / mass
+    variance = square - mean**2
+    single = variance <= 16.0 * _EPS * square  # rounding
+    deviation = np.sqrt(np.where(single, 1.0, variance))
+    skewness = (cube - 3.0 * mean * square + 2.0 * mean**3) / deviation**3
+    skewness = np.clip(skewness, -width / deviation, width / deviation)  # in spite of rounding the points stay near
+    root = np.sqrt(1.0 + skewness**2 / 4.0)
+    below, above = skewness / 2.0 - root, skewness / 2.0 + root
+    share = above / (above - below)  # of the lower point
+    points = [mean[single], (mean + deviation * below)[~single], (mean + deviation * above)[~single]]
+    weights = [mass[single], (mass * share)[~single], (mass * (1.0 - share))[~single]]
+    return np.concatenate(points), np.concatenate(weights)
+
+
+def bound_error(moments: Moments, logit: Callable[[Floats], Floats]) -> float:
+    """Return by how much, in logits, a logistic fit to the points may differ from that to the rows.
+
+    The sums of p phi and of phi, phi = 1, u and the logit itself, change by at most W max|f''''| h^4/1536 = W |D|/6 in
+    each cell, D being the fourth difference of f over five points of the cell. A change d of a derivative moves the
+    logits by about d/sqrt(H_phi sum w p (1 - p)), H_phi = sum w p (1 - p) phi^2.
+    """
+    low, high = moments.grid.edges(moments.cell)
+    weight, spread = (moments.positive + moments.negative)[0], moments.spread
+    u = low + (high - low) * np.linspace(0.0, 1.0, 5)[:, None]
+    g = logit(u * moments.grid.scale + moments.grid.center)
+    with np.errstate(over="ignore"):
+        p = 1.0 / (1.0 + np.exp(-g))
+    bend = weight * (p * (1.0 - p))[2]
+    scale = max(float(np.abs(g[2]) @ bend / bend.sum()), 1.0) if bend.sum() > 0.0 else 1.0
+    errors = []
+    for phi in (np.ones_like(u), u, g / scale):
+        lost = sum(spread @ np.abs(np.diff(f, 4, axis=0)[0]) / 6.0 for f in (p * phi, phi))
+        errors.append(lost / np.sqrt(max(float(bend @ phi[2] ** 2) * float(bend.sum()), np.finfo(np.float64).tiny)))
+    return float(max(errors))
+
+
+# Other fits -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Cells in order: the depth of their grid, rows, weights of both classes, the mean, first and last score."""
+
+    depth: Floats
+    cell: Floats
+    rows: Floats
+    positive: Floats
+    negative: Floats
+    mean: Floats
+    low: Floats
+    high: Floats
+
+    def take(self, which: Truths | Index) -> _Cells:
+        """Return some of them."""
+        return _Cells(*(getattr(self, each.name)[which] for each in fields(self)))
+
+    def join(self, other: _Cells) -> _Cells:
+        """Return these and others in order."""
+        joined = _Cells(
+            *(np.concatenate([getattr(part, each.name) for part in (self, other)]) for each in fields(self))
+        )
+        return joined.take(np.argsort(joined.mean, kind="stable"))
+
+
+def sift_table(table: Table, sift: _Sift | None) -> tuple[Sample, Floats]:
+    """Return rows that a fit by order cannot tell from all: those it must see, and the others pooled by cells.
+
+    Where there would be too many of the former, they stay pooled in cells, whose first and last scores come second.
+    """
+    grid, frame = lay_grid(table, _PER_ORDER), table.frame
+    cells = _count_cells(table, frame, grid, 0, table.rows)
+    moved = _move(grid, cells.cell, cells.positive + cells.negative, table)
+    if moved is not None and cells.rows[cells.low < cells.high].sum() > MOST_ROWS:
+        grid = moved
+        cells = _count_cells(table, frame, grid, 0, table.rows)
+    for depth in range(_DEEPEST + 1):
+        wanted = np.zeros(len(cells.cell), bool)
+        if sift is not None:
+            wanted |= sift(cells.low, cells.high, cells.positive, cells.positive + cells.negative)
+        wanted[[0, -1]] = True
+        # Cells that were left alone on a coarser grid hold nothing that matters.
+        wanted &= (cells.low < cells.high) & (cells.depth == depth)
+        rows, rest = int(cells.rows[wanted].sum()), cells.take(~wanted)
+        if not rows:
+            break
+        if rows > MOST_ROWS and (depth == _DEEPEST or np.sum(wanted) > _MOST_CELLS):
+            ends = np.stack([cells.low[wanted], cells.high[wanted]])
+            return _pool(cells.mean, cells.positive, cells.negative, table.classes, table.rows), ends
+        frame = _rows_in(frame, grid, cells.cell[wanted])
+        if rows <= MOST_ROWS:
+            seen = _bring_home(table, frame, rows).arrays()
+            parts = zip((rest.mean, rest.positive, rest.negative), seen, strict=True)
+            score, positive, negative = (np.concatenate(part) for part in parts)
+            order = np.argsort(score, kind="stable")
+            return _pool(score[order], positive[order], negative[order], table.classes, table.rows), np.empty((2, 0))
+        grid = replace(grid, per=grid.per * _DEEPER)
+        cells = rest.join(_count_cells(table, frame, grid, depth + 1, rows))
+    return _pool(cells.mean, cells.positive, cells.negative, table.classes, table.rows), np.empty((2, 0))
+
+
+def _rows_in(frame: nw.LazyFrame[Any], grid: Grid, cells: Floats) -> nw.LazyFrame[Any]:
+    """Return the rows in some cells."""
+    return frame.filter(grid.number(grid.place(SCORE)).is_in([int(cell) for cell in cells]))
+
+
+def _count_cells(table: Table, frame: nw.LazyFrame[Any], grid: Grid, depth: int, rows: int) -> _Cells:
+    """Return the cells of some rows, by one query."""
+    u = grid.place(SCORE)
+    columns = {"positive": table.positive, "negative": table.negative, "total": table.weigh(u)}
+    given = frame.select(score=SCORE, cell=grid.number(u), **columns)
+    sums = {name: nw.col(name).sum() for name in columns}
+    ends = {"low": SCORE.min(), "high": SCORE.max()}
+    found = fetch(given.group_by("cell").agg(rows=nw.len(), **sums, **ends), ["cell", "rows", *sums, *ends])
+    table.require_rows(found["rows"].sum(), rows)
+    order = np.argsort(found["low"])
+    found = {name: values[order] for name, values in found.items()}
+    mean = found.pop("total") / (found["positive"] + found["negative"]) * grid.scale + grid.center
+    return _Cells(np.full(len(order), float(depth)), mean=np.clip(mean, found["low"], found["high"]), **found)
