@@ -1,7 +1,7 @@
 """A table as few cells of scores: its engine groups and sums, and what it brings home stands for all rows.
 
-With u = (score - center)/scale the cells are floor(per sign(u) log(1 + |u|)): equally wide around the center, and in
-the tails as wide as a fixed share of the distance. Two kinds of fits look at them in two ways.
+With u = (score - center)/scale the cells of most scores, |u| < 4, are equal intervals of u/(1 + |u|); in the tails they
+are equal intervals of log(1 + |u|), as wide as a share of the distance. Two kinds of fits look at them in two ways.
 
 A fit that is smooth in the scores sees only sums of smooth functions. Of each class the sums of weight times 1, u, u^2
 and u^3 are kept in each cell, and two points with the same four sums, those of Gauss' quadrature, stand for its rows.
@@ -43,8 +43,9 @@ _Sift = Callable[..., Truths]
 
 FEW_ROWS = 100_000  # up to this many rows the distinct scores themselves come home
 MOST_ROWS = 1_000_000  # rows that may come home where cells are not enough
-_PER = 1_024  # cells per unit of log(1 + |u|): 0.001 standard deviations at the center, 0.004 at three of them
-_PER_ORDER = 16_384
+_BULK = 4.0  # of |u|; beyond are the tails
+_PER = 512  # cells per unit of log(1 + |u|): they are 0.0004 standard deviations wide at the center, 0.006 at three
+_PER_ORDER = 8_192
 _FINER = 4  # times as many cells where the first were too wide
 _DEEPER = 16  # times as many cells where too many rows would come home
 _DEEPEST = 6  # times that cells are divided
@@ -56,7 +57,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Where the cells are."""
+    """Where the cells are; `per` of them in the tails make a unit of log(1 + |u|)."""
 
     center: float
     scale: float
@@ -64,17 +65,27 @@ class Grid:
 
     def place(self, score: Any) -> Any:
         """Return u."""
-        return (score - self.center) / self.scale
+        return (score - self.center) * (1.0 / self.scale)
 
     def number(self, u: nw.Expr) -> nw.Expr:
-        """Return the number of the cell of each u."""
-        away = ((u.abs() + 1.0).log() * float(self.per)).floor()
-        return nw.when(u < 0.0).then(away * -1.0 - 1.0).otherwise(away).cast(nw.Int64)
+        """Return the number of the cell of each u; the logarithm, slow in some engines, is for the tails alone."""
+        away = u.abs() + 1.0
+        inner = (u / away * ((_BULK + 1.0) * self.per)).floor()
+        outer = ((away / (_BULK + 1.0)).log() * float(self.per)).floor() + _BULK * self.per
+        tails = nw.when(u < 0.0).then(outer * -1.0 - 1.0).otherwise(outer)
+        return nw.when(away < _BULK + 1.0).then(inner).otherwise(tails).cast(nw.Int64)
 
     def edges(self, cell: Floats) -> tuple[Floats, Floats]:
         """Return u at both ends of cells."""
-        inner, outer = (np.expm1((np.where(cell < 0, -cell - 1, cell) + add) / self.per) for add in (0, 1))
+        away = np.where(cell < 0, -cell - 1, cell)
+        inner, outer = self._distance(away), self._distance(away + 1.0)
         return np.where(cell < 0, -outer, inner), np.where(cell < 0, -inner, outer)
+
+    def _distance(self, away: Floats) -> Floats:
+        """Return |u| that many cells from the center."""
+        share = np.minimum(away, _BULK * self.per) / ((_BULK + 1.0) * self.per)
+        beyond = np.maximum(away / self.per - _BULK, 0.0)
+        return np.asarray(np.where(beyond > 0.0, np.expm1(beyond) * (_BULK + 1.0) + _BULK, share / (1.0 - share)))
 
 
 def lay_grid(table: Table, per: int = _PER) -> Grid:
@@ -83,9 +94,9 @@ def lay_grid(table: Table, per: int = _PER) -> Grid:
 
 
 def _keep_in_range(grid: Grid, table: Table) -> Grid:
-    """Return a grid so wide that cubes of u are doubles."""
+    """Return a grid so wide that cubes of u are doubles, and so is 1/scale."""
     away = max(table.high / 2 - grid.center / 2, grid.center / 2 - table.low / 2)
-    return replace(grid, scale=max(grid.scale, 2.0 / _FARTHEST * away))
+    return replace(grid, scale=max(grid.scale, 2.0 / _FARTHEST * away, 1e-300))
 
 
 def collapse_table(table: Table) -> Sample:
@@ -163,18 +174,17 @@ def _move(grid: Grid, cell: Floats, weight: Floats, table: Table) -> Grid | None
 
 def sum_moments(table: Table, grid: Grid) -> Moments:
     """Return the sums over all rows, by one query."""
-    u, positive, negative = nw.col("u"), nw.col("positive0"), nw.col("negative0")
-    frame = table.frame.select(u=grid.place(SCORE), positive0=table.positive, negative0=table.negative)
-    columns = {"cell": grid.number(u), "positive1": positive * u, "negative1": negative * u}
-    frame = frame.with_columns(**columns)
-    frame = frame.with_columns(positive2=nw.col("positive1") * u, negative2=nw.col("negative1") * u)
-    frame = frame.with_columns(positive3=nw.col("positive2") * u, negative3=nw.col("negative2") * u)
-    sums = {f"{side}{k}": nw.col(f"{side}{k}").sum() for side in ("positive", "negative") for k in range(4)}
+    u = nw.col("u")
+    frame = table.frame.select(u=grid.place(SCORE), positive0=table.positive, all0=table.weigh(nw.lit(1.0, nw.Float64)))
+    frame = frame.with_columns(cell=grid.number(u))
+    for k in range(3):
+        frame = frame.with_columns(**{f"{of}{k + 1}": nw.col(f"{of}{k}") * u for of in ("positive", "all")})
+    sums = {f"{of}{k}": nw.col(f"{of}{k}").sum() for of in ("positive", "all") for k in range(4)}
     found = fetch(frame.group_by("cell").agg(rows=nw.len(), **sums), ["cell", "rows", *sums])
     table.require_rows(found["rows"].sum())
     order = np.argsort(found["cell"])
-    sides = [np.stack([found[f"{side}{k}"][order] for k in range(4)]) for side in ("positive", "negative")]
-    return Moments(grid, found["cell"][order], *sides)
+    positive, both = (np.stack([found[f"{of}{k}"][order] for k in range(4)]) for of in ("positive", "all"))
+    return Moments(grid, found["cell"][order], positive, both - positive)
 
 
 def _quadrature(sums: Floats, width: Floats) -> tuple[Floats, Floats]:

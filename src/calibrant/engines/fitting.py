@@ -76,22 +76,19 @@ def fit(
     fitted = inner if reading.link is None else Linked(reading.link, inner, reading.clip)
     if kind is None:
         ask_for_kind(np.array([rows.low, rows.high]))
-    seen = replace(data, score=reading.restore(data.score), rows=rows.rows)
-    return finish_map(fitted, method, row, seen, chosen)
+    ends = np.array([data.label.min(), data.label.max()])
+    known = Sample(np.array([rows.low, rows.high]), ends, np.array([rows.weight, 0.0]), None, rows.classes, rows.rows)
+    return finish_map(fitted, method, row, known, chosen)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """How a method sees a table: the scores that are grouped, and how they become those that it is defined on.
-
-    `to_method` and `restore` take the scores that are grouped to those of the method, and back to the caller's.
-    """
+    """How a method sees a table: the scores that are grouped, and how they become those that it is defined on."""
 
     table: Table
     link: str | None = None
     clip: float = EDGE
     to_method: Callable[[Floats], Floats] = np.asarray
-    restore: Callable[[Floats], Floats] = np.asarray
 
     def convert(self, data: Sample) -> Sample:
         """Return a sample of grouped scores as the method sees it."""
@@ -105,7 +102,7 @@ def _read(row: Method, table: Table, kind: str) -> _Reading:
     if kind == "probability" and row.domain != ANY:
         clip = learn_clip(np.array(table.inner)) if link == "logit" else EDGE
         to_method = np.asarray if link == "logit" else NUMPY.expit
-        return _Reading(_take_logits(table, clip), link, clip, to_method, NUMPY.expit)
+        return _Reading(_take_logits(table, clip), link, clip, to_method)
     if link is None:
         return _Reading(table)
     return _Reading(table, link, EDGE, lambda score: LINKS[link](score, EDGE, NUMPY))

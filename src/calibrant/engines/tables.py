@@ -1,7 +1,8 @@
 """The door of tables: any table that narwhals wraps, or files, as checked columns of scores, labels and weights.
 
 Nothing of the length of the table leaves its engine. One query counts what is missing and finds the range of every
-column; further ones follow only where rows must be left out or where labels are not 0 and 1.
+column; further ones follow only where values are not finite, where rows must be left out, where labels are not 0 and 1,
+or where probabilities are 0 or 1.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ def open_rows(
         columns[argument] = _as_number(argument, asked[argument], columns[argument], schema[argument])
     rows = _Rows(opened.rows.select(**columns), asked, dict(schema.items()))
     try:
-        seen = rows.count()
+        seen = rows.look()
     except (TypeError, ValueError):
         objects = [argument for argument in asked.keys() - {"label"} if schema[argument] == nw.Object]
         if not objects:
@@ -186,13 +187,13 @@ def open_rows(
         raise _refuse_type(objects[0], asked[objects[0]], nw.Object) from None
     if rows.refuse_or_skip(seen, missing):
         rows = rows.without_missing(seen)
-        seen = rows.count()
+        seen = rows.look()
     if seen["rows"] == 0:
         msg = f"table must have at least one row; got none{' without a missing value' if missing == 'skip' else ''}"
         raise ValueError(msg)
     if weight is not None and seen["low_weight"] <= 0.0:
         rows = rows.without_zeros(seen)
-        seen = rows.count()
+        seen = rows.look()
     if kind == "probability":
         rows = rows.in_unit(seen)
     rows, classes = rows.read_labels(seen, pos_label)
@@ -230,25 +231,31 @@ class _Rows:
         """Whether the labels are numbers that need no casting from text, dates or truth."""
         return bool(self.types["label"].is_numeric())
 
-    def count(self) -> dict[str, float]:
-        """Return the number of rows, of missing and infinite values, and the range of each column: the first query."""
-        marks: dict[str, nw.Expr] = {}
-        for argument in self.asked:
-            column = nw.col(argument)
-            known = ~column.is_null() & ~column.is_nan() if self.may_be_nan(argument) else ~column.is_null()
-            marks[f"known_{argument}"] = one_where(known)
+    def look(self) -> dict[str, float]:
+        """Return the number of rows, and of each column how many values are known, their range and their sum.
+
+        The first query. A sum that is not finite shows NaN and infinite values, which a second one counts.
+        """
         numbers = [name for name in self.asked if name != "label" or self.has_numeric_label]
-        if self.has_numeric_label:
-            marks["label"] = _LABEL.cast(nw.Float64)
-        marks["square"] = SCORE * SCORE
-        inside = (nw.lit(0.0) < SCORE) & (nw.lit(1.0) > SCORE)
-        marks["inner"] = nw.when(inside).then(SCORE)
-        sums = {f"known_{name}": nw.col(f"known_{name}").sum() for name in self.asked}
-        sums |= {f"low_{name}": nw.col(name).min() for name in (*numbers, "inner")}
-        sums |= {f"high_{name}": nw.col(name).max() for name in (*numbers, "inner")}
-        sums |= {f"sum_{name}": nw.col(name).sum() for name in ("score", "square", *(["weight"] * self.is_weighted))}
-        found = fetch(self.frame.with_columns(**marks).select(rows=nw.len(), **sums), ["rows", *sums])
-        return {name: float(values[0]) for name, values in found.items()}
+        columns = {name: nw.col(name).cast(nw.Float64) for name in numbers} | {"square": SCORE * SCORE}
+        sums = {f"known_{name}": nw.col(name).count() for name in self.asked}
+        sums |= {f"low_{name}": nw.col(name).min() for name in numbers}
+        sums |= {f"high_{name}": nw.col(name).max() for name in numbers}
+        sums |= {f"sum_{name}": nw.col(name).sum() for name in (*numbers, "square")}
+        found = fetch(self.frame.with_columns(**columns).select(rows=nw.len(), **sums), ["rows", *sums])
+        seen = {name: float(values[0]) for name, values in found.items()}
+        if not np.isfinite([seen[f"sum_{name}"] for name in numbers]).all():
+            known = {f"known_{name}": one_where(~nw.col(name).is_null() & ~nw.col(name).is_nan()) for name in numbers}
+            counts = {name: nw.col(name).sum() for name in known}
+            frame = self.frame.with_columns(**columns).with_columns(**known)
+            seen |= {name: float(values[0]) for name, values in fetch(frame.select(**counts), [*counts]).items()}
+        return seen
+
+    def look_inside(self) -> tuple[float, float]:
+        """Return the smallest and the largest score strictly between 0 and 1."""
+        inside = self.frame.filter((SCORE > 0.0) & (SCORE < 1.0))
+        found = fetch(inside.select(low=SCORE.min(), high=SCORE.max()), ["low", "high"])
+        return float(found["low"][0]), float(found["high"][0])
 
     @property
     def is_weighted(self) -> bool:
@@ -342,7 +349,9 @@ class _Rows:
             deviation = np.sqrt(np.float64(seen["sum_square"]) / rows - mean**2)
         if not np.isfinite([mean, deviation]).all() or not deviation > 0.0:
             mean, deviation = np.float64(low / 2 + high / 2), np.float64(high / 2 - low / 2)
-        inner = (seen["low_inner"], seen["high_inner"]) if kind == "probability" else None
+        inner = None
+        if kind == "probability":  # the ends themselves are inside more often than not
+            inner = (low, high) if low > 0.0 and high < 1.0 else self.look_inside()
         weight = seen["sum_weight"] if self.is_weighted else float(rows)
         frame = float(mean), float(deviation)
         return Table(self.frame, rows, weight, self.is_weighted, low, high, *frame, inner, classes)
