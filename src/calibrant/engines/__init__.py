@@ -13,6 +13,8 @@ from calibrant.extras import require_extra
 
 with require_extra("calibrant.engines", "engine"):
     from calibrant.engines.applying import apply
+    from calibrant.engines.assessing import assess
     from calibrant.engines.fitting import fit
+    from calibrant.engines.summaries import Summary, summarise
 
-__all__ = ["apply", "fit"]
+__all__ = ["Summary", "apply", "assess", "fit", "summarise"]

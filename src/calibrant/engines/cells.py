@@ -24,7 +24,10 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats, Index, Truths
-from calibrant.engines.tables import SCORE, Table, fetch
+from calibrant.engines.tables import SCORE, Span, Table, fetch
+from calibrant.maps.records import LINKS
+from calibrant.ops import EDGE, NUMPY
+from calibrant.ops.frames import FRAMES
 from calibrant.samples import Sample
 
 __all__ = [
@@ -32,17 +35,22 @@ __all__ = [
     "MOST_ROWS",
     "Grid",
     "Moments",
+    "Sifted",
     "bound_error",
     "collapse_table",
+    "group_by_logit",
     "lay_grid",
+    "move_grid",
     "sift_table",
     "sum_moments",
+    "take_logits",
 ]
 
 _Sift = Callable[..., Truths]
 
 FEW_ROWS = 100_000  # up to this many rows the distinct scores themselves come home
 MOST_ROWS = 1_000_000  # rows that may come home where cells are not enough
+_LOGITS = (0.0, 2.0)  # center and scale of cells of logits of probabilities
 _BULK = 4.0  # of |u|; beyond are the tails
 _PER = 512  # cells per unit of log(1 + |u|): they are 0.0004 standard deviations wide at the center, 0.006 at three
 _PER_ORDER = 8_192
@@ -95,8 +103,22 @@ def lay_grid(table: Table, per: int = _PER) -> Grid:
 
 def _keep_in_range(grid: Grid, table: Table) -> Grid:
     """Return a grid so wide that cubes of u are doubles, and so is 1/scale."""
+    if table.coordinate is not None:  # which is of moderate size
+        return grid
     away = max(table.high / 2 - grid.center / 2, grid.center / 2 - table.low / 2)
     return replace(grid, scale=max(grid.scale, 2.0 / _FARTHEST * away, 1e-300))
+
+
+def take_logits(table: Table, clip: float) -> Table:
+    """Return a table of the logits of its scores, which are probabilities."""
+    low, high = LINKS["logit"](np.array([table.low, table.high]), clip, NUMPY).tolist()
+    frame = table.frame.with_columns(score=LINKS["logit"](SCORE, clip, FRAMES))
+    return replace(table, frame=frame, low=low, high=high, mean=_LOGITS[0], deviation=_LOGITS[1])
+
+
+def group_by_logit(table: Table) -> Table:
+    """Return a table of probabilities whose cells are made of their logits, which resolve both ends."""
+    return replace(table, coordinate=LINKS["logit"](SCORE, EDGE, FRAMES), mean=_LOGITS[0], deviation=_LOGITS[1])
 
 
 def collapse_table(table: Table) -> Sample:
@@ -128,14 +150,18 @@ def _pool(
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """The sums of weight times 1, u, u^2 and u^3 in each cell, of positives and of negatives, cells in order."""
+    """The sums of weight times 1, u, u^2 and u^3 in each cell, of positives and of negatives, cells in order.
+
+    `ends` are the first and the last score in each cell, where they have been asked for.
+    """
 
     grid: Grid
     cell: Floats
     positive: Floats  # (4, cells)
     negative: Floats
+    ends: Floats | None = None  # (2, cells)
 
-    def nodes(self, table: Table) -> Sample:
+    def nodes(self, table: Span) -> Sample:
         """Return the points that stand for the rows: up to two of each class in each cell."""
         low, high = self.grid.edges(self.cell)
         parts = [_quadrature(sums, high - low) for sums in (self.positive, self.negative)]
@@ -156,13 +182,22 @@ class Moments:
             total += mass * np.minimum(1.0, 64.0 * variance / (high - low) ** 2)
         return total
 
+    def points(self, table: Span) -> Sample:
+        """Return one point per cell, at the mean of its scores, for both classes."""
+        both = self.positive + self.negative
+        score = both[1] / both[0] * self.grid.scale + self.grid.center
+        if self.ends is not None:
+            score = np.clip(score, *self.ends)
+        score = np.clip(score, table.low, table.high)
+        return _pool(score, self.positive[0], self.negative[0], table.classes, table.rows)
+
     def refine(self, table: Table) -> Grid:
         """Return finer cells."""
-        moved = _move(self.grid, self.cell, (self.positive + self.negative)[0], table)
+        moved = move_grid(self.grid, self.cell, (self.positive + self.negative)[0], table)
         return moved or replace(self.grid, per=self.grid.per * _FINER)
 
 
-def _move(grid: Grid, cell: Floats, weight: Floats, table: Table) -> Grid | None:
+def move_grid(grid: Grid, cell: Floats, weight: Floats, table: Table) -> Grid | None:
     """Return cells about the median, in quartile ranges, if few cells are as wide as those; else None."""
     first, median, last = np.searchsorted(np.cumsum(weight) / weight.sum(), [0.25, 0.5, 0.75])
     low, high = grid.edges(cell[[first, median, last]])
@@ -172,19 +207,23 @@ def _move(grid: Grid, cell: Floats, weight: Floats, table: Table) -> Grid | None
     return _keep_in_range(Grid(float(center), float(high[2] - low[0]) * grid.scale, grid.per), table)
 
 
-def sum_moments(table: Table, grid: Grid) -> Moments:
-    """Return the sums over all rows, by one query."""
-    u = nw.col("u")
-    frame = table.frame.select(u=grid.place(SCORE), positive0=table.positive, all0=table.weigh(nw.lit(1.0, nw.Float64)))
+def sum_moments(table: Table, grid: Grid, *, ends: bool = False) -> Moments:
+    """Return the sums over all rows, by one query, and on demand the ends of the cells."""
+    u, weight = nw.col("u"), table.weigh(nw.lit(1.0, nw.Float64))
+    given = {"score": SCORE} if ends else {}
+    frame = table.frame.select(u=grid.place(SCORE), positive0=table.positive, all0=weight, **given)
     frame = frame.with_columns(cell=grid.number(u))
     for k in range(3):
         frame = frame.with_columns(**{f"{of}{k + 1}": nw.col(f"{of}{k}") * u for of in ("positive", "all")})
     sums = {f"{of}{k}": nw.col(f"{of}{k}").sum() for of in ("positive", "all") for k in range(4)}
+    if ends:
+        sums |= {"low": SCORE.min(), "high": SCORE.max()}
     found = fetch(frame.group_by("cell").agg(rows=nw.len(), **sums), ["cell", "rows", *sums])
     table.require_rows(found["rows"].sum())
     order = np.argsort(found["cell"])
     positive, both = (np.stack([found[f"{of}{k}"][order] for k in range(4)]) for of in ("positive", "all"))
-    return Moments(grid, found["cell"][order], positive, both - positive)
+    outer = np.stack([found["low"][order], found["high"][order]]) if ends else None
+    return Moments(grid, found["cell"][order], positive, both - positive, outer)
 
 
 def _quadrature(sums: Floats, width: Floats) -> tuple[Floats, Floats]:
@@ -258,15 +297,29 @@ class _Cells:
         )
         return joined.take(np.argsort(joined.mean, kind="stable"))
 
+    def finish(self, table: Table, coarse: Floats | None = None) -> Sifted:
+        """Return the points at the mean of each cell."""
+        data = _pool(self.mean, self.positive, self.negative, table.classes, table.rows)
+        return Sifted(data, self.low < self.high, np.empty((2, 0)) if coarse is None else coarse)
 
-def sift_table(table: Table, sift: _Sift | None) -> tuple[Sample, Floats]:
-    """Return rows that a fit by order cannot tell from all: those it must see, and the others pooled by cells.
 
-    Where there would be too many of the former, they stay pooled in cells, whose first and last scores come second.
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """Points that a fit cannot tell from all rows, and which of them stand for rows of several scores.
+
+    `coarse` are the first and the last scores of cells whose order inside matters but that hold too many rows.
     """
+
+    data: Sample
+    pooled: Truths
+    coarse: Floats
+
+
+def sift_table(table: Table, sift: _Sift | None) -> Sifted:
+    """Return the rows that a fit by order must see, and the others pooled by cells."""
     grid, frame = lay_grid(table, _PER_ORDER), table.frame
     cells = _count_cells(table, frame, grid, 0, table.rows)
-    moved = _move(grid, cells.cell, cells.positive + cells.negative, table)
+    moved = move_grid(grid, cells.cell, cells.positive + cells.negative, table)
     if moved is not None and cells.rows[cells.low < cells.high].sum() > MOST_ROWS:
         grid = moved
         cells = _count_cells(table, frame, grid, 0, table.rows)
@@ -281,29 +334,32 @@ def sift_table(table: Table, sift: _Sift | None) -> tuple[Sample, Floats]:
         if not rows:
             break
         if rows > MOST_ROWS and (depth == _DEEPEST or np.sum(wanted) > _MOST_CELLS):
-            ends = np.stack([cells.low[wanted], cells.high[wanted]])
-            return _pool(cells.mean, cells.positive, cells.negative, table.classes, table.rows), ends
-        frame = _rows_in(frame, grid, cells.cell[wanted])
+            return cells.finish(table, np.stack([cells.low[wanted], cells.high[wanted]]))
+        frame = _rows_in(table, frame, grid, cells.cell[wanted])
         if rows <= MOST_ROWS:
-            seen = _bring_home(table, frame, rows).arrays()
-            parts = zip((rest.mean, rest.positive, rest.negative), seen, strict=True)
-            score, positive, negative = (np.concatenate(part) for part in parts)
-            order = np.argsort(score, kind="stable")
-            return _pool(score[order], positive[order], negative[order], table.classes, table.rows), np.empty((2, 0))
+            score, positive, negative = _bring_home(table, frame, rows).arrays()
+            zero = np.zeros(len(score))
+            return rest.join(_Cells(zero, zero, zero + 1.0, positive, negative, score, score, score)).finish(table)
         grid = replace(grid, per=grid.per * _DEEPER)
         cells = rest.join(_count_cells(table, frame, grid, depth + 1, rows))
-    return _pool(cells.mean, cells.positive, cells.negative, table.classes, table.rows), np.empty((2, 0))
+    return cells.finish(table)
 
 
-def _rows_in(frame: nw.LazyFrame[Any], grid: Grid, cells: Floats) -> nw.LazyFrame[Any]:
+def _coordinate(table: Table) -> nw.Expr:
+    """Return what the cells of a table are made of."""
+    return SCORE if table.coordinate is None else table.coordinate
+
+
+def _rows_in(table: Table, frame: nw.LazyFrame[Any], grid: Grid, cells: Floats) -> nw.LazyFrame[Any]:
     """Return the rows in some cells."""
-    return frame.filter(grid.number(grid.place(SCORE)).is_in([int(cell) for cell in cells]))
+    return frame.filter(grid.number(grid.place(_coordinate(table))).is_in([int(cell) for cell in cells]))
 
 
 def _count_cells(table: Table, frame: nw.LazyFrame[Any], grid: Grid, depth: int, rows: int) -> _Cells:
     """Return the cells of some rows, by one query."""
-    u = grid.place(SCORE)
-    columns = {"positive": table.positive, "negative": table.negative, "total": table.weigh(u)}
+    u = grid.place(_coordinate(table))
+    local = Grid(0.0, 1.0) if table.coordinate is not None else grid  # in which the scores are of moderate size
+    columns = {"positive": table.positive, "negative": table.negative, "total": table.weigh(local.place(SCORE))}
     given = frame.select(score=SCORE, cell=grid.number(u), **columns)
     sums = {name: nw.col(name).sum() for name in columns}
     ends = {"low": SCORE.min(), "high": SCORE.max()}
@@ -311,5 +367,5 @@ def _count_cells(table: Table, frame: nw.LazyFrame[Any], grid: Grid, depth: int,
     table.require_rows(found["rows"].sum(), rows)
     order = np.argsort(found["low"])
     found = {name: values[order] for name, values in found.items()}
-    mean = found.pop("total") / (found["positive"] + found["negative"]) * grid.scale + grid.center
+    mean = found.pop("total") / (found["positive"] + found["negative"]) * local.scale + local.center
     return _Cells(np.full(len(order), float(depth)), mean=np.clip(mean, found["low"], found["high"]), **found)

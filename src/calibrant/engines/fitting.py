@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -15,16 +15,18 @@ from calibrant.engines.cells import (
     MOST_ROWS,
     bound_error,
     collapse_table,
+    group_by_logit,
     lay_grid,
     sift_table,
     sum_moments,
+    take_logits,
 )
-from calibrant.engines.tables import SCORE, Table, open_rows
+from calibrant.engines.summaries import Summary
+from calibrant.engines.tables import Span, Table, open_rows
 from calibrant.maps.fitting import check_method, choose_link, finish_map, learn_clip
 from calibrant.maps.methods import ANY, Method
 from calibrant.maps.records import LINKS, Linked, Map
 from calibrant.ops import EDGE, NUMPY
-from calibrant.ops.frames import FRAMES
 from calibrant.samples import Sample, ask_for_kind, read_kind
 from calibrant.warning import warn
 
@@ -32,15 +34,14 @@ __all__ = ["fit"]
 
 _CLOSE = 1e-10  # logits by which the fit to points that stand for the rows may differ from that to the rows
 _ROUNDS = 4  # of ever finer cells
-_LOGITS = (0.0, 2.0)  # center and scale of the first cells of logits of probabilities
 
 
 def fit(
     method: str | Callable[..., Map],
     table: Any,
     *,
-    score: str,
-    label: str,
+    score: str | None = None,
+    label: str | None = None,
     weight: str | None = None,
     kind: str | None = None,
     pos_label: Any = None,
@@ -53,8 +54,8 @@ def fit(
     ----------
     method : a name of `METHODS`, or a function `Sample -> Map`.
     table : a DuckDB relation, a table of Polars (lazy or not), pandas, PyArrow, PySpark or Ibis; or the path of Parquet
-        or CSV files, a list of paths or a glob, which DuckDB reads.
-    score, label, weight : names of columns.
+        or CSV files, a list of paths or a glob, which DuckDB reads; or a `Summary`.
+    score, label, weight : names of columns; none for a summary.
     kind, pos_label, **options : as for `calibrant.fit`.
     missing : "error", or "skip" to leave out rows with a missing value; a warning says how many.
 
@@ -67,27 +68,47 @@ def fit(
     Sigmoid(a=-0.92840760102..., b=-0.00922262682...)
     """
     row = check_method(method, options)
-    chosen = read_kind(kind)
-    rows = open_rows(table, score=score, label=label, weight=weight, kind=chosen, pos_label=pos_label, missing=missing)
-    reading = _read(row, rows, chosen)
-    reduce = _collapse if rows.rows <= FEW_ROWS else _REDUCTIONS[row.reduce]
+    if isinstance(table, Summary):
+        if (score, label, weight, pos_label) != (None, None, None, None) or kind not in (None, table.kind):
+            msg = "score, label, weight, kind and pos_label must not be given: the summary knows them"
+            raise ValueError(msg)
+        rows: Table | Summary = table
+        chosen = table.kind
+        reading = _read(row, chosen, table.inner, grouped=True)
+        reduce: _Reduce = partial(_reduce_summary, table, row.reduce, reading.clip)
+    else:
+        chosen = read_kind(kind)
+        rows = opened = open_rows(
+            table, score=score, label=label, weight=weight, kind=chosen, pos_label=pos_label, missing=missing
+        )
+        reading = _read(row, chosen, opened.inner)
+        reduce = partial(_collapse if opened.rows <= FEW_ROWS else _REDUCTIONS[row.reduce], reading.group(opened))
+        if kind is None:
+            ask_for_kind(np.array([opened.low, opened.high]))
     sift = None if row.sift is None else partial(row.sift, **options)
-    inner, data = reduce(reading.table, lambda seen: row.fit(reading.convert(seen), **options), sift)
-    fitted = inner if reading.link is None else Linked(reading.link, inner, reading.clip)
-    if kind is None:
-        ask_for_kind(np.array([rows.low, rows.high]))
-    ends = np.array([data.label.min(), data.label.max()])
-    known = Sample(np.array([rows.low, rows.high]), ends, np.array([rows.weight, 0.0]), None, rows.classes, rows.rows)
+    found = reduce(lambda data: row.fit(reading.convert(data), **options), sift)
+    if found.coarse.size:
+        low, high = (np.asarray(found.fitted(reading.to_method(end))) for end in found.beside())
+        warn(
+            f"the map has steps inside {found.coarse.shape[1]:,} cells of scores, which become one step each: that "
+            f"moves a probability by up to {np.abs(high - low).max():.2g}"
+        )
+    fitted = found.fitted if reading.link is None else Linked(reading.link, found.fitted, reading.clip)
+    ends, labels = np.array([rows.low, rows.high]), np.array([found.data.label.min(), found.data.label.max()])
+    known = Sample(ends, labels, np.array([rows.weight, 0.0]), None, rows.classes, rows.rows)
     return finish_map(fitted, method, row, known, chosen)
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
-    """How a method sees a table: the scores that are grouped, and how they become those that it is defined on."""
+    """How a method sees scores: whether they are grouped by logits, and how they become those that it is defined on.
 
-    table: Table
+    `group` makes of a table the one whose scores are grouped; `to_method` takes those to the scores of the method.
+    """
+
     link: str | None = None
     clip: float = EDGE
+    group: Callable[[Table], Table] = lambda table: table
     to_method: Callable[[Floats], Floats] = np.asarray
 
     def convert(self, data: Sample) -> Sample:
@@ -96,53 +117,62 @@ class _Reading:
             return replace(data, score=self.to_method(data.score))
 
 
-def _read(row: Method, table: Table, kind: str) -> _Reading:
+def _read(row: Method, kind: str, inner: tuple[float, float] | None, *, grouped: bool = False) -> _Reading:
     """Return how a method sees scores of a kind; probabilities are grouped by their logits, which resolve both ends."""
     link = choose_link(row, kind)
-    if kind == "probability" and row.domain != ANY:
-        clip = learn_clip(np.array(table.inner)) if link == "logit" else EDGE
-        to_method = np.asarray if link == "logit" else NUMPY.expit
-        return _Reading(_take_logits(table, clip), link, clip, to_method)
+    if link == "logit":
+        clip = learn_clip(np.array(inner))
+        return _Reading(link, clip, partial(take_logits, clip=clip))
+    if kind == "probability":
+        if row.domain == ANY and not grouped:
+            return _Reading(None, EDGE, group_by_logit)
+        return _Reading(None, EDGE, partial(take_logits, clip=EDGE), NUMPY.expit)
     if link is None:
-        return _Reading(table)
-    return _Reading(table, link, EDGE, lambda score: LINKS[link](score, EDGE, NUMPY))
+        return _Reading()
+    return _Reading(link, EDGE, to_method=lambda score: LINKS[link](score, EDGE, NUMPY))
 
 
-def _take_logits(table: Table, clip: float) -> Table:
-    """Return a table of the logits of its scores."""
-    ends = LINKS["logit"](np.array([table.low, table.high]), clip, NUMPY).tolist()
-    frame = table.frame.with_columns(score=LINKS["logit"](SCORE, clip, FRAMES))
-    return replace(table, frame=frame, low=ends[0], high=ends[1], mean=_LOGITS[0], deviation=_LOGITS[1])
+@dataclass(frozen=True, slots=True)
+class _Reduced:
+    """A fitted map, what it was fitted to, and the ends of cells inside which it would have more steps."""
+
+    fitted: Any
+    data: Sample
+    coarse: Floats = field(default_factory=lambda: np.empty((2, 0)))
+
+    def beside(self) -> tuple[Floats, Floats]:
+        """Return scores just below and just above these cells."""
+        return np.nextafter(self.coarse[0], -np.inf), np.nextafter(self.coarse[1], np.inf)
 
 
 _Solve = Callable[[Sample], Any]
 
-# From a table, what fits a sample, and what says where order matters, to the fitted map and the sample it has seen.
-_Reduce = Callable[[Table, _Solve, Any], tuple[Any, Sample]]
+# From what fits a sample, and what says where order matters, to the fitted map; first from a table.
+_Reduce = Callable[[_Solve, Any], _Reduced]
 
 
-def _collapse(table: Table, solve: _Solve, sift: Any) -> tuple[Any, Sample]:
+def _collapse(table: Table, solve: _Solve, sift: Any) -> _Reduced:
     """Fit to the distinct scores."""
     data = collapse_table(table)
-    return solve(data), data
+    return _Reduced(solve(data), data)
 
 
-def _reduce_moments(table: Table, solve: _Solve, sift: Any) -> tuple[Any, Sample]:
+def _reduce_moments(table: Table, solve: _Solve, sift: Any) -> _Reduced:
     """Fit to points that have the moments of the rows."""
-    data = sum_moments(table, lay_grid(table)).nodes(table)
-    return solve(data), data
+    data = sum_moments(table, lay_grid(table)).nodes(table.span)
+    return _Reduced(solve(data), data)
 
 
-def _reduce_sums(table: Table, solve: _Solve, sift: Any) -> tuple[Any, Sample]:
+def _reduce_sums(table: Table, solve: _Solve, sift: Any) -> _Reduced:
     """Fit to points that stand for the rows in sums of smooth functions, in cells as fine as the fit needs."""
     grid = lay_grid(table)
     for _ in range(_ROUNDS):
         moments = sum_moments(table, grid)
-        data = moments.nodes(table)
+        data = moments.nodes(table.span)
         fitted = solve(data)
         error = bound_error(moments, fitted.logit)
         if not error > _CLOSE:  # of an algorithm as printed that diverged it is NaN
-            return fitted, data
+            return _Reduced(fitted, data)
         grid = moments.refine(table)
     if table.rows <= MOST_ROWS:
         return _collapse(table, solve, sift)
@@ -153,19 +183,35 @@ def _reduce_sums(table: Table, solve: _Solve, sift: Any) -> tuple[Any, Sample]:
     raise RuntimeError(msg)
 
 
-def _reduce_cells(table: Table, solve: _Solve, sift: Any) -> tuple[Any, Sample]:
+def _reduce_cells(table: Table, solve: _Solve, sift: Any) -> _Reduced:
     """Fit to the rows whose order matters, and to the others pooled in fine cells."""
-    data, coarse = sift_table(table, sift)
+    sifted = sift_table(table, sift)
+    return _Reduced(solve(sifted.data), sifted.data, sifted.coarse)
+
+
+_REDUCTIONS: dict[str, Callable[[Table, _Solve, Any], _Reduced]] = {
+    "moments": _reduce_moments,
+    "sums": _reduce_sums,
+    "cells": _reduce_cells,
+}
+
+
+def _reduce_summary(summary: Summary, reduce: str, clip: float, solve: _Solve, sift: Any) -> _Reduced:
+    """Fit to the cells of a summary; where they are wide, say so."""
+    span, moments = Span(summary.low, summary.high, summary.classes, summary.rows), summary.moments
+    if summary.kind == "probability":
+        low, high = LINKS["logit"](np.array([span.low, span.high]), clip, NUMPY).tolist()
+        span = replace(span, low=low, high=high)
+    if reduce != "cells":
+        data = moments.nodes(span)
+        fitted = solve(data)
+        error = bound_error(moments, fitted.logit) if reduce == "sums" else 0.0
+        if error > _CLOSE:
+            warn(f"the cells of the summary are wide: the logits of the map may be off by {error:.1g}")
+        return _Reduced(fitted, data)
+    data = moments.points(span)
     fitted = solve(data)
-    if coarse.size:
-        low, high = (
-            np.asarray(fitted(np.nextafter(end, to))) for end, to in zip(coarse, (-np.inf, np.inf), strict=True)
-        )
-        warn(
-            f"the map has a step at nearly every score: {coarse.shape[1]:,} cells of scores become one step each, "
-            f"which moves a probability by up to {np.abs(high - low).max():.2g}"
-        )
-    return fitted, data
-
-
-_REDUCTIONS: dict[str, _Reduce] = {"moments": _reduce_moments, "sums": _reduce_sums, "cells": _reduce_cells}
+    if sift is None or moments.ends is None:
+        return _Reduced(fitted, data)
+    wanted = sift(*moments.ends, moments.positive[0], (moments.positive + moments.negative)[0])
+    return _Reduced(fitted, data, moments.ends[:, wanted & (moments.ends[0] < moments.ends[1])])

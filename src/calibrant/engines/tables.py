@@ -23,13 +23,13 @@ from calibrant.checks import KINDS, ROUNDING, check_labels, check_one_of
 from calibrant.extras import require_extra
 from calibrant.warning import warn
 
-__all__ = ["SCORE", "Opened", "Table", "fetch", "one_where", "open_rows", "open_table"]
+__all__ = ["LABEL", "SCORE", "Opened", "Span", "Table", "fetch", "one_where", "open_rows", "open_table"]
 
 _MISSING = ("error", "skip")
 _MOST_CLASSES = 100  # labels shown in an error; a column with more is no column of labels
 _FILES = {"parquet": "read_parquet", "pq": "read_parquet", "csv": "read_csv", "tsv": "read_csv", "txt": "read_csv"}
 
-SCORE, _LABEL, _WEIGHT, _GROUP = (nw.col(name) for name in ("score", "label", "weight", "group"))
+SCORE, LABEL, _WEIGHT, _GROUP = (nw.col(name) for name in ("score", "label", "weight", "group"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +111,23 @@ def one_where(condition: nw.Expr) -> nw.Expr:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """The ends of scores, the negative and the positive class, and the number of rows."""
+
+    low: float
+    high: float
+    classes: tuple[Any, Any]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Table:
     """Checked rows in their engine: `score`, `label` in [0, 1] and, where rows are weighted, `weight` above 0.
 
-    `low` and `high` are the ends of the scores, `mean` and `deviation` about their mean and standard deviation. `inner`
-    are the ends of those strictly between 0 and 1, where the scores are probabilities. `classes` are the negative and
-    the positive class.
+    `coordinate` is what cells of scores are made of, the score itself unless another rising function of it is given;
+    `mean` and `deviation` are about its mean and standard deviation.
+    `low` and `high` are the ends of the scores, `inner` those of the scores strictly between 0 and 1, where they are
+    probabilities. `classes` are the negative and the positive class.
     """
 
     frame: nw.LazyFrame[Any]
@@ -129,6 +140,12 @@ class Table:
     deviation: float
     inner: tuple[float, float] | None
     classes: tuple[Any, Any]
+    coordinate: nw.Expr | None = None
+
+    @property
+    def span(self) -> Span:
+        """What points that stand for the rows must know of them."""
+        return Span(self.low, self.high, self.classes, self.rows)
 
     def weigh(self, x: nw.Expr) -> nw.Expr:
         """Return an expression times the weight of the row."""
@@ -137,12 +154,12 @@ class Table:
     @property
     def positive(self) -> nw.Expr:
         """The weight of positives of a row."""
-        return self.weigh(_LABEL)
+        return self.weigh(LABEL)
 
     @property
     def negative(self) -> nw.Expr:
         """The weight of negatives of a row."""
-        return self.weigh(nw.lit(1.0, nw.Float64) - _LABEL)
+        return self.weigh(nw.lit(1.0, nw.Float64) - LABEL)
 
     def require_rows(self, found: float, expected: int | None = None) -> None:
         """Raise if a query has seen another number of rows than the first one."""
@@ -163,28 +180,30 @@ def open_rows(
     kind: str = "margin",
     pos_label: Any = None,
     missing: str = "error",
+    argument: str = "score",
 ) -> Table:
     """Check the columns of a table and return them as a `Table`.
 
     The rules are those of `calibrant.fit`. `missing="skip"` leaves out rows in which one of the columns is missing
-    (NULL or NaN), and a warning says how many.
+    (NULL or NaN), and a warning says how many. `argument` is what the caller calls the scores.
     """
     check_one_of("kind", kind, KINDS)
     check_one_of("missing", missing, _MISSING)
     opened = open_table(table)
     asked = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
-    columns = {argument: opened.column(argument, name) for argument, name in asked.items()}
+    said = {"score": argument, "label": "label", "weight": "weight"}
+    columns = {role: opened.column(said[role], name) for role, name in asked.items()}
     schema = opened.rows.select(**columns).collect_schema()
-    for argument in asked.keys() - {"label"}:
-        columns[argument] = _as_number(argument, asked[argument], columns[argument], schema[argument])
-    rows = _Rows(opened.rows.select(**columns), asked, dict(schema.items()))
+    for role in asked.keys() - {"label"}:
+        columns[role] = _as_number(said[role], asked[role], columns[role], schema[role])
+    rows = _Rows(opened.rows.select(**columns), asked, dict(schema.items()), said)
     try:
         seen = rows.look()
     except (TypeError, ValueError):
-        objects = [argument for argument in asked.keys() - {"label"} if schema[argument] == nw.Object]
+        objects = [role for role in asked.keys() - {"label"} if schema[role] == nw.Object]
         if not objects:
             raise
-        raise _refuse_type(objects[0], asked[objects[0]], nw.Object) from None
+        raise _refuse_type(said[objects[0]], asked[objects[0]], nw.Object) from None
     if rows.refuse_or_skip(seen, missing):
         rows = rows.without_missing(seen)
         seen = rows.look()
@@ -216,15 +235,16 @@ def _refuse_type(argument: str, name: str, dtype: Any) -> ValueError:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Columns on their way through the door: a frame, the caller's names, and the types of the columns."""
+    """Columns on their way through the door: a frame, the caller's names, their types, and the names of arguments."""
 
     frame: nw.LazyFrame[Any]
     asked: dict[str, str]
     types: dict[str, Any]
+    said: dict[str, str]
 
-    def may_be_nan(self, argument: str) -> bool:
+    def may_be_nan(self, role: str) -> bool:
         """Return whether a column can hold NaN."""
-        return argument != "label" or self.types["label"].is_float()
+        return role != "label" or self.types["label"].is_float()
 
     @property
     def has_numeric_label(self) -> bool:
@@ -267,8 +287,9 @@ class _Rows:
         lost = {name: int(seen["rows"] - seen[f"known_{name}"]) for name in self.asked}
         said = ", ".join(f"{count:,} of {self.asked[name]!r}" for name, count in lost.items() if count)
         if said and missing == "error":
+            arguments = ", ".join(self.said[role] for role in self.asked)
             msg = (
-                f"score, label and weight must not be missing; got {said} in {seen['rows']:,.0f} rows (NULL or NaN): "
+                f"{arguments} must not be missing; got {said} in {seen['rows']:,.0f} rows (NULL or NaN): "
                 "give missing='skip' to leave these rows out"
             )
             raise ValueError(msg)
@@ -277,10 +298,10 @@ class _Rows:
     def without_missing(self, seen: dict[str, float]) -> _Rows:
         """Leave out rows with a missing value, and say how many."""
         frame = self.frame
-        for argument in self.asked:
-            column = nw.col(argument)
+        for role in self.asked:
+            column = nw.col(role)
             frame = frame.filter(~column.is_null())
-            if self.may_be_nan(argument):
+            if self.may_be_nan(role):
                 frame = frame.filter(~column.is_nan())
         left = replace(self, frame=frame)
         count = int(fetch(frame.select(rows=nw.len()), ["rows"])["rows"][0])
@@ -302,7 +323,7 @@ class _Rows:
         low, high = seen["low_score"], seen["high_score"]
         if low < -ROUNDING or high > 1.0 + ROUNDING:
             found = f"{self.asked['score']!r} has values in [{low}, {high}]"
-            msg = f"score declared as probabilities must lie in [0, 1]; {found}"
+            msg = f"{self.said['score']} declared as probabilities must lie in [0, 1]; {found}"
             raise ValueError(msg)
         if low >= 0.0 and high <= 1.0:
             return self
@@ -312,14 +333,14 @@ class _Rows:
         """Return labels as numbers in [0, 1], and the negative and the positive class, by the rules of arrays."""
         name, dtype = self.asked["label"], self.types["label"]
         if pos_label is None and dtype == nw.Boolean:
-            return replace(self, frame=self.frame.with_columns(label=one_where(_LABEL))), (False, True)
+            return replace(self, frame=self.frame.with_columns(label=one_where(LABEL))), (False, True)
         if pos_label is None and self.has_numeric_label:
             low, high = seen["low_label"], seen["high_label"]
             if not np.isfinite([low, high]).all():
                 msg = f"label must be finite; got values in [{low}, {high}] in {name!r}"
                 raise ValueError(msg)
             if low >= 0.0 and high <= 1.0:
-                return replace(self, frame=self.frame.with_columns(label=_LABEL.cast(nw.Float64))), (0, 1)
+                return replace(self, frame=self.frame.with_columns(label=LABEL.cast(nw.Float64))), (0, 1)
         found = self.frame.select("label").unique().head(_MOST_CLASSES + 1)
         values = found.collect(backend="pyarrow").to_arrow()["label"].to_pylist()
         if len(values) > _MOST_CLASSES:
@@ -328,18 +349,18 @@ class _Rows:
         values = [float(value) if isinstance(value, Decimal) else value for value in values]
         _, classes = check_labels("label", _as_array(values), pos_label)
         if pos_label is None and classes == (0, 1) and not set(values) <= {0, 1}:  # shares, kept as objects
-            return replace(self, frame=self.frame.with_columns(label=_LABEL.cast(nw.Float64))), classes
+            return replace(self, frame=self.frame.with_columns(label=LABEL.cast(nw.Float64))), classes
         positive = next((value for value in values if value == classes[1]), pos_label)
-        frame = self.frame.with_columns(label=one_where(nw.lit(positive) == _LABEL))
+        frame = self.frame.with_columns(label=one_where(nw.lit(positive) == LABEL))
         return replace(self, frame=frame), classes
 
     def finish(self, seen: dict[str, float], classes: tuple[Any, Any], kind: str) -> Table:
         """Return the checked table."""
-        for argument in self.asked.keys() - {"label"}:
-            ends = seen[f"low_{argument}"], seen[f"high_{argument}"]
+        for role in self.asked.keys() - {"label"}:
+            ends = seen[f"low_{role}"], seen[f"high_{role}"]
             if not np.isfinite(ends).all():
                 msg = (
-                    f"{argument} must be finite; got infinite values in {self.asked[argument]!r}, "
+                    f"{self.said[role]} must be finite; got infinite values in {self.asked[role]!r}, "
                     f"which lies in [{ends[0]}, {ends[1]}]"
                 )
                 raise ValueError(msg)
