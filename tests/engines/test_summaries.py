@@ -91,7 +91,7 @@ def test_other_fits_are_close(name, kind):
     found, expected = fit(name, first + second), quiet_fit(name, scores, y, kind=kind)
     inner = np.quantile(scores, np.linspace(0.02, 0.98, 97))
     off = np.abs(found(inner) - expected(inner))
-    assert np.quantile(off, 0.9) < 2e-3  # next to a step it may be large
+    assert np.quantile(off, 0.9) < 0.02  # next to a step it may be larger
 
 
 def test_steps_inside_cells_are_said():

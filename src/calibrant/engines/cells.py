@@ -53,7 +53,8 @@ MOST_ROWS = 1_000_000  # rows that may come home where cells are not enough
 _LOGITS = (0.0, 2.0)  # center and scale of cells of logits of probabilities
 _BULK = 4.0  # of |u|; beyond are the tails
 _PER = 512  # cells per unit of log(1 + |u|): they are 0.0004 standard deviations wide at the center, 0.006 at three
-_PER_ORDER = 8_192
+_PER_ORDER = 32_768  # the same for fits by order: about 40 rows per cell and 260,000 cells at 1e7 rows
+_ROWS_PER_ORDER = 300  # rows for each of these, where there are fewer rows
 _FINER = 4  # times as many cells where the first were too wide
 _DEEPER = 16  # times as many cells where too many rows would come home
 _DEEPEST = 6  # times that cells are divided
@@ -317,7 +318,8 @@ class Sifted:
 
 def sift_table(table: Table, sift: _Sift | None) -> Sifted:
     """Return the rows that a fit by order must see, and the others pooled by cells."""
-    grid, frame = lay_grid(table, _PER_ORDER), table.frame
+    grid = lay_grid(table, min(_PER_ORDER, max(_PER, table.rows // _ROWS_PER_ORDER)))
+    frame = table.frame
     cells = _count_cells(table, frame, grid, 0, table.rows)
     moved = move_grid(grid, cells.cell, cells.positive + cells.negative, table)
     if moved is not None and cells.rows[cells.low < cells.high].sum() > MOST_ROWS:
