@@ -147,7 +147,7 @@ def test_summaries_that_differ_do_not_add():
         one + summarise(scores, np.where(y > 0, "yes", "no"), like=one)
     with pytest.raises(TypeError):
         one + 1
-    with pytest.raises(ValueError, match="score, label, weight, kind and pos_label must not be given"):
+    with pytest.raises(ValueError, match="score, label, weight, by, kind and pos_label must not be given"):
         engines.fit("platt", one, score="f", label="y")
 
 

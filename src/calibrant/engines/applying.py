@@ -8,7 +8,7 @@ memory is computed with NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,17 +28,29 @@ _FEWEST_CELLS = 1_024
 _MOST_EDGES = 16  # in one cell of a lookup; where there are more, they are found by bisection
 
 
-def apply(map: Map, table: Any, *, score: str | Sequence[str], into: str = "probability") -> Any:
+def apply(
+    map: Map | Mapping[Any, Map],
+    table: Any,
+    *,
+    score: str | Sequence[str],
+    into: str = "probability",
+    by: str | None = None,
+) -> Any:
     """Return the table with the probabilities of a map as one more column, `into`.
 
     The result is of the caller's kind: lazy for a lazy table, and a DuckDB relation for files. NULL gives NULL and NaN
     gives NaN. For a map of several classes `score` names its columns of scores, and there is one new column per class,
-    `into` and the class joined by an underscore.
+    `into` and the class joined by an underscore. For the maps of groups, as `fit(..., by=)` gives them, `by` names the
+    column of groups; rows of other groups get NULL.
 
     >>> import pyarrow, calibrant
     >>> apply(calibrant.maps.Sigmoid(-2.0, 0.0), pyarrow.table({"f": [0.0, 0.5]}), score="f")["probability"].to_pylist()
     [0.5, 0.7310585786300049]
     """
+    if isinstance(map, Mapping) is (by is None):
+        wanted = "a dictionary of maps" if by is not None else "one map, or by must name the column of groups"
+        msg = f"map must be {wanted}; got {type(map).__name__} and by={by!r}"
+        raise ValueError(msg)
     several = hasattr(map, "scheme")
     names = [score] if isinstance(score, str) else list(score)
     if isinstance(score, str) is several or not names:
@@ -52,9 +64,11 @@ def apply(map: Map, table: Any, *, score: str | Sequence[str], into: str = "prob
         if not (dtype.is_numeric() or dtype == nw.Boolean):
             msg = f"score must name columns of real numbers; {name!r} is of type {dtype}: cast it"
             raise ValueError(msg)
+    group = None if by is None else opened.column("by", by)
     if isinstance(opened.frame, nw.DataFrame):
-        return _apply_in_memory(map, opened.frame, names, into, several=several)
-    return _apply_lazily(map, opened, [column.cast(nw.Float64) for column in columns], into, several=several)
+        return _apply_in_memory(map, opened.frame, names, into, by, several=several)
+    scores = [column.cast(nw.Float64) for column in columns]
+    return _apply_lazily(map, opened, scores, into, group, several=several)
 
 
 def _name_columns(map: Any, opened_names: Sequence[str], into: str, count: int, *, several: bool) -> list[str]:
@@ -71,13 +85,22 @@ def _name_columns(map: Any, opened_names: Sequence[str], into: str, count: int, 
     return found
 
 
-def _apply_in_memory(map: Any, frame: nw.DataFrame[Any], names: list[str], into: str, *, several: bool) -> Any:
+def _apply_in_memory(
+    map: Any, frame: nw.DataFrame[Any], names: list[str], into: str, by: str | None, *, several: bool
+) -> Any:
     """Return a table in memory with new columns, computed with NumPy."""
-    scores = [frame[name].cast(nw.Float64).to_numpy() for name in names]
-    given = np.column_stack(scores) if several else np.asarray(scores[0], np.float64)
-    found = np.asarray(map(given)) if len(frame) else np.empty((0, len(names)) if several else 0)
-    columns = found.T if several else found[None, :]
+    scores = [np.asarray(frame[name].cast(nw.Float64).to_numpy(), np.float64) for name in names]
     missing = np.any([frame[name].is_null().to_numpy() for name in names], axis=0)
+    if by is not None:
+        found, unknown = np.full(len(frame), np.nan), np.ones(len(frame), bool)
+        for value, own in map.items():
+            rows = (frame[by].is_null() if value is None else frame[by] == value).fill_null(False).to_numpy()
+            found[rows], unknown[rows] = own(scores[0][rows]), False
+        missing |= unknown
+    else:
+        given = np.column_stack(scores) if several else scores[0]
+        found = np.asarray(map(given)) if len(frame) else np.empty((0, len(names)) if several else 0)
+    columns = found.T if several else found[None, :]
     added = []
     for name, values in zip(
         _name_columns(map, frame.columns, into, len(columns), several=several), columns, strict=True
@@ -98,13 +121,22 @@ def _apply_lazily(
     opened: Opened,
     columns: list[nw.Expr],
     into: str,
+    group: nw.Expr | None,
     *,
     several: bool,
 ) -> Any:
     """Return a lazy table with new columns, expressions of its engine."""
     plan = _Plan(opened.rows, list(opened.names.values()))
     ops = frame_ops(plan.choose, plan.share)
-    found = express(map, [plan.share(column) for column in columns], ops, several=several)
+    scores = [plan.share(column) for column in columns]
+    if group is None:
+        found = express(map, scores, ops, several=several)
+    else:
+        chosen = nw.lit(None, nw.Float64)
+        for value, own in map.items():
+            here = group.is_null() if value is None else group == value
+            chosen = nw.when(here).then(plan.share(express(own, scores, ops)[0])).otherwise(chosen)
+        found = [chosen]
     added = _name_columns(map, list(opened.names), into, len(found), several=several)
     safe = added
     if opened.frame.implementation.is_spark_like():
@@ -121,7 +153,7 @@ class _Plan:
         """Start with a table and the names it has."""
         self.frame = frame
         self.prefix = "calibrant_" + "_" * max(
-            (len(name) for name in names if name.startswith("calibrant_")), default=0
+            (len(name) for name in names if name.lower().startswith("calibrant_")), default=0
         )
         self.count = 0
 

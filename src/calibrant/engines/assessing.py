@@ -9,7 +9,7 @@ the ROC curve, whose error is bounded, and smooth functions of probabilities tha
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from calibrant.arrays import Floats, Truths
 from calibrant.checks import check_proportion, check_whole
 from calibrant.engines.cells import FEW_ROWS, Sifted, collapse_table, group_by_logit, sift_table
-from calibrant.engines.tables import LABEL, SCORE, Table, fetch, one_where, open_rows
+from calibrant.engines.tables import LABEL, SCORE, Table, each_group, fetch, one_where, open_rows
 from calibrant.evidence.assessing import (
     Assessment,
     AssessOptions,
@@ -38,28 +38,66 @@ _EXACT = {"brier": "brier", "log_loss": "log_loss", "mcre": "log_loss"}  # metri
 _MISCALIBRATION = {"miscalibration": "brier", "log_miscalibration": "log_loss"}  # and what follows from them
 
 
+@overload
 def assess(
     table: Any,
     *,
     probability: str,
     label: str,
     weight: str | None = None,
+    by: None = None,
     pos_label: Any = None,
     missing: str = "error",
     confidence: float = 0.95,
     draws: int = 1000,
     random_state: Any = 0,
-) -> Assessment:
+) -> Assessment: ...
+
+
+@overload
+def assess(
+    table: Any,
+    *,
+    probability: str,
+    label: str,
+    weight: str | None = None,
+    by: str,
+    pos_label: Any = None,
+    missing: str = "error",
+    confidence: float = 0.95,
+    draws: int = 1000,
+    random_state: Any = 0,
+) -> dict[Any, Assessment]: ...
+
+
+def assess(
+    table: Any,
+    *,
+    probability: str,
+    label: str,
+    weight: str | None = None,
+    by: str | None = None,
+    pos_label: Any = None,
+    missing: str = "error",
+    confidence: float = 0.95,
+    draws: int = 1000,
+    random_state: Any = 0,
+) -> Assessment | dict[Any, Assessment]:
     """Assess a column of probabilities of the positive class, as `calibrant.assess` does rows in memory.
 
     `table`, `label`, `weight`, `pos_label` and `missing` are as for `fit`; the other options as for `calibrant.assess`.
-    A note says how many cells the rows were pooled into, and by how much the area under the ROC curve may be off.
+    A note says how many cells the rows were pooled into, and by how much the area under the ROC curve may be off. `by`
+    names a column of groups; the result is then a dictionary with an assessment of each.
 
     >>> import pyarrow
     >>> table = pyarrow.table({"p": [0.1, 0.4, 0.6, 0.9], "y": [0, 1, 0, 1]})
     >>> round(assess(table, probability="p", label="y", draws=50)["brier"].value, 3)
     0.185
     """
+    if by is not None:
+        columns: dict[str, Any] = {"probability": probability, "label": label, "weight": weight, "pos_label": pos_label}
+        drawing: dict[str, Any] = {"confidence": confidence, "draws": draws, "random_state": random_state}
+        return each_group(table, by, lambda rows: assess(rows, **columns, **drawing, missing=missing))
     options = AssessOptions(check_proportion("confidence", confidence), check_whole("draws", draws), random_state)
     rows = open_rows(
         table,

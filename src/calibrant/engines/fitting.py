@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from calibrant.engines.cells import (
     take_logits,
 )
 from calibrant.engines.summaries import Summary
-from calibrant.engines.tables import Span, Table, open_rows
+from calibrant.engines.tables import Span, Table, each_group, open_rows
 from calibrant.maps.fitting import check_method, choose_link, finish_map, learn_clip
 from calibrant.maps.methods import ANY, Method
 from calibrant.maps.records import LINKS, Linked, Map
@@ -36,6 +36,7 @@ _CLOSE = 1e-10  # logits by which the fit to points that stand for the rows may 
 _ROUNDS = 4  # of ever finer cells
 
 
+@overload
 def fit(
     method: str | Callable[..., Map],
     table: Any,
@@ -43,11 +44,43 @@ def fit(
     score: str | None = None,
     label: str | None = None,
     weight: str | None = None,
+    by: None = None,
     kind: str | None = None,
     pos_label: Any = None,
     missing: str = "error",
     **options: Any,
-) -> Map:
+) -> Map: ...
+
+
+@overload
+def fit(
+    method: str | Callable[..., Map],
+    table: Any,
+    *,
+    score: str | None = None,
+    label: str | None = None,
+    weight: str | None = None,
+    by: str,
+    kind: str | None = None,
+    pos_label: Any = None,
+    missing: str = "error",
+    **options: Any,
+) -> dict[Any, Map]: ...
+
+
+def fit(
+    method: str | Callable[..., Map],
+    table: Any,
+    *,
+    score: str | None = None,
+    label: str | None = None,
+    weight: str | None = None,
+    by: str | None = None,
+    kind: str | None = None,
+    pos_label: Any = None,
+    missing: str = "error",
+    **options: Any,
+) -> Map | dict[Any, Map]:
     """Fit a map to columns of a table, which its engine groups and sums: `calibrant.fit` without bringing rows home.
 
     Parameters
@@ -56,6 +89,7 @@ def fit(
     table : a DuckDB relation, a table of Polars (lazy or not), pandas, PyArrow, PySpark or Ibis; or the path of Parquet
         or CSV files, a list of paths or a glob, which DuckDB reads; or a `Summary`.
     score, label, weight : names of columns; none for a summary.
+    by : the name of a column of groups. Each gets a map of its own rows; the result is a dictionary of maps.
     kind, pos_label, **options : as for `calibrant.fit`.
     missing : "error", or "skip" to leave out rows with a missing value; a warning says how many.
 
@@ -68,9 +102,13 @@ def fit(
     Sigmoid(a=-0.92840760102..., b=-0.00922262682...)
     """
     row = check_method(method, options)
+    if by is not None and not isinstance(table, Summary):
+        columns: dict[str, Any] = {"score": score, "label": label, "weight": weight}
+        others: dict[str, Any] = {"kind": kind, "pos_label": pos_label, "missing": missing}
+        return each_group(table, by, lambda rows: fit(method, rows, **columns, **others, **options))
     if isinstance(table, Summary):
-        if (score, label, weight, pos_label) != (None, None, None, None) or kind not in (None, table.kind):
-            msg = "score, label, weight, kind and pos_label must not be given: the summary knows them"
+        if (score, label, weight, by, pos_label) != (None, None, None, None, None) or kind not in (None, table.kind):
+            msg = "score, label, weight, by, kind and pos_label must not be given: the summary knows them"
             raise ValueError(msg)
         rows: Table | Summary = table
         chosen = table.kind

@@ -7,13 +7,13 @@ or where probabilities are 0 or 1.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from os import PathLike, fspath
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeVar
 
 import narwhals.stable.v2 as nw
 import numpy as np
@@ -23,12 +23,14 @@ from calibrant.checks import KINDS, ROUNDING, check_labels, check_one_of
 from calibrant.extras import require_extra
 from calibrant.warning import warn
 
-__all__ = ["LABEL", "SCORE", "Opened", "Span", "Table", "fetch", "one_where", "open_rows", "open_table"]
+__all__ = ["LABEL", "SCORE", "Opened", "Span", "Table", "each_group", "fetch", "one_where", "open_rows", "open_table"]
 
 _MISSING = ("error", "skip")
+_MOST_GROUPS = 10_000
 _MOST_CLASSES = 100  # labels shown in an error; a column with more is no column of labels
 _FILES = {"parquet": "read_parquet", "pq": "read_parquet", "csv": "read_csv", "tsv": "read_csv", "txt": "read_csv"}
 
+_T = TypeVar("_T")
 SCORE, LABEL, _WEIGHT, _GROUP = (nw.col(name) for name in ("score", "label", "weight", "group"))
 
 
@@ -57,6 +59,8 @@ class Opened:
 
 def open_table(table: Any) -> Opened:
     """Return any table: what narwhals wraps, or a path, a list of paths or a glob, which DuckDB reads."""
+    if isinstance(table, Opened):
+        return table
     native = _read_files(table) if isinstance(table, (str, PathLike, list, tuple)) else table
     try:
         frame = nw.from_native(native)
@@ -97,6 +101,26 @@ def _read_files(table: Any) -> Any:
     except duckdb.IOException as error:
         msg = f"table must name files that can be read; got {', '.join(texts)}: {str(error).splitlines()[0]}"
         raise ValueError(msg) from None
+
+
+def each_group(table: Any, by: str, work: Callable[[Opened], _T]) -> dict[Any, _T]:
+    """Return what is made of the rows of each group, one group after the other."""
+    opened = open_table(table)
+    column = opened.column("by", by)
+    found = opened.rows.select(group=column).unique().head(_MOST_GROUPS + 1)
+    values = found.collect(backend="pyarrow").to_arrow()["group"].to_pylist()
+    if len(values) > _MOST_GROUPS:
+        msg = f"by must name a column of at most {_MOST_GROUPS:,} groups; {by!r} has more"
+        raise ValueError(msg)
+    made = {}
+    for value in sorted(values, key=lambda value: (value is None, str(type(value)), value)):
+        rows = opened.frame.filter(column.is_null() if value is None else column == value)
+        try:
+            made[value] = work(replace(opened, frame=rows))
+        except (ValueError, RuntimeError) as error:
+            msg = f"in the group {value!r} of {by!r}: {error}"
+            raise type(error)(msg) from error
+    return made
 
 
 def fetch(frame: nw.LazyFrame[Any], names: Sequence[str]) -> dict[str, Floats]:
