@@ -1,6 +1,6 @@
 """Assess a column of probabilities in a table that stays where it is: the record of `calibrant.assess`.
 
-The probabilities are grouped into fine cells of their logits. The rows of cells in which a block of the isotonic
+The probabilities are grouped into fine cells that resolve both ends. The rows of cells in which a block of the isotonic
 regression, a bin or a threshold may begin come home, so reliability curves, decompositions, bins and decisions are
 those of all rows. The Brier score and the log loss are sums over all rows. What is left to the cells is the area under
 the ROC curve, whose error is bounded, and smooth functions of probabilities that differ by less than a cell.
@@ -16,7 +16,7 @@ import numpy as np
 
 from calibrant.arrays import Floats, Truths
 from calibrant.checks import check_proportion, check_whole
-from calibrant.engines.cells import FEW_ROWS, Sifted, collapse_table, group_by_logit, sift_table
+from calibrant.engines.cells import FEW_ROWS, Sifted, collapse_table, sift_table, spread_ends
 from calibrant.engines.tables import LABEL, SCORE, Table, each_group, fetch, one_where, open_rows
 from calibrant.evidence.assessing import (
     Assessment,
@@ -109,7 +109,7 @@ def assess(
         missing=missing,
         argument="probability",
     )
-    sifted = None if rows.rows <= FEW_ROWS else sift_table(group_by_logit(rows), _sift)
+    sifted = None if rows.rows <= FEW_ROWS else sift_table(spread_ends(rows), _sift)
     data = collapse_table(rows) if sifted is None else sifted.data
     named = NamedForecasts(_split_classes(data), tuple(str(name) for name in rows.classes))
     found = assess_forecasts(named, options)

@@ -38,10 +38,10 @@ __all__ = [
     "Sifted",
     "bound_error",
     "collapse_table",
-    "group_by_logit",
     "lay_grid",
     "move_grid",
     "sift_table",
+    "spread_ends",
     "sum_moments",
     "take_logits",
 ]
@@ -51,6 +51,7 @@ _Sift = Callable[..., Truths]
 FEW_ROWS = 100_000  # up to this many rows the distinct scores themselves come home
 MOST_ROWS = 1_000_000  # rows that may come home where cells are not enough
 _LOGITS = (0.0, 2.0)  # center and scale of cells of logits of probabilities
+_SPREAD = 4.0  # scale of cells of (p - 1/2)/(p (1 - p)), whose slope is 4 at 1/2
 _BULK = 4.0  # of |u|; beyond are the tails
 _PER = 512  # cells per unit of log(1 + |u|): they are 0.0004 standard deviations wide at the center, 0.006 at three
 _PER_ORDER = 32_768  # the same for fits by order: about 40 rows per cell and 260,000 cells at 1e7 rows
@@ -117,9 +118,10 @@ def take_logits(table: Table, clip: float) -> Table:
     return replace(table, frame=frame, low=low, high=high, mean=_LOGITS[0], deviation=_LOGITS[1])
 
 
-def group_by_logit(table: Table) -> Table:
-    """Return a table of probabilities whose cells are made of their logits, which resolve both ends."""
-    return replace(table, coordinate=LINKS["logit"](SCORE, EDGE, FRAMES), mean=_LOGITS[0], deviation=_LOGITS[1])
+def spread_ends(table: Table) -> Table:
+    """Return a table of probabilities whose cells, of (p - 1/2)/(p (1 - p)), resolve both ends without a logarithm."""
+    spread = (SCORE - 0.5) / (SCORE * (nw.lit(1.0, nw.Float64) - SCORE) + EDGE)
+    return replace(table, coordinate=spread, mean=0.0, deviation=_SPREAD)
 
 
 def collapse_table(table: Table) -> Sample:

@@ -15,9 +15,9 @@ from calibrant.engines.cells import (
     MOST_ROWS,
     bound_error,
     collapse_table,
-    group_by_logit,
     lay_grid,
     sift_table,
+    spread_ends,
     sum_moments,
     take_logits,
 )
@@ -163,7 +163,7 @@ def _read(row: Method, kind: str, inner: tuple[float, float] | None, *, grouped:
         return _Reading(link, clip, partial(take_logits, clip=clip))
     if kind == "probability":
         if row.domain == ANY and not grouped:
-            return _Reading(None, EDGE, group_by_logit)
+            return _Reading(None, EDGE, spread_ends)
         return _Reading(None, EDGE, partial(take_logits, clip=EDGE), NUMPY.expit)
     if link is None:
         return _Reading()
