@@ -223,6 +223,22 @@ def test_cells_that_are_too_wide_are_made_finer(monkeypatch):
     assert seen[-1].per > seen[0].per
 
 
+@pytest.mark.parametrize("name", ["platt", "platt_gauss", "kull_beta", "quadratic"])
+def test_scores_far_from_zero_need_no_finer_cells(monkeypatch, name):
+    """What rounding adds to fourth differences is not taken for an error of the cells."""
+    monkeypatch.setattr(fitting, "FEW_ROWS", 1_000)
+    scores, y, _ = rows_of(seed=10)
+    seen = []
+
+    def note(table, grid):
+        seen.append(grid)
+        return sum_moments(table, grid)
+
+    monkeypatch.setattr(fitting, "sum_moments", note)
+    fit(name, pl.DataFrame({"f": scores + 1e6, "y": y}).lazy())
+    assert len(seen) == 1
+
+
 def test_cells_hold_what_lies_between_their_edges():
     grid = Grid(1.5, 0.5, 16)
     scores = np.random.default_rng(0).standard_cauchy(2_000)

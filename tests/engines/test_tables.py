@@ -197,8 +197,24 @@ def test_files_are_read_by_duckdb(tmp_path):
         paths = sorted(tmp_path.glob(f"*.{kind}"))
         for table in (paths, [str(path) for path in paths], str(tmp_path / f"*.{kind}")):
             assert fit("platt", table).a == pytest.approx(expected.a, rel=1e-12)
-    with pytest.raises(ValueError, match=r"table must name files that can be read; got .*nothing\.parquet"):
+    with pytest.raises(ValueError, match=r"table must name files that can be read; .*nothing\.parquet"):
         fit("platt", tmp_path / "nothing.parquet")
+
+
+def test_half_a_file_is_refused(tmp_path):
+    scores, y = noisy_scores(1_000)
+    pyarrow.parquet.write_table(pa.table({"f": scores, "y": y}), tmp_path / "rows.parquet")
+    whole = (tmp_path / "rows.parquet").read_bytes()
+    (tmp_path / "rows.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"table must name files that can be read; .*rows\.parquet"):
+        fit("platt", tmp_path / "rows.parquet")
+
+
+@pytest.mark.parametrize("address", ["postgresql://me:secret@host/rows", "s3://me:secret@bucket/rows.orc"])
+def test_passwords_stay_out_of_errors(address):
+    with pytest.raises(ValueError, match="table must name") as caught:
+        fit("platt", address)
+    assert "secret" not in str(caught.value)
 
 
 def test_a_table_that_changes_is_noticed(monkeypatch):

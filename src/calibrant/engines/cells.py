@@ -254,9 +254,9 @@ def _quadrature(sums: Floats, width: Floats) -> tuple[Floats, Floats]:
 def bound_error(moments: Moments, logit: Callable[[Floats], Floats]) -> float:
     """Return by how much, in logits, a logistic fit to the points may differ from that to the rows.
 
-    The sums of p phi and of phi, phi = 1, u and the logit itself, change by at most W max|f''''| h^4/1536 = W |D|/6 in
-    each cell, D being the fourth difference of f over five points of the cell. A change d of a derivative moves the
-    logits by about d/sqrt(H_phi sum w p (1 - p)), H_phi = sum w p (1 - p) phi^2.
+    The sums of p phi and of phi, phi = 1, u and the logit g itself, change by at most W max|f''''| h^4/1536 = W |D|/6
+    in each cell, D being the fourth difference of f over five points of the cell, less what rounding of the scores adds
+    to it. A change d of a derivative moves the logits by about d/sqrt(H_phi H_1), H_phi = sum w p (1 - p) phi^2.
     """
     low, high = moments.grid.edges(moments.cell)
     weight, spread = (moments.positive + moments.negative)[0], moments.spread
@@ -264,13 +264,22 @@ def bound_error(moments: Moments, logit: Callable[[Floats], Floats]) -> float:
     g = logit(u * moments.grid.scale + moments.grid.center)
     with np.errstate(over="ignore"):
         p = 1.0 / (1.0 + np.exp(-g))
+    # Of g at a score that is rounded: its slope per u times the rounding of u.
+    steepness = np.abs(g[-1] - g[0]) / (high - low)
+    noise = 4.0 * _EPS * (np.abs(g) + (np.abs(u) + abs(moments.grid.center) / moments.grid.scale) * steepness)
     bend = weight * (p * (1.0 - p))[2]
     scale = max(float(np.abs(g[2]) @ bend / bend.sum()), 1.0) if bend.sum() > 0.0 else 1.0
     errors = []
-    for phi in (np.ones_like(u), u, g / scale):
-        lost = sum(spread @ np.abs(np.diff(f, 4, axis=0)[0]) / 6.0 for f in (p * phi, phi))
+    for phi, of_phi in ((np.ones_like(u), 0.0 * u), (u, 4.0 * _EPS * np.abs(u)), (g / scale, noise / scale)):
+        of_product = np.abs(phi) * (p * (1.0 - p) * noise + 4.0 * _EPS * p) + p * of_phi
+        lost = sum(spread @ _fourth_difference(f, of_f) / 6.0 for f, of_f in ((p * phi, of_product), (phi, of_phi)))
         errors.append(lost / np.sqrt(max(float(bend @ phi[2] ** 2) * float(bend.sum()), np.finfo(np.float64).tiny)))
     return float(max(errors))
+
+
+def _fourth_difference(f: Floats, noise: Floats) -> Floats:
+    """Return |f_0 - 4 f_1 + 6 f_2 - 4 f_3 + f_4|, less what errors of that size can make of it."""
+    return np.asarray(np.maximum(np.abs(np.diff(f, 4, axis=0)[0]) - 16.0 * noise.max(axis=0), 0.0))
 
 
 # Other fits -----------------------------------------------------------------------------------------------------------

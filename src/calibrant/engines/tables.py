@@ -7,6 +7,7 @@ or where probabilities are 0 or 1.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -94,13 +95,24 @@ def _read_files(table: Any) -> Any:
     texts = [fspath(path) for path in paths]
     kinds = {PurePath(text.removesuffix(".gz").removesuffix(".zst")).suffix.lower().lstrip(".") for text in texts}
     if len(kinds) > 1 or not kinds <= _FILES.keys():
-        msg = f"table must name Parquet files (.parquet) or CSV files (.csv), all of one kind; got {', '.join(texts)}"
+        shown = ", ".join(map(_hide_credentials, texts))
+        msg = f"table must name Parquet files (.parquet) or CSV files (.csv), all of one kind; got {shown}"
         raise ValueError(msg)
     try:
         return getattr(duckdb.connect(), _FILES[kinds.pop()])(texts)
-    except duckdb.IOException as error:
-        msg = f"table must name files that can be read; got {', '.join(texts)}: {str(error).splitlines()[0]}"
+    except duckdb.Error as error:
+        reason = _hide_credentials(str(error).partition("\n")[0])
+        msg = f"table must name files that can be read; {reason}"
         raise ValueError(msg) from None
+
+
+def _hide_credentials(text: str) -> str:
+    """Return a text without what stands between // and @ in addresses, nor what follows a question mark.
+
+    >>> _hide_credentials("s3://me:secret@bucket/rows.parquet?key=1")
+    's3://...@bucket/rows.parquet?...'
+    """
+    return re.sub(r"\?\S*", "?...", re.sub(r"//[^/@\s]*@", "//...@", text))
 
 
 def each_group(table: Any, by: str, work: Callable[[Opened], _T]) -> dict[Any, _T]:
