@@ -55,6 +55,7 @@ _SPREAD = 4.0  # scale of cells of (p - 1/2)/(p (1 - p)), whose slope is 4 at 1/
 _BULK = 4.0  # of |u|; beyond are the tails
 _PER = 512  # cells per unit of log(1 + |u|): they are 0.0004 standard deviations wide at the center, 0.006 at three
 _PER_ORDER = 32_768  # the same for fits by order: about 40 rows per cell and 260,000 cells at 1e7 rows
+_PER_POOLED = 4_096  # the same where no order matters, and the mean of a cell stands for its scores
 _ROWS_PER_ORDER = 300  # rows for each of these, where there are fewer rows
 _FINER = 4  # times as many cells where the first were too wide
 _DEEPER = 16  # times as many cells where too many rows would come home
@@ -329,7 +330,8 @@ class Sifted:
 
 def sift_table(table: Table, sift: _Sift | None) -> Sifted:
     """Return the rows that a fit by order must see, and the others pooled by cells."""
-    grid = lay_grid(table, min(_PER_ORDER, max(_PER, table.rows // _ROWS_PER_ORDER)))
+    most = _PER_POOLED if sift is None else _PER_ORDER
+    grid = lay_grid(table, min(most, max(_PER, table.rows // _ROWS_PER_ORDER)))
     frame = table.frame
     cells = _count_cells(table, frame, grid, 0, table.rows)
     moved = move_grid(grid, cells.cell, cells.positive + cells.negative, table)
