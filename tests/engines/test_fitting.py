@@ -259,6 +259,15 @@ def test_rows_of_the_table_say_how_they_are_reduced():
     assert Moments.__doc__
 
 
+def test_one_class_of_many_weighted_rows_is_one_class(monkeypatch):
+    monkeypatch.setattr(fitting, "FEW_ROWS", 1_000)
+    rng = np.random.default_rng(0)
+    table = pl.DataFrame({"f": rng.normal(size=5_000), "y": np.ones(5_000, int), "w": rng.random(5_000) + 0.1}).lazy()
+    with pytest.warns(UserWarning, match="y holds one class only, 5000 rows that are all positive"):
+        found = engines.fit("platt", table, score="f", label="y", weight="w", kind="margin")
+    assert found.a == 0.0
+
+
 def test_a_function_of_ones_own_sees_cells(monkeypatch):
     monkeypatch.setattr(fitting, "FEW_ROWS", 1_000)
     scores, y, _ = rows_of()

@@ -226,8 +226,11 @@ def sum_moments(table: Table, grid: Grid, *, ends: bool = False) -> Moments:
     table.require_rows(found["rows"].sum())
     order = np.argsort(found["cell"])
     positive, both = (np.stack([found[f"{of}{k}"][order] for k in range(4)]) for of in ("positive", "all"))
+    negative = both - positive
+    if table.weighted:  # what rounding leaves of weights is no row
+        negative[:, negative[0] <= 1e-14 * both[0]] = 0.0
     outer = np.stack([found["low"][order], found["high"][order]]) if ends else None
-    return Moments(grid, found["cell"][order], positive, both - positive, outer)
+    return Moments(grid, found["cell"][order], positive, negative, outer)
 
 
 def _quadrature(sums: Floats, width: Floats) -> tuple[Floats, Floats]:

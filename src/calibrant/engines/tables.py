@@ -32,7 +32,7 @@ _MOST_CLASSES = 100  # labels shown in an error; a column with more is no column
 _FILES = {"parquet": "read_parquet", "pq": "read_parquet", "csv": "read_csv", "tsv": "read_csv", "txt": "read_csv"}
 
 _T = TypeVar("_T")
-SCORE, LABEL, _WEIGHT, _GROUP = (nw.col(name) for name in ("score", "label", "weight", "group"))
+SCORE, LABEL, _WEIGHT = (nw.col(name) for name in ("score", "label", "weight"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +160,9 @@ class Span:
 class Table:
     """Checked rows in their engine: `score`, `label` in [0, 1] and, where rows are weighted, `weight` above 0.
 
-    `coordinate` is what cells of scores are made of, the score itself unless another rising function of it is given;
-    `mean` and `deviation` are about its mean and standard deviation.
     `low` and `high` are the ends of the scores, `inner` those of the scores strictly between 0 and 1, where they are
-    probabilities. `classes` are the negative and the positive class.
+    probabilities. `classes` are the negative and the positive class. Cells are made of the scores, or of a `coordinate`
+    that rises with them; `mean` and `deviation` are about its mean and standard deviation.
     """
 
     frame: nw.LazyFrame[Any]
@@ -407,8 +406,9 @@ class _Rows:
         if not np.isfinite([mean, deviation]).all() or not deviation > 0.0:
             mean, deviation = np.float64(low / 2 + high / 2), np.float64(high / 2 - low / 2)
         inner = None
-        if kind == "probability":  # the ends themselves are inside more often than not
+        if kind == "probability":
             inner = (low, high) if low > 0.0 and high < 1.0 else self.look_inside()
+            low, high = max(low, 0.0), min(high, 1.0)
         weight = seen["sum_weight"] if self.is_weighted else float(rows)
         frame = float(mean), float(deviation)
         return Table(self.frame, rows, weight, self.is_weighted, low, high, *frame, inner, classes)
