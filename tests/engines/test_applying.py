@@ -143,6 +143,23 @@ def test_several_classes_give_a_column_each(backend, scheme):
     np.testing.assert_allclose(columns, fitted(scores), atol=1e-11)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_columns_with_the_names_of_ours_are_kept(backend):
+    scores, y = noisy_scores(2_000)
+    fitted = quiet_fit("venn_abers", scores, y)
+    table = pa.table({"calibrant_1": scores, "Calibrant_2": y, "calibrant_source": y, "i": np.arange(2_000)})
+    found = apply_and_sort(fitted, BACKENDS[backend](table), score="calibrant_1", into="calibrant_3")
+    assert found.column_names == [*table.column_names, "calibrant_3"]
+    np.testing.assert_allclose(found["calibrant_3"].to_numpy(), fitted(scores), atol=1e-12)
+    np.testing.assert_array_equal(found["Calibrant_2"].to_numpy(), y)
+
+
+def test_sql_does_not_tell_case_apart():
+    native = BACKENDS["duckdb"](pa.table({"Probability": [1.0]}))
+    with pytest.raises(ValueError, match="into must name a new column"):
+        engines.apply(Sigmoid(-1.0, 0.0), native, score="Probability")
+
+
 def test_files_become_a_relation(tmp_path):
     pyarrow.parquet.write_table(pa.table({"f": [0.0, 1.0]}), tmp_path / "rows.parquet")
     found = engines.apply(Sigmoid(-2.0, 0.0), tmp_path / "rows.parquet", score="f")

@@ -71,14 +71,15 @@ def apply(
     return _apply_lazily(map, opened, scores, into, group, several=several)
 
 
-def _name_columns(map: Any, opened_names: Sequence[str], into: str, count: int, *, several: bool) -> list[str]:
-    """Return the names of the new columns, none of which the table may have."""
+def _name_columns(map: Any, names: Sequence[str], into: str, count: int, *, several: bool, folds: bool) -> list[str]:
+    """Return the names of the new columns, none of which the table may have; `folds`: case does not count."""
     found = [into]
     if several:
         origin = getattr(map, "origin", None)
         classes = range(count) if origin is None or origin.classes is None else origin.classes
         found = [f"{into}_{name}" for name in classes]
-    taken = [name for name in found if name in opened_names]
+    fold: Callable[[str], str] = str.casefold if folds else str
+    taken = [name for name in found if fold(name) in {fold(other) for other in names}]
     if taken:
         msg = f"into must name a new column; the table has {taken[0]!r} already"
         raise ValueError(msg)
@@ -101,10 +102,9 @@ def _apply_in_memory(
         given = np.column_stack(scores) if several else scores[0]
         found = np.asarray(map(given)) if len(frame) else np.empty((0, len(names)) if several else 0)
     columns = found.T if several else found[None, :]
+    new = _name_columns(map, frame.columns, into, len(columns), several=several, folds=False)
     added = []
-    for name, values in zip(
-        _name_columns(map, frame.columns, into, len(columns), several=several), columns, strict=True
-    ):
+    for name, values in zip(new, columns, strict=True):
         values = np.ascontiguousarray(values, np.float64)
         series = nw.new_series(name, values, nw.Float64, backend=frame.implementation)
         if missing.any():
@@ -137,7 +137,8 @@ def _apply_lazily(
             here = group.is_null() if value is None else group == value
             chosen = nw.when(here).then(plan.share(express(own, scores, ops)[0])).otherwise(chosen)
         found = [chosen]
-    added = _name_columns(map, list(opened.names), into, len(found), several=several)
+    folds = not opened.frame.implementation.is_polars()  # as in SQL
+    added = _name_columns(map, list(opened.names), into, len(found), several=several, folds=folds)
     safe = added
     if opened.frame.implementation.is_spark_like():
         safe = [f"added{place}" for place in range(len(added))]
