@@ -345,7 +345,7 @@ def sift_table(table: Table, sift: _Sift | None) -> Sifted:
         wanted = np.zeros(len(cells.cell), bool)
         if sift is not None:
             wanted |= sift(cells.low, cells.high, cells.positive, cells.positive + cells.negative)
-        wanted[[0, -1]] = True
+            wanted[[0, -1]] = True
         # Cells that were left alone on a coarser grid hold nothing that matters.
         wanted &= (cells.low < cells.high) & (cells.depth == depth)
         rows, rest = int(cells.rows[wanted].sum()), cells.take(~wanted)
