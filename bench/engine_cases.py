@@ -18,6 +18,7 @@ from calibrant import engines
 
 NEWTON = "one Newton aggregate"
 COPY = "DuckDB's copy"
+SIGMOID = "a sigmoid in SQL"  # copies the file with one more column of doubles, which is most of the cost
 MANY = 10 * MILLION
 
 _FOLDER = tempfile.TemporaryDirectory()
@@ -69,7 +70,11 @@ def apply(method: str, n: int) -> Contest:
     def ours() -> None:
         engines.apply(fitted, connection.read_parquet(path), score="f").write_parquet(target)
 
-    return Contest({OURS: ours, COPY: lambda: connection.read_parquet(path).write_parquet(target)})
+    def by_hand() -> None:
+        query = "SELECT *, 1 / (1 + exp(0.5 - 1.3 * f)) AS q FROM read_parquet(?)"
+        connection.sql(query, params=[path]).write_parquet(target)
+
+    return Contest({OURS: ours, SIGMOID: by_hand, COPY: lambda: connection.read_parquet(path).write_parquet(target)})
 
 
 SIZES = (MILLION, MANY)
@@ -80,6 +85,6 @@ ENGINE_CASES = (
     Case("engine: isotonic", lambda n: fit("isotonic", n), SIZES),
     Case("engine: auto", lambda n: fit("auto", n), SIZES),
     Case("engine: assess", assess, SIZES),
-    Case("engine: apply platt", lambda n: apply("platt", n), SIZES, goals={(COPY, MANY): Cost(1.5)}),
+    Case("engine: apply platt", lambda n: apply("platt", n), SIZES, goals={(SIGMOID, MANY): Cost(1.5)}),
     Case("engine: apply isotonic", lambda n: apply("isotonic", n), SIZES),
 )
