@@ -17,12 +17,13 @@ from scipy import special
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of
 from calibrant.numerics.simplex import LEAST, normalise
-from calibrant.ops import NUMPY, Columns, Ops
+from calibrant.ops import NUMPY, Columns, Ops, run_blocks
 
 __all__ = [
+    "COMBINATIONS",
     "COUPLINGS",
     "NEWTON_STEPS",
-    "combine",
+    "combine_arrays",
     "couple",
     "coupling_step",
     "hastie_tibshirani",
@@ -30,6 +31,7 @@ __all__ = [
     "price",
     "solve_wu_lin_weng",
     "temper",
+    "temper_array",
     "votes",
     "wu_lin_weng",
 ]
@@ -59,14 +61,22 @@ def votes(decision: Floats, k: int) -> NDArray[np.intp]:
     return np.asarray(count.argmax(axis=1))
 
 
-def combine(scheme: str, first: Columns, second: Columns, rule: str, ops: Ops = NUMPY) -> Columns:
-    """Return a column per class from the binary problems of a scheme: p in `first`, 1 - p in `second`."""
-    return _COMBINATIONS[scheme](first, second, rule, ops)
-
-
 def temper(q: Columns, power: float, ops: Ops = NUMPY) -> Columns:
     """Return p_c = q_c^power / sum_j q_j^power."""
     return q if power == 1.0 else ops.softmax([ops.share(ops.log(x) * power) for x in q])
+
+
+def combine_arrays(scheme: str, both: Floats, rule: str) -> Floats:
+    """Return class probabilities from an array of (1 - p, p) per row and binary problem."""
+    n, count, _ = both.shape
+    combine = COMBINATIONS[scheme]
+    return run_blocks(lambda sides: combine(sides[1::2], sides[::2], rule, NUMPY), both.reshape(n, 2 * count))
+
+
+def temper_array(p: Floats, power: float) -> Floats:
+    """Return p^power, normalised."""
+    with np.errstate(divide="ignore"):
+        return np.column_stack(temper(list(p.T), power))
 
 
 def couple(first: Floats, second: Floats, rule: str = "wu_lin_weng") -> Floats:
@@ -78,12 +88,7 @@ def couple(first: Floats, second: Floats, rule: str = "wu_lin_weng") -> Floats:
     array([[0.5, 0.3, 0.2]])
     """
     check_one_of("coupling", rule, COUPLINGS)
-    count = first.shape[1]
-
-    def coupled(columns: Columns) -> Columns:
-        return _couple_columns(columns[:count], columns[count:], rule, NUMPY)
-
-    return np.asarray(NUMPY.run_columns(coupled, np.hstack([first, second]), 2 * count, "two per pair"))
+    return combine_arrays("ovo", np.stack([second, first], axis=2), rule)
 
 
 def _couple_columns(first: Columns, second: Columns, rule: str, ops: Ops) -> Columns:
@@ -229,7 +234,8 @@ COUPLINGS: dict[str, Callable[[_Pairwise, int, Ops], Columns]] = {
     "price": price,
 }
 
-_COMBINATIONS: dict[str, Callable[[Columns, Columns, str, Ops], Columns]] = {
+# By scheme: a column per class from those of its binary problems, p in the first argument, 1 - p in the second.
+COMBINATIONS: dict[str, Callable[[Columns, Columns, str, Ops], Columns]] = {
     "binary": lambda first, second, rule, ops: [*second, *first],
     "ovr": lambda first, second, rule, ops: ops.normalise(first),
     "matrix": lambda first, second, rule, ops: ops.normalise(first),

@@ -10,7 +10,7 @@ from calibrant.arrays import Floats
 from calibrant.checks import LARGEST, check_number
 from calibrant.maps.margins import weigh_one_row
 from calibrant.maps.records import Sigmoid
-from calibrant.numerics.roots import falling_root, root_above_zero
+from calibrant.numerics.roots import falling_root
 from calibrant.samples import Sample, magnitude
 
 __all__ = ["fit_duin_tax"]
@@ -108,7 +108,7 @@ def _steepness(rows: _Margins, cap: float) -> float:
     """
     first = 1.0 / float(np.abs(rows.margin).max())
     if rows.penalty == 0.0:
-        return root_above_zero(rows.slope, cap, first)
+        return falling_root(rows.slope, 0.0, cap, first)
     top = min(first, cap)
     while top < cap and rows.slope(top) > 0.0:
         top = min(2.0 * top, cap)

@@ -19,7 +19,7 @@ from calibrant.maps.platt import FALLING, is_falling, make_sigmoid
 from calibrant.maps.records import Sigmoid
 from calibrant.numerics.folds import choose_best, deal_folds
 from calibrant.numerics.logistic import Frame, Line, descend, solve, summarise_rows
-from calibrant.samples import Sample, collapse, magnitude, moderate_weights
+from calibrant.samples import Sample, collapse, moderate_weights
 from calibrant.warning import warn
 
 __all__ = [
@@ -115,7 +115,7 @@ def _regularised(data: Sample, remedy: _Remedy, value: float | None) -> Sigmoid:
     n_positive, n_negative = (float(weight.sum()) for weight in rows.arrays()[1:])
     if min(n_positive, n_negative) <= 0.0:
         return estimate_one_class(n_positive * weight_unit, n_negative * weight_unit)
-    frame = summarise_rows(rows, magnitude(rows.score)).frame
+    frame = summarise_rows(rows).frame
     constant = np.array([0.0, np.log(n_positive / n_negative)])
     if frame.scale == 0.0:
         return make_sigmoid(frame, constant)

@@ -12,8 +12,8 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of
-from calibrant.maps.platt import smoothed_targets
 from calibrant.maps.records import Sigmoid
+from calibrant.numerics.logistic import smoothed_targets
 from calibrant.samples import Sample
 from calibrant.warning import warn
 

@@ -8,7 +8,7 @@ fitted knows on what: `origin`, which is neither printed nor compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial, reduce
@@ -45,7 +45,7 @@ __all__ = [
     "Steps",
     "VennAbers",
     "assigned_class",
-    "both_probabilities",
+    "both_sides",
     "check_one_column",
     "log_probabilities",
     "probabilities",
@@ -86,7 +86,6 @@ class Origin:
 
     def __post_init__(self) -> None:
         """Check that it can be true, and keep classes as JSON has them."""
-        check_one_of("kind", self.kind, KINDS)
         for name, value in (("rows", self.rows), ("weight", self.weight)):
             if not value >= 0:
                 msg = f"{name} must not be negative; got {value}"
@@ -105,6 +104,7 @@ class Origin:
             raise ValueError(msg)
         object.__setattr__(self, "classes", classes)
         object.__setattr__(self, "positive", positive)
+        check_one_of("kind", self.kind, KINDS)
 
     def require_kind(self, kind: str | None) -> None:
         """Raise if scores are said to be of another kind than those the map was fitted on."""
@@ -900,19 +900,23 @@ def _logits(mapping: Map, score: Any, ops: Ops = NUMPY) -> Any:
     return mapping.logit(score, ops) if hasattr(mapping, "logit") else None
 
 
-def both_probabilities(mapping: Map, score: Any, ops: Ops = NUMPY) -> tuple[Any, Any]:
-    """Return 1 - p and p, the first not by subtraction where the formula allows."""
-    u = _logits(mapping, score, ops)
-    if u is None:
-        p = mapping(score, ops)
-        return 1.0 - p, p
-    return ops.expit(-u), ops.expit(u)
+def both_sides(maps: Sequence[Map], columns: Columns, ops: Ops = NUMPY) -> tuple[list[Any], list[Any]]:
+    """Return 1 - p and p of maps, each at its column of scores; 1 - p not by subtraction where the formula allows."""
+    logits = [_logits(each, score, ops) for each, score in zip(maps, columns, strict=True)]
+    second: list[Any] = []
+    first: list[Any] = []
+    for each, score, u in zip(maps, columns, logits, strict=True):
+        p = each(score, ops) if u is None else ops.expit(u)
+        second.append(1.0 - p if u is None else ops.expit(-u))
+        first.append(p)
+    return second, first
 
 
 def probabilities(mapping: Map, score: Any) -> Floats:
     """Return the columns (1 - p, p), the first not by subtraction where the formula allows."""
     with np.errstate(all="ignore"):
-        return np.column_stack(both_probabilities(mapping, np.asarray(score, np.float64)))
+        second, first = both_sides([mapping], [np.asarray(score, np.float64)])
+    return np.column_stack([*second, *first])
 
 
 def log_probabilities(mapping: Map, score: Any) -> Floats:

@@ -15,7 +15,7 @@ from typing import Any
 from calibrant.arrays import Floats
 from calibrant.checks import LARGEST
 
-__all__ = ["EDGE", "NUMPY", "Columns", "Ops", "evaluate", "formula"]
+__all__ = ["EDGE", "NUMPY", "Columns", "Ops", "evaluate", "formula", "run_blocks"]
 
 Columns = Sequence[Any]
 EDGE = 1e-15
@@ -80,7 +80,7 @@ class Ops:
         return [self.where(total < 1e-290, 1.0 / len(columns), x / total) for x in columns]
 
 
-from calibrant.ops.numpy import NUMPY  # noqa: E402 (the default engine needs `Ops`)
+from calibrant.ops.numpy import NUMPY, run_blocks  # noqa: E402 (the default engine needs `Ops`)
 
 
 def formula(method: Callable[..., Any]) -> Callable[..., Any]:
