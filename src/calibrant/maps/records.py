@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import partial, reduce, wraps
 from reprlib import repr as shortened
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,7 +21,7 @@ from scipy import special
 
 from calibrant.arrays import Floats
 from calibrant.checks import KINDS, LARGEST, check_one_of, check_proportion
-from calibrant.ops import EDGE, NUMPY, Columns, Ops, evaluate, formula
+from calibrant.ops import EDGE, NUMPY, Columns, Ops
 from calibrant.ops.pieces import Part
 from calibrant.version import __version__
 
@@ -47,6 +47,7 @@ __all__ = [
     "assigned_class",
     "both_sides",
     "check_one_column",
+    "formula",
     "log_probabilities",
     "probabilities",
     "shares_of_rest",
@@ -120,6 +121,27 @@ def with_origin(mapping: Any, origin: Origin) -> Any:
     known = copy(mapping)  # without checking its numbers again
     object.__setattr__(known, "origin", origin)
     return known
+
+
+def formula(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a record's formula of one column run on any engine: `record(score)` on NumPy, `record(score, ops)`.
+
+    A map that was fitted to probabilities takes nothing else.
+    """
+
+    @wraps(method)
+    def call(self: Any, score: Any, ops: Ops = NUMPY) -> Any:
+        return _evaluate(self, lambda given: method(self, given, ops), score, ops)
+
+    return call
+
+
+def _evaluate(record: Any, function: Callable[[Any], Any], score: Any, ops: Ops) -> Any:
+    """Return a function of one column, of the scores that a record takes; for records that prepare it beforehand."""
+    origin = getattr(record, "origin", None)
+    if origin is not None and origin.kind == "probability":
+        return ops.run(lambda given: function(ops.in_unit(given)), score)
+    return ops.run(function, score)
 
 
 def _as_json(label: Any) -> Any:
@@ -372,7 +394,7 @@ class Steps:
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score)."""
         edges, values = np.asarray(self.edges), np.asarray(self.values)  # once: there may be a million
-        return evaluate(self, lambda f: ops.steps(f, edges, values), score, ops)
+        return _evaluate(self, lambda f: ops.steps(f, edges, values), score, ops)
 
 
 @dataclass(frozen=True, slots=True)
