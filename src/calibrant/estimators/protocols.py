@@ -74,7 +74,6 @@ __all__ = [
     "weight_parameter",
 ]
 
-
 FIXED_SEED = 0  # without a random_state the folds are shuffled, but always in the same way
 MULTICLASS = ("auto", "ovo", "ovr", "matrix")
 _HELD_OUT = 0.3  # share of the rows of each class that `holdout` keeps for the map

@@ -15,7 +15,6 @@ from calibrant.samples import Sample, magnitude
 
 __all__ = ["fit_duin_tax"]
 
-
 _STEEPEST = 1e16  # the largest slope under a penalty
 _SPLITS = 10_000  # of intervals; far more than any sample has been seen to need
 _CLOSE = 1e-12  # of the criterion: how far from the global maximum a slope may be

@@ -12,16 +12,7 @@ from calibrant.numerics.logistic import Frame, Rows, Solution, Sums, choose_targ
 from calibrant.samples import Sample, collapse, magnitude, moderate_weights
 from calibrant.warning import warn
 
-__all__ = [
-    "FALLING",
-    "choose_targets",
-    "fit_platt",
-    "fit_sigmoid",
-    "fit_softmax",
-    "is_falling",
-    "make_sigmoid",
-]
-
+__all__ = ["FALLING", "choose_targets", "fit_platt", "fit_sigmoid", "fit_softmax", "is_falling", "make_sigmoid"]
 
 FALLING = "scores are anti-correlated with the labels: the fitted sigmoid falls"
 _TAILS = (0.25, 0.1, 0.05, 0.02, 0.01)  # shares below and above the range of most scores; the first that is not empty

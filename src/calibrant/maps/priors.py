@@ -33,7 +33,6 @@ __all__ = [
     "fit_platt_parzen",
 ]
 
-
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 WIDTHS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)
 _USUAL = 1.0  # where a class has too few rows to choose by cross-validation

@@ -19,7 +19,6 @@ from calibrant.warning import warn
 
 __all__ = ["SMALL_GRADIENT", "Run", "fit_platt_lm", "fit_platt_newton", "levenberg_marquardt_run", "newton_run"]
 
-
 _MOST_ITERATIONS = 100
 _LARGEST_EXPONENT = 709.782712893384  # exp of anything more overflows
 _CONVERGED = ("converged", "gradient", "count3")

@@ -57,7 +57,6 @@ __all__ = [
     "summarise_rows",
 ]
 
-
 FEW = 5_000  # up to this many rows Newton on the rows themselves is faster than a histogram
 CELLS = 2_800
 SAFE_REACH = 0.5  # exp(1/2) < 2: a Newton step moving no logit by more than this always descends
