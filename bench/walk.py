@@ -24,12 +24,12 @@ from sklearn.svm import SVC
 import calibrant
 
 _PACKAGE = Path(calibrant.__file__).parent
-_Step = tuple[str, str]  # a file and a function
+Step = tuple[str, str]  # a file and a function
 
 
-def _walk(call: Callable[[], Any]) -> list[_Step]:
+def walk(call: Callable[[], Any]) -> list[Step]:
     """Return the steps of a call, in order."""
-    steps: list[_Step] = []
+    steps: list[Step] = []
 
     def note(frame: Any, event: str, _: Any) -> None:
         code = frame.f_code
@@ -43,6 +43,12 @@ def _walk(call: Callable[[], Any]) -> list[_Step]:
     finally:
         sys.setprofile(None)
     return steps
+
+
+def count(steps: list[Step]) -> tuple[int, int, int]:
+    """Return the numbers of functions, of files and of changes of file."""
+    changes = sum(before[0] != after[0] for before, after in pairwise(steps))
+    return len(set(steps)), len({file for file, _ in steps}), changes
 
 
 def _calls(folder: Path) -> dict[str, Callable[[], Any]]:
@@ -79,9 +85,9 @@ def main() -> None:
         for name, call in _calls(Path(folder)).items():
             if wanted is not None and wanted not in name:
                 continue
-            steps = _walk(call)
-            changes = sum(before[0] != after[0] for before, after in pairwise(steps))
-            print(f"{len(set(steps)):9} {len({file for file, _ in steps}):6} {changes:16}  {name}")
+            steps = walk(call)
+            functions, files, changes = count(steps)
+            print(f"{functions:9} {files:6} {changes:16}  {name}")
             if wanted is not None:
                 for file, function in steps:
                     print(f"    {file:28} {function}")
