@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
 from calibrant.checks import KINDS, LARGEST, check_one_of
-from calibrant.maps.coupling import COMBINATIONS, COUPLINGS, combine_arrays, pairs, temper, temper_array, votes
+from calibrant.maps.coupling import COMBINATIONS, COUPLINGS, combine_sides, pairs, temper, votes
 from calibrant.maps.records import Origin, both_sides, check_one_column, log_probabilities
 from calibrant.ops import NUMPY, Columns, Ops, run_blocks
 
@@ -181,8 +181,8 @@ class MachineMap:
     def __call__(self, view: View) -> Floats:
         """Return class probabilities, one row per object."""
         columns = [each(view.inputs, view.decision[:, column]) for column, each in enumerate(self.maps)]
-        both = np.stack(columns, axis=1)
-        return temper_array(combine_arrays(self.scheme, both, self.coupling), self.power)
+        combine = partial(combine_sides, scheme=self.scheme, rule=self.coupling, power=self.power)
+        return run_blocks(combine, np.hstack(columns))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Formulas of columns, written with `ops`: they run on NumPy and compile to SQL.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from itertools import combinations
 from typing import Any
 
@@ -23,7 +23,7 @@ __all__ = [
     "COMBINATIONS",
     "COUPLINGS",
     "NEWTON_STEPS",
-    "combine_arrays",
+    "combine_sides",
     "couple",
     "coupling_step",
     "hastie_tibshirani",
@@ -31,7 +31,6 @@ __all__ = [
     "price",
     "solve_wu_lin_weng",
     "temper",
-    "temper_array",
     "votes",
     "wu_lin_weng",
 ]
@@ -66,17 +65,9 @@ def temper(q: Columns, power: float, ops: Ops = NUMPY) -> Columns:
     return q if power == 1.0 else ops.softmax([ops.share(ops.log(x) * power) for x in q])
 
 
-def combine_arrays(scheme: str, both: Floats, rule: str) -> Floats:
-    """Return class probabilities from an array of (1 - p, p) per row and binary problem."""
-    n, count, _ = both.shape
-    combine = COMBINATIONS[scheme]
-    return run_blocks(lambda sides: combine(sides[1::2], sides[::2], rule, NUMPY), both.reshape(n, 2 * count))
-
-
-def temper_array(p: Floats, power: float) -> Floats:
-    """Return p^power, normalised."""
-    with np.errstate(divide="ignore"):
-        return np.column_stack(temper(list(p.T), power))
+def combine_sides(sides: Columns, scheme: str, rule: str, power: float = 1.0) -> Columns:
+    """Return a column per class from the columns 1 - p, p of each binary problem of a scheme, combined and tempered."""
+    return temper(COMBINATIONS[scheme](sides[1::2], sides[::2], rule, NUMPY), power)
 
 
 def couple(first: Floats, second: Floats, rule: str = "wu_lin_weng") -> Floats:
@@ -88,7 +79,8 @@ def couple(first: Floats, second: Floats, rule: str = "wu_lin_weng") -> Floats:
     array([[0.5, 0.3, 0.2]])
     """
     check_one_of("coupling", rule, COUPLINGS)
-    return combine_arrays("ovo", np.stack([second, first], axis=2), rule)
+    sides = np.stack([second, first], axis=2).reshape(len(first), -1)
+    return run_blocks(partial(combine_sides, scheme="ovo", rule=rule), sides)
 
 
 def _couple_columns(first: Columns, second: Columns, rule: str, ops: Ops) -> Columns:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,12 @@ from calibrant.maps.classes import (
     Sight,
     to_memberships,
 )
-from calibrant.maps.coupling import combine_arrays, temper_array
+from calibrant.maps.coupling import combine_sides, temper
 from calibrant.maps.fitting import check_method, check_options, choose_fit, describe_origin
 from calibrant.maps.methods import METHODS, NEEDS, Method
 from calibrant.maps.records import Steps, both_sides
 from calibrant.numerics.roots import falling_root
+from calibrant.ops import run_blocks
 from calibrant.samples import ClassSample, Sample
 from calibrant.warning import warn
 
@@ -122,14 +124,15 @@ def lift(plan: Plan, row: Method, scheme: str, data: ClassSample, sight: Sight |
     if sight is None:
         with np.errstate(all="ignore"):
             sides = both_sides(maps, list(scores[complete].T))
-        both = np.clip(np.stack([np.column_stack(p) for p in sides], axis=2), 0.0, 1.0)  # cosines may leave [0, 1]
+        # Cosines may leave [0, 1].
+        both = np.column_stack([np.clip(p, 0.0, 1.0) for pair in zip(*sides, strict=True) for p in pair])
     else:
-        both = np.stack(unseen, axis=1)
-    p, power = combine_arrays(scheme, both, plan.coupling), 1.0
+        both = np.hstack(unseen)
+    p, power = run_blocks(partial(combine_sides, scheme=scheme, rule=plan.coupling), both), 1.0
     if plan.temper and scheme != "binary":
         power = fit_power(p, data.index[complete], None if weight is None else weight[complete])
     make = ClassMap if sight is None else MachineMap
-    return make(scheme, tuple(maps), plan.coupling, power, origin=origin), temper_array(p, power)
+    return make(scheme, tuple(maps), plan.coupling, power, origin=origin), run_blocks(partial(temper, power=power), p)
 
 
 def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:
