@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
 from calibrant.checks import KINDS, LARGEST, check_one_of
-from calibrant.maps.coupling import COUPLINGS, combine, pairs, temper, votes
-from calibrant.maps.records import Origin, both_probabilities, check_one_column, log_probabilities
-from calibrant.ops import NUMPY, Columns, Ops
+from calibrant.maps.coupling import COMBINATIONS, COUPLINGS, combine_sides, pairs, temper, votes
+from calibrant.maps.records import Origin, both_sides, check_one_column, log_probabilities
+from calibrant.ops import NUMPY, Columns, Ops, run_blocks
 
 if TYPE_CHECKING:
     from calibrant.svm.support import Geometry
@@ -34,9 +34,7 @@ __all__ = [
     "Scheme",
     "Sight",
     "View",
-    "combine_arrays",
     "log_classes",
-    "temper_array",
     "to_memberships",
 ]
 
@@ -103,7 +101,7 @@ SCHEMES: dict[str, Scheme] = {
     "ovr": _ONE_VERSUS_REST,
     "matrix": replace(_ONE_VERSUS_REST, serves=("matrix",)),  # the same scores, but one map of all of them
     "ovo": Scheme(
-        tasks=lambda index, k: [((index == i) | (index == j), index == i) for i, j in pairs(k)],
+        tasks=lambda index, k: [((index == i) | (index == j), index == i) for i, j in combinations(range(k), 2)],
         sides=lambda names: list(combinations(names, 2)),
         columns=lambda k: k * (k - 1) // 2,
         spread=_spread_pairs,
@@ -157,25 +155,9 @@ class ClassMap:
     def _classes(self, columns: Columns, ops: Ops) -> Columns:
         if self.origin is not None and self.origin.kind == "probability":
             columns = [ops.in_unit(score) for score in columns]
-        both = [both_probabilities(each, score, ops) for each, score in zip(self.maps, columns, strict=True)]
-        # Cosines may leave [0, 1].
-        second, first = ([ops.share(ops.clip(p, 0.0, 1.0)) for p in side] for side in zip(*both, strict=True))
-        return temper(combine(self.scheme, first, second, self.coupling, ops), self.power, ops)
-
-
-def combine_arrays(scheme: str, both: Floats, rule: str) -> Floats:
-    """Return class probabilities from an array of (1 - p, p) per row and binary problem."""
-    count = both.shape[1]
-
-    def columns_of(columns: Columns) -> Columns:
-        return combine(scheme, columns[count:], columns[:count], rule)
-
-    return np.asarray(NUMPY.run_columns(columns_of, np.hstack([both[:, :, 0], both[:, :, 1]]), None, "two per problem"))
-
-
-def temper_array(p: Floats, power: float) -> Floats:
-    """Return p^power, normalised."""
-    return np.asarray(NUMPY.run_columns(partial(temper, power=power), p, None, "one per class"))
+        sides = both_sides(self.maps, columns, ops)
+        second, first = ([ops.share(ops.clip(p, 0.0, 1.0)) for p in side] for side in sides)  # cosines may leave [0, 1]
+        return temper(COMBINATIONS[self.scheme](first, second, self.coupling, ops), self.power, ops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +181,8 @@ class MachineMap:
     def __call__(self, view: View) -> Floats:
         """Return class probabilities, one row per object."""
         columns = [each(view.inputs, view.decision[:, column]) for column, each in enumerate(self.maps)]
-        both = np.stack(columns, axis=1)
-        return temper_array(combine_arrays(self.scheme, both, self.coupling), self.power)
+        combine = partial(combine_sides, scheme=self.scheme, rule=self.coupling, power=self.power)
+        return run_blocks(combine, np.hstack(columns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +229,7 @@ def to_memberships(scores: Floats, kind: str) -> Floats:
     >>> to_memberships(np.array([[0.2, 0.6]]), "probability"), to_memberships(np.array([[0.75]]), "probability")
     (array([[0.25, 0.75]]), array([[0.25, 0.75]]))
     """
-    return np.asarray(NUMPY.run_columns(partial(_member_columns, kind=kind), scores, None, "one per class"))
+    return run_blocks(partial(_member_columns, kind=kind), scores)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ and tempered; a method of a matrix to all columns at once; a method of a machine
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,14 +22,14 @@ from calibrant.maps.classes import (
     MatrixMap,
     Plan,
     Sight,
-    combine_arrays,
-    temper_array,
     to_memberships,
 )
-from calibrant.maps.fitting import check_method, check_options, describe_origin, fit_column
+from calibrant.maps.coupling import combine_sides, temper
+from calibrant.maps.fitting import check_method, check_options, choose_fit, describe_origin
 from calibrant.maps.methods import METHODS, NEEDS, Method
-from calibrant.maps.records import Steps, probabilities
-from calibrant.numerics.roots import root_above_zero
+from calibrant.maps.records import Steps, both_sides
+from calibrant.numerics.roots import falling_root
+from calibrant.ops import run_blocks
 from calibrant.samples import ClassSample, Sample
 from calibrant.warning import warn
 
@@ -37,13 +38,14 @@ __all__ = ["choose_row", "fit_classes", "fit_power", "lift"]
 
 def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | MatrixMap:
     """Fit the map of all classes that a plan and a scheme ask for."""
-    fitted: ClassMap | MatrixMap = lift(plan, scheme, data)[0]
+    row = check_method(plan.method, plan.options, ("column", "matrix"))
+    fitted: ClassMap | MatrixMap = lift(plan, choose_row(plan.method, row, plan.options, scheme), scheme, data)[0]
     return fitted
 
 
-def choose_row(method: Any, options: Any, scheme: str, needs: Container[str] = NEEDS) -> Method:
-    """Return the row of a method that fits what a scheme gives: its own, or the one for all classes at once."""
-    row, serves = check_method(method, options, needs), SCHEMES[scheme].serves
+def choose_row(method: Any, row: Method, options: Mapping[str, Any], scheme: str) -> Method:
+    """Return the row of a checked method that fits what a scheme gives: its own, or the one for all classes at once."""
+    serves = SCHEMES[scheme].serves
     if row.needs not in serves and row.joint is not None:
         row = row.joint
         check_options(f"{method} on all classes at once", row, options)
@@ -58,8 +60,10 @@ def choose_row(method: Any, options: Any, scheme: str, needs: Container[str] = N
     raise ValueError(msg)
 
 
-def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None) -> tuple[Any, Floats]:
+def lift(plan: Plan, row: Method, scheme: str, data: ClassSample, sight: Sight | None = None) -> tuple[Any, Floats]:
     """Fit the map of all classes; return it with the probabilities it gives the rows that have all scores.
+
+    `row` is that of the plan's method which `choose_row` found for the scheme.
 
     A method that needs a matrix, or the scheme "matrix", has one map of all columns. Any other has one per binary
     problem of the scheme, fitted to the rows that take part in it, even odds where there are none; their combined
@@ -67,7 +71,6 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     classes. A method that needs a machine takes what that sees in the rows, `sight`, and the probabilities are those of
     the rows as if they were new.
     """
-    row = choose_row(plan.method, plan.options, scheme, ("column", "matrix") if sight is None else ("machine",))
     way, scores, weight, kind = SCHEMES[scheme], data.scores, data.weight, data.kind
     if kind == "probability":
         check_unit("scores", scores[~np.isnan(scores)])
@@ -75,6 +78,7 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
         data = replace(data, scores=scores)
     if weight is not None:
         weight = check_weights("sample_weight", weight, data.index)
+    fit = choose_fit(row, kind, plan.options) if row.needs == "column" else row.fit
     origin = describe_origin(plan.method, kind, data, data.names)
     if row.needs == "matrix":
         known = data.complete()
@@ -85,7 +89,7 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     if sight is not None:
         from calibrant.svm.support import Calibration  # heavy, and needed here alone
     maps: list[Any] = []
-    columns: list[Floats] = []  # the (1 - p, p) of the complete rows, of a machine as if they were new
+    unseen: list[Floats] = []  # the (1 - p, p) that the maps of a machine give the complete rows as if they were new
     lone = 0
     for column, (members, positive) in enumerate(way.tasks(data.index, data.classes)):
         rows = members & ~np.isnan(scores[:, column])
@@ -101,29 +105,34 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
                 weight=np.where(rows, 1.0 if weight is None else weight, 0.0),
             )
             maps.append(row.fit(one, **plan.options))
-            columns.append(maps[-1].unseen(one)[complete])
+            unseen.append(maps[-1].unseen(one)[complete])
             continue
         if weight is not None:
             rows &= weight > 0
         label = positive[rows]
         if len(label):
             part = Sample(scores[rows, column], label, None if weight is None else weight[rows])
-            maps.append(fit_column(row, part, kind, plan.options))
+            maps.append(fit(part))
             lone += row.labels and bool(label.all() or not label.any())
         else:
             maps.append(Steps((), (0.5,)))
-        columns.append(np.clip(probabilities(maps[-1], scores[complete, column]), 0.0, 1.0))  # cosines may leave [0, 1]
     if lone:
         warn(
             f"{lone} of {len(maps)} maps were fitted to rows of one class only, so they know nothing of the other; "
             "give rows of every class"
         )
-    both = np.stack(columns, axis=1)
-    p, power = combine_arrays(scheme, both, plan.coupling), 1.0
+    if sight is None:
+        with np.errstate(all="ignore"):
+            sides = both_sides(maps, list(scores[complete].T))
+        # Cosines may leave [0, 1].
+        both = np.column_stack([np.clip(p, 0.0, 1.0) for pair in zip(*sides, strict=True) for p in pair])
+    else:
+        both = np.hstack(unseen)
+    p, power = run_blocks(partial(combine_sides, scheme=scheme, rule=plan.coupling), both), 1.0
     if plan.temper and scheme != "binary":
         power = fit_power(p, data.index[complete], None if weight is None else weight[complete])
     make = ClassMap if sight is None else MachineMap
-    return make(scheme, tuple(maps), plan.coupling, power, origin=origin), temper_array(p, power)
+    return make(scheme, tuple(maps), plan.coupling, power, origin=origin), run_blocks(partial(temper, power=power), p)
 
 
 def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:
@@ -157,4 +166,4 @@ def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:
         q = tilted / tilted.sum(axis=1, keepdims=True)
         return float(share @ np.where(others, (wanted - q) * ahead, 0.0).sum(axis=1))
 
-    return max(root_above_zero(slope, cap=1e6), 1e-6)
+    return max(falling_root(slope, 0.0, 1e6, start=1.0), 1e-6)
