@@ -19,10 +19,10 @@ from calibrant.version import __version__
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["count_columns", "describe_map", "onnx"]
+__all__ = ["classes_of_columns", "count_columns", "describe_map", "onnx"]
 
 
-def onnx(mapping: Any, *, dtype: str = "float64") -> ModelProto:
+def onnx(mapping: Any, *, dtype: str = "float64", rows: Any = None) -> ModelProto:
     """Return a map, or a fitted `CalibratedClassifier` or `Calibrator`, as an ONNX model.
 
     The input of a map is `scores`: of shape [n] for a map of one column, else [n, columns] with the columns that the
@@ -34,7 +34,11 @@ def onnx(mapping: Any, *, dtype: str = "float64") -> ModelProto:
     NaN gives NaN, an infinite score the limit. Incomplete beta functions and kernel sums become piecewise polynomials
     that are right to 1e-12. A map that was fitted to probabilities gives NaN for a score outside [0, 1] by more than
     1e-5, for which the map itself raises an error. The metadata of the model hold the method, the kind of scores, the
-    classes, the version and the map as JSON (`calibrant.maps.store.from_dict`).
+    classes of the columns, the version and the map as JSON (`calibrant.maps.store.from_dict`).
+
+    Of a classifier, linear machines, support vector machines, trees, forests and histogram boosting are written in
+    float64; others, and what a pipeline does before, are converted by skl2onnx and then compared with scikit-learn on
+    some `rows` of X, random ones if not given: a wrong conversion is an error.
 
     The model is written for opset 17, which runtimes since 2022 read. Store it by
     `pathlib.Path("map.onnx").write_bytes(model.SerializeToString())`.
@@ -48,7 +52,7 @@ def onnx(mapping: Any, *, dtype: str = "float64") -> ModelProto:
     """
     check_one_of("dtype", dtype, DTYPES)
     if hasattr(mapping, "to_onnx"):
-        return mapping.to_onnx(dtype=dtype)  # type: ignore[no-any-return]
+        return mapping.to_onnx(dtype=dtype, rows=rows)  # type: ignore[no-any-return]
     if not callable(mapping):
         msg = f"mapping must be a map, or a fitted CalibratedClassifier or Calibrator; got {mapping!r}"
         raise ValueError(msg)
@@ -83,11 +87,21 @@ def count_columns(mapping: Any) -> int:
 
 
 def describe_map(mapping: Any) -> dict[str, str]:
-    """Return what a file says of its map: method, kind of scores, classes and version where known, and its JSON."""
+    """Return what a file says of its map: method, kind of scores and classes where known, version, and its JSON."""
     stored = to_dict(mapping)
     told: dict[str, str] = {"version": __version__, "map": json.dumps(stored, allow_nan=False)}
     origin = getattr(mapping, "origin", None)
     if origin is not None:
-        told |= {"method": origin.method, "kind": origin.kind, "classes": json.dumps(origin.classes)}
-        told |= {"positive": json.dumps(origin.positive)}
+        told |= {"method": origin.method, "kind": origin.kind, "classes": json.dumps(classes_of_columns(mapping))}
     return told
+
+
+def classes_of_columns(mapping: Any) -> list[Any] | None:
+    """Return the class of each column of probabilities, where the map knows it; of one column, the positive is last."""
+    origin = getattr(mapping, "origin", None)
+    if origin is None or origin.classes is None:
+        return None
+    classes = list(origin.classes)
+    if not hasattr(mapping, "scheme") and classes[0] == origin.positive:
+        classes.reverse()
+    return classes

@@ -78,6 +78,10 @@ class Graph:
         """Return the numbers at some places of a table."""
         return self.add("Gather", self.constant(table), place, axis=0)
 
+    def affine(self, matrix: Node, weights: Any, offset: Any) -> Node:
+        """Return matrix @ weights + offset; of the operator MatMul onnxruntime would round factors to float32."""
+        return self.add("Gemm", matrix, self.constant(weights), self.constant(offset))
+
     def side_by_side(self, columns: Columns) -> Node:
         """Return columns as one tensor of shape [n, columns]."""
         return self.add("Concat", *columns, axis=1) if len(columns) > 1 else columns[0]
