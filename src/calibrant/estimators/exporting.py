@@ -24,6 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of
 from calibrant.estimators.protocols import OneVsOne
+from calibrant.estimators.unwrapping import unwrap
 from calibrant.extras import require_extra
 from calibrant.kernels.functions import dense
 from calibrant.maps.classes import SCHEMES, MachineMap
@@ -52,8 +53,7 @@ def export_classifier(model: Any, dtype: str, rows: Any = None) -> ModelProto:
             msg = f"method {method!r} looks at the support vectors and has no formula of scores: to export a "
             msg += "classifier, choose a method of scores, such as 'platt' or 'auto'"
             raise ValueError(msg)
-    first = model.calibrated_[0][0]
-    features = int((first.machines_[0] if isinstance(first, OneVsOne) else first).n_features_in_)
+    features = _count_features(model.calibrated_[0][0], rows)
     if rows is None:
         size = np.repeat([0.1, 1.0, 10.0, 100.0], _PROBES // 4)[:, None]
         rows = np.random.default_rng(0).normal(size=(_PROBES, features)) * size
@@ -68,6 +68,18 @@ def export_classifier(model: Any, dtype: str, rows: Any = None) -> ModelProto:
     if len(found) > 1:
         del told["map"]  # there are several
     return graph.finish(mean, dtype, told, f"Calibrated probabilities: {type(model.estimator_).__name__}")
+
+
+def _count_features(machine: Any, rows: Any) -> int:
+    """Return the number of columns of X."""
+    if rows is not None:
+        return int(np.shape(rows)[1])
+    first = machine.machines_[0] if isinstance(machine, OneVsOne) else machine
+    found = getattr(first, "n_features_in_", getattr(unwrap(first)[0], "n_features_in_", None))
+    if found is None:
+        msg = f"rows must be some rows of X, as {_name(first)} does not say how many columns it takes; got None"
+        raise ValueError(msg)
+    return int(found)
 
 
 def _write_scores(
@@ -207,10 +219,10 @@ def _tanh(x: Node) -> Node:
     return 2.0 / (x.graph.add("Exp", x * -2.0) + 1.0) - 1.0
 
 
-_KERNELS: dict[str, Callable[[Node, Any], Node]] = {  # of gamma x'y + coef0
-    "linear": lambda dot, machine: dot,
-    "poly": lambda dot, machine: dot.graph.add("Pow", dot, float(machine.degree)),
-    "sigmoid": lambda dot, machine: _tanh(dot),
+_KERNELS: dict[str, Callable[[Node, float], Node]] = {  # of gamma x'y + coef0, and the degree
+    "linear": lambda dot, _: dot,
+    "poly": lambda dot, degree: dot.graph.add("Pow", dot, degree),
+    "sigmoid": lambda dot, _: _tanh(dot),
 }
 
 
@@ -228,7 +240,7 @@ def _write_svc(graph: Graph, machine: Any, X: Node, by_pair: bool) -> list[Node]
         kernel = graph.add("Exp", ONNX.clip(apart, 0.0, np.inf) * -float(machine._gamma))
     else:
         gamma, coef0 = (1.0, 0.0) if machine.kernel == "linear" else (float(machine._gamma), float(machine.coef0))
-        kernel = _KERNELS[machine.kernel](graph.affine(X, gamma * vectors.T, [coef0]), machine)
+        kernel = _KERNELS[machine.kernel](graph.affine(X, gamma * vectors.T, [coef0]), float(machine.degree))
     k = len(machine.classes_)
     if k == 2:
         return [graph.affine(kernel, np.asarray(dense(machine.dual_coef_)).T, machine.intercept_)]
