@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 import calibrant
 from calibrant.maps import Clip, Lines, Linked, Sigmoid, Steps, probabilities
 from calibrant.maps.classes import ClassMap, MatrixMap, Plan
-from calibrant.maps.coupling import couple, pairs
+from calibrant.maps.coupling import pairs
 from calibrant.maps.lifting import fit_classes
 from calibrant.maps.methods import list_methods
 from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Parzen
@@ -240,7 +240,7 @@ def test_nan_in_any_column():
             np.testing.assert_allclose(found[1], fitted(scores)[1], atol=1e-12)
 
 
-@pytest.mark.parametrize("k", [5, 10, 26])
+@pytest.mark.parametrize("k", [5, 10])
 def test_pairs_of_many_classes_are_coupled_by_equations(k):
     """Pairwise probabilities of a distribution, exact and disturbed, some of them all but sure."""
     rng = np.random.default_rng(k)
@@ -248,9 +248,9 @@ def test_pairs_of_many_classes_are_coupled_by_equations(k):
     r = np.array([[row[i] / (row[i] + row[j]) for i, j in pairs(k)] for row in p])
     scores = np.log(r / (1 - r)) + rng.normal(0, np.repeat([0.0, 0.5, 3.0, 0.0], 10)[:, None], r.shape)
     fitted = ClassMap("ovo", (Sigmoid(-1.0, 0.0),) * len(pairs(k)))
-    np.testing.assert_allclose(run(calibrant.onnx(fitted), scores), fitted(scores), atol=1e-9, rtol=0)
-    given = np.clip(1 / (1 + np.exp(-scores)), 1e-7, 1 - 1e-7)
-    np.testing.assert_allclose(run(calibrant.onnx(fitted), scores), couple(given, 1 - given), atol=1e-6, rtol=0)
+    found = run(calibrant.onnx(fitted), scores)
+    np.testing.assert_allclose(found, fitted(scores), atol=1e-9, rtol=0)
+    np.testing.assert_allclose(found[:10], p[:10], atol=1e-5, rtol=0)  # they are kept 1e-7 off 0 and 1
 
 
 @pytest.mark.parametrize("k", [1, 2, 7])
@@ -276,7 +276,7 @@ def test_the_file_says_what_it_is():
     told = {each.key: each.value for each in model.metadata_props}
     assert (told["method"], told["kind"], told["version"]) == ("platt", "logit", calibrant.__version__)
     assert json.loads(told["classes"]) == ["no", "yes"]
-    other = calibrant.fit("platt", [-1.0, 0.5, 1.0, 2.0], ["no", "yes", "no", "yes"], kind="logit", pos_label="no")
+    other = calibrant.fit("platt", [1.0, -0.5, -1.0, -2.0], ["no", "yes", "no", "yes"], kind="logit", pos_label="no")
     told_other = {each.key: each.value for each in calibrant.onnx(other).metadata_props}
     assert json.loads(told_other["classes"]) == ["yes", "no"]
     again = from_dict(json.loads(told["map"]))

@@ -163,7 +163,7 @@ def _convert(
 
     Of the `options`, the first that skl2onnx knows for this estimator are taken.
     """
-    with require_extra("calibrant.onnx", "onnx"):
+    with require_extra("writing ONNX", "onnx"):
         from onnxruntime import InferenceSession
         from skl2onnx import to_onnx
         from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType

@@ -19,7 +19,7 @@ from calibrant.ops import EDGE, Columns, Ops
 from calibrant.ops.pieces import Part, interpolate
 from calibrant.version import __version__
 
-with require_extra("calibrant.onnx", "onnx"):
+with require_extra("writing ONNX", "onnx"):
     from onnx import ModelProto, NodeProto, TensorProto, checker, helper, numpy_helper
 
 __all__ = ["DTYPES", "ONNX", "OPSETS", "Graph", "Node"]
