@@ -16,7 +16,7 @@ from calibrant.maps.classes import ClassMap, MatrixMap, Plan
 from calibrant.maps.coupling import pairs
 from calibrant.maps.lifting import fit_classes
 from calibrant.maps.methods import list_methods
-from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Parzen
+from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Origin, Parzen
 from calibrant.maps.store import from_dict
 from calibrant.ops import NUMPY
 from calibrant.ops.onnx import ONNX, Graph
@@ -298,6 +298,24 @@ def test_the_definition_of_the_operators_gives_the_same():
         onnx.checker.check_model(model, full_check=True)
         found = ReferenceEvaluator(model).run(None, {"scores": given})[0][:, 1]
         np.testing.assert_allclose(found, fitted(given), atol=1e-12)
+
+
+class Equal:
+    """A map of any number of classes."""
+
+    def matrix(self, memberships, ops):
+        return ops.run_columns(lambda columns: [p * 0.5 + 0.5 / len(columns) for p in columns], memberships, None, "")
+
+
+def test_a_map_of_any_number_of_classes(monkeypatch):
+    monkeypatch.setattr("calibrant.maps.exporting.to_dict", lambda mapping: {})
+    scores = np.random.default_rng(0).normal(size=(9, 4))
+    fitted = MatrixMap("margin", Equal())
+    with pytest.raises(ValueError, match="columns must be the number of columns of scores, .* MatrixMap does not know"):
+        calibrant.onnx(fitted)
+    np.testing.assert_allclose(run(calibrant.onnx(fitted, columns=4), scores), fitted(scores), atol=1e-12)
+    known = MatrixMap("margin", Equal(), origin=Origin("equal", "margin", 9, 9.0, ("a", "b", "c", "d")))
+    np.testing.assert_allclose(run(calibrant.onnx(known), scores), fitted(scores), atol=1e-12)
 
 
 def test_no_rows():

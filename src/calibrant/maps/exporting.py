@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["classes_of_columns", "count_columns", "describe_map", "onnx"]
 
 
-def onnx(mapping: Any, *, dtype: str = "float64", rows: Any = None) -> ModelProto:
+def onnx(mapping: Any, *, dtype: str = "float64", columns: int | None = None, rows: Any = None) -> ModelProto:
     """Return a map, or a fitted `CalibratedClassifier` or `Calibrator`, as an ONNX model.
 
     The input of a map is `scores`: of shape [n] for a map of one column, else [n, columns] with the columns that the
-    map itself takes. The input of a classifier is `X`, of shape [n, features]. The output is `probabilities`, of shape
+    map itself takes; their number is `columns` for a map that does not know it. The input of a classifier is `X`, of shape [n, features]. The output is `probabilities`, of shape
     [n, classes]; for a map of one column these are 1 - p and p. Either has the type `dtype`, "float32" or "float64";
     between them everything is computed in float64, so that a float32 score stands on the same side of every step as in
     NumPy.
@@ -58,7 +58,7 @@ def onnx(mapping: Any, *, dtype: str = "float64", rows: Any = None) -> ModelProt
         raise ValueError(msg)
     graph, metadata = Graph(), describe_map(mapping)
     if hasattr(mapping, "scheme"):
-        count = count_columns(mapping)
+        count = count_columns(mapping) if columns is None else columns
         scores = graph.read("scores", dtype, ["n", count])
         found = mapping(graph.apart(scores, count), ONNX)
     else:
@@ -83,7 +83,11 @@ def count_columns(mapping: Any) -> int:
         return scores
 
     mapping(np.zeros((1, 1)), replace(NUMPY, run_columns=note))
-    return needed[0]
+    classes = classes_of_columns(mapping)
+    if not needed and classes is None:
+        msg = f"columns must be the number of columns of scores, which this {type(mapping).__name__} does not know; got None"
+        raise ValueError(msg)
+    return needed[0] if needed else len(classes or ())
 
 
 def describe_map(mapping: Any) -> dict[str, str]:
