@@ -26,10 +26,10 @@ def onnx(mapping: Any, *, dtype: str = "float64", columns: int | None = None, ro
     """Return a map, or a fitted `CalibratedClassifier` or `Calibrator`, as an ONNX model.
 
     The input of a map is `scores`: of shape [n] for a map of one column, else [n, columns] with the columns that the
-    map itself takes; their number is `columns` for a map that does not know it. The input of a classifier is `X`, of shape [n, features]. The output is `probabilities`, of shape
-    [n, classes]; for a map of one column these are 1 - p and p. Either has the type `dtype`, "float32" or "float64";
-    between them everything is computed in float64, so that a float32 score stands on the same side of every step as in
-    NumPy.
+    map itself takes; `columns` is their number, for a map that does not know it. The input of a classifier is `X`, of
+    shape [n, features]. The output is `probabilities`, of shape [n, classes]; for a map of one column these are 1 - p
+    and p. Either has the type `dtype`, "float32" or "float64"; between them everything is computed in float64, so that
+    a float32 score stands on the same side of every step as in NumPy.
 
     NaN gives NaN, an infinite score the limit. Incomplete beta functions and kernel sums become piecewise polynomials
     that are right to 1e-12. A map that was fitted to probabilities gives NaN for a score outside [0, 1] by more than
@@ -85,7 +85,8 @@ def count_columns(mapping: Any) -> int:
     mapping(np.zeros((1, 1)), replace(NUMPY, run_columns=note))
     classes = classes_of_columns(mapping)
     if not needed and classes is None:
-        msg = f"columns must be the number of columns of scores, which this {type(mapping).__name__} does not know; got None"
+        rule = f"columns must be the number of columns of scores, which this {type(mapping).__name__} does not know"
+        msg = f"{rule}; got None"
         raise ValueError(msg)
     return needed[0] if needed else len(classes or ())
 

@@ -16,6 +16,7 @@ from calibrant.arrays import Floats
 from calibrant.checks import ROUNDING
 from calibrant.extras import require_extra
 from calibrant.ops import EDGE, Columns, Ops
+from calibrant.ops.packing import pack
 from calibrant.ops.pieces import Part, interpolate
 from calibrant.version import __version__
 
@@ -37,6 +38,7 @@ class Graph:
         self.nodes: list[NodeProto] = []
         self.constants: list[TensorProto] = []
         self.domains = {""}
+        self.columns: list[str] = []  # with which formulas start
         self._inputs: list[Any] = []
         self._known: dict[Any, Node] = {}
 
@@ -90,7 +92,9 @@ class Graph:
         """Return the columns of a tensor."""
         if count == 1:
             return [matrix]
-        return self.add_several("Split", count, matrix, self.constant(np.ones(count), np.int64), axis=1)
+        found = self.add_several("Split", count, matrix, self.constant(np.ones(count), np.int64), axis=1)
+        self.columns += [each.name for each in found]
+        return found
 
     def include(self, model: ModelProto, given: Node, output: str, prefix: str) -> Node:
         """Return an output of another model, written into this graph with its names prefixed; it has one input."""
@@ -115,7 +119,11 @@ class Graph:
         found = self.side_by_side(columns)
         self.nodes.append(helper.make_node("Cast", [found.name], ["probabilities"], to=DTYPES[dtype]))
         output = helper.make_tensor_value_info("probabilities", DTYPES[dtype], ["n", len(columns)])
-        graph = helper.make_graph(self.nodes, "calibrant", self._inputs, [output], self.constants)
+        numbers = {each.name: numpy_helper.to_array(each) for each in self.constants}
+        nodes = pack(self.nodes, self.columns, numbers, lambda values, dtype: self.constant(values, dtype).name)
+        used = {name for node in nodes for name in node.input}
+        known = [each for each in self.constants if each.name in used]
+        graph = helper.make_graph(nodes, "calibrant", self._inputs, [output], known)
         versions = [helper.make_opsetid(domain, OPSETS.get(domain, 1)) for domain in sorted(self.domains)]
         model = helper.make_model(
             graph,
