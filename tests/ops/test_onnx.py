@@ -353,6 +353,8 @@ def test_no_rows():
     ("mapping", "options", "message"),
     [
         (Clip(), {"dtype": "float16"}, "dtype must be one of float32, float64; got 'float16'"),
+        (ClassMap("ovr", (Clip(),) * 3), {"columns": 0}, "columns must be a whole number, at least 1; got 0"),
+        (ClassMap("ovr", (Clip(),) * 3), {"columns": 2}, "scores must have 3 columns, one per map; got 2"),
         (ClassMap("ovo", (Clip(),) * 3, "hastie_tibshirani"), {}, "iterates .* use coupling='wu_lin_weng' or 'price'"),
         (BetaClasses((BetaPiece(None),) * 3), {}, "takes their memberships as a matrix"),
         ("platt.json", {}, "mapping must be a map, .*; got 'platt.json'"),

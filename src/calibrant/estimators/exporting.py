@@ -197,7 +197,9 @@ def _convert(
         msg = f"skl2onnx does not convert {_name(estimator)} ({reason}); {_STEP_ASIDE}"
         raise ValueError(msg)
     if not least <= _DIFFERS:
-        msg = f"skl2onnx converts {_name(estimator)} wrongly, by {least * size:.2g} on random rows; {_STEP_ASIDE}"
+        msg = (
+            f"skl2onnx converts {_name(estimator)} wrongly, by {least * size:.2g} on {len(probes)} rows; {_STEP_ASIDE}"
+        )
         raise ValueError(msg)
     dtype, model = best
     given_X = X if dtype == "float64" else graph.cast(X, dtype)

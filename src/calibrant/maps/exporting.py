@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibrant.checks import check_one_of
+from calibrant.checks import check_one_of, check_whole
 from calibrant.maps.records import both_probabilities
 from calibrant.maps.store import to_dict
 from calibrant.ops import NUMPY, Columns
@@ -58,7 +58,7 @@ def onnx(mapping: Any, *, dtype: str = "float64", columns: int | None = None, ro
         raise ValueError(msg)
     graph, metadata = Graph(), describe_map(mapping)
     if hasattr(mapping, "scheme"):
-        count = count_columns(mapping) if columns is None else columns
+        count = count_columns(mapping) if columns is None else check_whole("columns", columns)
         scores = graph.read("scores", dtype, ["n", count])
         found = mapping(graph.apart(scores, count), ONNX)
     else:
