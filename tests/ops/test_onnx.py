@@ -85,7 +85,7 @@ def of_one_column(name):
 @settings(max_examples=20)
 @given(data=st.data())
 def test_every_record_of_one_column(name, data):
-    record = data.draw(of_one_column(name))
+    record = data.draw(of_one_column(name).filter(_is_short))
     scores = [*data.draw(st.lists(nasty_score, max_size=6)), 0.5, 0.0, -2.0, np.inf, -np.inf, np.nan]
     if _takes_unit(record):
         scores = np.clip(scores, 0.0, 1.0)
@@ -95,6 +95,13 @@ def test_every_record_of_one_column(name, data):
     np.testing.assert_allclose(run(calibrant.onnx(record), scores), expected, atol=atol, rtol=0)
 
 
+def _is_short(record):
+    """Return whether the kernel sums inside a record have few parts: a reach of 1000 narrow widths has thousands."""
+    if isinstance(record, Parzen):
+        return (record.centers[-1] - record.centers[0]) / record.width + 2 * record.reach < 200
+    return all(map(_is_short, [record.inner] if isinstance(record, Linked) else getattr(record, "maps", ())))
+
+
 def _takes_unit(record):
     return isinstance(record, (BetaCdf, BetaClasses)) or (isinstance(record, Linked) and record.link == "logit")
 
@@ -102,7 +109,7 @@ def _takes_unit(record):
 @settings(max_examples=25)
 @given(data=st.data())
 def test_every_record_of_several_classes(data):
-    record = data.draw(test_store.RECORDS["ClassMap"] | test_store.RECORDS["MatrixMap"])
+    record = data.draw(test_store.RECORDS["ClassMap"].filter(_is_short) | test_store.RECORDS["MatrixMap"])
     if isinstance(record, ClassMap) and record.scheme == "ovo" and record.coupling == "hastie_tibshirani":
         record = ClassMap("ovo", record.maps, "price", record.power)
     count = len(record.maps) if isinstance(record, ClassMap) else len(record.inner.pieces)
