@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from calibrant.estimators.klr import KernelLogisticRegressionCV as KernelLogisticRegressionCV
     from calibrant.evidence import curves as curves
     from calibrant.evidence.assessing import assess as assess
+    from calibrant.maps.exporting import onnx as onnx
     from calibrant.maps.methods import MACHINE_METHODS as MACHINE_METHODS
     from calibrant.maps.store import load as load
     from calibrant.maps.store import save as save
@@ -76,6 +77,7 @@ __all__ = [
     "load",
     "maps",
     "metrics",
+    "onnx",
     "plots",
     "posteriors",
     "report",
@@ -107,6 +109,7 @@ _LATER = {
     "inference": "calibrant.inference",
     "load": "calibrant.maps.store",
     "metrics": "calibrant.metrics",
+    "onnx": "calibrant.maps.exporting",
     "plots": "calibrant.plots",
     "posteriors": "calibrant.posteriors",
     "report": "calibrant.report",

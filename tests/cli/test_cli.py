@@ -1032,3 +1032,53 @@ def test_json_has_no_other_numbers_than_json_has(capsys: pytest.CaptureFixture[s
         "c": 0.5,
         "d": "x",
     }
+
+
+# onnx -----------------------------------------------------------------------------------------------------------------
+
+
+def run_printed(lines: str) -> np.ndarray:
+    """Run the two lines that the command prints in the end."""
+    start, command = [line.strip() for line in lines.splitlines()[-2:]]
+    names: dict[str, Any] = {}
+    exec(start, names)
+    return np.asarray(eval(command, names))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_onnx_writes_a_model_and_says_how_to_run_it(tmp_path, dtype):
+    table, output = (
+        write(tmp_path / "scores.csv", f=SCORES, y=["no" if label == 0 else "yes" for label in LABELS]),
+        tmp_path / "m.onnx",
+    )
+    done("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "map.json")
+    told = done("onnx", tmp_path / "map.json", "-o", output, "--dtype", dtype).stdout
+    for said in ("Sigmoid, fitted by platt", f"scores: {dtype} of shape [n], the kind margin", "the classes no, yes"):
+        assert said in told
+    p = calibrant.load(tmp_path / "map.json")(0.5)
+    np.testing.assert_allclose(run_printed(told), [[1 - p, p]], atol=1e-7)
+    summary = json.loads(done("onnx", tmp_path / "map.json", "-o", output, "--json").stdout)
+    assert summary["input"] == {"name": "scores", "shape": ["n"]}
+    assert summary["output"] == {"name": "probabilities", "shape": ["n", 2]}
+    assert summary["bytes"] == output.stat().st_size
+
+
+def test_onnx_of_a_map_of_several_classes(tmp_path):
+    fitted = calibrant.maps.classes.ClassMap("ovr", (calibrant.maps.Sigmoid(-1.0, 0.5),) * 3)
+    calibrant.save(fitted, tmp_path / "map.json")
+    told = done("onnx", tmp_path / "map.json", "-o", tmp_path / "map.onnx").stdout
+    assert "scores: float64 of shape [n, 3]" in told
+    np.testing.assert_allclose(run_printed(told), np.full((1, 3), 1 / 3))
+
+
+def test_onnx_refuses_in_one_sentence(tmp_path, map_file):
+    output = tmp_path / "map.onnx"
+    assert "--dtype must be one of float32, float64; got 'half'" in refused(
+        "onnx", map_file, "-o", output, "--dtype", "half"
+    )
+    assert "does not exist" in refused("onnx", tmp_path / "none.json", "-o", output)
+    assert "--output must not be an input" in refused("onnx", map_file, "-o", map_file)
+    fitted = calibrant.maps.classes.ClassMap("ovo", (calibrant.maps.Clip(),) * 3, "hastie_tibshirani")
+    calibrant.save(fitted, tmp_path / "iterates.json")
+    assert "coupling 'hastie_tibshirani' iterates" in refused("onnx", tmp_path / "iterates.json", "-o", output)
+    assert not output.exists()

@@ -223,6 +223,12 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         refuse_masked("X", X)
         return np.asarray(self.estimator_.predict(X))
 
+    def to_onnx(self, *, dtype: str = "float64", rows: Any = None) -> Any:
+        """Return the fitted classifier as an ONNX model from `X` to `probabilities`; see `calibrant.onnx`."""
+        from calibrant.estimators.exporting import export_classifier
+
+        return export_classifier(self, dtype, rows)
+
     def get_metadata_routing(self) -> MetadataRouter:
         """Return where weights, groups and other metadata go if routing is enabled."""
         router = MetadataRouter(owner=self).add_self_request(self)

@@ -110,6 +110,13 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         second = self.predict_proba(scores)[:, 1] >= 0.5
         return np.asarray(self.classes_[second.astype(int)])
 
+    def to_onnx(self, *, dtype: str = "float64", rows: Any = None) -> Any:  # noqa: ARG002 (there is nothing to compare)
+        """Return the fitted map as an ONNX model from `scores` to `probabilities`; see `calibrant.onnx`."""
+        from calibrant.maps.exporting import onnx
+
+        check_is_fitted(self)
+        return onnx(self.map_, dtype=dtype)
+
     def _check_scores(self, scores: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)
         checked = _read_scores(scores)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.checks import check_one_of
+from calibrant.checks import LARGEST, check_one_of
 from calibrant.numerics.simplex import LEAST, normalise
 from calibrant.ops import NUMPY, Columns, Ops, run_blocks
 
@@ -116,7 +116,12 @@ def wu_lin_weng(r: _Pairwise, k: int, ops: Ops) -> Columns:
             f"coupling 'wu_lin_weng' has a written formula for at most {_MOST_WRITTEN} classes; got {k}: "
             "use coupling='price', or multiclass='ovr'"
         )
-        return ops.compute(lambda values: solve_wu_lin_weng(_square(values, k)), list(r.values()), refusal)
+        return ops.compute(
+            lambda values: solve_wu_lin_weng(_square(values, k)),
+            list(r.values()),
+            refusal,
+            lambda: _written_wu_lin_weng(r, k, ops),
+        )
     weights = [_root_weights(chosen, r, k) for chosen in combinations(pairs(k), k - 1)]
     sums = [ops.share(_add(list(each.values()))) for each in weights]
     total = ops.share(_add([each * each for each in sums]))
@@ -162,6 +167,18 @@ def solve_wu_lin_weng(r: Floats) -> Floats:
     right = np.zeros((n, k + 1, 1))
     right[:, k] = 1.0
     return normalise(np.maximum(np.linalg.solve(system, right)[:, :k, 0] * size, 0.0))
+
+
+def _written_wu_lin_weng(r: _Pairwise, k: int, ops: Ops) -> Columns:
+    """Return the p of `wu_lin_weng` for any number of classes, for engines that solve equations of columns.
+
+    As Q p = b 1 and 1'p = 1, (Q + c 1 1') p = (b + c) 1 for any c > 0: p is the solution of (Q + c 1 1') x = 1,
+    normalised. Q + c 1 1' is positive definite, and c = 1/sum 1/Q_ii is of the size of the smallest Q_ii.
+    """
+    own = [ops.share(_add([r[j, i] * r[j, i] for j in range(k) if j != i])) for i in range(k)]
+    c = ops.share(1.0 / _add([1.0 / each for each in own]))
+    matrix = [[own[i] + c if i == j else c - r[i, j] * r[j, i] for j in range(k)] for i in range(k)]
+    return ops.normalise([ops.clip(x, 0.0, LARGEST) for x in ops.solve(matrix, [c * 0.0 + 1.0] * k)])
 
 
 def hastie_tibshirani(r: _Pairwise, k: int, ops: Ops) -> Columns:

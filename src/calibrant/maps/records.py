@@ -527,7 +527,11 @@ class BetaCdf:
 
     def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return log(p/(1 - p))."""
-        return ops.smooth(self.transport, ops.logit(score), *self.reach())
+        return self.logit_of_logit(ops.logit(score), ops)
+
+    def logit_of_logit(self, u: Any, ops: Ops = NUMPY) -> Any:
+        """Return log(p/(1 - p)) at the score whose logit is u."""
+        return ops.smooth(self.transport, u, *self.reach())
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
@@ -820,10 +824,10 @@ class Parzen:
         c = self.in_widths(np.asarray(self.centers), low)
         if self.width > 1e-30 and max(-low, high) < 1e30:
             unit = self.width * float(np.sqrt(2.0))
-            return Part(start, lambda score: score - low, lambda z: self.log_odds(z / unit, c), 0.0, high - low)
+            return Part(start, low, None, lambda z: self.log_odds(z / unit, c), 0.0, high - low)
         # Powers of the scores would overflow.
         last = self.in_widths(high, low)
-        return Part(start, lambda score: self.in_widths(score, low), lambda u: self.log_odds(u, c), 0.0, last)
+        return Part(start, low, self.width * float(np.sqrt(0.5)), lambda u: self.log_odds(u, c), 0.0, last)
 
 
 # How a score of one kind becomes the kind a map is defined on; the softmax of (f, -f) is the logistic function of 2 f.
@@ -918,6 +922,8 @@ def _logits(mapping: Map, score: Any, ops: Ops = NUMPY) -> Any:
     if origin is not None and origin.kind == "probability":
         score = ops.in_unit(score)
     if isinstance(mapping, Linked):
+        if mapping.link in _LOGITS and hasattr(mapping.inner, "logit_of_logit"):
+            return mapping.inner.logit_of_logit(score * _LOGITS[mapping.link], ops)
         return _logits(mapping.inner, mapping.convert(score, ops), ops)
     return mapping.logit(score, ops) if hasattr(mapping, "logit") else None
 

@@ -1,7 +1,8 @@
 """The operations a map's formula may use besides + - * / and comparisons, and the engines that offer them.
 
-A formula written with them runs on NumPy arrays (`ops/numpy.py`) and compiles to SQL (`ops/sql.py`). A new engine is
-one file with one `Ops`; what it cannot compute by itself it gets as piecewise polynomials (`ops/pieces.py`).
+A formula written with them runs on NumPy arrays (`ops/numpy.py`) and compiles to SQL (`ops/sql.py`) and ONNX
+(`ops/onnx.py`). A new engine is one file with one `Ops`; what it cannot compute by itself it gets as piecewise
+polynomials (`ops/pieces.py`).
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ class Ops:
 
     `smooth(function, x, low, high)` is function(clip(x, low, high)) for a smooth function of NumPy arrays whose values
     are logits; `smooth_parts(function, x, parts)` is function(x), smooth in each of the `Part`s that `parts()` lists.
-    Engines that lack the function get polynomials. `compute(function, columns, refusal)` is for what has no formula:
-    engines that do not compute with NumPy arrays refuse with that sentence. `in_unit(score)` is the score; an engine
-    that sees the values refuses those outside [0, 1], SQL gives NULL for them.
+    Engines that lack the function get polynomials. `solve(matrix, right)` solves symmetric positive definite equations
+    whose entries are columns. `compute(function, columns, refusal, written)` is for what has no short formula: NumPy
+    takes the function of an array, ONNX the formula `written()`, which may use `solve`, where there is one; else an
+    engine refuses with that sentence. `in_unit(score)` is the score; an engine that sees the values refuses those
+    outside [0, 1], SQL gives NULL for them and ONNX NaN.
     """
 
     run: Callable[[Callable[[Any], Any], Any], Any]
@@ -56,7 +59,8 @@ class Ops:
     share: Callable[[Any], Any]
     smooth: Callable[[Callable[[Floats], Floats], Any, float, float], Any]
     smooth_parts: Callable[[Callable[[Floats], Floats], Any, Callable[[], Sequence[Any]]], Any]
-    compute: Callable[[Callable[[Floats], Floats], Columns, str], Columns]
+    solve: Callable[[Sequence[Columns], Columns], Columns]
+    compute: Callable[..., Columns]
     in_unit: Callable[[Any], Any]
 
     def times(self, factor: float, x: Any) -> Any:

@@ -127,7 +127,13 @@ def _split(
     return list(out)
 
 
-def _compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str) -> Columns:  # noqa: ARG001
+def _solve(matrix: Sequence[Columns], right: Columns) -> Columns:
+    """Return the solution of equations whose entries are columns."""
+    left = np.stack([np.stack(row, axis=-1) for row in matrix], axis=-2)
+    return list(np.linalg.solve(left, np.stack(right, axis=-1)[..., None])[..., 0].T)
+
+
+def _compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str, written: Any = None) -> Columns:  # noqa: ARG001
     """Return the columns of function(array), the array's columns given."""
     return list(function(np.column_stack(columns)).T)
 
@@ -161,6 +167,7 @@ NUMPY = Ops(
     share=lambda x: x,
     smooth=_smooth,
     smooth_parts=lambda function, x, parts: function(x),  # noqa: ARG005
+    solve=_solve,
     compute=_compute,
     in_unit=_in_unit,
 )

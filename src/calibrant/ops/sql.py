@@ -287,8 +287,14 @@ def _sql_columns(function: Callable[[Columns], Columns], scores: Columns, count:
     return function(scores)
 
 
-def _sql_compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str) -> Columns:  # noqa: ARG001
-    """Refuse what has no formula."""
+def _sql_solve(matrix: Sequence[Columns], right: Columns) -> Columns:  # noqa: ARG001
+    """Refuse equations."""
+    msg = f"SQL solves no equations; got {len(right)} of them: use calibrant.onnx"
+    raise ValueError(msg)
+
+
+def _sql_compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str, written: Any = None) -> Columns:  # noqa: ARG001
+    """Refuse what has no short formula."""
     raise ValueError(refusal)
 
 
@@ -360,6 +366,7 @@ _SQL = Ops(
     share=lambda x: x,
     smooth=_sql_smooth,
     smooth_parts=_sql_smooth_parts,
+    solve=_sql_solve,
     compute=_sql_compute,
     in_unit=lambda score: score,
 )
