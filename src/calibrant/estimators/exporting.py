@@ -23,8 +23,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of
-from calibrant.estimators.protocols import OneVsOne
-from calibrant.estimators.unwrapping import unwrap
+from calibrant.estimators.protocols import OneVsOne, unwrap
 from calibrant.extras import require_extra
 from calibrant.kernels.functions import dense
 from calibrant.maps.classes import SCHEMES, MachineMap

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from calibrant.checks import check_one_of, check_whole
-from calibrant.maps.records import both_probabilities
+from calibrant.maps.records import both_sides
 from calibrant.maps.store import to_dict
 from calibrant.ops import NUMPY, Columns
 from calibrant.ops.onnx import DTYPES, ONNX, Graph
@@ -64,7 +64,8 @@ def onnx(mapping: Any, *, dtype: str = "float64", columns: int | None = None, ro
     else:
         scores = graph.read("scores", dtype, ["n"])
         column = graph.add("Unsqueeze", scores, graph.constant([1], np.int64))
-        found = both_probabilities(mapping, column, ONNX)
+        second, first = both_sides([mapping], [column], ONNX)
+        found = [*second, *first]
     return graph.finish(list(found), dtype, metadata, f"Calibrated probabilities: {type(mapping).__name__}")
 
 
