@@ -52,7 +52,7 @@ def test_pooled_weight_is_repetition_in_any_order():
 
 
 def test_repeated_vectors_are_pooled_exactly():
-    y, P, _ = class_rows(30, 3)
+    _, P, _ = class_rows(30, 3)
     rng = np.random.default_rng(0)
     rows = rng.integers(0, 30, 2000)  # of 30 vectors only, so 40 cells lose nothing
     happened = rng.integers(0, 3, 2000)

@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from calibrant import metrics
+from calibrant.metrics.forecasts import one_vs_rest
 from calibrant.metrics.scores import row_losses
 from calibrant.numerics.pava import sort_rows
 from calibrant.samples import collapse
@@ -314,6 +315,9 @@ class TestEveryMetric:
             assert mean == pytest.approx(metric.core(data), rel=1e-12)
         if metric.totals is not None and rows != "three classes":
             assert metric.totals(*sort_rows(data)) == pytest.approx(metric.core(data), rel=1e-9, abs=1e-12)
+        if metric.averaged:
+            each = [metric.totals(*sort_rows(one)) for one in one_vs_rest(data)]
+            assert np.mean(each) == pytest.approx(metric.core(data), rel=1e-12)
 
     @pytest.mark.parametrize("rows", ROWS)
     def test_arguments_are_checked_once(self, name, rows):

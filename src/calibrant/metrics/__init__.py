@@ -143,7 +143,7 @@ class Metric:
     or of counts, or `Posteriors`. `bounds` hold for every input and any number of classes; `one_class` says whether the
     metric is defined if only one class happened. Two optional fields make thousands of bootstrap draws fast: `loss`, if
     the metric is the mean of a loss, and `totals`, the core for two classes from rising p with the weight of positives
-    and of all rows at each p.
+    and of all rows at each p. Where `averaged`, several classes have the mean of the values of each against the rest.
 
     `several` says which calibration the metric measures with more than two classes: "top label", that of the most
     probable class, "classwise", that of each class against the rest, or "canonical", that of the whole vector. `same`
@@ -160,6 +160,7 @@ class Metric:
     one_class: bool = True
     loss: Loss | None = None
     totals: Callable[[Floats, Floats, Floats], float] | None = None
+    averaged: bool = False
     several: str = ""
     same: tuple[str, str] = ("", "")
 
@@ -194,7 +195,9 @@ METRICS: dict[str, Metric] = {
     "brier": _mean_metric(brier, BRIER, "smaller", "mean((y - p)^2)", "Brier 1950", (0.0, 2.0)),
     "log_loss": Metric(log_loss, mean_log_loss, "smaller", "-mean(log p(y))", "Good 1952", loss=LOG_LOSS),
     "total_log_loss": Metric(total_log_loss, sum_log_loss, "smaller", "-sum(log p(y))", "Platt 1999, Table 2"),
-    "mcre": Metric(mcre, mean_cross_entropy, "smaller", "-mean(log p(y))", "Rüping 2004, sec. 4", loss=LOG_LOSS, same=_LOG),
+    "mcre": Metric(
+        mcre, mean_cross_entropy, "smaller", "-mean(log p(y))", "Rüping 2004, sec. 4", loss=LOG_LOSS, same=_LOG
+    ),
     "spherical": _mean_metric(
         spherical, SPHERICAL, "larger", "mean(p(y)/|p|)", "Roby 1965; Gneiting & Raftery 2007, example 2", _UNIT
     ),
@@ -212,6 +215,7 @@ METRICS: dict[str, Metric] = {
         _UNIT,
         one_class=False,
         totals=area,
+        averaged=True,
     ),
     "ece": Metric(
         ece,
