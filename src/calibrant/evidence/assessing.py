@@ -76,12 +76,16 @@ __all__ = [
     "REJECTIONS",
     "AssessOptions",
     "Assessment",
+    "CalibrationTest",
+    "ClassShare",
     "DecisionCounts",
     "Measure",
     "NamedForecasts",
     "assess",
     "count_decisions",
     "describe_calibration",
+    "estimate_level",
+    "estimate_slope",
     "run_calibration_tests",
     "thin_curve",
 ]
@@ -226,17 +230,20 @@ class NamedForecasts:
     def shares(self) -> tuple[ClassShare, ...]:
         """Return the weight and the share of each class."""
         if isinstance(self.data, Posteriors):
-            found = np.bincount(self.data.index, self.weight, minlength=len(self.classes))
+            found = as_floats(np.bincount(self.data.index, self.weight, minlength=len(self.classes)))
         else:
             positive = float(self.weight @ self.data.label)
             found = np.array([float(self.weight.sum()) - positive, positive])
         total = float(self.weight.sum())
-        forecast, variance = _sum_forecasts(self.data, self.weight)
-        pvalue = judge_counts(found, forecast, variance) if self.has_whole_rows else np.full(len(found), np.nan)
-        columns = (found, found / total, forecast / total, pvalue)
+        expected, variance = _sum_forecasts(self.data, self.weight)
+        pvalues: list[float | None] = [None] * len(found)
+        if self.has_whole_rows:
+            pvalues = judge_counts(found, expected, variance).tolist()
         return tuple(
-            ClassShare(name, *map(float, row[:-1]), None if np.isnan(row[-1]) else float(row[-1]))
-            for name, row in zip(self.classes, np.column_stack(columns), strict=True)
+            ClassShare(name, rows, rows / total, forecast / total, pvalue)
+            for name, rows, forecast, pvalue in zip(
+                self.classes, found.tolist(), expected.tolist(), pvalues, strict=True
+            )
         )
 
 
@@ -498,7 +505,7 @@ def run_calibration_tests(rows: NamedForecasts, options: AssessOptions) -> tuple
     )
     results = [CalibrationTest("spiegelhalter", found.statistic, found.pvalue, sentence, 0.0)]
     with suppress(ValueError):  # every forecast is 0 or 1, and right: no group can be tested
-        groups = judge_by_groups(data)
+        groups = judge_by_groups(data, least_variance=1.0)
         free = groups.degrees_of_freedom
         sentence = (
             f"In {format_count(len(groups.count), 'group')} of similar probabilities "

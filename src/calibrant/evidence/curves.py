@@ -124,24 +124,14 @@ class ReliabilityCurve:
 class ReliabilityPanels:
     """Reliability curves of a forecast of several classes, each with the name of its class.
 
-    `drawn` are the places of the curves that figures show, in their order, and only these have a band; `worst` of them
-    come first. All curves are drawn, in the order of the classes, unless there are too many.
+    `drawn` are the places of the curves that figures show, in their order, and only these have a band: all of them,
+    unless there are too many; `choice` then says which.
     """
 
     of: str
     curves: tuple[ReliabilityCurve, ...]
     drawn: tuple[int, ...]
-    worst: int = 0
-
-    @property
-    def choice(self) -> str:
-        """Which of the classes are drawn, in words; nothing if all are."""
-        if len(self.drawn) == len(self.curves):
-            return ""
-        return (
-            f"{len(self.drawn)} of {len(self.curves)} classes are drawn: the {self.worst} that add most to the "
-            f"miscalibration, the worst first, and the {len(self.drawn) - self.worst} largest of the others."
-        )
+    choice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,7 +389,11 @@ def trace_by_class(
     for place in drawn:
         name, panel = panels[place]
         curves[place] = trace_reliability(panel, name=name, **options)
-    return ReliabilityPanels(of, tuple(curves), drawn, len(worst))
+    choice = (
+        f"{len(drawn)} of {len(curves)} classes are drawn: the {len(worst)} that add most to the miscalibration, the "
+        f"worst first, and the {len(drawn) - len(worst)} largest of the others."
+    )
+    return ReliabilityPanels(of, tuple(curves), drawn, choice)
 
 
 _Panel = tuple[str, Sample]  # a name, and its forecasts

@@ -77,8 +77,9 @@ class TemperatureGain:
 def measure_temperature(data: Posteriors, confidence: float) -> TemperatureGain | None:
     """Measure what one temperature would gain on rows that took no part in fitting it, by five folds.
 
-    The folds deal out the rows in the order of their classes and forecasts, a row of weight k like k rows, so that the
-    order in which they are given does not matter. None if there are too few rows.
+    The folds deal out the rows in the order of their forecasts, a row of weight k like k rows, so that the order in
+    which they are given does not matter, nor (but for equal forecasts) what happened: folds made alike in that would be
+    as good as none. None if there are too few rows.
 
     >>> rng = np.random.default_rng(0)
     >>> P = rng.dirichlet([1, 1, 1], 1000)
@@ -90,7 +91,7 @@ def measure_temperature(data: Posteriors, confidence: float) -> TemperatureGain 
     P, index = as_floats(data.posterior), data.index
     weight = np.ones(len(index)) if data.weight is None else as_floats(data.weight)
     own = P[np.arange(len(P)), index]
-    order = np.lexsort([(P * P).sum(axis=1), P.max(axis=1), own, index])
+    order = np.lexsort([index, P[:, 1], P[:, 0], (P * P).sum(axis=1), P.max(axis=1)])
     order = order[own[order] > 0.0]  # no temperature moves a probability of 0
     P, index, weight = P[order], index[order], weight[order]
     folds = deal_rows(weight)
@@ -238,7 +239,8 @@ def _describe_temperature(found: TemperatureGain | None, confidence: float, sign
         return ""
     low, high = (f"{_round_percent(each)}%" for each in (found.low, found.high))
     if found.low <= 0.0:
-        return f" What one temperature would gain, {low} to {high} of the log loss out of fold, cannot be told from chance."
+        span = f"{low} to {high} of the log loss"
+        return f" What one temperature would gain, {span} out of fold, cannot be told from chance."
     agrees = sign != 0 and (found.temperature > 1.0) == (sign > 0)
     way = f"{found.temperature:.3g}" + (f", {'less sure' if sign > 0 else 'surer'}" if agrees else "")
     off = f"{_round_percent(found.gain)}% off the log loss of {format_number(found.log_loss)}"

@@ -168,12 +168,20 @@ def hosmer_lemeshow(
     return judge_by_groups(_keep_whole_rows(check_probabilities(y, p), sample_weight), groups, fitted_parameters)
 
 
-def judge_by_groups(data: Sample, groups: int = 10, fitted_parameters: int = 0) -> HosmerLemeshow:
-    """Return the core of `hosmer_lemeshow`."""
+def judge_by_groups(
+    data: Sample, groups: int = 10, fitted_parameters: int = 0, *, least_variance: float = 0.0
+) -> HosmerLemeshow:
+    """Return the core of `hosmer_lemeshow`.
+
+    Neighbouring groups are merged until O has at least a variance of `least_variance` in each: where sure forecasts
+    expect a tenth of an error in a group, one error alone would make the sum far larger than a chi-square variable is.
+    """
     p, positive, total = sort_rows(data)
     middle = (np.cumsum(total) - total / 2.0) / total.sum()  # rows of equal p go to the group of their middle
     _, group = np.unique(np.floor(middle * check_whole("groups", groups)), return_inverse=True)
     count, observed, expected = (as_floats(np.bincount(group, values)) for values in (total, positive, total * p))
+    first = _merge_groups(count, expected, least_variance)
+    count, observed, expected = (np.add.reduceat(values, first) for values in (count, observed, expected))
     variance = expected * (1.0 - expected / count)
     tested = variance > 1e-12 * count
     apart = np.abs(observed - expected)
@@ -188,6 +196,21 @@ def judge_by_groups(data: Sample, groups: int = 10, fitted_parameters: int = 0) 
     statistic = float("inf") if impossible else float((apart[tested] ** 2 / variance[tested]).sum())
     pvalue = 0.0 if impossible else float(special.chdtrc(free, statistic))
     return HosmerLemeshow(statistic, pvalue, _describe_level(observed, expected), free, count, observed, expected)
+
+
+def _merge_groups(count: Floats, expected: Floats, least: float) -> list[int]:
+    """Return the first of each run of groups that together have a variance of at least `least`; the rest join the last.
+
+    >>> _merge_groups(np.full(4, 10.0), np.array([0.1, 5.0, 2.0, 0.1]), 1.0)
+    [0, 2]
+    """
+    starts, start = [], 0
+    for end in range(1, len(count) + 1):
+        rows, hits = float(count[start:end].sum()), float(expected[start:end].sum())
+        if hits * (1.0 - hits / rows) >= least:
+            starts.append(start)
+            start = end
+    return starts or [0]
 
 
 def _describe_level(observed: Floats, expected: Floats) -> str:

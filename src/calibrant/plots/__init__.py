@@ -219,8 +219,8 @@ class ReliabilityPanelsDisplay:
             handles, names = self.displays_[0].ax_.get_legend_handles_labels()
             figure.legend(handles, names, loc="outside lower center", ncols=2, frameon=False, fontsize="small")
             if self.panels.choice:
-                words = textwrap.fill(self.panels.choice, 34 * columns)
-                figure.suptitle(words, x=0.01, horizontalalignment="left", fontsize="medium")
+                choice = textwrap.fill(self.panels.choice, 34 * columns)
+                figure.suptitle(choice, x=0.01, horizontalalignment="left", fontsize="medium")
         self.figure_, self.axes_ = figure, np.array([display.ax_ for display in self.displays_])
         return self
 
