@@ -179,8 +179,8 @@ def _confusion_table(confusion: Mapping[str, Any], names: list[str]) -> dict[str
     found = {(true, decided): number for true, decided, number in cells}
     columns = [*range(len(names)), *([-1] if any(decided < 0 for _, decided, _ in cells) else [])]
     return {
-        "title": "rows of each class",
-        "heads": ("class", *(f"decided for {names[k]}" if k >= 0 else "rejected" for k in columns)),
+        "title": "a row for each class, a column for each decision",
+        "heads": ("class", *(names[k] if k >= 0 else "rejected" for k in columns)),
         "rows": [(name, *(found.get((true, k), 0.0) for k in columns)) for true, name in enumerate(names)],
     }
 
