@@ -217,8 +217,27 @@ class TestClasses:
         y, P = drawn(400)
         found = calibrant.assess(y, P, draws=20)
         assert [share.forecast for share in found.classes] == pytest.approx(P.mean(axis=0))
+        scatter = (P - np.eye(3)[y]).std(axis=0) / np.sqrt(400)
+        assert [share.error for share in found.classes] == pytest.approx(scatter)
         two = calibrant.assess((y == 0).astype(int), P[:, 0], draws=20)
         assert two.classes[1].forecast == pytest.approx(P[:, 0].mean())
+        assert [share.error for share in two.classes] == pytest.approx([scatter[0]] * 2)
+
+    def test_no_class_is_named_because_the_forecast_is_too_sure(self):
+        # Sure of one class, and wrong in one row of ten for any other: each class happens as often as it is given.
+        named = 0
+        for seed in range(100):
+            rng = np.random.default_rng(seed)
+            top = rng.integers(0, 5, 200)
+            P = np.full((200, 5), 0.0005)
+            P[np.arange(200), top] = 0.998
+            y = np.where(rng.random(200) < 0.1, rng.integers(0, 5, 200), top)
+            rows = assessing.NamedForecasts(Posteriors(P, y), tuple("abcde"))
+            tests = assessing.run_calibration_tests(rows, assessing.AssessOptions(0.95, 49, 0))
+            verdict = describe_several(rows.binary, rows.shares(), tests, None, 0.95)
+            assert verdict.startswith("Overconfident")
+            named += "On average it gives" in verdict
+        assert named <= stats.binom.ppf(0.999, 100, 0.05)
 
 
 def test_no_departure_is_claimed_too_often_where_forecasts_are_sure():

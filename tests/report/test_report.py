@@ -224,12 +224,12 @@ def test_confusions_are_a_table_of_all_classes_or_of_the_largest_errors():
     for each in found.confusions:
         for name, row in zip(("ash", "birch", "cedar"), each.table, strict=True):
             assert f"{name} {' '.join(f'{value:.0f}' for value in row)}" in " ".join(page.words.split())
-        assert f"These decisions cost {each.cost:.0f}," in page.words
+        assert f"which cost {each.cost:.0f} on these rows" in " ".join(page.words.split())
     rng = np.random.default_rng(0)
     P = rng.dirichlet(np.full(20, 0.3), 600)
     found = calibrant.assess(drawn_classes(rng, P), P, labels=range(20), draws=10)
     words = " ".join(Page(render_report(found)).words.split())
-    assert f"the 12 largest of {len(found.confusions[0].wrong)} confusions" in words
+    assert f"The 12 largest of {len(found.confusions[0].wrong)} confusions" in words
     true, decided, rows = found.confusions[0].wrong[0]
     assert f"{true} {decided} {rows:.0f} {rows / found.classes[true].rows:.1%}" in words
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from calibrant.decisions.confusion import Confusion, confusion
+from calibrant.decisions.counting import Confusion, confusion
 from calibrant.decisions.deciding import (
     REJECT,
     PriorShift,

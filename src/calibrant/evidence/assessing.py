@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.arrays import Floats
 from calibrant.checks import check_known_labels, check_proportion, check_vector, check_whole
-from calibrant.decisions.confusion import Confusion, confuse
+from calibrant.decisions.counting import Confusion, confuse
 from calibrant.decisions.deciding import check_costs
 from calibrant.evidence.curves import (
     MOST_REDRAWN_FORECASTS,
@@ -94,6 +94,7 @@ __all__ = [
 _BOOTSTRAP_ROWS = 10_000  # intervals for more rows come from a random sample of this many
 _FEWEST_ROWS_PER_CLASS = 50  # such a sample gives no intervals if it holds fewer rows of some class
 _ERROR_REJECT_POINTS = 500  # at most this many points of the error-reject curve are kept
+_NAMED_ABSENT = 10  # at most so many classes without rows are named
 _PANEL_DRAWS = 200  # at most this many draws for the band of each class
 _CLASS_DRAWS = (200, 20_000)  # where a draw takes each class: at least the first, at most the second over all classes
 
@@ -235,25 +236,26 @@ class NamedForecasts:
             positive = float(self.weight @ self.data.label)
             found = np.array([float(self.weight.sum()) - positive, positive])
         total = float(self.weight.sum())
-        expected, variance = _sum_forecasts(self.data, self.weight)
+        expected, variance, squares = _sum_forecasts(self.data, self.weight)
+        error = np.sqrt(np.maximum(squares / total - ((expected - found) / total) ** 2, 0.0) / total)
         pvalues: list[float | None] = [None] * len(found)
         if self.has_whole_rows:
             pvalues = judge_counts(found, expected, variance).tolist()
-        return tuple(
-            ClassShare(name, rows, rows / total, forecast / total, pvalue)
-            for name, rows, forecast, pvalue in zip(
-                self.classes, found.tolist(), expected.tolist(), pvalues, strict=True
-            )
-        )
+        columns = (each.tolist() for each in (found, found / total, expected / total, error))
+        return tuple(ClassShare(*row) for row in zip(self.classes, *columns, pvalues, strict=True))
 
 
-def _sum_forecasts(data: Sample | Posteriors, weight: Floats) -> tuple[Floats, Floats]:
-    """Return the number of rows of each class that the forecast expects, and the variance of that number."""
+def _sum_forecasts(data: Sample | Posteriors, weight: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return by class the sums over rows of p, of p (1 - p), and of (p - y)^2, y being 1 where the class happened."""
     if isinstance(data, Sample):
-        expected, spread = float(weight @ data.score), float(weight @ (data.score * (1.0 - data.score)))
-        return np.array([float(weight.sum()) - expected, expected]), np.array([spread, spread])
+        p, positive, negative = data.arrays()
+        expected, spread = float(weight @ p), float(weight @ (p * (1.0 - p)))
+        squares = float(positive @ (1.0 - p) ** 2 + negative @ p**2)
+        return np.array([float(weight.sum()) - expected, expected]), np.full(2, spread), np.full(2, squares)
     P = data.posterior
-    return as_floats(weight @ P), as_floats(weight @ (P * (1.0 - P)))
+    own = P[np.arange(len(P)), data.index]
+    squares = weight @ P**2 + np.bincount(data.index, weight * (1.0 - 2.0 * own), minlength=P.shape[1])
+    return as_floats(weight @ P), as_floats(weight @ (P * (1.0 - P))), as_floats(squares)
 
 
 def _find_shown(name: str, *, several: bool) -> str:
@@ -322,7 +324,7 @@ def assess(
             f"All rows are of one class, {unnamed!r}, and nothing says whether p is its probability: name the negative "
             "and the positive class (labels)."
         )
-        return _assess_nothing(rows, (ClassShare(unnamed, rows, 1.0, float("nan")),), options, reason)
+        return _assess_nothing(rows, (ClassShare(unnamed, rows, 1.0, float("nan"), float("nan")),), options, reason)
     return _assess_rows(_name_forecasts(y, p, sample_weight, labels), options)
 
 
@@ -675,7 +677,9 @@ def _write_notes(
 ) -> tuple[str, ...]:
     """Say what cannot be shown, and why."""
     there = {measure.name: measure.value for measure in measures}
-    absent = ", ".join(repr(share.name) for share in shares if share.rows == 0)
+    lacking = [repr(share.name) for share in shares if share.rows == 0]
+    more = f" and {len(lacking) - _NAMED_ABSENT} more" if len(lacking) > _NAMED_ABSENT else ""
+    absent = ", ".join(lacking[:_NAMED_ABSENT]) + more
     missing = ", ".join(
         name for name in METRICS if name not in there and _find_shown(name, several=rows.several) == name
     )

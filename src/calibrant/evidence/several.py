@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibrant.decisions.confusion import Confusion
+from calibrant.decisions.counting import Confusion
 from calibrant.evidence.departures import (
     LARGE,
     NEGLIGIBLE,
@@ -46,14 +46,15 @@ _NAMED = 3  # so many classes that are given too much, and as many given too lit
 class ClassShare:
     """A class, the weight of its rows, their share of all rows, and the mean probability it was given.
 
-    `pvalue` is that of a difference between the last two as large were the forecast calibrated; None where labels or
-    weights do not stand for whole rows.
+    `error` is the standard error of forecast - share, as the rows scatter. `pvalue` is that of a difference as large
+    were the forecast calibrated; None where labels or weights do not stand for whole rows.
     """
 
     name: str
     rows: float
     share: float
     forecast: float
+    error: float
     pvalue: float | None = None
 
 
@@ -201,12 +202,19 @@ def _is_tiny(said: float, happened: float) -> bool:
 
 
 def _find_classes(shares: Sequence[ClassShare], confidence: float) -> tuple[list[ClassShare], list[ClassShare]]:
-    """Return the classes that are given too much, and those given too little, beyond chance; the worst first."""
+    """Return the classes that are given too much, and those given too little, beyond chance; the worst first.
+
+    Both by the chance that the forecast itself claims and by the scatter of the rows, at a joint level for all classes:
+    a forecast that is too sure leaves no room for chance, and the rows of a class that never happens do not scatter.
+    """
     level = (1.0 - confidence) / len(shares)
     off = [
         each
         for each in shares
-        if each.pvalue is not None and each.pvalue < level and not _is_tiny(each.forecast, each.share)
+        if each.pvalue is not None
+        and each.pvalue < level
+        and make_deviation(each.forecast - each.share, each.error, 1.0 - level, 0.0).sign
+        and not _is_tiny(each.forecast, each.share)
     ]
     off.sort(key=lambda each: -abs(each.forecast - each.share))
     return [each for each in off if each.forecast > each.share], [each for each in off if each.forecast < each.share]

@@ -174,12 +174,12 @@ def _confusion_table(confusion: Mapping[str, Any], names: list[str]) -> dict[str
             (names[true], names[decided], number, format_percent(number / size[true]))
             for true, decided, number in wrong[:_MOST_CONFUSED]
         ]
-        title = f"the {len(rows)} largest of {len(wrong):,} confusions"
+        title = f"The {len(rows)} largest of {len(wrong):,} confusions"
         return {"title": title, "heads": ("class", "taken for", "rows", "of the class"), "rows": rows}
     found = {(true, decided): number for true, decided, number in cells}
     columns = [*range(len(names)), *([-1] if any(decided < 0 for _, decided, _ in cells) else [])]
     return {
-        "title": "a row for each class, a column for each decision",
+        "title": "Rows: class. Columns: decision",
         "heads": ("class", *(names[k] if k >= 0 else "rejected" for k in columns)),
         "rows": [(name, *(found.get((true, k), 0.0) for k in columns)) for true, name in enumerate(names)],
     }

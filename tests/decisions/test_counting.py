@@ -5,7 +5,7 @@ import pytest
 import sklearn.metrics
 
 from calibrant import decisions, metrics
-from calibrant.decisions.confusion import confuse
+from calibrant.decisions.counting import confuse
 
 COSTS = np.array([[0.0, 1.0, 4.0], [2.0, 0.0, 1.0], [9.0, 1.0, 0.0]])
 
