@@ -852,6 +852,13 @@ def test_canonical_takes_whole_weights_and_any_order():
         canonical(y, P, sample_weight=np.full(len(y), 0.5), labels=range(4))
 
 
+def test_the_distance_of_canonical_is_that_of_a_constant_error():
+    rng = np.random.default_rng(0)
+    P, error = rng.dirichlet([2, 2, 2], 20_000) * 0.7 + 0.1, np.array([0.06, -0.02, -0.04])
+    y = np.minimum(((P - error).cumsum(axis=1) < rng.random((20_000, 1))).sum(axis=1), 2)
+    assert canonical(y, P, draws=0).distance == pytest.approx(np.sqrt(error @ error), abs=0.01)
+
+
 def test_canonical_has_power_that_grows():
     found = [canonical(*vectors_of_classes(n, 3, 5, power=1.6), labels=range(3), draws=99) for n in (50, 3000)]
     assert found[0].pvalue > found[1].pvalue == 0.01

@@ -242,7 +242,7 @@ class TestEveryMetric:
         known |= {"uncertainty": 0.24, "log_uncertainty": -0.4 * np.log(0.4) - 0.6 * np.log(0.6)}
         known["miscalibration"] = 1 - 0.24
         # Ten pairs of rows: four of one side, with (e - p).(e - p) = 2, and six of both, with -2 k.
-        known["canonical_error"] = (4 * 2 - 6 * 2 * np.exp(-np.sqrt(2) / np.sqrt(2 * 2 * 0.24))) / 10
+        known["canonical_error"] = (4 * 2 - 6 * 2 * np.exp(-2 * np.sqrt(2) / np.sqrt(2 * 2 * 0.24))) / 10
         if name == "smooth_ece":  # a wide kernel mixes the residuals at 0 and 1, which cancel unless they have one sign
             y = np.zeros(5)
         assert metrics.METRICS[name].function(y, 1.0 - y) == pytest.approx(known.get(name, 1), abs=1e-12)

@@ -551,7 +551,7 @@ def _test_vectors(rows: NamedForecasts, options: AssessOptions) -> CalibrationTe
         f"The squared kernel calibration error of all probabilities of a row is {format_number(found.statistic)}, and "
         f"one calibrated forecast in twenty exceeds {format_number(found.chance)}: {describe_pvalue(found.pvalue)}."
     )
-    return CalibrationTest("canonical", found.statistic, found.pvalue, sentence, 0.0)
+    return CalibrationTest("canonical", found.statistic, found.pvalue, sentence, 0.0, found.distance)
 
 
 # Curves and counts of decisions ---------------------------------------------------------------------------------------

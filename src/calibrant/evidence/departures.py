@@ -32,13 +32,17 @@ LARGE = 0.15  # a distance from here on is large; with about a hundred rows chan
 
 @dataclass(frozen=True, slots=True)
 class CalibrationTest:
-    """A test of calibration in numbers and in a sentence; `expected` is the mean statistic under calibration."""
+    """A test of calibration in numbers and in a sentence; `expected` is the mean statistic under calibration.
+
+    `distance` is about that between forecasts and recalibrated forecasts, where the test measures it.
+    """
 
     name: str
     statistic: float
     pvalue: float
     sentence: str
     expected: float
+    distance: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

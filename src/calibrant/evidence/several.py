@@ -175,7 +175,9 @@ def _describe_departure(
     gain = _describe_temperature(
         temperature, confidence, sign, ", but it cannot give more to one class and less to another" if classes else ""
     )
-    small = is_negligible(data, find_test(tests, "corp")) and find_test(tests, "canonical").statistic < NEGLIGIBLE**2
+    small = (
+        is_negligible(data, find_test(tests, "corp")) and (find_test(tests, "canonical").distance or 0.0) < NEGLIGIBLE
+    )
     if small and not classes:
         return f"A departure from calibration can be seen, but it is too small to matter: {means}.{gain}"
     if sign:

@@ -278,12 +278,14 @@ def judge_by_recalibration(
 class Canonical:
     """The test of canonical calibration: the statistic is the squared kernel calibration error, 0 on average.
 
-    `chance` is the value that one calibrated forecast in twenty exceeds.
+    `chance` is the value that one calibrated forecast in twenty exceeds. `distance` is about that between forecasts and
+    recalibrated forecasts: the root of the statistic divided by the mean of the kernel, 0 if it is negative.
     """
 
     statistic: float
     pvalue: float
     chance: float
+    distance: float
     draws: int
     rows: int
 
@@ -332,7 +334,8 @@ def judge_by_vectors(
     # A drawn value that equals the statistic up to rounding counts as at least as large.
     reached = int((null >= found - 1e-9 * abs(found) - 1e-15).sum())
     chance = float(np.quantile(null, 0.95)) if repeats else float("nan")
-    return Canonical(found, (1 + reached) / (1 + repeats), chance, repeats, int(n))
+    distance = float(np.sqrt(max(found, 0.0) / pooled.similarity))
+    return Canonical(found, (1 + reached) / (1 + repeats), chance, distance, repeats, int(n))
 
 
 def _draw_positives(p: Floats, total: Floats, draws: int, rng: np.random.Generator) -> Iterator[Floats]:

@@ -30,6 +30,10 @@ __all__ = [
     "pool_vectors",
 ]
 
+# The width of the kernel in units of the root mean square distance. At 1/2 its test found forecasts raised to the power
+# 1.3 in 47 to 68 % of samples (500 rows of three classes, 1,000 of ten), at 1 in 25 to 30 %; at 1/4 in more of them, but
+# forecasts with tilted class shares in fewer.
+_WIDTH = 0.5
 CELLS = 512  # more forecasts are pooled; on 20,000 rows of ten classes the error changed by 1 % from 512 to 2,048 cells
 
 
@@ -39,9 +43,9 @@ def canonical_error(
     """Return the squared kernel calibration error (SKCE), without bias (Widmann, Lindsten & Zachariah 2019).
 
     It is the mean over all pairs of different rows of k(p, q) (e_y - p).(e_z - q), where e_y is 1 in the column of the
-    class that happened, k(p, q) = exp(-|p - q|/s), and s^2 is the mean of |p - q|^2 (the paper has the median of
+    class that happened, k(p, q) = exp(-|p - q|/s), and (2 s)^2 is the mean of |p - q|^2 (the paper has the median of
     |p - q| for s). It is 0 on average exactly for a forecast that is calibrated as a whole vector, so it may be
-    negative. Its root is about the distance between forecasts and recalibrated forecasts, smoothed by the kernel.
+    negative. Divided by the mean of k it is about the squared distance between forecasts and recalibrated forecasts.
 
     More than `cells` forecasts are pooled into as many cells of similar ones, and the kernel sees the mean of each, so
     that the time is proportional to the number of rows; the mean is 0 for a calibrated forecast with this kernel too.
@@ -49,7 +53,7 @@ def canonical_error(
 
     >>> P = [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.6, 0.2, 0.2]]
     >>> round(canonical_error(["a", "b", "c", "b"], P), 4)
-    -0.0585
+    -0.0399
     """
     return canonical_gap(check_forecasts(y, p, sample_weight, labels), cells)
 
@@ -88,6 +92,12 @@ class VectorCells:
         """The weight of all rows."""
         return float(self.happened.sum())
 
+    @property
+    def similarity(self) -> float:
+        """The mean of the kernel over all pairs of rows."""
+        share = self.happened.sum(axis=1) / self.rows
+        return float(share @ self.kernel @ share)
+
 
 def average_pairs(cells: VectorCells, happened: Floats) -> float:
     """Return mean k(p, q) (e_y - p).(e_z - q) over all pairs, where `happened` is the weight of each class by cell."""
@@ -116,7 +126,7 @@ def pool_vectors(data: Forecasts, cells: int = CELLS) -> VectorCells:
         happened = np.column_stack([np.bincount(cell, column) for column in happened.T])
         weight = happened.sum(axis=1)
     share = weight / weight.sum()
-    width = np.sqrt(2.0 * float((share @ (P - share @ P) ** 2).sum()))
+    width = _WIDTH * np.sqrt(2.0 * float((share @ (P - share @ P) ** 2).sum()))
     return VectorCells(P, happened, np.exp(-cdist(P, P) / (width or 1.0)))
 
 
