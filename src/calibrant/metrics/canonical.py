@@ -30,9 +30,9 @@ __all__ = [
     "pool_vectors",
 ]
 
-# The width of the kernel in units of the root mean square distance. At 1/2 its test found forecasts raised to the power
-# 1.3 in 47 to 68 % of samples (500 rows of three classes, 1,000 of ten), at 1 in 25 to 30 %; at 1/4 in more of them, but
-# forecasts with tilted class shares in fewer.
+# The width of the kernel in units of the root mean square distance. At 1/2 its test found forecasts raised to the
+# power 1.3 in 47 to 68 % of samples (500 rows of three classes, 1,000 of ten), at 1 in 25 to 30 %; at 1/4 in more of
+# them, but forecasts with tilted class shares in fewer.
 _WIDTH = 0.5
 CELLS = 512  # more forecasts are pooled; on 20,000 rows of ten classes the error changed by 1 % from 512 to 2,048 cells
 
