@@ -31,8 +31,8 @@ ROOMS = [
     ("maps",),
     ("metrics",),
     ("inference",),
-    ("evidence",),
     ("decisions",),
+    ("evidence",),
     ("posteriors",),
     # shells
     ("estimators",),

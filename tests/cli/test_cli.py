@@ -758,6 +758,14 @@ class TestAssess:
         values = values_of(document("assess", forecasts, *columns, "--label", "pet"))
         assert values["log_loss"] == pytest.approx(metrics.log_loss(PETS, SHARES))
 
+    def test_several_classes_say_what_the_library_says(self, forecasts: Path) -> None:
+        printed = done("assess", forecasts, "--probability", "p_cat,p_dog,p_hare", "--label", "pet").stdout
+        found = calibrant.assess(PETS, SHARES)
+        assert found.verdict in " ".join(printed.split())
+        names = [share.name for share in found.classes]
+        true, decided, rows = found.confusions[0].wrong[0]
+        assert f"{names[true]} {names[decided]} {rows:.0f} " in " ".join(printed.split())
+
     def test_one_class_shows_what_can_be_shown(self, tmp_path: Path) -> None:
         table = write(tmp_path / "t.csv", p=[0.1, 0.3, 0.2], y=[0, 0, 0])
         result = done("assess", table, *ASSESSED)

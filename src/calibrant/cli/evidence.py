@@ -57,6 +57,8 @@ __all__ = [
     "write_page",
 ]
 
+_MOST_CONFUSED = 12  # so many confusions of several classes are printed
+
 _Probability = Annotated[
     list[str], typer.Option(help="The column of probabilities of the positive class, or one column per class.")
 ]
@@ -168,9 +170,24 @@ def _print_assessment(table: Path, found: Assessment) -> None:
         metrics,
         scores,
         *([tests] if found.tests else []),
+        *([_tabulate_confusion(found)] if len(found.classes) > 2 and found.confusions[0].wrong else []),
         found.verdict,
         *(f"Note: {note}" for note in found.notes),
     )
+
+
+def _tabulate_confusion(found: Assessment) -> Table:
+    """Return the largest confusions of decisions for the most probable class as a table."""
+    from calibrant.evidence.words import format_percent
+
+    names, wrong = [share.name for share in found.classes], found.confusions[0].wrong
+    confusions = make_table("class", "taken for", "rows", "of the class")
+    for true, decided, rows in wrong[:_MOST_CONFUSED]:
+        share = format_percent(rows / found.classes[true].rows)
+        confusions.add_row(Text(names[true]), Text(names[decided]), f"{rows:,.10g}", share)
+    if len(wrong) > _MOST_CONFUSED:
+        confusions.caption = f"the {_MOST_CONFUSED} largest of {len(wrong):,} confusions"
+    return confusions
 
 
 # compare --------------------------------------------------------------------------------------------------------------
