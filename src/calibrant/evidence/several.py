@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -25,10 +26,11 @@ from calibrant.evidence.departures import (
     make_deviation,
 )
 from calibrant.evidence.words import format_count, format_name, format_number, format_percent, format_pvalue
-from calibrant.maps.classes import temper_array
+from calibrant.maps.coupling import temper
 from calibrant.maps.lifting import fit_power
 from calibrant.metrics.forecasts import Posteriors, as_floats
 from calibrant.numerics.folds import deal_rows
+from calibrant.ops import run_blocks
 from calibrant.samples import Sample
 
 __all__ = [
@@ -103,7 +105,7 @@ def measure_temperature(data: Posteriors, confidence: float) -> TemperatureGain 
     for fold in folds:
         power = fit_power(P, index, np.maximum(weight - fold, 0.0))
         held = rows[fold > 0.0]
-        losses.append(before[held] + np.log(temper_array(P[held], power)[np.arange(len(held)), index[held]]))
+        losses.append(before[held] + np.log(run_blocks(partial(temper, power=power), P[held])[np.arange(len(held)), index[held]]))
         parts.append(fold[held])
     gain, part = np.concatenate(losses), np.concatenate(parts)
     total = float(part.sum())
