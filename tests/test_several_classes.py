@@ -11,9 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import special
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 import calibrant
-from calibrant import METHODS, Calibrator
+from calibrant import METHODS, CalibratedClassifier, Calibrator
 from calibrant.checks import ROUNDING, match_names
 from calibrant.maps.classes import ClassMap, MatrixMap, TwoClassMap
 from calibrant.maps.methods import list_methods
@@ -476,3 +483,82 @@ class TestCalibrator:
         assert model.feature_names_in_.tolist() == ["u", "v", "w"]
         with pytest.raises(ValueError, match="feature names"):
             model.predict_proba(table[["w", "v", "u"]])
+
+
+MATRIX_METHODS = [name for name, row in METHODS.items() if row.joint is not None or row.needs == "matrix"]
+IRIS = load_iris(return_X_y=True)
+FEW = np.arange(0, 150, 3)  # enough for leave-one-out
+
+
+class Silent(ClassifierMixin, BaseEstimator):
+    """A classifier that gives classes and no scores, or one column of scores too few."""
+
+    def __init__(self, columns=0):
+        self.columns = columns
+
+    def fit(self, X, y):
+        self.classes_ = np.unique(y)
+        return self
+
+    def predict(self, X):
+        return np.full(len(X), self.classes_[0])
+
+
+class Terse(Silent):
+    def decision_function(self, X):
+        return np.zeros((len(X), len(self.classes_) - 1))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+class TestCalibratedClassifier:
+    @pytest.mark.parametrize("kind", ["auto", "probability", "logit"])
+    @pytest.mark.parametrize("protocol", ["cv", "holdout", "ensemble", "train", "prefit", "loo"])
+    @pytest.mark.parametrize("name", MATRIX_METHODS)
+    def test_every_protocol_fits_every_method_of_a_matrix(self, name, protocol, kind):
+        X, y = IRIS
+        rows = FEW if protocol == "loo" else np.arange(150)
+        machine = LogisticRegression(C=0.1)
+        machine = machine.fit(X, y) if protocol == "prefit" else machine
+        model = CalibratedClassifier(machine, name, protocol=protocol, kind=kind, multiclass="matrix")
+        P = model.fit(X[rows], NAMES[y[rows]] if protocol != "prefit" else y[rows]).predict_proba(X)
+        np.testing.assert_allclose(P.sum(axis=1), 1.0, rtol=1e-9)
+        assert (P.argmax(axis=1) == y).mean() > 0.8
+        for _, fitted in model.calibrated_:
+            assert isinstance(fitted, MatrixMap)
+            assert fitted.origin.kind == {"auto": "margin"}.get(kind, kind)
+            assert from_dict(to_dict(fitted)) == fitted
+
+    @pytest.mark.parametrize("name", MATRIX_METHODS)
+    def test_it_is_the_map_of_the_calibration_scores(self, name):
+        X, y = IRIS
+        machine = GaussianNB().fit(X[::2], y[::2])
+        model = CalibratedClassifier(machine, name, protocol="prefit", multiclass="matrix").fit(X[1::2], y[1::2])
+        direct = calibrant.fit(name, machine.predict_proba(X[1::2]), y[1::2], kind="probability")
+        assert model.calibrated_[0][1] == direct
+        np.testing.assert_array_equal(model.predict_proba(X), direct(machine.predict_proba(X)))
+
+    @pytest.mark.parametrize("machine", [SVC(), make_pipeline(StandardScaler(), SVC(kernel="linear"))])
+    def test_a_support_vector_machine_gives_one_score_per_class(self, machine):
+        X, y = IRIS
+        model = CalibratedClassifier(machine, MATRIX_METHODS[0], multiclass="matrix").fit(X, y)
+        assert model.predict_proba(X).shape == (150, 3)
+
+    @pytest.mark.parametrize(
+        ("machine", "sentence"),
+        [
+            (Silent(), "kind='auto' needs an estimator with decision_function or predict_proba; Silent has none"),
+            (Terse(), "the estimator must give 3 columns of scores for 3 classes; got 2"),
+        ],
+    )
+    def test_a_machine_without_scores_of_each_class_is_named(self, machine, sentence):
+        with pytest.raises(ValueError, match=sentence):
+            CalibratedClassifier(machine, MATRIX_METHODS[0], multiclass="matrix").fit(*IRIS)
+
+    def test_two_classes_have_the_method_of_one_column(self):
+        X, y = IRIS
+        two = y > 0
+        one, other = (
+            CalibratedClassifier(LogisticRegression(), "auto", multiclass=multiclass).fit(X[two], y[two])
+            for multiclass in ("matrix", "auto")
+        )
+        np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
