@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import calibrant
-from calibrant import METHODS, CalibratedClassifier, Calibrator
+from calibrant import METHODS, CalibratedClassifier, Calibrator, compare_scores
 from calibrant.checks import ROUNDING, match_names
 from calibrant.maps.classes import ClassMap, MatrixMap, TwoClassMap
 from calibrant.maps.methods import list_methods
@@ -562,3 +562,30 @@ class TestCalibratedClassifier:
             for multiclass in ("matrix", "auto")
         )
         np.testing.assert_array_equal(one.predict_proba(X), other.predict_proba(X))
+
+
+class TestComparison:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_the_columns_of_two_classes_are_one_column(self, kind):
+        scores, y = draw_rows(2, 90, kind)
+        one = scores[:, 1] if kind == "probability" else scores[:, 1] - scores[:, 0]
+        found = [compare_scores(each, y, kind=kind, methods=["platt", "bins"], cv=3) for each in (scores, one)]
+        pd.testing.assert_frame_equal(found[0].means, found[1].means, rtol=1e-9)
+
+    def test_a_method_is_fitted_as_fit_does_it(self):
+        P, y = draw_rows(3, 90)
+        folds = [(np.arange(30, 90), np.arange(30))]
+        names = ["platt", "isotonic", *MATRIX_METHODS]
+        found = compare_scores(P, y, kind="probability", methods=names, cv=folds)
+        for (_, _, name), kept in found.predictions.items():
+            fitted = calibrant.fit(name, P[30:], y[30:], kind="probability")
+            np.testing.assert_allclose(kept.p, fitted(P[kept.rows]), rtol=1e-9)
+
+    def test_classes_say_the_order_of_columns(self):
+        P, y = draw_rows(3, 90)
+        options = {"kind": "probability", "methods": ["platt", "raw"], "cv": 3}
+        plain = compare_scores(P, y, **options).means
+        turned = compare_scores(P[:, [2, 0, 1]], y, classes=["cat", "ape", "bee"], **options).means
+        pd.testing.assert_frame_equal(plain, turned, rtol=1e-9)
+        with pytest.raises(ValueError, match="columns must be in the order of the classes, ape, bee, cat"):
+            compare_scores(pd.DataFrame(P[:, [2, 0, 1]], columns=["cat", "ape", "bee"]), y, **options)
