@@ -13,7 +13,7 @@ import typer
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
-from calibrant.checks import KINDS, check_finite, check_weights
+from calibrant.checks import KINDS, check_finite, check_weights, match_names
 from calibrant.cli.console import show_activity
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "KindOfMap",
     "Label",
     "PosLabel",
+    "Scores",
     "Source",
     "TableFile",
     "TableRows",
@@ -51,9 +52,10 @@ Classes = Annotated[
     str | None,
     typer.Option(
         help="The class of each column if there are several, as in a,b,c.",
-        show_default="the ends of the column names",
+        show_default="the names of the columns, as in p_a,p_b,p_c",
     ),
 ]
+Scores = Annotated[list[str], typer.Option(help="The column of scores, or one column per class, as in p_a,p_b,p_c.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -140,7 +142,7 @@ def negative_and_positive(label: str, y: NDArray[Any], pos_label: str | None) ->
 
 
 def classes_of(columns: Sequence[str], y: NDArray[Any], classes: str | None) -> list[Any]:
-    """Return the class of each of several columns: as given by --classes, or from the ends of their names.
+    """Return the class of each of several columns: as given by --classes, or from their names, never from their order.
 
     >>> classes_of(["p_dog", "p_cat"], np.array(["cat", "dog"]), None), classes_of(["a", "b"], np.array([2, 3]), "3,2")
     (['dog', 'cat'], [3, 2])
@@ -158,13 +160,12 @@ def classes_of(columns: Sequence[str], y: NDArray[Any], classes: str | None) -> 
             msg = f"--classes must name every label; got {_format_values(named)}, without {unnamed[0]!r}"
             raise ValueError(msg)
         return named
-    for prefix in {columns[0].removesuffix(str(value)) for value in found}:
-        by_column = {f"{prefix}{value}": value for value in found}
-        if by_column.keys() == {*columns}:
-            return [by_column[column] for column in columns]
+    by_name = match_names(columns, found)
+    if by_name is not None:
+        return by_name
     msg = (
-        f"give --classes, the class of each of the columns {', '.join(columns)}: "
-        f"their names do not end in the labels {_format_values(found)}"
+        f"give --classes, the class of each of the columns {_format_values(columns)} in that order: "
+        f"their names do not say which are {_format_values(found)}"
     )
     raise ValueError(msg)
 

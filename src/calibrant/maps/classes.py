@@ -238,7 +238,9 @@ class MatrixMap:
     def __call__(self, scores: Any, ops: Ops = NUMPY) -> Any:
         """Return class probabilities, one column per class, from one column of scores per class."""
         convert = partial(_member_columns, kind=self.kind, domain=self.domain, clip=self.clip, ops=ops)
-        members = ops.run_columns(convert, _in_order(scores, self.origin), None, "one per class")
+        known = None if self.origin is None else self.origin.classes
+        count = None if known is None or len(known) == 2 else len(known)  # two classes may have one column
+        members = ops.run_columns(convert, _in_order(scores, self.origin), count, "one per class")
         return self.inner.matrix(members, ops)
 
     @property
