@@ -168,12 +168,11 @@ class ClassMap:
 
 def combine_arrays(scheme: str, both: Floats, rule: str) -> Floats:
     """Return class probabilities from an array of (1 - p, p) per row and binary problem."""
-    count = both.shape[1]
 
-    def columns_of(columns: Columns) -> Columns:
-        return combine(scheme, columns[count:], columns[:count], rule)
+    def combined(columns: Columns) -> Columns:
+        return combine(scheme, columns[1::2], columns[::2], rule)
 
-    return np.asarray(NUMPY.run_columns(columns_of, np.hstack([both[:, :, 0], both[:, :, 1]]), None, "two per problem"))
+    return np.asarray(NUMPY.run_columns(combined, both.reshape(len(both), 2 * both.shape[1]), None, "two per problem"))
 
 
 def temper_array(p: Floats, power: float) -> Floats:

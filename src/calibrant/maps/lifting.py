@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import check_unit, check_weights
+from calibrant.checks import BLOCK, check_unit, check_weights
 from calibrant.maps.classes import (
     SCHEMES,
     ClassMap,
@@ -115,9 +115,9 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
         fitted = _fit_matrix(row, plan, data)
         return fitted, fitted(data.complete().scores)
     way, scores, weight, kind = SCHEMES[scheme], data.scores, data.weight, data.kind
-    if kind == "probability":
+    if kind == "probability" and (np.fmin.reduce(scores, axis=None) < 0 or np.fmax.reduce(scores, axis=None) > 1):
         check_unit("scores", scores[~np.isnan(scores)])
-        scores = np.clip(scores, 0.0, 1.0)  # they may be outside by rounding
+        scores = np.clip(scores, 0.0, 1.0)  # they are outside by rounding
         data = replace(data, scores=scores)
     if weight is not None:
         weight = check_weights("sample_weight", weight, data.index)
@@ -126,7 +126,9 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     if sight is not None:
         from calibrant.svm.support import Calibration  # heavy, and needed here alone
     maps: list[Any] = []
-    columns: list[Floats] = []  # the (1 - p, p) of the complete rows, of a machine as if they were new
+    both = np.empty(
+        (complete.sum(), scores.shape[1], 2)
+    )  # (1 - p, p) of complete rows, of a machine as if they were new
     lone = 0
     for column, (members, positive) in enumerate(way.tasks(data.index, data.classes)):
         rows = members & ~np.isnan(scores[:, column])
@@ -142,7 +144,7 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
                 weight=np.where(rows, 1.0 if weight is None else weight, 0.0),
             )
             maps.append(row.fit(one, **plan.options))
-            columns.append(maps[-1].unseen(one)[complete])
+            both[:, column] = maps[-1].unseen(one)[complete]
             continue
         if weight is not None:
             rows &= weight > 0
@@ -153,14 +155,16 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
             lone += row.labels and bool((label == 1).all() or not label.any())
         else:
             maps.append(Steps((), (0.5,)))
-        columns.append(np.clip(probabilities(maps[-1], scores[complete, column]), 0.0, 1.0))  # cosines may leave [0, 1]
+        both[:, column] = np.clip(
+            probabilities(maps[-1], scores[complete, column]), 0.0, 1.0
+        )  # cosines may leave [0, 1]
     if lone:
         warn(
             f"{lone} of {len(maps)} maps were fitted to rows of one class only, so they know nothing of the other; "
             "give rows of every class"
         )
-    both = np.stack(columns, axis=1)
     p, power = combine_arrays(scheme, both, plan.coupling), 1.0
+    del both  # for many classes it is large
     if plan.temper and scheme != "binary":
         rest = (None if each is None else each[complete] for each in (weight, data.target))
         power = fit_power(p, data.index[complete], *rest)
@@ -192,23 +196,30 @@ def fit_power(p: Floats, index: Index, weight: Floats | None = None, target: Flo
     rows = possible[np.arange(len(p)), index] & (possible.sum(axis=1) > 1)
     if not rows.any():
         return 1.0
-    p, index, possible = p[rows], index[rows], possible[rows]
+    if not rows.all():
+        p, index, possible = p[rows], index[rows], possible[rows]
     w = np.ones(len(p)) if weight is None else np.asarray(weight, np.float64)[rows]
     miss = 1.0 / (w.sum() + 2.0)
     # Against the class that happened: then no large sums cancel where the others are all but excluded.
     own = p[np.arange(len(p)), index][:, None]
-    ahead = np.log(np.where(possible, p, own)) - np.log(own)
+    ahead = np.where(possible, p, own)
+    np.log(ahead, out=ahead)
+    ahead -= np.log(own)
     others = possible & (np.arange(p.shape[1]) != index[:, None])
     share, wanted = w / w.sum(), miss / others.sum(axis=1, keepdims=True)
     if target is not None:
         wanted = np.where(possible, target[rows], 0.0)
         wanted /= wanted.sum(axis=1, keepdims=True)
-    most = np.maximum(np.where(others, ahead, 0.0).max(axis=1, keepdims=True), 0.0)
+    most = ahead.max(axis=1, where=others, initial=0.0, keepdims=True)
+    size = max(BLOCK // p.shape[1], 1)
 
     def slope(power: float) -> float:
         """Return the derivative of the mean log-likelihood."""
-        tilted = np.exp(power * (ahead - most)) * possible
-        q = tilted / tilted.sum(axis=1, keepdims=True)
-        return float(share @ np.where(others, (wanted - q) * ahead, 0.0).sum(axis=1))
+        total = 0.0
+        for some in (slice(start, start + size) for start in range(0, len(ahead), size)):
+            q = np.exp(power * (ahead[some] - most[some])) * possible[some]
+            q /= q.sum(axis=1, keepdims=True)
+            total += float(share[some] @ np.where(others[some], (wanted[some] - q) * ahead[some], 0.0).sum(axis=1))
+        return total
 
     return max(root_above_zero(slope, cap=1e6), 1e-6)
