@@ -73,6 +73,23 @@ class TestFit:
             two(given[["p_hare", "p_cat", "p_dog"]])[:, [1, 2, 0]], one(given[COLUMNS]), rtol=1e-9
         )
 
+    def test_a_pattern_names_columns(self, table, tmp_path):
+        one = fit(table, tmp_path / "one.json")
+        two = fit(table, tmp_path / "two.json", score="p_*")
+        assert calibrant.load(tmp_path / "one.json") == calibrant.load(tmp_path / "two.json")
+        assert follow(one)[3:5] == ["--score", "p_cat,p_dog,p_hare"]
+        assert follow(two)[3:5] == ["--score", "p_*"]
+        done("apply", tmp_path / "two.json", table, "--score", "p_*", "-o", tmp_path / "out.csv")
+        assess = ("assess", tmp_path / "out.csv", "--label", "pet", "--json", "--probability")
+        assert (
+            done(*assess, "probability_*").stdout
+            == done(*assess, "probability_cat,probability_dog,probability_hare").stdout
+        )
+        sql = ("sql", tmp_path / "two.json", "--score")
+        assert done(*sql, "p_*").stdout == done(*sql, "p_cat,p_dog,p_hare").stdout
+        asked = ("fit", table, "--score", "q_*", "--label", "pet", "-o", tmp_path / "map.json")
+        assert "has no column like 'q_*'; it has id, p_cat" in refused(*asked)
+
     def test_other_names_need_classes(self, tmp_path):
         path = tmp_path / "t.csv"
         pets().rename(columns=dict(zip(COLUMNS, "abc", strict=True))).to_csv(path, index=False)

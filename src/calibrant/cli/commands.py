@@ -33,7 +33,7 @@ _EPILOG = """\
 
 [bold]Tables[/bold] are CSV or Parquet files; the file name must end in .csv or .parquet.
 Lists are written with commas: --methods platt,isotonic. Scores and
-probabilities of several classes are lists of columns: --score p_cat,p_dog,p_hare.
+probabilities of several classes are lists of columns, p_cat,p_dog,p_hare, or "p_*".
 With --json, a command prints its results as JSON; infinite and missing
 numbers are then the strings "inf", "-inf" and "nan".
 Progress is shown on a terminal only.

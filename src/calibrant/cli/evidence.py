@@ -67,7 +67,8 @@ __all__ = [
 ]
 
 _Probability = Annotated[
-    list[str], typer.Option(help="The column of probabilities of the positive class, or one column per class.")
+    list[str],
+    typer.Option(help="The column of probabilities of the positive class, or one per class, as in p_a,p_b or p_*."),
 ]
 _Methods = Annotated[
     str | None,

@@ -61,7 +61,7 @@ __all__ = ["apply", "fit", "methods", "sql"]
 _MapFile = Annotated[Path, typer.Argument(metavar="MAP", help="A map written by `calibrant fit`.")]
 _ScoresOfMap = Annotated[
     list[str],
-    typer.Option(help="The column of scores, or one column per class, of the kind and in the order of the fit."),
+    typer.Option(help="The column of scores, or one column per class, as in p_a,p_b or p_*, of the kind of the fit."),
 ]
 _Name = Annotated[str, typer.Option(help="The name of the new column; with several classes, NAME_CLASS for each.")]
 
@@ -185,7 +185,7 @@ def fit(
         print_json(summary)
     else:
         _print_fit(mapping, summary, weighted=weight is not None)
-        print_next("apply", output, "NEW.csv", "--score", ",".join(columns), "-o", "OUT.csv")
+        print_next("apply", output, "NEW.csv", "--score", ",".join(score), "-o", "OUT.csv")
 
 
 def _print_fit(mapping: Map, summary: dict[str, Any], *, weighted: bool) -> None:
@@ -273,7 +273,7 @@ def apply(
         gaps = f", {missing:,} of them missing" if missing else ""
         shown = ", ".join(repr(each) for each in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
         print_line(f"{output}: {rows:,} rows with {shown}{gaps}")
-        print_next("assess", output, "--probability", ",".join(names), "--label", "LABEL")
+        print_next("assess", output, "--probability", _list_names(names, name), "--label", "LABEL")
 
 
 def sql(
@@ -296,10 +296,14 @@ def sql(
     [bold]Examples[/bold]
 
       calibrant sql map.json --score f --dialect postgres
-      calibrant sql map.json --score p_cat,p_dog,p_hare -o columns.sql
+      calibrant sql map.json --score "p_*" -o columns.sql
     """
     mapping = _load_map(map_file)
-    columns, names = _match_columns(map_file, mapping, split_list(",".join(score)), name)
+    given = split_list(",".join(score))
+    origin = getattr(mapping, "origin", None)
+    if len(given) == 1 and "*" in given[0] and origin is not None and origin.classes is not None:
+        given = [given[0].replace("*", str(each)) for each in origin.classes]
+    columns, names = _match_columns(map_file, mapping, given, name)
     if output is not None:
         require_place(output, map_file)
     several = hasattr(mapping, "scheme")
@@ -315,7 +319,12 @@ def sql(
         print_line(",\n".join(lines))
     else:
         print_line(f"{output}: {len(lines)} expression(s) of {', '.join(columns[:_SHOWN])} for {dialect}")
-        print_next("assess", "OUT.csv", "--probability", ",".join(names), "--label", "LABEL")
+        print_next("assess", "OUT.csv", "--probability", _list_names(names, name), "--label", "LABEL")
+
+
+def _list_names(names: list[str], name: str) -> str:
+    """Return the names of results as a list with commas, or as a pattern if they are many."""
+    return ",".join(names) if len(names) <= _SHOWN else f"{name}_*"
 
 
 _QUOTES = {"spark": "`"}  # around names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ Classes = Annotated[
         show_default="the names of the columns, as in p_a,p_b,p_c",
     ),
 ]
-Scores = Annotated[list[str], typer.Option(help="The column of scores, or one column per class, as in p_a,p_b,p_c.")]
+Scores = Annotated[list[str], typer.Option(help="The column of scores, or one column per class, as in p_a,p_b or p_*.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -116,11 +117,18 @@ def _require_no_missing(name: str, y: NDArray[Any]) -> NDArray[Any]:
 
 
 def columns_of(table: Path, given: Sequence[str]) -> list[str]:
-    """Return the names of the given columns; each text is one name, or several separated by commas."""
+    """Return the names of the given columns; each text is one name, a pattern as p_*, or several between commas."""
     from calibrant.cli import tables
 
     known = tables.column_names(table)
-    return [name for text in given for name in ([text] if text in known else split_list(text))]
+    found = []
+    for name in (part for text in given for part in ([text] if text in known else split_list(text))):
+        fitting = [name] if name in known or "*" not in name else fnmatch.filter(known, name)
+        if not fitting:
+            msg = f"{table} has no column like {name!r}; it has {_format_values(known)}"
+            raise ValueError(msg)
+        found += fitting
+    return found
 
 
 def negative_and_positive(label: str, y: NDArray[Any], pos_label: str | None) -> list[Any] | None:
