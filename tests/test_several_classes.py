@@ -1,8 +1,10 @@
 """`calibrant.fit` and `Calibrator` of scores with one column per class: what they refuse, and what comes out."""
 
+import sqlite3
 import tracemalloc
 import warnings
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -141,6 +143,31 @@ class TestWhatComesOut:
             np.array([each(P[:, 0]) for each in hot.maps]),
             [each(P[:, 0]) for each in calibrant.fit("isotonic", P, P.argmax(axis=1), kind="probability").maps],
         )
+
+    def test_a_table_of_soft_labels_names_the_classes(self):
+        P, _ = draw_rows()
+        target = pd.DataFrame(P, columns=NAMES[:3])
+        fitted = calibrant.fit("platt", P, target, kind="probability")
+        assert fitted.origin.classes == tuple(NAMES[:3])
+        with pytest.raises(ValueError, match="columns must be in the order of the classes, ape, bee, cat; got cat"):
+            calibrant.fit("platt", pd.DataFrame(P, columns=NAMES[2::-1]), target, kind="probability")
+        with pytest.raises(ValueError, match="columns must be in the order of the classes, cat, bee, ape; got ape"):
+            calibrant.fit("platt", P, target, kind="probability", classes=NAMES[2::-1])
+
+    @pytest.mark.parametrize("dialect", ["duckdb", "sqlite"])
+    @pytest.mark.parametrize("name", ["platt", "isotonic", "beta", "auto"])
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_two_columns_in_sql(self, kind, name, dialect):
+        scores, y = draw_rows(2, 80, kind)
+        fitted = calibrant.fit(name, scores, y, kind=kind)
+        rows = np.vstack([scores, [[np.nan, 0.5], [0.5, np.nan]]])
+        connection = duckdb.connect() if dialect == "duckdb" else sqlite3.connect(":memory:")
+        connection.execute("create table t (i integer, u double, v double)")
+        connection.executemany("insert into t values (?, ?, ?)", [[i, *row] for i, row in enumerate(rows.tolist())])
+        texts = calibrant.sql(fitted, ["u", "v"], dialect)
+        found = np.array(connection.execute(f"select {', '.join(texts)} from t order by i").fetchall(), float)
+        connection.close()
+        np.testing.assert_allclose(found, fitted(rows), atol=1e-9)
 
     def test_soft_labels_find_the_truth(self):
         logits, _ = draw_rows(3, 500, "logit")
