@@ -53,14 +53,15 @@ def check_method(
             hint = f", which needs {NEEDS[row.needs]}: {remedy}"
         check_one_of("method", method, known, beside=", or a function of a Sample", hint=hint)
     assert row is not None
-    if options and not (row.joint is not None and "matrix" in needs):  # its options are those of one row or the other
-        check_options(method, row, options)
+    if options:
+        joint = row.joint if "matrix" in needs else None  # which of the two rows is fitted is not known yet
+        check_options(method, options, row, *([] if joint is None else [joint]))
     return row
 
 
-def check_options(method: str, row: Method, options: Mapping[str, Any]) -> None:
-    """Raise unless a method has the options."""
-    known = row.options()
+def check_options(method: str, options: Mapping[str, Any], *rows: Method) -> None:
+    """Raise unless a method has the options, in one of its rows."""
+    known = list(dict.fromkeys(name for row in rows for name in row.options()))
     unknown = sorted(set(options) - set(known))
     if unknown:
         msg = f"method {method!r} has no options, so it has no option {unknown[0]!r}; give none"

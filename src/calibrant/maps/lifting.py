@@ -49,7 +49,6 @@ def fit_class_map(method: Any, data: ClassSample, **options: Any) -> Any:
         label = data.index == 1 if data.target is None else data.target[:, 1]
         classes = None if data.names is None else (data.names[0], data.names[1])
         one = Sample(join_columns(data.scores, data.kind), label, data.weight, classes=classes)
-        check_options(method, row, options)
         inner = fit_map(method, one, data.kind, **options)
         return TwoClassMap(data.kind, inner, origin=describe_origin(method, data.kind, data, data.names))
     return fit_classes(Plan(method, options), "ovr" if row.needs == "column" and row.joint is None else "matrix", data)
@@ -89,7 +88,7 @@ def choose_row(method: Any, options: Any, scheme: str, needs: Container[str] = N
     joint = row.needs not in serves and row.joint is not None
     if row.joint is not None:
         row = row.joint if joint else row
-        check_options(f"{method} on all classes at once" if joint else method, row, options)
+        check_options(f"{method} on all classes at once" if joint else method, options, row)
     if row.needs in serves:
         return row
     if row.needs == "column":
