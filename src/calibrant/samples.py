@@ -90,7 +90,7 @@ class Sample:
 
     def arrays(self) -> tuple[Floats, Floats, Floats]:
         """Return the scores with the weight of positives and of negatives at each of them."""
-        weight = np.ones(len(self)) if self.weight is None else np.asarray(self.weight, np.float64)
+        weight = np.ones(len(self.score)) if self.weight is None else np.asarray(self.weight, np.float64)
         positive = weight * np.asarray(self.label, np.float64)
         negative = weight - positive if self.negative is None else self.negative
         return np.asarray(self.score, np.float64), positive, negative

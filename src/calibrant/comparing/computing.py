@@ -59,13 +59,7 @@ from calibrant.progress import Progress, show_progress
 from calibrant.samples import ClassSample
 from calibrant.warning import warn
 
-__all__ = [
-    "AS_PROBABILITIES",
-    "quiet_single_thread",
-    "run_tasks",
-    "score_by_training",
-    "use_given_scores",
-]
+__all__ = ["AS_PROBABILITIES", "quiet_single_thread", "run_tasks", "score_by_training", "use_given_scores"]
 
 # For two classes these metrics need both columns: 1 - p has lost the digits of a small probability.
 _BOTH_COLUMNS = ("log_loss", "mcre", "total_log_loss")
