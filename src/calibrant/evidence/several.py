@@ -105,7 +105,9 @@ def measure_temperature(data: Posteriors, confidence: float) -> TemperatureGain 
     for fold in folds:
         power = fit_power(P, index, np.maximum(weight - fold, 0.0))
         held = rows[fold > 0.0]
-        losses.append(before[held] + np.log(run_blocks(partial(temper, power=power), P[held])[np.arange(len(held)), index[held]]))
+        losses.append(
+            before[held] + np.log(run_blocks(partial(temper, power=power), P[held])[np.arange(len(held)), index[held]])
+        )
         parts.append(fold[held])
     gain, part = np.concatenate(losses), np.concatenate(parts)
     total = float(part.sum())

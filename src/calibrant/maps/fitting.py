@@ -47,18 +47,21 @@ def check_method(
     row = rows.get(ALIASES.get(method, method)) if isinstance(method, str) else None
     if row is None or row.needs not in needs:
         known = [name for name, each in rows.items() if each.needs in needs]
-        elsewhere = row is not None and row.needs in NEEDS and "machine" not in needs
-        hint = f", which needs {NEEDS[row.needs]}: use CalibratedClassifier" if row is not None and elsewhere else ""
+        hint = ""
+        if row is not None and row.needs in NEEDS and "machine" not in needs:
+            remedy = "give them as (n, k)" if row.needs == "matrix" else "use CalibratedClassifier"
+            hint = f", which needs {NEEDS[row.needs]}: {remedy}"
         check_one_of("method", method, known, beside=", or a function of a Sample", hint=hint)
     assert row is not None
     if options:
-        check_options(method, row, options)
+        joint = row.joint if "matrix" in needs else None  # which of the two rows is fitted is not known yet
+        check_options(method, options, row, *([] if joint is None else [joint]))
     return row
 
 
-def check_options(method: str, row: Method, options: Mapping[str, Any]) -> None:
-    """Raise unless a method has the options."""
-    known = row.options()
+def check_options(method: str, options: Mapping[str, Any], *rows: Method) -> None:
+    """Raise unless a method has the options, in one of its rows."""
+    known = list(dict.fromkeys(name for row in rows for name in row.options()))
     unknown = sorted(set(options) - set(known))
     if unknown:
         msg = f"method {method!r} has no options, so it has no option {unknown[0]!r}; give none"

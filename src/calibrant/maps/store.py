@@ -43,7 +43,7 @@ _MODULES = {
         "LogitLines",
     ),
     "averages": ("Auto", "Member"),
-    "classes": ("ClassMap", "MatrixMap"),
+    "classes": ("ClassMap", "MatrixMap", "TwoClassMap"),
 }
 RECORDS = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -82,5 +82,22 @@ class Ops:
         total = self.share(sum(columns[1:], start=columns[0]))
         return [self.where(total < 1e-290, 1.0 / len(columns), x / total) for x in columns]
 
+    def log_softmax(self, columns: Columns) -> Columns:
+        """Return x_c - top - log sum_j exp(x_j - top), top the largest x: logarithms that do not underflow.
+
+        >>> import numpy as np
+        >>> NUMPY.log_softmax([np.array([-2000.0]), np.array([0.0])])
+        [array([-2000.]), array([0.])]
+        """
+        rest = columns = [self.share(x) for x in columns]
+        while len(rest) > 1:  # in pairs, because an engine without named parts writes each comparison out
+            pairs = zip(rest[::2], rest[1::2], strict=False)
+            largest = [self.share(self.where(one < two, two, one)) for one, two in pairs]
+            rest = largest + rest[2 * len(largest) :]
+        ahead = [self.share(x - rest[0]) for x in columns]
+        tilted = [self.exp(self.clip(x, -700.0, 0.0)) for x in ahead]
+        total = self.share(self.log(sum(tilted[1:], start=tilted[0])))
+        return [x - total for x in ahead]
+
 
 from calibrant.ops.numpy import NUMPY, run_blocks  # noqa: E402 (the default engine needs `Ops`)

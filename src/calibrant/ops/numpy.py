@@ -59,12 +59,17 @@ def _run_columns(function: Callable[[Columns], Columns], scores: Any, count: int
 def run_blocks(function: Callable[[Columns], Columns], scores: NDArray[Any]) -> Floats:
     """Evaluate a formula of the columns of a checked array, block by block, to an array with a column per class."""
     size = BLOCK // min(max(scores.shape[1], 1), 32)
-    blocks = []
+    out: Floats | None = None
     with np.errstate(all="ignore"):
         for start in range(0, max(len(scores), 1), size):
-            block = np.asarray(scores[start : start + size], np.float64)
-            blocks.append(np.column_stack(function(list(block.T))))
-    return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
+            block = np.ascontiguousarray(scores[start : start + size].T, np.float64)  # columns that lie in one piece
+            columns = function(list(block))
+            if out is None:
+                out = np.empty((len(scores), len(columns)))
+            for column, values in enumerate(columns):
+                out[start : start + size, column] = values
+    assert out is not None
+    return out
 
 
 def _expit(u: Floats) -> Floats:
