@@ -58,8 +58,9 @@ class Method:
     `needs` says what `fit(data, **options)` looks at, and so what it returns:
 
     * "column": a `Sample`; the fit returns a `Map` of one column of scores.
-    * "matrix": a `ClassSample` whose scores are memberships, rows of one number per class that sum to 1; the fit
-      returns a record whose method `matrix` takes such rows and returns the class probabilities.
+    * "matrix": a `ClassSample` whose scores are memberships, rows of one number per class that sum to 1, or their
+      logarithms where `domain` is "real"; the fit returns a record whose method `matrix` takes such rows and returns
+      the class probabilities.
     * "machine": a `Calibration`, which is what a two-class kernel machine knows about rows. The fit returns a record:
       `record(x, f)` gives the columns (1 - p, p) of rows x, as the kernel takes them, with their decision values f, and
       `record.unseen(calibration)` gives those of the calibration rows as if they were new.

@@ -43,7 +43,7 @@ _MODULES = {
         "LogitLines",
     ),
     "averages": ("Auto", "Member"),
-    "classes": ("ClassMap", "MatrixMap"),
+    "classes": ("ClassMap", "MatrixMap", "TwoClassMap"),
     "class_records": (
         "GivenClasses",
         "TemperatureClasses",

@@ -82,6 +82,20 @@ class Ops:
         total = self.share(sum(columns[1:], start=columns[0]))
         return [self.where(total < 1e-290, 1.0 / len(columns), x / total) for x in columns]
 
+    def log_softmax(self, columns: Columns) -> Columns:
+        """Return x_c - top - log sum_j exp(x_j - top), top the largest x: logarithms that do not underflow.
+
+        >>> import numpy as np
+        >>> NUMPY.log_softmax([np.array([-2000.0]), np.array([0.0])])
+        [array([-2000.]), array([0.])]
+        """
+        columns = [self.share(x) for x in columns]
+        top = self.share(self.largest(columns))
+        ahead = [self.share(x - top) for x in columns]
+        tilted = [self.exp(self.clip(x, -700.0, 0.0)) for x in ahead]
+        total = self.share(self.log(sum(tilted[1:], start=tilted[0])))
+        return [x - total for x in ahead]
+
 
 from calibrant.ops.numpy import NUMPY  # noqa: E402 (the default engine needs `Ops`)
 
