@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ from calibrant.maps.class_records import (
     VectorClasses,
     confidence,
 )
-from calibrant.maps.temperatures import apply_base, fit_base, read_labels
+from calibrant.maps.temperatures import apply_base, fit_base, fit_temperature_classes, read_labels
 from calibrant.numerics.multinomial import Labels, Minimum, Problem, Terms, minimise
 from calibrant.numerics.rows import pick_rows
 from calibrant.samples import ClassSample
@@ -80,7 +81,8 @@ def fit_vector(data: ClassSample, *, ridge: float = _TUNING.existence) -> Vector
         return Terms(some, np.empty((len(some), 0)), own=(np.broadcast_to(1.0, some.shape), some))
 
     problem = Problem.of(make, labels, mixed=False)
-    found = minimise(problem, np.full(2 * k, ridge), np.zeros(2 * k))
+    start = np.concatenate([np.zeros(k), np.full(k, _start_scale(data))])
+    found = minimise(problem, np.full(2 * k, ridge), start)
     bias, scale = found.theta.reshape(2, k)
     return VectorClasses(tuple((1.0 + scale).tolist()), tuple(bias.tolist()))
 
@@ -113,10 +115,18 @@ def fit_dirichlet(data: ClassSample, *, off_diagonal: float = 1e-2, intercept: f
     square = np.full((k, k), 2.0 * total * off_diagonal / (k * (k - 1)))
     np.fill_diagonal(square, _TUNING.existence)
     precision = np.concatenate([np.full(k, 2.0 * total * intercept / k), square.ravel()])
-    found = minimise(problem, precision, np.zeros(problem.size))
+    start = np.concatenate([np.zeros(k), (_start_scale(data) * np.eye(k)).ravel()])
+    found = minimise(problem, precision, start)
     _, bias, matrix = problem.split(found.theta)
     assert matrix is not None
     return LinearClasses(tuple((matrix + np.eye(k)).ravel().tolist()), tuple(bias[0].tolist()))
+
+
+def _start_scale(data: ClassSample) -> float:
+    """Return 1/T - 1 of the temperature that suits the rows: from there a descent is short, whatever the scores."""
+    with catch_warnings():
+        simplefilter("ignore")
+        return fit_temperature_classes(data).inverse - 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ class _Tuning:
 
     block: int = 40_000  # numbers per block of rows; 20,000 and 80,000 took 10 % longer at 1,000,000 x 10
     few: int = 4_000  # rows on which a temperature is found before all rows are read
-    numbers: int = 400_000  # on at most so many numbers the robust one is searched from several starts ...
+    rows: int = 2_000  # the robust one is searched from several starts on at most so many rows ...
+    numbers: int = 200_000  # ... and so many numbers ...
     least: int = 500  # ... but on at least so many rows
     steps: int = 100
     growth: int = 16  # of the rows, from one sample to the next
@@ -236,7 +237,7 @@ def fit_base(data: ClassSample, *, even: bool = False) -> BaseFit:
         starts.append((np.array([np.log(_TUNING.none), 0.0, usual]), bare))
         starts.append((np.array([np.log(_TUNING.none), -2.0, usual]), bare))
     some, few = data, labels
-    limit = max(_TUNING.least, _TUNING.numbers // k)
+    limit = max(_TUNING.least, min(_TUNING.rows, _TUNING.numbers // k))
     if n > limit:
         rows, weight = pick_rows(data.scores, labels.index, labels.weight, limit)
         few = Labels(labels.index[rows], weight, None if labels.target is None else labels.target[rows])
