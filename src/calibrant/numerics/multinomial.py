@@ -366,7 +366,7 @@ class _Kronecker:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """An approximate inverse of the penalised Hessian: the common terms, each class's own terms, and M by themselves."""
+    """An approximate inverse of the penalised Hessian: common terms, each class's own terms, and M by themselves."""
 
     common: Floats  # (m, m), inverse
     own: Floats  # (k, g, g), inverses
