@@ -169,6 +169,27 @@ class TestWhatComesOut:
         connection.close()
         np.testing.assert_allclose(found, fitted(rows), atol=1e-9)
 
+    @pytest.mark.parametrize("name", ["platt", "isotonic", *(n for n, row in METHODS.items() if row.joint is not None)])
+    @pytest.mark.filterwarnings("ignore::UserWarning")
+    def test_few_rows_and_columns_that_say_nothing(self, name):
+        P, y = draw_rows(5, 60)
+        few = calibrant.fit(name, P[:3], y[:3], kind="probability", classes=NAMES)
+        assert np.isfinite(few(P)).all()
+        constant = np.column_stack([np.full(60, 0.25), 0.75 * P[:, :4] / P[:, :4].sum(axis=1, keepdims=True)])
+        fitted = calibrant.fit(name, constant, y, kind="probability")
+        np.testing.assert_allclose(fitted(constant).sum(axis=1), 1.0, rtol=1e-9)
+        same = np.full((60, 5), 0.2)
+        shares = calibrant.fit(name, same, y, kind="probability")(same)
+        np.testing.assert_allclose(shares, shares[:1].repeat(60, axis=0))
+
+    @pytest.mark.parametrize("name", ["platt", "beta"])
+    @pytest.mark.parametrize("k", [2, 3])
+    def test_one_class_only_is_said(self, name, k):
+        P, _ = draw_rows(k)
+        with pytest.warns(UserWarning, match="one class only"):
+            fitted = calibrant.fit(name, P, ["ape"] * len(P), kind="probability", classes=NAMES[:k])
+        assert np.isfinite(fitted(P)).all()
+
     def test_soft_labels_find_the_truth(self):
         logits, _ = draw_rows(3, 500, "logit")
         truth = special.softmax(0.5 * logits, axis=1)

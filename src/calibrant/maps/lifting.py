@@ -77,6 +77,8 @@ def _fit_matrix(row: Method, plan: Plan, data: ClassSample) -> MatrixMap:
             check_unit("scores", column)
         if domain == REAL:  # one column is the second of two
             clip = learn_floor(known.scores if known.scores.shape[1] > 1 else to_memberships(known.scores, kind))
+    if row.labels and known.target is None and len(known.index) and np.ptp(known.index) == 0:
+        warn(f"y holds one class only, in {len(known.index)} rows: the map knows nothing of others; give rows of all")
     members = to_memberships(known.scores, kind, domain, clip)
     fitted = row.fit(replace(known, scores=members), **plan.options)
     return MatrixMap(
