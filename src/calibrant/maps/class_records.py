@@ -368,8 +368,8 @@ class AutoClasses:
         best = min(self.members, key=lambda each: each.loss)
         count = f"{self.rows:,.0f}" if self.rows >= 10 else f"{self.rows:.3g}"
         said.append(
-            f"On {count} rows, each left out in turn, {MEMBERS[best.name]} costs {best.loss:.4f} nats per row, the scores "
-            f"as they are {self.given_loss:.4f}."
+            f"On {count} rows, each left out in turn, {MEMBERS[best.name]} costs {best.loss:.4f} nats per row, the "
+            f"scores as they are {self.given_loss:.4f}."
         )
         if self.missing:
             said.append(f"{self.missing} of the classes had no row: what is said of them rests on the scores alone.")

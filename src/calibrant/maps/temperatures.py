@@ -16,8 +16,9 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.maps.class_records import RobustTemperature, TemperatureClasses
-from calibrant.numerics.multinomial import Labels, row_sums
+from calibrant.numerics.multinomial import Labels
 from calibrant.numerics.rows import pick_rows
+from calibrant.numerics.simplex import row_sums
 from calibrant.samples import ClassSample
 from calibrant.warning import warn
 
