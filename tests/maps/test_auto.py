@@ -88,17 +88,18 @@ def reference(x, y):
     base, found = np.log(hits.sum() + 1) - np.log(misses.sum() + 1), []
     for family, (t, argument) in families.items():
         straight = {}
-        for deviation, tau, count in (("none", 0, 0), ("smooth", 0.5, 12), ("rough", 0.4, 40)):
+        for deviation, tau, count in (("none", 0, 0), ("smooth", 0.5, 12), ("rough", 0.4, 24)):
             for c in SLOPES:
-                if deviation != "none" and straight[c] <= max(straight.values()) - 4:
+                if deviation != "none" and straight[c] <= max(straight.values()) - 3:
                     continue
                 level, spread = (0.0, 0.1) if family == "zero" else (base, np.hypot(2, c))
                 both = [np.append(*t), np.append(*argument)]
                 prior = spread**2 + (c / 2) ** 2 * np.outer(both[0], both[0])
                 if count:
-                    values, vectors = np.linalg.eigh(matern(argument[1], argument[1], deviation))
+                    marks = argument[1][::2] if len(k) > 32 else argument[1]
+                    values, vectors = np.linalg.eigh(matern(marks, marks, deviation))
                     kept = np.flatnonzero(values > 1e-4 * values.max())[-count:]
-                    basis = matern(both[1], argument[1], deviation) @ (vectors[:, kept] / np.sqrt(values[kept]))
+                    basis = matern(both[1], marks, deviation) @ (vectors[:, kept] / np.sqrt(values[kept]))
                     prior = prior + (tau * c) ** 2 * basis @ basis.T
                 mean, m = level + c * both[0], len(u)
                 f, w, gradient, evidence = laplace_in_function_space(mean[:m], prior[:m, :m], hits, misses)
@@ -150,7 +151,7 @@ def reference(x, y):
 @pytest.mark.parametrize("seed", range(4))
 def test_the_average_is_that_of_a_slow_reference(seed):
     rng = np.random.default_rng(seed)
-    x = np.round(rng.normal(0.3, 2, 70), 1)
+    x = np.round(rng.normal(0.3, 2, 70) / 2, 1) * 2  # so few distinct scores that all are knots
     y = (rng.random(70) < special.expit([x, np.abs(x) - 1, x / 4 - 1, 3 * np.tanh(x)][seed])).astype(int)
     knots, p, weights = reference(x, y)
     fitted = fit_auto(sample(x, y), monotone=False)
