@@ -332,6 +332,21 @@ def test_the_band_covers_a_sigmoid_truth(size, least):
     assert (narrow[1] < wide[1]).all()
 
 
+@pytest.mark.parametrize("slopes", [(0.3, 3.0), (3.0, 0.3)])
+def test_the_band_covers_a_kinked_truth_of_few_rows(slopes):
+    rng = np.random.default_rng(11)
+    at, covered = np.linspace(-2, 2, 21), []
+
+    def logit(x):
+        return np.where(x < 0, slopes[0], slopes[1]) * x - 1
+
+    for _ in range(40):
+        x = rng.normal(size=200)
+        low, high = quiet_fit("auto", x, rng.random(200) < special.expit(logit(x))).band(at)
+        covered.append((low <= special.expit(logit(at))) & (special.expit(logit(at)) <= high))
+    assert 0.87 <= np.mean(covered) <= 0.999
+
+
 def test_why_names_what_dominates():
     rng = np.random.default_rng(8)
     x = rng.normal(size=5000) * 2 + 1

@@ -16,7 +16,10 @@ Let x be a score on the real line and t(x) one of three coordinates of it, stand
    h^(16 s) (1 - h)^(16 (1 - s)), s = sqrt(8/(8 + m))/(1 + (D/(0.3 + 0.006 m))^4). It guards against few rows that
    separate by chance, so s falls with the rows of the rarer class, m. D are the nats by which the average expects to
    beat Platt on these rows: where they are many, insurance costs more than it saves.
-5. Knots: the curve is kept at about 54 scores, linear in logit P between them, and made to rise unless data insist.
+5. Band: quantiles of the mixture of the posteriors of those members that have a deviation. That the curve is straight
+   is not taken for granted: with all members 95 % bands covered 79 to 91 % of kinked curves at 200 rows, with
+   these 89 to 96 %.
+6. Knots: the curve is kept at about 54 scores, linear in logit P between them, and made to rise unless data insist.
 """
 
 from __future__ import annotations
@@ -325,7 +328,7 @@ def _fit_platt(table: _Table, knots: Floats) -> _Curves:
     return _Curves("platt", "none", np.ones(1), batch, offsets, (designs[0], designs[1]))
 
 
-# 2. to 4. Evidence, average and insurance ----------------------------------------------------------------------------
+# 2. to 5. Evidence, average, insurance and band ------------------------------------------------------------------------
 
 
 def _average(table: _Table, *, monotone: str | bool) -> Auto:
@@ -338,9 +341,10 @@ def _average(table: _Table, *, monotone: str | bool) -> Auto:
     weight, everyone = np.append((1.0 - h) * q, h), (*curves, platt)
     f = np.vstack([each.logits(1) for each in everyone])
     y = _logit(weight @ special.expit(f))
-    kept = weight > _TUNING.negligible
-    variance = [each.variances(1, own) for each, own in _split(everyone, kept)]
-    low, high = _mixture_quantiles(weight[kept], f[kept], np.sqrt(np.vstack(variance)))
+    bent = np.concatenate([np.full(len(each.slopes), each.deviation != "none") for each in curves])
+    kept = bent & (q > _TUNING.negligible * q[bent].sum())
+    variance = [each.variances(1, own) for each, own in _split(curves, kept)]
+    low, high = _mixture_quantiles(q[kept], f[:-1][kept], np.sqrt(np.vstack(variance)))
     lines = np.stack([y, np.minimum(low, y), np.maximum(high, y)])
     risen = _raise(table, knots, lines)
     fall = max(table.likelihood(knots, y) - table.likelihood(knots, risen[0]), 0.0)
@@ -421,7 +425,7 @@ def _logit(p: Floats) -> Floats:
     return np.asarray(special.logit(np.clip(p, _TUNING.certain, 1.0 - _TUNING.certain)))
 
 
-# 5. Knots ------------------------------------------------------------------------------------------------------------
+# 6. Knots ------------------------------------------------------------------------------------------------------------
 
 
 def _lay_knots(table: _Table) -> Floats:

@@ -60,8 +60,8 @@ class Member:
 class Auto:
     """An average of curves: logit p is linear between the knots of `line` and constant beyond them.
 
-    `below` and `above` are the standard deviations of the logit on either side at the knots: a member's own, and those
-    between members. `members` are what was averaged, heaviest first. `positive` and `negative` are the weights of the
+    `below` and `above` are the standard deviations of the logit on either side at the knots: those of the members that
+    bend, and those between them. `members` are what was averaged, heaviest first. `positive` and `negative` are the weights of the
     classes. `bend` is the log Bayes factor of bent against straight curves, in nats; `fall` is the log-likelihood that
     a curve that nowhere falls costs, and `rising` whether it was paid. `backwards` says that the scores rank the
     classes the wrong way round.
@@ -109,9 +109,9 @@ class Auto:
     def band(self, score: Any, confidence: float = 0.95) -> tuple[Any, Any]:
         """Return the lower and upper end of the band of p at each score.
 
-        At 95 % the ends are quantiles of the mixture of the members' posteriors, by Laplace's approximation: it speaks
-        of sampling error and of which member is right. At other levels they are moved as those of a normal
-        distribution.
+        At 95 % the ends are quantiles of the mixture of the posteriors of the members that bend, by Laplace's
+        approximation: it speaks of sampling error and of which member is right. At other levels they are moved as those
+        of a normal distribution. It holds point by point, for curves without jumps; docs/arena.md has its coverage.
         """
         check_proportion("confidence", confidence)
         width = special.ndtri(0.5 + confidence / 2)
