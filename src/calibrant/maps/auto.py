@@ -328,7 +328,7 @@ def _fit_platt(table: _Table, knots: Floats) -> _Curves:
     return _Curves("platt", "none", np.ones(1), batch, offsets, (designs[0], designs[1]))
 
 
-# 2. to 5. Evidence, average, insurance and band ------------------------------------------------------------------------
+# 2. to 5. Evidence, average, insurance and band -----------------------------------------------------------------------
 
 
 def _average(table: _Table, *, monotone: str | bool) -> Auto:

@@ -60,11 +60,11 @@ class Member:
 class Auto:
     """An average of curves: logit p is linear between the knots of `line` and constant beyond them.
 
-    `below` and `above` are the standard deviations of the logit on either side at the knots: those of the members that
-    bend, and those between them. `members` are what was averaged, heaviest first. `positive` and `negative` are the weights of the
-    classes. `bend` is the log Bayes factor of bent against straight curves, in nats; `fall` is the log-likelihood that
-    a curve that nowhere falls costs, and `rising` whether it was paid. `backwards` says that the scores rank the
-    classes the wrong way round.
+    `below` and `above` are the standard deviations of the logit on either side at the knots: those of the members
+    that bend, and those between them. `members` are what was averaged, heaviest first. `positive` and `negative` are
+    the weights of the classes. `bend` is the log Bayes factor of bent against straight curves, in nats; `fall` is the
+    log-likelihood that a curve that nowhere falls costs, and `rising` whether it was paid. `backwards` says that the
+    scores rank the classes the wrong way round.
     """
 
     line: LogitLines
