@@ -133,8 +133,8 @@ class Auto:
         """What the curve is made of, in a few sentences."""
         if not self.members:
             p, rows = float(special.expit(self.line.y[0])), self.positive + self.negative
-            told = "one row shows" if rows == 1.0 else f"{rows:.4g} rows of one class or of one score show"
-            return f"The constant {p:.4g}: {told} no curve."
+            found = "one row shows" if rows == 1.0 else f"{rows:.4g} rows of one class or of one score show"
+            return f"The constant {p:.4g}: {found} no curve."
         shares = sorted(((self.share_of(family), family) for family in FAMILIES if family != "platt"), reverse=True)
         told = [
             f"{FAMILIES[family]} ({share:.0%})" for share, family in shares if share >= _TOLD or share == shares[0][0]
