@@ -22,7 +22,7 @@ from calibrant.cli.reading import require_place
 from calibrant.files import replace_file
 from calibrant.maps import Linked, Sigmoid, Steps, store
 from calibrant.maps.averages import DEVIATIONS, FAMILIES, Auto, Member
-from calibrant.maps.classes import SCHEMES, ClassMap, MatrixMap, Plan
+from calibrant.maps.classes import SCHEMES, ClassMap, MatrixMap, Plan, TwoClassMap
 from calibrant.maps.coupling import COUPLINGS
 from calibrant.maps.lifting import fit_classes
 from calibrant.maps.records import (
@@ -250,6 +250,7 @@ def class_maps(draw):
 
 RECORDS["ClassMap"] = class_maps()
 RECORDS["MatrixMap"] = st.builds(MatrixMap, st.sampled_from(KINDS), two_pieces | more_pieces)
+RECORDS["TwoClassMap"] = st.builds(TwoClassMap, st.sampled_from(KINDS), one_column)
 
 
 def there_and_back(record, folder):
@@ -289,6 +290,12 @@ def test_the_fitted_maps_of_several_classes_come_back(tmp_path):
         np.testing.assert_array_equal(found(given), fitted(given))
 
 
+@pytest.mark.parametrize(("kind", "clip"), [("probability", 0.0125), ("logit", 0.0), ("margin", 0.0)])
+def test_a_map_of_logarithms_comes_back(kind, clip, tmp_path):
+    fitted = MatrixMap(kind, BetaClasses((BetaPiece(None, 0.25), BetaPiece(None))), domain="real", clip=clip)
+    assert there_and_back(fitted, tmp_path) == fitted
+
+
 def test_a_matrix_map_of_an_early_file_loads():
     """Its field `kind` stood in the place of the record's name."""
     inner = to_dict(BetaClasses((BetaPiece(None, 0.25), BetaPiece(None, 0.0), BetaPiece(None, 0.1))))
@@ -304,6 +311,8 @@ def test_a_field_may_be_named_like_a_tag():
 
 # What must not be read -----------------------------------------------------------------------------------------------
 
+PIECE = '{"kind": "BetaPiece", "transport": null}'
+PIECES = f'{{"kind": "BetaClasses", "pieces": [{PIECE}, {PIECE}]}}'
 ONE = '{"kind": "Clip", "low": 0.1, "high": 0.9}'
 NESTED = '{"format": 1, "kind": "Linked", "link": "expit", "inner": '
 
@@ -379,6 +388,11 @@ def document(text):
         (f'"Linked", "link": "expit", "inner": {{"kind": "ClassMap", "scheme": "binary", "maps": [{ONE}]}}',
          "inner must be a map of one column"),
         ('"MatrixMap", "kind_": "odds", "inner": {"kind": "Clip"}', "kind must be one of"),
+        ('"TwoClassMap", "kind_": "odds", "inner": {"kind": "Clip"}', "kind must be one of"),
+        (f'"TwoClassMap", "kind_": "logit", "inner": {PIECE}', "inner must be a map"),
+        (f'"MatrixMap", "kind_": "margin", "domain": "any", "inner": {PIECES}', "domain must be one of unit, real"),
+        (f'"MatrixMap", "kind_": "margin", "clip": 0.1, "inner": {PIECES}', "clip must be between .* else 0; got 0.1"),
+        (f'"MatrixMap", "kind_": "probability", "domain": "real", "inner": {PIECES}', "clip must be between 0 and 1/2"),
         ('"MatrixMap", "kind_": "margin", "inner": {"kind": "Clip"}', "inner must be a map of all memberships"),
         ('"MatrixMap", "kind_": "margin", "scheme": "ovr", "inner": {"kind": "Clip"}', "scheme must be one of matrix"),
     ],
@@ -433,9 +447,11 @@ def unconfined(value):
 
 def shaped(mapping, grid):
     """Return a grid, ending in NaN, as the scores of a map: for several classes in as many columns, turned about."""
-    if not isinstance(mapping, (ClassMap, MatrixMap)):
+    if not isinstance(mapping, (ClassMap, MatrixMap, TwoClassMap)):
         return np.append(grid, np.nan)
-    k = len(mapping.maps) if isinstance(mapping, ClassMap) else len(mapping.inner.pieces)
+    k = 2
+    if not isinstance(mapping, TwoClassMap):
+        k = len(mapping.maps) if isinstance(mapping, ClassMap) else len(mapping.inner.pieces)
     return np.stack([np.append(np.roll(grid, 5 * column), np.nan) for column in range(k)], axis=1)
 
 

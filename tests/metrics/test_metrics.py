@@ -279,7 +279,7 @@ class TestEveryMetric:
             ),
             (([0, 1], [[0.2, 0.3], [0.5, 0.5]]), {}, "sum to 1"),
             (([0, 1], [[0.2, 0.3, 0.5], [0.5, 0.5, 0]]), {}, "give labels"),
-            (([0, 3], [[0.2, 0.3, 0.5], [0.5, 0.5, 0]]), {"labels": [0, 1, 2]}, "only the classes in labels; got '3'"),
+            (([0, 3], [[0.2, 0.3, 0.5], [0.5, 0.5, 0]]), {"labels": [0, 1, 2]}, "only the classes in labels; got 3"),
             (([0, 1], [0.2, 0.3]), {"sample_weight": [1, -1]}, "sample_weight must not be negative"),
             (([0, 1], [0.2, 0.3]), {"sample_weight": [1]}, "sample_weight must have one value"),
             (([0, 1], [0.2, 0.3]), {"sample_weight": [0, 0]}, "sample_weight must not all be zero"),

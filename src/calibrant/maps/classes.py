@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import KINDS, LARGEST, check_one_of
+from calibrant.checks import BLOCK, KINDS, LARGEST, check_one_of, refuse_other_order
 from calibrant.maps.coupling import COUPLINGS, combine, pairs, temper, votes
 from calibrant.maps.records import Origin, both_probabilities, check_one_column, log_probabilities
 from calibrant.ops import NUMPY, Columns, Ops
@@ -33,8 +33,11 @@ __all__ = [
     "Plan",
     "Scheme",
     "Sight",
+    "TwoClassMap",
     "View",
     "combine_arrays",
+    "join_columns",
+    "learn_floor",
     "log_classes",
     "temper_array",
     "to_memberships",
@@ -152,7 +155,7 @@ class ClassMap:
             meaning = (
                 f"one per pair of classes ({shown}), larger for the first, as of SVC(decision_function_shape='ovo')"
             )
-        return ops.run_columns(lambda columns: self._classes(columns, ops), scores, n, meaning)
+        return ops.run_columns(lambda columns: self._classes(columns, ops), _in_order(scores, self.origin), n, meaning)
 
     def _classes(self, columns: Columns, ops: Ops) -> Columns:
         if self.origin is not None and self.origin.kind == "probability":
@@ -205,29 +208,47 @@ class MachineMap:
 
 @dataclass(frozen=True, slots=True)
 class MatrixMap:
-    """Class probabilities from scores, one column per class, by one map of all: `inner.matrix` of the memberships."""
+    """Class probabilities from scores, one column per class, by one map of all: `inner.matrix` of the memberships.
+
+    `inner.matrix` takes memberships where `domain` is "unit", rows that sum to 1, and their logarithms where it is
+    "real". Probabilities below `clip`, such as the exact zeros of a forest, are raised to it before the logarithm.
+    """
 
     kind: str
     inner: Any
     scheme: str = "matrix"
+    domain: str = "unit"
+    clip: float = 0.0
     origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the kind of scores, and that the inner map takes all classes."""
+        """Check the kind of scores, what becomes of them, and that the inner map takes all classes."""
         check_one_of("kind", self.kind, KINDS)
         check_one_of("scheme", self.scheme, ["matrix"])
+        check_one_of("domain", self.domain, ["unit", "real"])
         if not callable(getattr(self.inner, "matrix", None)):
             msg = f"inner must be a map of all memberships, with a method `matrix`; got {shortened(self.inner)}"
+            raise ValueError(msg)
+        raised = (self.kind, self.domain) == ("probability", "real")
+        if not (0.0 < self.clip < 0.5 if raised else self.clip == 0.0):
+            rule = "between 0 and 1/2 where logarithms of probabilities are taken, else 0"
+            msg = f"clip must be {rule}; got {self.clip} for kind {self.kind!r} and domain {self.domain!r}"
             raise ValueError(msg)
 
     def __call__(self, scores: Any, ops: Ops = NUMPY) -> Any:
         """Return class probabilities, one column per class, from one column of scores per class."""
-        shares = ops.run_columns(partial(_member_columns, kind=self.kind, ops=ops), scores, None, "one per class")
-        return self.inner.matrix(shares, ops)
+        convert = partial(_member_columns, kind=self.kind, domain=self.domain, clip=self.clip, ops=ops)
+        members = ops.run_columns(convert, _in_order(scores, self.origin), None, "one per class")
+        return self.inner.matrix(members, ops)
+
+    @property
+    def why(self) -> str:
+        """What the inner map says of itself, where it does (`auto`)."""
+        return self.inner.why  # type: ignore[no-any-return]
 
 
-def _member_columns(columns: Columns, kind: str, ops: Ops = NUMPY) -> Columns:
-    """Return shares that sum to 1: probabilities divided by their sum, else the softmax of the scores.
+def _member_columns(columns: Columns, kind: str, domain: str = "unit", clip: float = 0.0, ops: Ops = NUMPY) -> Columns:
+    """Return shares that sum to 1, or their logarithms: probabilities divided by their sum, or softmax of the scores.
 
     One column is the score of the second of two classes: its probability, its logit, or a margin f, which stands for
     the scores -f and f of the classes.
@@ -237,17 +258,106 @@ def _member_columns(columns: Columns, kind: str, ops: Ops = NUMPY) -> Columns:
         opposites = {"probability": 1.0 - second, "logit": second * 0.0, "margin": second * -1.0}
         columns = [opposites[kind], second]
     if kind == "probability":
-        return ops.normalise([ops.in_unit(p) for p in columns])
-    return ops.softmax([ops.clip(score, -LARGEST, LARGEST) for score in columns])
+        shares = ops.normalise([ops.in_unit(p) for p in columns])
+        if domain == "unit":
+            return shares
+        raised = [ops.share(ops.clip(p, clip, 1.0)) for p in shares]
+        total = ops.share(ops.log(sum(raised[1:], start=raised[0])))
+        return [ops.log(p) - total for p in raised]
+    if domain == "unit":
+        return ops.softmax([ops.clip(score, -LARGEST, LARGEST) for score in columns])
+    return ops.log_softmax([ops.clip(score, -LARGEST / 2, LARGEST / 2) for score in columns])  # no difference overflows
 
 
-def to_memberships(scores: Floats, kind: str) -> Floats:
-    """Return scores as rows that sum to 1, by `_member_columns`.
+def to_memberships(scores: NDArray[Any], kind: str, domain: str = "unit", clip: float = 0.0) -> Floats:
+    """Return scores as rows that sum to 1, or as the logarithms of such rows, by `_member_columns`.
 
     >>> to_memberships(np.array([[0.2, 0.6]]), "probability"), to_memberships(np.array([[0.75]]), "probability")
     (array([[0.25, 0.75]]), array([[0.25, 0.75]]))
+    >>> to_memberships(np.array([[-2000.0, 0.0]]), "logit", "real")
+    array([[-2000.,     0.]])
     """
-    return np.asarray(NUMPY.run_columns(partial(_member_columns, kind=kind), scores, None, "one per class"))
+    convert = partial(_member_columns, kind=kind, domain=domain, clip=clip)
+    return np.asarray(NUMPY.run_columns(convert, scores, None, "one per class"))
+
+
+def learn_floor(p: NDArray[Any]) -> float:
+    """Return the level to which zeros among memberships are raised: half of the smallest positive one.
+
+    An exact 0 of a forest or of nearest neighbours means "less than the smallest step", that of a network has fallen
+    below the smallest number. It is kept from 1e-300 to 1/(2k), which it is where every entry is 0 or 1.
+
+    >>> learn_floor(np.array([[0.0, 0.02, 0.98], [0.0, 0.5, 0.5]]))
+    0.01
+    """
+    least, size = 1.0, BLOCK
+    for start in range(0, len(p), size):
+        block = np.asarray(p[start : start + size], np.float64)
+        least = min(least, float(np.min(block, initial=1.0, where=block > 0.0)))
+    return float(np.clip(least / 2, 1e-300, 0.5 / p.shape[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class TwoClassMap:
+    """Probabilities of two classes from a column of scores each, by one map of one column.
+
+    `inner` takes the share p_2/(p_1 + p_2) of probabilities, and the difference f_2 - f_1 of logits and margins.
+    """
+
+    kind: str
+    inner: Any
+    origin: Origin | None = field(default=None, repr=False, compare=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        """Check the kind of scores, and that the inner map takes one column."""
+        check_one_of("kind", self.kind, KINDS)
+        check_one_column("inner", self.inner)
+
+    def __call__(self, scores: Any, ops: Ops = NUMPY) -> Any:
+        """Return the probabilities of both classes, one column each, from one column of scores each."""
+        return ops.run_columns(partial(self._classes, ops=ops), _in_order(scores, self.origin), 2, "one per class")
+
+    def _classes(self, columns: Columns, ops: Ops) -> Columns:
+        second = ops.share(_second_against_first(columns, self.kind, ops))
+        return [ops.clip(p, 0.0, 1.0) for p in both_probabilities(self.inner, second, ops)]  # cosines may leave [0, 1]
+
+    @property
+    def scheme(self) -> str:
+        """How the columns are read, as of the other maps of several columns."""
+        return "two"
+
+    @property
+    def why(self) -> str:
+        """What the inner map says of itself, where it does (`auto`)."""
+        return self.inner.why  # type: ignore[no-any-return]
+
+
+def _second_against_first(columns: Columns, kind: str, ops: Ops = NUMPY) -> Any:
+    """Return the score of the second of two classes from a column each."""
+    if kind == "probability":
+        return ops.normalise([ops.in_unit(p) for p in columns])[1]
+    first, second = (ops.clip(score, -LARGEST / 2, LARGEST / 2) for score in columns)
+    return second - first
+
+
+def join_columns(scores: NDArray[Any], kind: str) -> Floats:
+    """Return the one column of scores that the inner map of a `TwoClassMap` takes.
+
+    >>> join_columns(np.array([[1.0, 3.0]]), "logit")
+    array([2.])
+    """
+
+    def joined(columns: Columns) -> Columns:
+        return [_second_against_first(columns, kind)]
+
+    return np.asarray(NUMPY.run_columns(joined, scores, 2, "one per class"))[:, 0]
+
+
+def _in_order(scores: Any, origin: Origin | None) -> Any:
+    """Return scores, after checking that the columns of a table are not named as classes in another order."""
+    if origin is not None and origin.classes is not None and hasattr(scores, "columns"):
+        refuse_other_order(scores, origin.classes)
+    return scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,5 +388,7 @@ def log_classes(fitted: Any, scores: Floats) -> Floats:
     """Return the logarithms of class probabilities, without cancellation where there are two classes."""
     if isinstance(fitted, ClassMap) and fitted.scheme == "binary":
         return log_probabilities(fitted.maps[0], scores[:, 0])
+    if isinstance(fitted, TwoClassMap):
+        return log_probabilities(fitted.inner, join_columns(scores, fitted.kind))
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(fitted(scores)))

@@ -47,11 +47,13 @@ def check_method(
     row = rows.get(ALIASES.get(method, method)) if isinstance(method, str) else None
     if row is None or row.needs not in needs:
         known = [name for name, each in rows.items() if each.needs in needs]
-        elsewhere = row is not None and row.needs in NEEDS and "machine" not in needs
-        hint = f", which needs {NEEDS[row.needs]}: use CalibratedClassifier" if row is not None and elsewhere else ""
+        hint = ""
+        if row is not None and row.needs in NEEDS and "machine" not in needs:
+            remedy = "give them as (n, k)" if row.needs == "matrix" else "use CalibratedClassifier"
+            hint = f", which needs {NEEDS[row.needs]}: {remedy}"
         check_one_of("method", method, known, beside=", or a function of a Sample", hint=hint)
     assert row is not None
-    if options:
+    if options and not (row.joint is not None and "matrix" in needs):  # its options are those of one row or the other
         check_options(method, row, options)
     return row
 

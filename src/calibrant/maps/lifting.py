@@ -21,32 +21,75 @@ from calibrant.maps.classes import (
     MatrixMap,
     Plan,
     Sight,
+    TwoClassMap,
     combine_arrays,
+    join_columns,
+    learn_floor,
     temper_array,
     to_memberships,
 )
-from calibrant.maps.fitting import check_method, check_options, describe_origin, fit_column
-from calibrant.maps.methods import METHODS, NEEDS, Method
+from calibrant.maps.fitting import check_method, check_options, describe_origin, fit_column, fit_map
+from calibrant.maps.methods import METHODS, NEEDS, REAL, Method
 from calibrant.maps.records import Steps, probabilities
 from calibrant.numerics.roots import root_above_zero
 from calibrant.samples import ClassSample, Sample
 from calibrant.warning import warn
 
-__all__ = ["choose_row", "fit_classes", "fit_power", "lift"]
+__all__ = ["choose_row", "fit_class_map", "fit_classes", "fit_power", "lift"]
+
+
+def fit_class_map(method: Any, data: ClassSample, **options: Any) -> Any:
+    """Fit a method to checked scores, one column per class.
+
+    A method of all classes at once is fitted to all columns, any other to each class against the rest. Of two columns a
+    method of one column sees the second: the difference of logits and margins.
+    """
+    row = check_method(method, options, ("column", "matrix"))
+    if data.classes == 2 and row.needs == "column":
+        label = data.index == 1 if data.target is None else data.target[:, 1]
+        classes = None if data.names is None else (data.names[0], data.names[1])
+        one = Sample(join_columns(data.scores, data.kind), label, data.weight, classes=classes)
+        check_options(method, row, options)
+        inner = fit_map(method, one, data.kind, **options)
+        return TwoClassMap(data.kind, inner, origin=describe_origin(method, data.kind, data, data.names))
+    return fit_classes(Plan(method, options), "ovr" if row.needs == "column" and row.joint is None else "matrix", data)
 
 
 def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | MatrixMap:
     """Fit the map of all classes that a plan and a scheme ask for."""
-    fitted: ClassMap | MatrixMap = lift(plan, scheme, data)[0]
+    row = choose_row(plan.method, plan.options, scheme, ("column", "matrix"))
+    if row.needs == "matrix":
+        return _fit_matrix(row, plan, data)
+    fitted: ClassMap = lift(plan, scheme, data)[0]
     return fitted
+
+
+def _fit_matrix(row: Method, plan: Plan, data: ClassSample) -> MatrixMap:
+    """Fit a method of all classes at once to the rows with all scores, as memberships or as their logarithms."""
+    kind, domain, clip = data.kind, row.domain, 0.0
+    if data.weight is not None:
+        check_weights("sample_weight", data.weight, data.index)
+        data = data.select(data.weight > 0)
+    known = data.complete()
+    if kind == "probability":
+        for column in known.scores.T:
+            check_unit("scores", column)
+        if domain == REAL:  # one column is the second of two
+            clip = learn_floor(known.scores if known.scores.shape[1] > 1 else to_memberships(known.scores, kind))
+    members = to_memberships(known.scores, kind, domain, clip)
+    fitted = row.fit(replace(known, scores=members), **plan.options)
+    return MatrixMap(
+        kind, fitted, domain=domain, clip=clip, origin=describe_origin(plan.method, kind, data, data.names)
+    )
 
 
 def choose_row(method: Any, options: Any, scheme: str, needs: Container[str] = NEEDS) -> Method:
     """Return the row of a method that fits what a scheme gives: its own, or the one for all classes at once."""
     row, serves = check_method(method, options, needs), SCHEMES[scheme].serves
-    if row.needs not in serves and row.joint is not None:
-        row = row.joint
-        check_options(f"{method} on all classes at once", row, options)
+    joint = row.needs not in serves and row.joint is not None
+    if row.joint is not None:
+        row = row.joint if joint else row
+        check_options(f"{method} on all classes at once" if joint else method, row, options)
     if row.needs in serves:
         return row
     if row.needs == "column":
@@ -68,6 +111,9 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     the rows as if they were new.
     """
     row = choose_row(plan.method, plan.options, scheme, ("column", "matrix") if sight is None else ("machine",))
+    if row.needs == "matrix":
+        fitted = _fit_matrix(row, plan, data)
+        return fitted, fitted(data.complete().scores)
     way, scores, weight, kind = SCHEMES[scheme], data.scores, data.weight, data.kind
     if kind == "probability":
         check_unit("scores", scores[~np.isnan(scores)])
@@ -76,11 +122,6 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     if weight is not None:
         weight = check_weights("sample_weight", weight, data.index)
     origin = describe_origin(plan.method, kind, data, data.names)
-    if row.needs == "matrix":
-        known = data.complete()
-        shares = replace(known, scores=to_memberships(known.scores, kind))
-        fitted = MatrixMap(kind, row.fit(shares, **plan.options), origin=origin)
-        return fitted, fitted(known.scores)
     complete = ~np.isnan(scores).any(axis=1)
     if sight is not None:
         from calibrant.svm.support import Calibration  # heavy, and needed here alone
@@ -105,11 +146,11 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
             continue
         if weight is not None:
             rows &= weight > 0
-        label = positive[rows]
+        label = positive[rows] if data.target is None else _soften(scheme, data.target, column)[rows]
         if len(label):
             part = Sample(scores[rows, column], label, None if weight is None else weight[rows])
             maps.append(fit_column(row, part, kind, plan.options))
-            lone += row.labels and bool(label.all() or not label.any())
+            lone += row.labels and bool((label == 1).all() or not label.any())
         else:
             maps.append(Steps((), (0.5,)))
         columns.append(np.clip(probabilities(maps[-1], scores[complete, column]), 0.0, 1.0))  # cosines may leave [0, 1]
@@ -121,17 +162,27 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     both = np.stack(columns, axis=1)
     p, power = combine_arrays(scheme, both, plan.coupling), 1.0
     if plan.temper and scheme != "binary":
-        power = fit_power(p, data.index[complete], None if weight is None else weight[complete])
+        rest = (None if each is None else each[complete] for each in (weight, data.target))
+        power = fit_power(p, data.index[complete], *rest)
     make = ClassMap if sight is None else MachineMap
     return make(scheme, tuple(maps), plan.coupling, power, origin=origin), temper_array(p, power)
 
 
-def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:
+def _soften(scheme: str, target: Floats, column: int) -> Floats:
+    """Return the soft label of a binary problem, the probability of its positive class."""
+    if scheme == "ovo":
+        msg = "y must hold one class per row where classes are calibrated in pairs; got probabilities of classes"
+        raise ValueError(msg)
+    return np.asarray(target[:, 1 if scheme == "binary" else column], np.float64)
+
+
+def fit_power(p: Floats, index: Index, weight: Floats | None = None, target: Floats | None = None) -> float:
     """Return the common power that makes combined probabilities most likely, p_c^power normalised.
 
     The map of each binary problem is smoothed for the few rows it sees, and combining many of them adds up to too
     little confidence. One power, fitted to all rows with Platt's target (n + 1)/(n + 2) for the class that happened and
     the rest shared by the others, takes that back; the log-likelihood is concave in it. It is kept in [1e-6, 1e6].
+    Soft labels are their own targets; `index` is then their most probable class.
 
     >>> round(fit_power(np.array([[0.6, 0.4], [0.6, 0.4], [0.6, 0.4], [0.4, 0.6]]), np.array([0, 0, 0, 0])), 3)
     1.71
@@ -149,6 +200,9 @@ def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:
     ahead = np.log(np.where(possible, p, own)) - np.log(own)
     others = possible & (np.arange(p.shape[1]) != index[:, None])
     share, wanted = w / w.sum(), miss / others.sum(axis=1, keepdims=True)
+    if target is not None:
+        wanted = np.where(possible, target[rows], 0.0)
+        wanted /= wanted.sum(axis=1, keepdims=True)
     most = np.maximum(np.where(others, ahead, 0.0).max(axis=1, keepdims=True), 0.0)
 
     def slope(power: float) -> float:

@@ -58,8 +58,9 @@ class Method:
     `needs` says what `fit(data, **options)` looks at, and so what it returns:
 
     * "column": a `Sample`; the fit returns a `Map` of one column of scores.
-    * "matrix": a `ClassSample` whose scores are memberships, rows of one number per class that sum to 1; the fit
-      returns a record whose method `matrix` takes such rows and returns the class probabilities.
+    * "matrix": a `ClassSample` whose scores are memberships, rows of one number per class that sum to 1, or their
+      logarithms where `domain` is "real"; the fit returns a record whose method `matrix` takes such rows and returns
+      the class probabilities.
     * "machine": a `Calibration`, which is what a two-class kernel machine knows about rows. The fit returns a record:
       `record(x, f)` gives the columns (1 - p, p) of rows x, as the kernel takes them, with their decision values f, and
       `record.unseen(calibration)` gives those of the calibration rows as if they were new.
@@ -165,7 +166,52 @@ METHODS: dict[str, Method] = {
     ),
     "gauss": Method(Later("margins", "fit_gauss"), QuadraticLogit, REAL, False, "Platt 1999, sec. 2.1", "affine"),
     "temperature": Method(
-        Later("regressions", "fit_temperature"), Sigmoid, REAL, True, "Guo et al. 2017, for two classes", "scale"
+        Later("regressions", "fit_temperature"),
+        Sigmoid,
+        REAL,
+        True,
+        "Guo et al. 2017, for two classes",
+        "scale",
+        joint=Method(
+            Later("temperatures", "fit_temperature_classes"),
+            Later("class_records", "TemperatureClasses"),
+            REAL,
+            True,
+            "Guo et al. 2017",
+            needs="matrix",
+        ),
+    ),
+    "temperature_robust": Method(
+        Later("temperatures", "fit_temperature_robust"),
+        Later("class_records", "RobustTemperature"),
+        UNIT,
+        False,
+        "Temperature with a floor for memberships and a mixture with the classes' shares",
+        needs="matrix",
+    ),
+    "vector": Method(
+        Later("structured", "fit_vector"),
+        Later("class_records", "VectorClasses"),
+        REAL,
+        False,
+        "Guo et al. 2017, vector scaling",
+        needs="matrix",
+    ),
+    "matrix": Method(
+        Later("structured", "fit_matrix"),
+        Later("class_records", "StructuredClasses"),
+        UNIT,
+        False,
+        "Structured matrix scaling, after Berta et al. 2025; strengths: MacKay 1992",
+        needs="matrix",
+    ),
+    "dirichlet": Method(
+        Later("structured", "fit_dirichlet"),
+        Later("class_records", "LinearClasses"),
+        REAL,
+        False,
+        "Kull et al. 2019, with ODIR",
+        needs="matrix",
     ),
     "kull_beta": Method(Later("regressions", "fit_kull_beta"), BetaLogit, REAL, True, "Kull, Silva Filho & Flach 2017"),
     "quadratic": Method(
@@ -177,7 +223,20 @@ METHODS: dict[str, Method] = {
         "affine",
     ),
     "auto": Method(
-        Later("auto", "fit_auto"), Auto, REAL, False, "Bayesian average of smooth curves on the logit scale", "scale"
+        Later("auto", "fit_auto"),
+        Auto,
+        REAL,
+        False,
+        "Bayesian average of smooth curves on the logit scale",
+        "scale",
+        joint=Method(
+            Later("stacking", "fit_auto_classes"),
+            Later("class_records", "AutoClasses"),
+            UNIT,
+            False,
+            "Nested maps of all classes, stacked by leave-one-out",
+            needs="matrix",
+        ),
     ),
     "spline": Method(
         Later("spline", "fit_spline"),

@@ -30,7 +30,8 @@ class Ops:
 
     `logit(p, clip)` is log(p/(1 - p)) with p cut to [clip, 1 - clip], by 1e-15 if not given. `steps(x, edges, values)`
     is values[j] for edges[j - 1] <= x < edges[j]; `lines(x, corners, values)` joins the corners by straight lines.
-    `softmax(columns)` is exp(x_c)/sum_j exp(x_j) for each column; `split(columns, conditions, branches)` gives each row
+    `softmax(columns)` is exp(x_c)/sum_j exp(x_j) for each column; `largest(columns)` the largest number of each row;
+    `linear(columns, weights)` the columns of W x, `weights` the array W; `split(columns, conditions, branches)` gives each row
     the columns of the branch whose condition holds. `share(x)` marks what a formula uses many times.
 
     `smooth(function, x, low, high)` is function(clip(x, low, high)) for a smooth function of NumPy arrays whose values
@@ -53,6 +54,8 @@ class Ops:
     steps: Callable[[Any, Sequence[float] | Floats, Sequence[float] | Floats], Any]
     lines: Callable[[Any, Sequence[float], Sequence[float]], Any]
     softmax: Callable[[Columns], Columns]
+    largest: Callable[[Columns], Any]
+    linear: Callable[[Columns, Floats], Columns]
     split: Callable[[Columns, Callable[[Columns, int], Any], Sequence[Callable[[Columns], Columns]]], Columns]
     share: Callable[[Any], Any]
     smooth: Callable[[Callable[[Floats], Floats], Any, float, float], Any]
@@ -78,6 +81,20 @@ class Ops:
         """
         total = self.share(sum(columns[1:], start=columns[0]))
         return [self.where(total < 1e-290, 1.0 / len(columns), x / total) for x in columns]
+
+    def log_softmax(self, columns: Columns) -> Columns:
+        """Return x_c - top - log sum_j exp(x_j - top), top the largest x: logarithms that do not underflow.
+
+        >>> import numpy as np
+        >>> NUMPY.log_softmax([np.array([-2000.0]), np.array([0.0])])
+        [array([-2000.]), array([0.])]
+        """
+        columns = [self.share(x) for x in columns]
+        top = self.share(self.largest(columns))
+        ahead = [self.share(x - top) for x in columns]
+        tilted = [self.exp(self.clip(x, -700.0, 0.0)) for x in ahead]
+        total = self.share(self.log(sum(tilted[1:], start=tilted[0])))
+        return [x - total for x in ahead]
 
 
 from calibrant.ops.numpy import NUMPY  # noqa: E402 (the default engine needs `Ops`)

@@ -54,12 +54,17 @@ def _run_columns(function: Callable[[Columns], Columns], scores: Any, count: int
         msg = f"scores must have {count or 'several'} columns, {meaning}; got an array of shape {given.shape}"
         raise ValueError(msg)
     size = BLOCK // min(max(given.shape[1], 1), 32)
-    blocks = []
+    out: Floats | None = None
     with np.errstate(all="ignore"):
         for start in range(0, max(len(given), 1), size):
-            block = np.asarray(given[start : start + size], np.float64)
-            blocks.append(np.column_stack(function(list(block.T))))
-    return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
+            block = np.ascontiguousarray(given[start : start + size].T, np.float64)  # columns that lie in one piece
+            columns = function(list(block))
+            if out is None:
+                out = np.empty((len(given), len(columns)))
+            for column, values in enumerate(columns):
+                out[start : start + size, column] = values
+    assert out is not None
+    return out
 
 
 def _expit(u: Floats) -> Floats:
@@ -152,6 +157,8 @@ NUMPY = Ops(
     steps=_steps,
     lines=_lines,
     softmax=_softmax,
+    largest=lambda columns: reduce(np.maximum, columns),
+    linear=lambda columns, weights: list(weights @ np.stack(columns)),
     split=_split,
     share=lambda x: x,
     smooth=_smooth,
