@@ -135,9 +135,9 @@ def fit(
     """Fit a map from scores to probabilities.
 
     One column of scores gives a map to P(y = positive class). One column per class gives a map to the probabilities of
-    all classes: `map(scores)` has a column per class too. A method of all classes at once is fitted to all columns, any
-    other to each class against the rest; of two columns a method of one column sees the second, as share of their sum
-    or as difference of logits.
+    all classes: `map(scores)` has a column per class too. A method of all classes at once is fitted to all columns. Any
+    other is fitted to each class against the rest; rows are then raised to one power, that of the largest likelihood,
+    and sum to 1. Of two columns it sees the second: as share of the sum, or as difference of logits or margins.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def fit(
     >>> P = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.3, 0.3, 0.4], [0.6, 0.3, 0.1], [0.1, 0.2, 0.7], [0.2, 0.5, 0.3]]
     >>> fitted = fit("platt", P, ["cat", "dog", "hare", "cat", "hare", "dog"], kind="probability")
     >>> fitted([[0.1, 0.8, 0.1]]).round(2), fitted.origin.classes
-    (array([[0.04, 0.92, 0.04]]), ('cat', 'dog', 'hare'))
+    (array([[0.01, 0.95, 0.03]]), ('cat', 'dog', 'hare'))
     """
     chosen = read_kind(kind)
     if has_columns(scores):
