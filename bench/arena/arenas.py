@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bench.arena.data import Data
+from calibrant.maps.methods import Method
 
 MARGIN, PROBABILITY = "margin", "probability"
 OURS = "calibrant"
@@ -22,13 +23,14 @@ class Row:
     """A method: its fit, the package it comes from (as pip knows it), and the kinds of score it takes.
 
     `fit(score, label, kind)` returns a function from scores to probabilities, one column where scores are one column,
-    else one per class. `method` is the name of ours in `calibrant.METHODS`.
+    else one per class. `method` is the row of ours in `calibrant.METHODS`, `path` the modules by which it is called.
     """
 
     fit: Callable[[np.ndarray, np.ndarray, str], Predict]
     package: str = ""
     kinds: tuple[str, ...] = (PROBABILITY, MARGIN)
-    method: str = ""
+    method: Method | None = None
+    path: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

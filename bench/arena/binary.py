@@ -228,7 +228,7 @@ def list_rows() -> dict[str, Row]:
     Left out of ours are maps that do not look at labels, and algorithms as printed, whose repaired forms are there.
     """
     ours = {
-        name: Row(partial(fit_ours, name), OURS, method=name)
+        name: Row(partial(fit_ours, name), OURS, method=row, path=("calibrant.maps.fitting",))
         for name, row in calibrant.METHODS.items()
         if row.needs == "column" and row.labels and not row.source.endswith("as printed")
     }

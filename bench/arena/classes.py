@@ -13,7 +13,8 @@ from sklearn.calibration import _fit_calibrator
 from sklearn.ensemble import HistGradientBoostingClassifier
 
 import calibrant
-from bench.arena.arenas import OURS, PROBABILITY, Arena, Plan, Predict, Reference, Row
+from bench.arena import arenas
+from bench.arena.arenas import OURS, PROBABILITY, Arena, Predict, Reference, Row
 from bench.arena.data import (
     REPORT,
     TUNING,
@@ -30,6 +31,9 @@ from bench.arena.data import (
 from bench.arena.methods import Given, find_version, fit_nothing, to_unit
 from bench.arena.pools import MODELS
 from bench.pages import DOCS
+from calibrant.maps.classes import Plan
+from calibrant.maps.lifting import fit_classes
+from calibrant.samples import class_sample
 
 BASE = Reference("sklearn temperature", "temperature")
 PEER_BASE = Reference("probmetrics SMS", "SMS")
@@ -111,7 +115,9 @@ def fit_ours(name: str, score, label, kind) -> Predict:
 
 
 def fit_lifted(name: str, score, label, kind) -> Predict:
-    return calibrant.fit(name, score, label, kind=kind, classes=range(score.shape[1]), multiclass="ovr")
+    """Return a map per class, against all others, also where the method has one for all classes at once."""
+    data = class_sample(score, label, kind=kind, classes=range(score.shape[1]))
+    return fit_classes(Plan(method=name), "ovr", data)
 
 
 class _GivenClasses(Given):
@@ -165,13 +171,18 @@ PEERS = {
 
 
 def list_rows() -> dict[str, Row]:
-    """Return all rows: methods of `calibrant.METHODS` that see all classes at once, some that are lifted, and peers."""
+    """Return all rows: those of `calibrant.METHODS` that see all classes at once, some that are lifted, and peers."""
+    path = ("calibrant.maps.classes", "calibrant.maps.lifting")
     ours = {
-        name: Row(partial(fit_ours, name), OURS, method=name)
+        name: Row(partial(fit_ours, name), OURS, method=row.joint or row, path=path)
         for name, row in calibrant.METHODS.items()
-        if row.labels and row.needs == "matrix"
+        if row.labels and (row.needs == "matrix" or row.joint is not None)
     }
-    lifted = {f"{name} {ONE_VS_REST}": Row(partial(fit_lifted, name), OURS, method=name) for name in LIFTED}
+    path += ("calibrant.maps.fitting",)
+    lifted = {
+        f"{name} {ONE_VS_REST}": Row(partial(fit_lifted, name), OURS, method=calibrant.METHODS[name], path=path)
+        for name in LIFTED
+    }
     peers = {name: row for name, row in PEERS.items() if find_version(row.package)}
     return {**ours, **lifted, "raw": Row(fit_nothing), **peers}
 
@@ -190,8 +201,8 @@ CLASSES = Arena(
     peers=PEERS,
     base=BASE,
     peer_base=PEER_BASE,
-    plan=Plan(sizes=(50, 100, 400, 1_000, 3_000, 10_000, 20_000), seeds=1),
-    quick_plan=Plan(sizes=(100, 1_000), seeds=1),
+    plan=arenas.Plan(sizes=(50, 100, 400, 1_000, 3_000, 10_000, 20_000), seeds=1),
+    quick_plan=arenas.Plan(sizes=(100, 1_000), seeds=1),
     most=25_000,
     test=5_000,
     drawn=(3, 10, 26),

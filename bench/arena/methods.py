@@ -14,7 +14,6 @@ import numpy as np
 from scipy.special import expit, logit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-import calibrant
 from bench.arena.arenas import OURS, PROBABILITY, Predict, Row
 from bench.arena.pools import digest
 
@@ -61,12 +60,11 @@ def describe_code(name: str, row: Row) -> str:
     here = [inspect.getsource(function), str(getattr(row.fit, "args", ())), str(EDGE)]
     if row.package != OURS:
         return digest(name, *here, row.package and find_version(row.package))
-    method = calibrant.METHODS[row.method]
-    fit: Any = getattr(method.fit, "found", method.fit)
-    files = {find_file("calibrant.maps.fitting")}
+    fit: Any = getattr(row.method.fit, "found", row.method.fit)
+    files = {find_file(module) for module in row.path}
     for module in (fit.__module__, "calibrant.maps.records", "calibrant.samples"):
         files |= list_files(module)
-    settings = f"{method.domain} {method.squash}"
+    settings = f"{row.method.domain} {row.method.squash}"
     return digest(name, *here, settings, *(path.read_bytes() for path in sorted(files)))
 
 
