@@ -147,14 +147,19 @@ def tabulate_sources(arena: Arena, frame: pd.DataFrame) -> Table:
 
 
 def tabulate_harm(arena: Arena, frame: pd.DataFrame) -> Table:
-    """Return the mean divergence from scores that are right, times 1,000, by number of classes and size."""
+    """Return the mean divergence from scores that are right, times 1,000, by number of classes and size.
+
+    The last columns compare it with the base's: the mean over all cells, and cell by cell.
+    """
     mean = 1e3 * frame.pivot_table(index="method", columns=["classes", "size"], values="log_loss")
-    ratio = mean.div(mean.loc[arena.base.name]).mean(axis=1)
-    header = ["KL x 1,000; classes, rows", *(f"{k}, {size:,}" for k, size in mean), f"mean ratio to {arena.base.title}"]
-    rows = [
-        [name_method(arena, name), *(number(value, ".2f") for value in mean.loc[name]), number(ratio[name], ".2f")]
-        for name in ratio.sort_values().index
-    ]
+    base = mean.loc[arena.base.name]
+    overall, each = mean.mean(axis=1) / base.mean(), mean.div(base).mean(axis=1)
+    header = ["KL x 1,000; classes, rows", *(f"{k}, {size:,}" for k, size in mean)]
+    header += [f"mean over {arena.base.title}'s mean", "mean of the ratios"]
+    rows = []
+    for name in overall.sort_values().index:
+        cells = [number(value, ".1f") for value in mean.loc[name]]
+        rows.append([name_method(arena, name), *cells, number(overall[name], ".2f"), number(each[name], ".2f")])
     return header, rows
 
 
