@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from bench.arena import __main__ as arena
-from bench.arena import binary, classes, data, harm, methods, pools, running, summary
+from bench.arena import binary, classes, data, harm, methods, page, pools, running, summary
 from bench.arena.binary import BINARY
 from bench.arena.classes import CLASSES
 from scipy.special import softmax
@@ -272,6 +272,10 @@ def test_nothing_costs_nothing_when_nothing_is_wrong(tmp_path, monkeypatch):
     cost = frame.set_index("method")["log_loss"]
     assert cost["raw"].to_numpy() == pytest.approx(0)
     assert (cost[CLASSES.base.name] > 0).all()
+    header, rows = page.tabulate_harm(chosen, frame)
+    assert header[1:3] == ["3, 50", "4, 50"]
+    assert rows[0] == ["raw", "0.0", "0.0", "0.00", "0.00"]
+    assert rows[1][-2:] == ["1.00", "1.00"]
     monkeypatch.setattr(harm, "measure", None)  # nothing is measured again
     assert harm.run_harm(chosen, tmp_path, methods=wanted.__contains__).equals(frame)
 
