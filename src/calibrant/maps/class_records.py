@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ __all__ = [
 
 FAINT = 1e-12  # 1 - q is at least this before its logarithm is taken
 HINGES = (-4.0, -2.0, 0.0, 2.0)  # log-odds of a class at which its curve bends
+_FAR = 1e100  # no coefficient and no logarithm is larger; products of two stay in range
 _TOLD = 0.05  # weights from which a member is mentioned
 _MOST = 0.5  # the weight that is called most
 
@@ -45,12 +47,18 @@ def _run(
 
 
 def _check_counts(record: Any, classes: int, **wanted: int) -> None:
-    """Raise unless each field of a record has as many numbers as it needs, all of them finite."""
+    """Raise unless each field of a record has as many numbers as it needs, none of them beyond 1e100."""
     for name, count in wanted.items():
         values = getattr(record, name)
-        if len(values) != count or not np.isfinite(values).all():
-            msg = f"{name} must hold {count} finite numbers for {classes} classes; got {len(values)}: {values[:3]}"
+        if len(values) != count or (count and not np.abs(values).max() <= _FAR):
+            rule = f"{count} numbers between -1e100 and 1e100 for {classes} classes"
+            msg = f"{name} must hold {rule}; got {len(values)}: {shortened(values)}"
             raise ValueError(msg)
+
+
+def _near(logs: Columns, ops: Ops) -> Columns:
+    """Return logarithms of memberships, none so low that products with coefficients leave the range of doubles."""
+    return [ops.clip(x, -_FAR, _FAR) for x in logs]
 
 
 def _check_share(name: str, value: float) -> None:
@@ -80,8 +88,8 @@ class TemperatureClasses:
 
     def __post_init__(self) -> None:
         """Check the number."""
-        if not 0.0 <= self.inverse < np.inf:
-            msg = f"inverse must be a number of at least 0; got {self.inverse}"
+        if not 0.0 <= self.inverse <= _FAR:
+            msg = f"inverse must lie in [0, 1e100]; got {self.inverse}"
             raise ValueError(msg)
 
     @property
@@ -91,7 +99,7 @@ class TemperatureClasses:
 
     def matrix(self, logs: Any, ops: Ops = NUMPY) -> Any:
         """Return the class probabilities of rows of logarithms of memberships."""
-        return _run(lambda columns: ops.softmax([x * self.inverse for x in columns]), logs, None, ops)
+        return _run(lambda columns: ops.softmax([x * self.inverse for x in _near(columns, ops)]), logs, None, ops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +117,7 @@ class VectorClasses:
         """Return the class probabilities of rows of logarithms of memberships."""
         numbers = list(zip(self.scale, self.bias, strict=True))
         return _run(
-            lambda columns: ops.softmax([x * a + b for x, (a, b) in zip(columns, numbers, strict=True)]),
+            lambda columns: ops.softmax([x * a + b for x, (a, b) in zip(_near(columns, ops), numbers, strict=True)]),
             logs,
             len(self.scale),
             ops,
@@ -134,7 +142,7 @@ class LinearClasses:
         weights = np.reshape(self.weights, (k, k))
 
         def mapped(columns: Columns) -> Columns:
-            return ops.softmax([f + b for f, b in zip(ops.linear(columns, weights), self.bias, strict=True)])
+            return ops.softmax([f + b for f, b in zip(ops.linear(_near(columns, ops), weights), self.bias, strict=True)])
 
         return _run(mapped, logs, k, ops)
 
@@ -156,9 +164,11 @@ class RobustTemperature:
         """Check the numbers."""
         _check_share("floor", self.floor)
         _check_share("mixture", self.mixture)
-        _check_counts(self, len(self.rest), rest=len(self.rest))
-        if not (0.0 < self.inverse < np.inf and min(self.rest) > 0.0):
-            msg = f"inverse and rest must be above 0; got {self.inverse} and {min(self.rest)}"
+        if not 0.0 < self.inverse <= _FAR:
+            msg = f"inverse must lie between 0 and 1e100; got {self.inverse}"
+            raise ValueError(msg)
+        if len(self.rest) < 2 or not (min(self.rest) > 0.0 and abs(sum(self.rest) - 1.0) <= 1e-6):
+            msg = f"rest must hold shares above 0 of two or more classes that sum to 1; got {shortened(self.rest)}"
             raise ValueError(msg)
 
     @property
@@ -280,6 +290,17 @@ class ClassMember:
         if not 0.0 <= self.weight <= 1.0 + 1e-9:
             msg = f"weight must lie in [0, 1]; got {self.weight}"
             raise ValueError(msg)
+        if not isinstance(self.map, (GivenClasses, RobustTemperature, StructuredClasses)):
+            msg = f"map must be one of an average, as of MEMBERS; got {shortened(self.map)}"
+            raise ValueError(msg)
+
+    @property
+    def classes(self) -> int | None:
+        """The number of classes, None where it takes any."""
+        if isinstance(self.map, GivenClasses):
+            return None
+        base = self.map.base if isinstance(self.map, StructuredClasses) else self.map
+        return len(base.rest)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -296,11 +317,17 @@ class AutoClasses:
     keeps_order: bool = False
 
     def __post_init__(self) -> None:
-        """Check that the weights sum to 1."""
+        """Check that the weights sum to 1 and that all members have the same classes."""
         total = sum(each.weight for each in self.members)
         if not abs(total - 1.0) <= 1e-6:
             msg = f"the weights of members must sum to 1; got {total}"
             raise ValueError(msg)
+        if len(self._counts()) > 1:
+            msg = f"members must have the same number of classes; got {sorted(self._counts())}"
+            raise ValueError(msg)
+
+    def _counts(self) -> set[int]:
+        return {each.classes for each in self.members if each.classes is not None}
 
     def __repr__(self) -> str:
         """Return what was averaged most, on one line."""
@@ -308,8 +335,7 @@ class AutoClasses:
 
     def matrix(self, memberships: Any, ops: Ops = NUMPY) -> Any:
         """Return the class probabilities of rows of memberships."""
-        sizes = {len(each.map.bias) for each in self.members if isinstance(each.map, StructuredClasses)}
-        return _run(lambda columns: self._average(columns, ops), memberships, max(sizes, default=None), ops)
+        return _run(lambda columns: self._average(columns, ops), memberships, max(self._counts(), default=None), ops)
 
     def _average(self, memberships: Columns, ops: Ops) -> Columns:
         given = [ops.share(each) for each in memberships]

@@ -19,8 +19,8 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.maps.class_records import AutoClasses, ClassMember, GivenClasses
-from calibrant.maps.structured import SHAPES, fit_structured
-from calibrant.maps.temperatures import fit_base, read_labels
+from calibrant.maps.structured import SHAPES, choose_base, fit_structured
+from calibrant.maps.temperatures import fit_bases, read_labels
 from calibrant.progress import show_progress
 from calibrant.samples import ClassSample
 
@@ -41,7 +41,11 @@ class _Tuning:
 
 
 _TUNING = _Tuning()
-_COUNTS = {"raw": 0.2, "base": 0.2, "bent": 0.2, "thin": 0.2, "full": 0.2, "rich": 0.2}
+# The counts of the Dirichlet prior, chosen on 357 tasks of 50 to 3,000 rows. Against equal counts of 0.2 they gained 0.9 %
+# of log loss on average, and at 50 rows 4 % of tasks instead of 16 % were more than 1 % worse than with a temperature;
+# half and twice as many were within 0.1 %.
+_COUNTS = {"raw": 0.4, "base": 3.2, "bent": 0.24, "thin": 0.24, "full": 0.12, "rich": 0.08}
+_COARSE = {**_COUNTS, "raw": 0.08}  # where memberships are 0, as a forest's are, the scores themselves are rarely right
 
 
 def fit_auto_classes(data: ClassSample, *, keep_order: bool = False) -> AutoClasses:
@@ -68,9 +72,10 @@ def fit_auto_classes(data: ClassSample, *, keep_order: bool = False) -> AutoClas
         if not (SHAPES[name].mixed and k > _TUNING.wide) and not (SHAPES[name].spline and k > _TUNING.splined)
     ]
     with show_progress("averaging maps", 1 + len(names), progress=n * k > _TUNING.slow) as advance:
-        base = fit_base(data, even=keep_order)
-        maps = {"raw": GivenClasses(), "base": base.map}
-        seen = {"raw": data.scores[row, which], "base": base.leave_out(data, labels)}
+        bases = fit_bases(data, even=keep_order)
+        maps = {"raw": GivenClasses(), "base": bases[0].map}
+        seen = {"raw": data.scores[row, which], "base": bases[0].leave_out(data, labels)}
+        base = bases[0] if keep_order else choose_base(bases, data)
         advance(1)
         fitted = None
         for name in names:
@@ -79,7 +84,8 @@ def fit_auto_classes(data: ClassSample, *, keep_order: bool = False) -> AutoClas
                 maps[name], seen[name] = fitted.map, fitted.leave_out()
             advance(1)
     seen = {name: np.clip(p, _TUNING.certain, 1.0) for name, p in seen.items()}
-    found = stack_weights(np.column_stack(list(seen.values())), weight, np.array([_COUNTS[name] for name in seen]))
+    counts = _COARSE if base.coarse else _COUNTS
+    found = stack_weights(np.column_stack(list(seen.values())), weight, np.array([counts[name] for name in seen]))
     share = dict(zip(seen, np.where(found >= _TUNING.kept, found, 0.0).tolist(), strict=True))
     total = sum(share.values())
     members = [

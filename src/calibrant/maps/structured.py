@@ -13,8 +13,9 @@ group that the rows decide, with one pseudo-observation at the strengths s0^2 of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from warnings import catch_warnings, simplefilter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +31,12 @@ from calibrant.maps.class_records import (
     VectorClasses,
     confidence,
 )
-from calibrant.maps.temperatures import apply_base, fit_base, read_labels
-from calibrant.numerics.multinomial import Labels, Minimum, Problem, Terms, minimise
+from calibrant.maps.temperatures import BaseFit, apply_base, fit_bases, fit_temperature_classes, read_labels
+from calibrant.numerics.multinomial import Minimum, Problem, Terms, minimise
 from calibrant.numerics.rows import pick_rows
 from calibrant.samples import ClassSample
 
-__all__ = ["SHAPES", "Shape", "StructuredFit", "fit_dirichlet", "fit_matrix", "fit_structured", "fit_vector"]
+__all__ = ["SHAPES", "Shape", "StructuredFit", "choose_base", "fit_dirichlet", "fit_matrix", "fit_structured", "fit_vector"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,8 @@ def fit_vector(data: ClassSample, *, ridge: float = _TUNING.existence) -> Vector
         return Terms(some, np.empty((len(some), 0)), own=(np.broadcast_to(1.0, some.shape), some))
 
     problem = Problem.of(make, labels, mixed=False)
-    found = minimise(problem, np.full(2 * k, ridge), np.zeros(2 * k))
+    start = np.concatenate([np.zeros(k), np.full(k, _start_scale(data))])
+    found = minimise(problem, np.full(2 * k, ridge), start)
     bias, scale = found.theta.reshape(2, k)
     return VectorClasses(tuple((1.0 + scale).tolist()), tuple(bias.tolist()))
 
@@ -113,10 +115,18 @@ def fit_dirichlet(data: ClassSample, *, off_diagonal: float = 1e-2, intercept: f
     square = np.full((k, k), 2.0 * total * off_diagonal / (k * (k - 1)))
     np.fill_diagonal(square, _TUNING.existence)
     precision = np.concatenate([np.full(k, 2.0 * total * intercept / k), square.ravel()])
-    found = minimise(problem, precision, np.zeros(problem.size))
+    start = np.concatenate([np.zeros(k), (_start_scale(data) * np.eye(k)).ravel()])
+    found = minimise(problem, precision, start)
     _, bias, matrix = problem.split(found.theta)
     assert matrix is not None
     return LinearClasses(tuple((matrix + np.eye(k)).ravel().tolist()), tuple(bias[0].tolist()))
+
+
+def _start_scale(data: ClassSample) -> float:
+    """Return 1/T - 1 of the temperature that suits the rows: from there a descent is short, whatever the scores."""
+    with catch_warnings():
+        simplefilter("ignore")
+        return fit_temperature_classes(data).inverse - 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +197,33 @@ def fit_matrix(data: ClassSample) -> StructuredClasses:
     >>> fit_matrix(ClassSample(p, y, 3, "probability")).matrix(np.array([[0.2, 0.3, 0.5]])).round(2)
     array([[0.19, 0.01, 0.79]])
     """
-    return fit_structured(data, SHAPES["matrix"], fit_base(data).map).map
+    return fit_structured(data, SHAPES["matrix"], choose_base(fit_bases(data), data).map).map
+
+
+def choose_base(bases: list[BaseFit], data: ClassSample) -> BaseFit:
+    """Return the base on which the map without a matrix has the better leave-one-out likelihood.
+
+    A floor may suit the rows best and yet level what the other terms could use: the small memberships of naive Bayes.
+    """
+    if len(bases) == 1:
+        return bases[0]
+    some = _pick(data)
+    weight = read_labels(some).cases()[2]
+    found = [weight @ np.log(fit_structured(some, SHAPES["thin"], base.map).leave_out()) for base in bases]
+    return bases[int(np.argmax(found))]
+
+
+def _pick(data: ClassSample) -> ClassSample:
+    """Return the rows on which strengths are learned, a few thousand at most, each with its own weight."""
+    n, k = data.scores.shape
+    limit = max(_TUNING.least, min(_TUNING.rows, _TUNING.numbers // k))
+    if n <= 2 * limit:
+        return data
+    labels = read_labels(data)
+    rows, weight = pick_rows(data.scores, labels.index, labels.weight, limit)
+    weight *= min(1.0, limit / labels.total)
+    target = None if labels.target is None else labels.target[rows]
+    return replace(data, scores=data.scores[rows], index=labels.index[rows], weight=weight, target=target)
 
 
 def fit_structured(
@@ -195,24 +231,19 @@ def fit_structured(
 ) -> StructuredFit:
     """Fit a structured map of a shape; `start` is a smaller one whose coefficients and strengths it begins with."""
     labels, p = read_labels(data), data.scores
-    n, k = p.shape
+    k = p.shape[1]
     names, index = shape.groups(k)
-    limit = max(_TUNING.least, min(_TUNING.rows, _TUNING.numbers // k))
-    few, some = labels, p
-    if n > 2 * limit:
-        rows, weight = pick_rows(p, labels.index, labels.weight, limit)
-        weight *= min(1.0, limit / labels.total)
-        few = Labels(labels.index[rows], weight, None if labels.target is None else labels.target[rows])
-        some = p[rows]
-    knots = _choose_knots(base, some, few.weight) if start is None else np.asarray(start.map.knots)
-    part = Problem.of(partial(_make_terms, shape, base, knots, some), few, mixed=shape.mixed)
+    some = _pick(data)
+    few = labels if some is data else read_labels(some)
+    knots = _choose_knots(base, some.scores, few.weight) if start is None else np.asarray(start.map.knots)
+    part = Problem.of(partial(_make_terms, shape, base, knots, some.scores), few, mixed=shape.mixed)
     usual = _usual_variances(names, part)
     theta, variances = np.zeros(part.size), usual.copy()
     if start is not None:
         theta, variances = _carry(start, names, index, k, variances)
     theta, variances = _learn_strengths(part, theta, variances, usual, index, names)
     problem = part
-    if n > 2 * limit:
+    if some is not data:
         problem = Problem.of(partial(_make_terms, shape, base, knots, p), labels, mixed=shape.mixed)
         theta, variances = _learn_strengths(problem, theta, variances, usual, index, names, rounds=1)
     minimum = minimise(problem, 1.0 / variances[index], theta)

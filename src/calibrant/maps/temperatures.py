@@ -9,7 +9,7 @@ that few confident mistakes do not flatten all the others. u is half uniform, ha
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from calibrant.numerics.rows import pick_rows
 from calibrant.samples import ClassSample
 from calibrant.warning import warn
 
-__all__ = ["BaseFit", "apply_base", "fit_base", "fit_temperature_classes", "fit_temperature_robust", "read_labels"]
+__all__ = ["BaseFit", "apply_base", "fit_base", "fit_bases", "fit_temperature_classes", "fit_temperature_robust", "read_labels"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class _Tuning:
 
     block: int = 40_000  # numbers per block of rows; 20,000 and 80,000 took 10 % longer at 1,000,000 x 10
     few: int = 4_000  # rows on which a temperature is found before all rows are read
-    numbers: int = 400_000  # on at most so many numbers the robust one is searched from several starts ...
+    rows: int = 2_000  # the robust one is searched from several starts on at most so many rows ...
+    numbers: int = 200_000  # ... and so many numbers ...
     least: int = 500  # ... but on at least so many rows
     steps: int = 100
     growth: int = 16  # of the rows, from one sample to the next
@@ -44,6 +45,8 @@ class _Tuning:
     smooth: float = 0.01  # ... and this for others
     starts: tuple[float, ...] = (1e-2, 1e-7)  # floors to start from, beside the prior mean
     none: float = 1e-300  # the floor that counts as none
+    underflow: float = 1e-100  # where memberships reach down to this, zeros are taken for still smaller ones
+    scales: tuple[float, ...] = (0.0, -2.0)  # log b to start from without a floor
 
 
 _TUNING = _Tuning()
@@ -157,11 +160,12 @@ def _temperature_derivatives(x: Floats, labels: Labels, miss: float, b: float) -
 
 @dataclass(frozen=True, slots=True)
 class BaseFit:
-    """A robust temperature, and the inverse Hessian of its parameters, None where there is no floor."""
+    """A robust temperature, its parameters and the Hessian there; `coarse` says that many memberships are 0."""
 
     map: RobustTemperature
     parameters: Floats
     hessian: Floats
+    coarse: bool
 
     def leave_out(self, data: ClassSample, labels: Labels) -> Floats:
         """Return the probability of each case of the labels, approximately as if its row had been left out."""
@@ -220,40 +224,59 @@ def fit_temperature_robust(data: ClassSample) -> RobustTemperature:
 
 def fit_base(data: ClassSample, *, even: bool = False) -> BaseFit:
     """Fit a robust temperature; `even` makes u uniform, so that no row's classes change their order."""
+    return fit_bases(data, even=even)[0]
+
+
+def fit_bases(data: ClassSample, *, even: bool = False) -> list[BaseFit]:
+    """Return the best robust temperature, and the best without a floor where that is another one and makes sense.
+
+    It does where no membership is 0, or where those that are have fallen below the smallest double.
+    """
     labels = read_labels(data)
     n, k = data.scores.shape
     total = labels.total
     seen = (labels.counts(k) + 1.0) / (total + k)
     u = np.full(k, 1.0 / k) if even else 0.5 * seen + 0.5 / k
-    zeros = _weight_of_zeros(data.scores, labels.weight)
-    mean = (_TUNING.coarse if zeros >= _TUNING.zeros * k * total else _TUNING.smooth) / (total + 1.0)
-    usual = float(np.log(mean))
+    zeros, least = _find_zeros(data.scores, labels.weight)
+    underflow = zeros == 0.0 or least < _TUNING.underflow
+    coarse = zeros >= _TUNING.zeros * k * total
+    usual = float(np.log((_TUNING.coarse if coarse else _TUNING.smooth) / (total + 1.0)))
     prior = _Prior(np.array([usual, 0.0, usual]), np.array(_TUNING.precision))
     floors = [usual, *np.log(_TUNING.starts)]
-    starts = [(np.array([floor, scale, usual]), prior) for floor in floors for scale in (0.0,)]
-    if zeros == 0.0:
-        bare = _Prior(prior.mean, prior.precision, fixed=True)
-        starts.append((np.array([np.log(_TUNING.none), 0.0, usual]), bare))
-        starts.append((np.array([np.log(_TUNING.none), -2.0, usual]), bare))
+    searches = [(prior, [np.array([floor, 0.0, usual]) for floor in floors])]
+    if underflow:
+        bare = np.log(_TUNING.none)
+        searches.append((replace(prior, fixed=True), [np.array([bare, scale, usual]) for scale in _TUNING.scales]))
     some, few = data, labels
-    limit = max(_TUNING.least, _TUNING.numbers // k)
+    limit = max(_TUNING.least, min(_TUNING.rows, _TUNING.numbers // k))
     if n > limit:
         rows, weight = pick_rows(data.scores, labels.index, labels.weight, limit)
         few = Labels(labels.index[rows], weight, None if labels.target is None else labels.target[rows])
-        some = ClassSample(data.scores[rows], few.index, k, "probability", few.weight, None, few.target)
-    ends = [(_search_robust(some, few, u, each, start, rough=n > limit), each) for start, each in starts]
-    (best, hessian, _), chosen = min(ends, key=lambda end: end[0][2])
-    if n > limit:
-        best, hessian, _ = _search_robust(data, labels, u, chosen, best)
-    at = _Point.of(best)
-    return BaseFit(RobustTemperature(at.floor, at.inverse, at.mixture, tuple(u.tolist())), best, hessian)
+        some = replace(data, scores=data.scores[rows], index=few.index, weight=few.weight, target=few.target)
+    ends = []
+    for each, starts in searches:
+        end = min((_search_robust(some, few, u, each, start, rough=n > limit) for start in starts), key=lambda e: e.value)
+        ends.append(_search_robust(data, labels, u, each, end.theta) if n > limit else end)
+    ends.sort(key=lambda end: end.value)
+    if ends[0].theta[0] == searches[-1][1][0][0]:  # without a floor
+        ends = ends[:1]
+    maps = [_Point.of(end.theta).make(u) for end in ends]
+    return [BaseFit(each, end.theta, end.hessian, coarse) for each, end in zip(maps, ends, strict=True)]
 
 
-def _weight_of_zeros(p: Floats, weight: Floats) -> float:
-    """Return the weight of exact zeros."""
+def _find_zeros(p: Floats, weight: Floats) -> tuple[float, float]:
+    """Return the weight of exact zeros, and the smallest number above 0."""
+    found, least = 0.0, 1.0
     step = max(1, _TUNING.block // p.shape[1])
-    parts = range(0, len(p), step)
-    return float(sum(weight[at : at + step] @ (p[at : at + step] == 0.0).sum(axis=1) for at in parts))
+    for start in range(0, len(p), step):
+        some = p[start : start + step]
+        positive = some > 0.0
+        if positive.all():
+            least = min(least, float(some.min()))
+        else:
+            least = float(np.min(some, initial=least, where=positive))
+            found += float(weight[start : start + step] @ (~positive).sum(axis=1))
+    return found, least
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +308,10 @@ class _Point:
         floor, scale, mixture = theta.tolist()
         e, d = (float(np.exp(min(v, 0.0)) / (1.0 + np.exp(-abs(v)))) for v in (floor, mixture))
         return cls(min(e, 1.0 - 1e-12), float(np.exp(scale)), min(d, 1.0 - 1e-12))
+
+    def make(self, u: Floats) -> RobustTemperature:
+        """Return the map."""
+        return RobustTemperature(self.floor, self.inverse, self.mixture, tuple(u.tolist()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,10 +398,19 @@ def _evaluate_robust(
     return value, gradient, hessian
 
 
+@dataclass(frozen=True, slots=True)
+class _End:
+    """Where a search has ended: the parameters, the Hessian there with positive curvature, and the value."""
+
+    theta: Floats
+    hessian: Floats
+    value: float
+
+
 def _search_robust(
     data: ClassSample, labels: Labels, u: Floats, prior: _Prior, theta: Floats, *, rough: bool = False
-) -> tuple[Floats, Floats, float]:
-    """Return the end of a descent, the Hessian there with positive curvature, and the value."""
+) -> _End:
+    """Return the end of a descent by Newton's method with curvature made positive."""
     enough = _TUNING.robust_decrement * max(labels.total, 1.0) * (1e4 if rough else 1.0)
     value, gradient, hessian = _evaluate_robust(data, labels, u, prior, theta)
     reach = 2.0
@@ -384,7 +420,7 @@ def _search_robust(
         step = turn @ ((turn.T @ -gradient) / size)
         decrement = float(-gradient @ step)
         if decrement <= enough:
-            return theta, (turn * size) @ turn.T, value
+            return _End(theta, (turn * size) @ turn.T, value)
         step *= min(1.0, reach / float(np.abs(step).max()))
         slope, length = float(gradient @ step), 1.0
         while True:

@@ -32,13 +32,15 @@ __all__ = ["Blocks", "Dense", "Labels", "Minimum", "Problem", "Terms", "minimise
 class _Tuning:
     """The constants."""
 
-    block: int = 100_000  # numbers per array of a block of rows: it stays in the cache
+    block: int = 32_768  # numbers per array of a block of rows: it stays in the cache
+    wide: int = 200_000  # the same of arrays with a column per coefficient
+    deep: int = 128  # the least rows of such a block
     kept: int = 4_000_000  # numbers of all terms up to which they are computed once; beyond, anew in every pass
     dense_work: float = 6e9  # rows times squared coefficients up to which the Hessian is dense
     dense_size: int = 1_500  # coefficients up to which it is
     decrement: float = 1e-10  # of a Newton minimum, per unit of the total weight
     rough_decrement: float = 2e-7  # the same of an L-BFGS minimum: 1/100 nat in 50,000 rows
-    newton_steps: int = 60
+    newton_steps: int = 200
     lbfgs_steps: int = 300
     memory: int = 20  # pairs of steps and gradients that L-BFGS keeps
     armijo: float = 1e-4
@@ -112,6 +114,15 @@ class Terms:
     common: tuple[Floats, ...] = ()
     own: tuple[Floats, ...] = ()
 
+    def part(self, rows: slice) -> Terms:
+        """Return those of some rows."""
+        common, own = (tuple(each[rows] for each in group) for group in (self.common, self.own))
+        return Terms(self.x[rows], self.factors[rows], common, own)
+
+    def shared(self) -> list[Floats]:
+        """Return the derivatives of the logits by (a, e)."""
+        return [self.x * h[:, None] for h in self.factors.T] + list(self.common)
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -154,7 +165,7 @@ class Problem:
 
     def slices(self) -> Iterator[slice]:
         """Yield the blocks of rows."""
-        step = max(1, _TUNING.block // self.classes)
+        step = max(_TUNING.deep, _TUNING.block // self.classes)
         for start in range(0, len(self.labels), step):
             yield slice(start, min(start + step, len(self.labels)))
 
@@ -202,12 +213,19 @@ class Problem:
 
     def rows_of(self, terms: Terms, r: Floats) -> Floats:
         """Return J_i' r_i of each row, (rows, size)."""
-        parts = [terms.factors * row_sums(r * terms.x)[:, None]]
-        parts += [row_sums(r * s)[:, None] for s in terms.common]
-        parts += [r * d for d in terms.own]
+        k, m = self.classes, self.factors
+        out = np.empty((len(r), self.size))
+        np.multiply(terms.factors, row_sums(r * terms.x)[:, None], out=out[:, :m])
+        for number, s in enumerate(terms.common, start=m):
+            out[:, number] = row_sums(r * s)
+        for number, d in enumerate(terms.own):
+            at = self.commons + number * k
+            np.multiply(r, d, out=out[:, at : at + k])
         if self.mixed:
-            parts.append((r[:, :, None] * terms.x[:, None, :]).reshape(len(r), -1))
-        return np.hstack(parts)
+            for c in range(k):
+                at = self.commons + self.own * k + c * k
+                np.multiply(r[:, c, None], terms.x, out=out[:, at : at + k])
+        return out
 
     def move(self, terms: Terms, change: Floats) -> Floats:
         """Return J_i delta_i, the change of the logits of rows by a change of theta for each of them."""
@@ -225,46 +243,43 @@ class Problem:
         """Return the Hessian of the likelihood, sum_i w_i J_i' (diag q_i - q_i q_i') J_i."""
         k, m, g, size = self.classes, self.commons, self.own, self.size
         found = np.zeros((size, size))
-        each = np.arange(k)
+        each, first = np.arange(k), m + g * k  # first: where M begins
         place = [m + number * k + each for number in range(g)]  # where the own terms of all classes are
-        matrix = (m + g * k + each[:, None] * k + each) if self.mixed else None  # row c: where M_c is
-        for _, terms, labels in self.blocks():
-            step = max(1, 4 * _TUNING.block * 10 // size)
-            for start in range(0, len(labels), step):
-                some = slice(start, start + step)
-                part = Terms(*_cut(terms, some))
-                w = labels.weight[some]
-                _, q = _softmax(self.logits(part, theta))
-                mean = self.rows_of(part, q)
-                mean *= np.sqrt(w)[:, None]
-                found -= mean.T @ mean
-                q *= w[:, None]
-                common = [part.x * h[:, None] for h in part.factors.T] + list(part.common)
-                for i, one in enumerate(common):
-                    weighted = q * one
-                    for j in range(i, m):
-                        found[i, j] += np.vdot(weighted, common[j])
-                    for at, d in zip(place, part.own, strict=True):
-                        found[i, at] += (weighted * d).sum(axis=0)
-                    if matrix is not None:
-                        found[i, matrix.ravel()] += (weighted.T @ part.x).ravel()
-                for i, one in enumerate(part.own):
-                    weighted = q * one
-                    for j in range(i, g):
-                        found[place[i], place[j]] += (weighted * part.own[j]).sum(axis=0)
-                    if matrix is not None:
-                        found[place[i][:, None], matrix] += weighted.T @ part.x
-                if matrix is not None:
-                    for c in range(k):
-                        at = slice(m + g * k + c * k, m + g * k + (c + 1) * k)
-                        found[at, at] += (part.x * q[:, c, None]).T @ part.x
+        rows = first + each[:, None] * k + each  # where row c of M is
+        for terms, labels in self.narrow_blocks():
+            _, q = _softmax(self.logits(terms, theta))
+            root = np.sqrt(labels.weight)[:, None]
+            mean = self.rows_of(terms, q)
+            mean *= root
+            found -= mean.T @ mean
+            q *= labels.weight[:, None]
+            local = np.stack([each.T for each in (*terms.shared(), *terms.own)], axis=1)  # (k, m + g, rows)
+            weighted = local * q.T[:, None, :]
+            gram = weighted @ local.transpose(0, 2, 1)
+            found[:m, :m] += gram[:, :m, :m].sum(axis=0)
+            for j in range(g):
+                found[:m, place[j]] += gram[:, :m, m + j].T
+                for i in range(j + 1):
+                    found[place[i], place[j]] += gram[:, m + i, m + j]
+            if self.mixed:
+                cross = weighted @ terms.x
+                found[:m, first:] += cross[:, :m].transpose(1, 0, 2).reshape(m, k * k)
+                for i in range(g):
+                    found[place[i][:, None], rows] += cross[:, m + i]
+                squares = ((terms.x * root).T @ mean[:, first:]).reshape(k, k, k)  # [j, c, l] of x_j q_c x_l
+                for c in range(k):
+                    at = slice(first + c * k, first + (c + 1) * k)
+                    found[at, at] += squares[:, c]
         upper = np.triu(found)
         return np.asarray(upper + np.triu(upper, 1).T)
 
-
-def _cut(terms: Terms, rows: slice) -> tuple[Any, ...]:
-    """Return the terms of some rows of a block."""
-    return terms.x[rows], terms.factors[rows], tuple(s[rows] for s in terms.common), tuple(d[rows] for d in terms.own)
+    def narrow_blocks(self) -> Iterator[tuple[Terms, Labels]]:
+        """Yield the terms and labels of so few rows at once that arrays with a column per coefficient stay small."""
+        step = max(_TUNING.deep, _TUNING.wide // self.size)
+        for _, terms, labels in self.blocks():
+            for start in range(0, len(labels), step):
+                some = slice(start, start + step)
+                yield terms.part(some), labels.part(some)
 
 
 def _softmax(f: Floats) -> tuple[Floats, Floats]:
@@ -306,18 +321,13 @@ class Dense:
         out, and the whole row if it counts less than 1.
         """
         out = []
-        for _, terms, labels in problem.blocks():
-            step = max(1, 4 * _TUNING.block * 10 // problem.size)
-            for start in range(0, len(labels), step):
-                some = slice(start, min(start + step, len(labels)))
-                part = Terms(*_cut(terms, some))
-                mine = labels.part(some)
-                f = problem.logits(part, theta)
-                r = mine.residuals(_softmax(f.copy())[1])
-                r *= np.minimum(mine.weight, 1.0)[:, None]
-                f += problem.move(part, self.solve(problem.rows_of(part, r).T).T)
-                row, which, _ = mine.cases()
-                out.append(_softmax(f)[1][row, which])
+        for terms, labels in problem.narrow_blocks():
+            f = problem.logits(terms, theta)
+            r = labels.residuals(_softmax(f.copy())[1])
+            r *= np.minimum(labels.weight, 1.0)[:, None]
+            f += problem.move(terms, self.solve(problem.rows_of(terms, r).T).T)
+            row, which, _ = labels.cases()
+            out.append(_softmax(f)[1][row, which])
         return np.concatenate(out)
 
 
@@ -345,7 +355,7 @@ class Blocks:
         for _, terms, labels in problem.blocks():
             w = labels.weight
             _, q = _softmax(problem.logits(terms, theta))
-            shares = [terms.x * h[:, None] for h in terms.factors.T] + list(terms.common)
+            shares = terms.shared()
             means = np.array([row_sums(q * each) for each in shares])
             common -= (means * w) @ means.T
             qw = q * w[:, None]
@@ -402,7 +412,7 @@ class Blocks:
             f = problem.logits(terms, theta)
             r = labels.residuals(_softmax(f.copy())[1])
             r *= np.minimum(labels.weight, 1.0)[:, None]
-            shares = [terms.x * h[:, None] for h in terms.factors.T] + list(terms.common)
+            shares = terms.shared()
             moved = np.array([row_sums(r * each) for each in shares]).T @ self.common if shares else np.zeros((len(f), 0))
             for number, each in enumerate(shares):
                 f += moved[:, number, None] * each
