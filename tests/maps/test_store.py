@@ -270,7 +270,9 @@ def several(k, values=coefficients):
 def robust_temperatures(draw, k=None):
     shares = np.array(draw(several(k or draw(st.integers(2, 4)), st.floats(0.01, 1.0))))
     share = st.floats(0.0, 1.0, exclude_max=True)
-    return RobustTemperature(draw(share), draw(st.floats(1e-100, 1e100)), draw(share), tuple((shares / shares.sum()).tolist()))
+    return RobustTemperature(
+        draw(share), draw(st.floats(1e-100, 1e100)), draw(share), tuple((shares / shares.sum()).tolist())
+    )
 
 
 @st.composite
@@ -312,9 +314,7 @@ RECORDS["MatrixMap"] = st.builds(MatrixMap, st.sampled_from(KINDS), two_pieces |
     MatrixMap, st.sampled_from(["logit", "margin"]), real_maps, domain=st.just("real")
 )
 PARTS = {  # of maps of several classes
-    name
-    for name in RECORDS
-    if name.endswith("Classes") or name in ("RobustTemperature", "ClassMember")
+    name for name in RECORDS if name.endswith("Classes") or name in ("RobustTemperature", "ClassMember")
 } - {"BetaClasses"}
 RECORDS["TwoClassMap"] = st.builds(TwoClassMap, st.sampled_from(KINDS), one_column)
 

@@ -39,9 +39,7 @@ _TOLD = 0.05  # weights from which a member is mentioned
 _MOST = 0.5  # the weight that is called most
 
 
-def _run(
-    function: Callable[[Columns], Columns], rows: Any, count: int | None, ops: Ops
-) -> Any:
+def _run(function: Callable[[Columns], Columns], rows: Any, count: int | None, ops: Ops) -> Any:
     """Evaluate a formula of one column per class."""
     return ops.run_columns(function, rows, count, "one per class")
 
@@ -104,7 +102,7 @@ class TemperatureClasses:
 
 @dataclass(frozen=True, slots=True)
 class VectorClasses:
-    """A scale and a bias per class, p = softmax(scale x + bias) with x the logarithms of memberships (Guo et al. 2017)."""
+    """A scale and a bias per class, p = softmax(scale x + bias), x the logarithms of memberships (Guo et al. 2017)."""
 
     scale: tuple[float, ...]
     bias: tuple[float, ...]
@@ -142,17 +140,20 @@ class LinearClasses:
         weights = np.reshape(self.weights, (k, k))
 
         def mapped(columns: Columns) -> Columns:
-            return ops.softmax([f + b for f, b in zip(ops.linear(_near(columns, ops), weights), self.bias, strict=True)])
+            return ops.softmax(
+                [f + b for f, b in zip(ops.linear(_near(columns, ops), weights), self.bias, strict=True)]
+            )
 
         return _run(mapped, logs, k, ops)
 
 
 @dataclass(frozen=True, slots=True)
 class RobustTemperature:
-    """A floor, a temperature and a mixture: q = (1 - mixture) softmax(inverse log m) + mixture u,
+    """A floor, a temperature and a mixture.
 
-    m = (1 - floor) p + floor u. The floor bounds what a membership of 0 means, `inverse` is 1/T, and the mixture is the
-    share of rows of which the scores know nothing. u, `rest`, is what remains then: shares of the classes.
+    q = (1 - mixture) softmax(inverse log m) + mixture u,  m = (1 - floor) p + floor u. The floor bounds what a
+    membership of 0 means, `inverse` is 1/T, and the mixture is the share of rows of which the scores know nothing. u,
+    `rest`, is what remains then: shares of the classes.
     """
 
     floor: float
@@ -215,11 +216,13 @@ def _inputs(base: RobustTemperature, memberships: Columns, ops: Ops) -> _Inputs:
 
 @dataclass(frozen=True, slots=True)
 class StructuredClasses:
-    """A structured map on top of a base: with q = base(p), x = log q - mean log q, t the confidence of the row,
+    """A structured map on top of a base.
 
-        f_c = slope(t) x_c + bias_c + other_c log(1 - q_c) + sum_m hinges_mc log(1 - q_c + q_c exp(-t_m)) + (W x)_c,
+    With q = base(p), x = log q - mean log q and t the confidence of the row it is p = softmax(f),
 
-    p = softmax(f). `slope` is linear between the `knots` and constant beyond. `weights` is W row by row, or its
+        f_c = slope(t) x_c + bias_c + other_c log(1 - q_c) + sum_m hinges_mc log(1 - q_c + q_c exp(-t_m)) + (W x)_c.
+
+    `slope` is linear between the `knots` and constant beyond. `weights` is W row by row, or its
     diagonal alone. `hinges` are those of all classes at the first t_m, then at the next, or none.
     """
 
@@ -252,7 +255,7 @@ class StructuredClasses:
         k = len(self.bias)
         slope = ops.share(ops.lines(inputs.level, self.knots, self.slope)) if len(self.knots) > 1 else self.slope[0]
         if len(self.weights) == k:
-            mixed = [x * v for x, v in zip(inputs.x, self.weights, strict=True)]
+            mixed: Columns = [x * v for x, v in zip(inputs.x, self.weights, strict=True)]
         else:
             mixed = ops.linear(inputs.x, np.reshape(self.weights, (k, k)))
         logits = []
@@ -366,8 +369,8 @@ class AutoClasses:
             best = min(self.members, key=lambda each: each.loss)
             count = f"{self.rows:,.0f}" if self.rows >= 10 else f"{self.rows:.3g}"
             said.append(
-                f"On {count} rows, each left out in turn, {MEMBERS[best.name]} costs {best.loss:.4f} nats per row and the "
-                f"scores as they are {losses['raw']:.4f}."
+                f"On {count} rows, each left out in turn, {MEMBERS[best.name]} costs {best.loss:.4f} nats per row and "
+                f"the scores as they are {losses['raw']:.4f}."
             )
         if self.missing:
             said.append(f"{self.missing} of the classes had no row: what is said of them rests on the scores alone.")

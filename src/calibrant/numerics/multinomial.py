@@ -10,7 +10,7 @@ with x_c, S_mc and D_gc numbers per row and class, h_m numbers per row. The coef
 
 t the shares of the classes in a row, lambda > 0. F is strictly convex. `minimise` takes Newton steps where the Hessian
 is small enough to be dense, else L-BFGS steps scaled by a block approximation of it, `Blocks`; either way the result
-has passed the Newton decrement as its certificate. Rows are read in blocks, so the memory needed does not grow with them.
+has passed the Newton decrement as its certificate. Rows are read in blocks: the memory needed does not grow with them.
 """
 
 from __future__ import annotations
@@ -332,19 +332,45 @@ class Dense:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
-    """An approximate inverse of the penalised Hessian: the common terms, each class's own terms, and M by themselves.
+class _Kronecker:
+    """An approximate inverse of the penalised Hessian of M, sum_i w_i C_i x x_i x_i' + l, C_i = diag q_i - q_i q_i'.
 
-    The part of M, sum_i w_i C_i x x_i x_i' with C_i = diag q_i - q_i q_i', is taken for the Kronecker product of
-    A = sum w_i C_i/sum w_i tr C_i and S = sum w_i tr C_i x_i x_i', which keeps its trace. With A = U diag(alpha) U',
-    S = V diag(s) V' and one penalty l it has the inverse U ((U' G V)/(alpha s' + l)) V'.
+    The sum is taken for the Kronecker product of A = sum w_i C_i/sum w_i tr C_i and S = sum w_i tr C_i x_i x_i', which
+    keeps its trace. With A = U diag(alpha) U', S = V diag(s) V' the inverse of a G is U ((U' G V)/(alpha s' + l)) V'.
     """
+
+    left: Floats  # U
+    right: Floats  # V
+    scale: Floats  # 1/(alpha s' + l)
+
+    @classmethod
+    def of(cls, a: Floats, s: Floats, penalty: float) -> _Kronecker:
+        """Return it for A, S and l."""
+        alpha, u = np.linalg.eigh(a)
+        sigma, v = np.linalg.eigh(s)
+        return cls(u, v, 1.0 / (np.outer(np.maximum(alpha, 0.0), np.maximum(sigma, 0.0)) + penalty))
+
+    def solve(self, gradient: Floats) -> Floats:
+        """Return the approximate inverse times a vector."""
+        turned = (self.left.T @ gradient.reshape(self.scale.shape) @ self.right) * self.scale
+        return np.asarray((self.left @ turned @ self.right.T).ravel())
+
+    def diagonal(self) -> Floats:
+        """Return the diagonal of the approximate inverse."""
+        return np.asarray((self.left**2 @ self.scale @ (self.right**2).T).ravel())
+
+    def move(self, x: Floats, r: Floats) -> Floats:
+        """Return the change of the logits of each row by the inverse times its own gradient r x'."""
+        return np.asarray(((r @ self.left) * ((x @ self.right) ** 2 @ self.scale.T)) @ self.left.T)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """An approximate inverse of the penalised Hessian: the common terms, each class's own terms, and M by themselves."""
 
     common: Floats  # (m, m), inverse
     own: Floats  # (k, g, g), inverses
-    left: Floats | None = None  # U
-    right: Floats | None = None  # V
-    scale: Floats | None = None  # 1/(alpha s' + l)
+    matrix: _Kronecker | None
 
     @classmethod
     def at(cls, problem: Problem, theta: Floats, precision: Floats) -> Blocks:
@@ -356,7 +382,7 @@ class Blocks:
             w = labels.weight
             _, q = _softmax(problem.logits(terms, theta))
             shares = terms.shared()
-            means = np.array([row_sums(q * each) for each in shares])
+            means = np.array([row_sums(q * each) for each in shares]).reshape(m, len(w))
             common -= (means * w) @ means.T
             qw = q * w[:, None]
             for i, one in enumerate(shares):
@@ -377,14 +403,11 @@ class Blocks:
         common[np.diag_indices(m)] += precision[:m]
         stacked = own.transpose(2, 0, 1).copy()
         stacked[:, np.arange(g), np.arange(g)] += precision[m : m + g * k].reshape(g, k).T
-        inverses = np.linalg.inv(common) if m else common, np.linalg.inv(stacked) if g else stacked
-        if not problem.mixed:
-            return cls(*inverses)
-        penalty = float(precision[m + g * k :].reshape(k, k)[0, 1 % k])
-        alpha, u = np.linalg.eigh(left / max(traces, 1e-300))
-        s, v = np.linalg.eigh(right)
-        scale = 1.0 / (np.outer(np.maximum(alpha, 0.0), np.maximum(s, 0.0)) + penalty)
-        return cls(*inverses, u, v, scale)
+        matrix = None
+        if problem.mixed:
+            penalty = float(precision[m + g * k :].reshape(k, k)[0, 1 % k])
+            matrix = _Kronecker.of(left / max(traces, 1e-300), right, penalty)
+        return cls(np.asarray(np.linalg.inv(common)), np.asarray(np.linalg.inv(stacked)), matrix)
 
     def solve(self, gradient: Floats) -> Floats:
         """Return the approximate inverse times a vector."""
@@ -392,17 +415,15 @@ class Blocks:
         at = m + g * k
         parts = [self.common @ gradient[:m]]
         parts.append(np.einsum("kgh,hk->gk", self.own, gradient[m:at].reshape(g, k)).ravel() if g else gradient[m:at])
-        if self.left is not None and self.right is not None:
-            n = len(self.left)
-            turned = (self.left.T @ gradient[at:].reshape(n, n) @ self.right) * self.scale
-            parts.append((self.left @ turned @ self.right.T).ravel())
+        if self.matrix is not None:
+            parts.append(self.matrix.solve(gradient[at:]))
         return np.concatenate(parts)
 
     def diagonal(self) -> Floats:
         """Return the diagonal of the approximate inverse."""
         parts = [np.diagonal(self.common), np.diagonal(self.own, axis1=1, axis2=2).T.ravel()]
-        if self.left is not None and self.right is not None and self.scale is not None:
-            parts.append((self.left**2 @ self.scale @ (self.right**2).T).ravel())
+        if self.matrix is not None:
+            parts.append(self.matrix.diagonal())
         return np.concatenate(parts)
 
     def leave_out(self, problem: Problem, theta: Floats) -> Floats:
@@ -413,13 +434,15 @@ class Blocks:
             r = labels.residuals(_softmax(f.copy())[1])
             r *= np.minimum(labels.weight, 1.0)[:, None]
             shares = terms.shared()
-            moved = np.array([row_sums(r * each) for each in shares]).T @ self.common if shares else np.zeros((len(f), 0))
+            moved = (
+                np.array([row_sums(r * each) for each in shares]).T @ self.common if shares else np.zeros((len(f), 0))
+            )
             for number, each in enumerate(shares):
                 f += moved[:, number, None] * each
             for i, one in enumerate(terms.own):
                 f += one * sum(r * two * self.own[:, i, j] for j, two in enumerate(terms.own))
-            if self.left is not None and self.right is not None and self.scale is not None:
-                f += ((r @ self.left) * ((terms.x @ self.right) ** 2 @ self.scale.T)) @ self.left.T
+            if self.matrix is not None:
+                f += self.matrix.move(terms.x, r)
             row, which, _ = labels.cases()
             out.append(_softmax(f)[1][row, which])
         return np.concatenate(out)

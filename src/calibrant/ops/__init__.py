@@ -31,8 +31,8 @@ class Ops:
     `logit(p, clip)` is log(p/(1 - p)) with p cut to [clip, 1 - clip], by 1e-15 if not given. `steps(x, edges, values)`
     is values[j] for edges[j - 1] <= x < edges[j]; `lines(x, corners, values)` joins the corners by straight lines.
     `softmax(columns)` is exp(x_c)/sum_j exp(x_j) for each column; `largest(columns)` the largest number of each row;
-    `linear(columns, weights)` the columns of W x, `weights` the array W; `split(columns, conditions, branches)` gives each row
-    the columns of the branch whose condition holds. `share(x)` marks what a formula uses many times.
+    `linear(columns, weights)` the columns of W x, `weights` the array W; `split(columns, conditions, branches)` gives
+    each row the columns of the branch whose condition holds. `share(x)` marks what a formula uses many times.
 
     `smooth(function, x, low, high)` is function(clip(x, low, high)) for a smooth function of NumPy arrays whose values
     are logits; `smooth_parts(function, x, parts)` is function(x), smooth in each of the `Part`s that `parts()` lists.

@@ -280,7 +280,7 @@ def _sql_linear(columns: Columns, weights: Floats) -> Columns:
 
 
 def _shared_softmax(columns: Columns, share: Shared) -> Columns:
-    """Return exp(x_c - max x)/sum_j exp(x_j - max x), each exponential computed once, with halves that cannot overflow."""
+    """Return exp(x_c - max x)/sum_j exp(x_j - max x), each computed once, with halves that cannot overflow."""
     halves = [share(x * 0.5) for x in columns]
     top = share(_sql_largest(halves))
     tilted = [share(exp.Exp(this=_sql_clip(x - top, -_FAR / 2 + 4, 0.0) * 2.0)) for x in halves]
