@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
@@ -452,24 +452,21 @@ def check_matrix(name: str, values: Any, kind: str) -> NDArray[Any]:
     rounding = max(ROUNDING, 8.0 * float(fine))  # of float16, which sums to 1 within a percent
     if array.dtype not in (np.float64, np.float32):
         array = array.astype(np.float64)
-    size = max(BLOCK // array.shape[1], 1)
+    size, ones = max(BLOCK // array.shape[1], 1), np.ones(array.shape[1])
     for start in range(0, len(array), size):
         block = np.asarray(array[start : start + size], np.float64)
         low, high = block.min(), block.max()
         if not np.isfinite([low, high]).all():
-            _refuse_entries(name, "be finite", array, lambda part: ~np.isfinite(part), "NaN or infinite value(s)")
+            raise _wrong_entries(name, "be finite", array, ~np.isfinite(array), "NaN or infinite value(s)")
         if kind != "probability":
             continue
         if low < -rounding or high > 1 + rounding:
-            rule, is_wrong = (
-                "lie in [0, 1] where they are probabilities",
-                lambda part: (part < -rounding) | (part > 1 + rounding),
-            )
-            _refuse_entries(name, rule, array, is_wrong, "outside")
-        off = np.abs(block.sum(axis=1) - 1.0) > rounding
+            outside = (array < -rounding) | (array > 1 + rounding)
+            raise _wrong_entries(name, "lie in [0, 1] where they are probabilities", array, outside, "outside")
+        off = np.abs(block @ ones - 1.0) > rounding
         if off.any():
             row = int(off.argmax())
-            count = int((np.abs(np.einsum("ij->i", array, dtype=np.float64) - 1.0) > rounding).sum())
+            count = int((np.abs(array.sum(axis=1, dtype=np.float64) - 1.0) > rounding).sum())
             shown = ", ".join(f"{value:g}" for value in block[row, :5]) + (", ..." if block.shape[1] > 5 else "")
             msg = (
                 f"{name} declared as probabilities must have rows that sum to 1; got {count} that do not, the first is "
@@ -480,17 +477,11 @@ def check_matrix(name: str, values: Any, kind: str) -> NDArray[Any]:
     return array
 
 
-def _refuse_entries(
-    name: str, rule: str, array: NDArray[Any], is_wrong: Callable[[NDArray[Any]], NDArray[np.bool_]], what: str
-) -> None:
-    """Raise an error that counts the wrong entries of a matrix and names the first."""
-    wrong = is_wrong(array)
+def _wrong_entries(name: str, rule: str, array: NDArray[Any], wrong: NDArray[np.bool_], what: str) -> ValueError:
+    """Return an error that counts the wrong entries of a matrix and names the first."""
     row, column = np.unravel_index(int(wrong.argmax()), wrong.shape)
-    msg = (
-        f"{name} must {rule}; got {int(wrong.sum())} {what}, "
-        f"the first in row {row}, column {column} ({array[row, column]})"
-    )
-    raise ValueError(msg)
+    first = f"the first in row {row}, column {column} ({array[row, column]})"
+    return ValueError(f"{name} must {rule}; got {int(wrong.sum())} {what}, {first}")
 
 
 def refuse_other_order(table: Any, classes: Iterable[Any]) -> None:
@@ -557,6 +548,10 @@ def find_classes(observed: NDArray[Any], classes: NDArray[Any], name: str = "lab
     >>> find_classes(np.array(["b", "a", "b"]), np.array(["b", "c", "a"]))
     array([0, 2, 0])
     """
+    if classes.dtype.kind in "iu" and observed.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes))):
+        low, high = extremes(observed) if len(observed) else (0, 0)
+        if low >= 0 and high < len(classes):  # they are their own positions
+            return np.asarray(observed, np.intp)
     order = np.argsort(classes, kind="stable")
     if (classes[order[1:]] == classes[order[:-1]]).any():
         msg = f"{name} must all be different; got {', '.join(str(value) for value in classes[:5])}"

@@ -90,7 +90,7 @@ class Sample:
 
     def arrays(self) -> tuple[Floats, Floats, Floats]:
         """Return the scores with the weight of positives and of negatives at each of them."""
-        weight = np.ones(len(self)) if self.weight is None else np.asarray(self.weight, np.float64)
+        weight = np.ones(len(self.score)) if self.weight is None else np.asarray(self.weight, np.float64)
         positive = weight * np.asarray(self.label, np.float64)
         negative = weight - positive if self.negative is None else self.negative
         return np.asarray(self.score, np.float64), positive, negative
@@ -131,6 +131,8 @@ class ClassSample:
 
     def complete(self) -> ClassSample:
         """Return the rows with a score in every column."""
+        if len(self.scores) and not np.isnan(extremes(self.scores)[0]):
+            return self
         return self.select(~np.isnan(self.scores).any(axis=1))
 
 
@@ -182,7 +184,8 @@ def class_sample(
     """Check scores of several classes, one column each, with labels and weights, and return them as a `ClassSample`.
 
     The columns are the classes of y in sorted order, or `classes` names them; more are allowed than y holds. Labels are
-    classes, or an array of one probability per class and row. Scores keep their memory and dtype where they can.
+    classes, or an array or a table of one probability per class and row, whose columns are in the order of those of the
+    scores. Scores keep their memory and dtype where they can.
 
     >>> class_sample([[0.2, 0.7, 0.1], [0.1, 0.1, 0.8]], ["b", "c"], kind="probability", classes=["a", "b", "c"]).index
     array([1, 2])
@@ -201,7 +204,8 @@ def class_sample(
         target = check_distributions("y", given)
         check_length("y", target, matrix)
         index = target.argmax(axis=1)
-        names = np.arange(columns) if classes is None else check_class_names("classes", classes)
+        named = list(y.columns) if classes is None and hasattr(y, "columns") else classes
+        names = np.arange(columns) if named is None else check_class_names("classes", named)
         if hasattr(y, "columns"):
             refuse_other_order(y, names.tolist())
         target = np.asarray(target / target.sum(axis=1, keepdims=True), np.float64)
@@ -225,6 +229,10 @@ def class_sample(
 
 def _distinct(labels: NDArray[Any]) -> NDArray[Any]:
     """Return the classes of labels, sorted."""
+    if labels.dtype.kind == "i" and len(labels):
+        low, high = extremes(labels)
+        if high - low < len(labels):  # counted, which is faster than sorted
+            return np.asarray(np.flatnonzero(np.bincount(labels - low)) + low, labels.dtype)
     try:
         return np.unique(labels)
     except TypeError:

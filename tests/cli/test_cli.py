@@ -80,7 +80,7 @@ def map_file(tmp_path: Path) -> Path:
 
 ASSESSED = ("--probability", "p", "--label", "y")
 SCORE_P = ("--score", "p", "--label", "y")
-COMMANDS = ("fit", "apply", "methods", "assess", "compare", "report", "demo", "reproduce")
+COMMANDS = ("fit", "apply", "sql", "methods", "assess", "compare", "report", "demo", "reproduce")
 
 
 class TestHelp:
@@ -120,7 +120,9 @@ class TestMethods:
             method = METHODS[row["name"]]
             assert (row["record"], row["domain"]) == (method.record.__name__, method.domain)
             assert (row["monotone"], row["source"]) == (method.monotone, method.source)
-            assert list(row["options"]) == method.options()
+            joint = [] if method.joint is None else method.joint.options()
+            assert list(row["options"]) == list(dict.fromkeys([*method.options(), *joint]))
+            assert row["classes"] == ("all" if method.needs == "matrix" or method.joint else "each")
 
 
 def refusal_of(method: str) -> str:
@@ -722,7 +724,9 @@ class TestAssess:
     def test_prints_everything_within_the_width(self, columns: int, forecasts: Path) -> None:
         result = run("assess", forecasts, *ASSESSED, columns=columns)
         assert (result.exit_code, result.stderr) == (0, "")
-        assert max(map(len, result.stdout.splitlines())) <= columns
+        *lines, last = result.stdout.splitlines()
+        assert max(map(len, lines)) <= columns
+        assert last == f"next: calibrant report {forecasts} --probability p --label y -o report.html"
         found = calibrant.assess(HAPPENED.astype(int), FORECAST)
         text = " ".join(result.stdout.split())
         assert " ".join(found.verdict.split()) in text
@@ -798,7 +802,9 @@ class TestCompare:
         found = document(*asked)
         result = done(*asked)
         assert result.stderr == ""
-        assert max(map(len, result.stdout.splitlines())) <= 80
+        *lines, last = result.stdout.splitlines()
+        assert max(map(len, lines)) <= 80
+        assert last.startswith(f"next: calibrant fit {forecasts} --score f --label y --method ")
         best_first = found["standings"][0]["methods"]
         assert ordered(result.stdout.split("─")[-1], methods)[:4] == best_first
         assert " ".join(found["verdict"].split()) in " ".join(result.stdout.split())
@@ -871,7 +877,7 @@ class TestCompare:
 
     def test_the_report_is_written(self, forecasts: Path, tmp_path: Path) -> None:
         result = done("compare", forecasts, *SCORED, "--report", tmp_path / "r.html")
-        assert result.stdout.endswith(f"\nReport: {tmp_path / 'r.html'}\n")
+        assert f"\nReport: {tmp_path / 'r.html'}\n" in result.stdout
         assert (tmp_path / "r.html").read_text("utf-8").lower().startswith("<!doctype html>")
 
 

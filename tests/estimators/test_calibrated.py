@@ -43,8 +43,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import calibrant
 from calibrant import CalibratedClassifier, CombiningClassifier, DecidingClassifier, metrics
-from calibrant.estimators.protocols import GROUPED, PROTOCOLS, OneVsOne, score_columns
-from calibrant.estimators.unwrapping import layers, unwrap
+from calibrant.estimators.protocols import GROUPED, PROTOCOLS, OneVsOne, layers, score_columns, unwrap
 
 pytestmark = pytest.mark.filterwarnings("ignore:scores are anti-correlated")  # some sets here are tiny and noisy
 

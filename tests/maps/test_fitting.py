@@ -306,3 +306,10 @@ def test_options_of_one_column_are_not_those_of_all_classes():
     wanted = "method 'beta on all classes at once' has no option 'as_printed'; it has criterion, dis"
     with pytest.raises(ValueError, match=wanted):
         CalibratedClassifier(LogisticRegression(), "beta", multiclass="matrix", options={"as_printed": True}).fit(X, Y)
+
+
+def test_an_option_of_neither_row_is_refused_before_anything_is_computed():
+    P, y = three_columns()
+    for method in ("beta", "platt"):
+        with pytest.raises(ValueError, match=f"method '{method}' has no option 'size'; it has "):
+            compare_scores(P, y, kind="probability", methods={"one": (method, {"size": 1})}, cv=3, progress=False)

@@ -295,7 +295,7 @@ def class_members(draw, weight=None, k=None):
 def auto_classes(draw):
     k, count = draw(st.integers(2, 4)), draw(st.integers(1, 3))
     found = tuple(draw(class_members(1.0 / count, k)) for _ in range(count))
-    return AutoClasses(found, draw(positive), draw(st.integers(0, 9)), draw(st.booleans()))
+    return AutoClasses(found, draw(positive), draw(finite), draw(st.integers(0, 9)), draw(st.booleans()))
 
 
 RECORDS["GivenClasses"] = st.just(GivenClasses())
@@ -337,7 +337,7 @@ def test_every_record_comes_back_to_the_last_bit(name, data, tmp_path_factory):
     if name == "BetaPiece":  # a part of a map
         record = BetaClasses((record, record))
     if name == "ClassMember":
-        record = AutoClasses((replace(record, weight=1.0),), 1.0)
+        record = AutoClasses((replace(record, weight=1.0),), 1.0, 0.5)
     if name in PARTS:
         record = MatrixMap("probability", record)
     if name == "Member":

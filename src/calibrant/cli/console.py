@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,7 @@ __all__ = [
     "print_json",
     "print_line",
     "print_message",
+    "print_next",
     "print_text",
     "report_errors",
     "show_activity",
@@ -60,6 +62,12 @@ def print_text(*lines: object) -> None:
 def print_line(line: str) -> None:
     """Print one line without wrapping it, so that file names can be copied."""
     Console(highlight=False, soft_wrap=True).print(Text(line))
+
+
+def print_next(*words: object) -> None:
+    """Print the command that is useful next, as it can be typed: words with spaces get quotes."""
+    line = Text.assemble(("next: ", "dim"), (shlex.join(["calibrant", *map(str, words)]), "green"))
+    Console(highlight=False, soft_wrap=True).print(line)
 
 
 def print_json(value: Any) -> None:

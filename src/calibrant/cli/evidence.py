@@ -15,13 +15,22 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from calibrant.checks import check_binary, check_unit
-from calibrant.cli.console import format_number, make_table, print_json, print_line, print_text, show_activity
+from calibrant.cli.console import (
+    format_number,
+    make_table,
+    print_json,
+    print_line,
+    print_next,
+    print_text,
+    show_activity,
+)
 from calibrant.cli.reading import (
     AsJson,
     Classes,
     Kind,
     Label,
     PosLabel,
+    Scores,
     Source,
     TableFile,
     Weight,
@@ -58,10 +67,8 @@ __all__ = [
 ]
 
 _Probability = Annotated[
-    list[str], typer.Option(help="The column of probabilities of the positive class, or one column per class.")
-]
-_Scores = Annotated[
-    list[str], typer.Option(help="The column of scores, or one column per class for more than two classes.")
+    list[str],
+    typer.Option(help="The column of probabilities of the positive class, or one per class, as in p_a,p_b or p_*."),
 ]
 _Methods = Annotated[
     str | None,
@@ -103,9 +110,8 @@ def assess(
     the uncertainty of the classes themselves. Formulas and sources are in the
     JSON.
 
-    With more than two classes, --probability names one column per class. Their
-    classes are given by --classes, or by the ends of the column names, as in
-    p_cat, p_dog.
+    For several classes, --probability names one column per class. Their classes
+    are given by --classes, or by the names of the columns, as in p_cat, p_dog.
 
     [bold]Examples[/bold]
 
@@ -125,6 +131,19 @@ def assess(
         print_json(document)
     else:
         _print_assessment(table, found)
+        print_next(
+            "report", table, *_repeat(probability=probability, label=label, classes=classes), "-o", "report.html"
+        )
+
+
+def _repeat(**options: Any) -> list[str]:
+    """Return options as they were given, for the next command; lists with commas.
+
+    >>> _repeat(score=["p_a", "p_b"], label="y", pos_label=None)
+    ['--score', 'p_a,p_b', '--label', 'y']
+    """
+    given = {name: ",".join(value) if isinstance(value, list | tuple) else value for name, value in options.items()}
+    return [word for name, value in given.items() if value for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
 def _assess_table(source: Source, probability: Sequence[str]) -> Assessment:
@@ -181,7 +200,7 @@ def compare(
     table: TableFile,
     *,
     label: Label,
-    score: _Scores = [],  # noqa: B006
+    score: Scores = [],  # noqa: B006
     features: Annotated[
         list[str], typer.Option(help="The columns to train machines on.", show_default="all others, without --score")
     ] = [],  # noqa: B006
@@ -209,7 +228,7 @@ def compare(
     report: Annotated[Path | None, typer.Option(help="An HTML page to write.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the best method for your data by cross-validation.
+    r"""Find the best method for your data by cross-validation.
 
     This is the experiment of Rüping (2004). With --score, maps are fitted to the
     scores of all folds but one and evaluated on that one; the scores must be of
@@ -228,6 +247,8 @@ def compare(
 
       calibrant compare scores.csv --score f --label y --report report.html
       calibrant compare scores.csv --score f --label y --methods "platt,bins k=20"
+      calibrant compare pets.csv --score p_cat,p_dog,p_hare --label pet \
+          --kind probability --methods raw,platt,auto
       calibrant compare patients.csv --label ill --kernels rbf --folder unfinished
     """
     source = Source(table, label, weight, pos_label, classes)
@@ -274,6 +295,27 @@ def compare(
         print_comparison(found, f"{table}: {rows:,} rows")
         if report is not None:
             print_line(f"Report: {report}")
+        if score:
+            given = {"score": score, "label": label, "kind": kind, "weight": weight, "pos_label": pos_label}
+            print_next(*_find_next_command(found, table, **given, classes=classes))
+        else:
+            print_next("methods")
+
+
+def _find_next_command(found: Comparison, table: Path, **options: Any) -> list[Any]:
+    """Return the command that fits the method that is best in a comparison, or assesses scores that need none."""
+    from calibrant.comparing import DEFAULT_METHODS
+    from calibrant.comparing.verdicts import standings_of
+
+    best = standings_of(found)[0]["methods"][0]
+    name, *given = best.split()
+    if isinstance(DEFAULT_METHODS.get(best), tuple):  # "bins 50" is the name of one with its options
+        given = [f"{option}={value}" for option, value in DEFAULT_METHODS[best][1].items()]
+    if name in list_methods("column", "matrix"):
+        wanted = [word for each in given for word in ("--option", each)]
+        return ["fit", table, *_repeat(**options), "--method", name, *wanted, "-o", "map.json"]
+    kept = {name: value for name, value in options.items() if name not in ("score", "kind")}
+    return ["assess", table, *_repeat(probability=options["score"], **kept)]
 
 
 def _refuse_options(context: typer.Context, names: Sequence[str], reason: str) -> None:
@@ -317,12 +359,12 @@ def _compare_on_scores(
     columns = columns_of(source.table, score)
     require_one_naming(source, columns)
     rows = read_rows(source.table, columns, source.label, source.weight)
-    scores, y = rows.numbers[:, 0], _check_labels(source, rows.y)
+    y, classes = _check_labels(source, rows.y), None
     if len(columns) > 1:
-        order = np.argsort(np.asarray(classes_of(columns, rows.y, source.classes)))
-        scores, y = rows.numbers[:, order], rows.y
+        classes = classes_of(columns, rows.y, source.classes)
+    scores = rows.numbers if len(columns) > 1 else rows.numbers[:, 0]
     groups = None if group is None else read_labels(source.table, group)
-    return compare_scores(scores, y, groups=groups, sample_weight=rows.weight, **options)
+    return compare_scores(scores, y, groups=groups, sample_weight=rows.weight, classes=classes, **options)
 
 
 def _compare_on_features(
@@ -437,7 +479,7 @@ def report(
     label: Label,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML page to write.")],
     probability: _Probability = [],  # noqa: B006
-    score: _Scores = [],  # noqa: B006
+    score: Scores = [],  # noqa: B006
     title: Annotated[str | None, typer.Option(help="The title of the page.")] = None,
     methods: _Methods = None,
     metric: _Metrics = ["log_loss", "brier"],  # noqa: B006
@@ -467,24 +509,28 @@ def report(
     require_place(output, table)
     source = Source(table, label, weight, pos_label, classes)
     found: Assessment | Comparison
+    columns = {"label": label, "weight": weight, "pos_label": pos_label, "classes": classes}
     if probability:
         _refuse_options(
             context, ["methods", "metric", "folds", "kind", "seed"], "is for comparing methods, so it needs --score"
         )
         found = _assess_table(source, probability)
         sentence = found.verdict
+        following = ["compare", table, *_repeat(score=probability, kind="probability", **columns)]
     else:
         from calibrant.comparing.verdicts import describe_verdict, standings_of
 
         options = {"metrics": _split_names(metric), "cv": folds, "random_state": seed, "kind": kind}
         found = _compare_on_scores(source, score, None, {**options, "methods": parse_methods(methods, read_kind(kind))})
         sentence = describe_verdict(found, standings_of(found))
+        following = _find_next_command(found, table, score=score, kind=kind, **columns)
     write_page(found, output, title=title, about=f"Table {table.name}, label {label}.")
     if as_json:
         print_json({"report": str(output), "verdict": sentence})
     else:
         print_text(sentence)
         print_line(f"Report: {output}")
+        print_next(*following)
 
 
 def require_report() -> None:

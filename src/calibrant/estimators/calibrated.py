@@ -260,6 +260,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
     def _check(self, X: Any, y: ArrayLike, sample_weight: Any, groups: Any) -> tuple[Method, Job]:
         """Check parameters and data; return the method's row of the table, and the job without its fit parameters."""
         require_classifier("estimator", self.estimator)
+        X, labels = check_rows(X, y)
         for name, value, choices in (
             ("protocol", self.protocol, PROTOCOLS),
             ("kind", self.kind, _KINDS),
@@ -271,16 +272,6 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         if self.search is not None and self.protocol not in _UNSEEN:
             msg = f"search needs scores of unseen rows, protocol one of {', '.join(_UNSEEN)}; got {self.protocol!r}"
             raise ValueError(msg)
-        options = self.options or {}
-        row = check_method(self.method, options, NEEDS)
-        if row.needs == "machine" and self.protocol == "loo":
-            msg = f"protocol must not be 'loo' for method {self.method!r}, which needs a machine for each row; use 'cv'"
-            raise ValueError(msg)
-        if row.needs == "machine" and self.kind not in ("auto", "margin"):
-            rule = f"kind must be 'auto' or 'margin' for method {self.method!r}, which takes decision values"
-            msg = f"{rule}; got {self.kind!r}"
-            raise ValueError(msg)
-        X, labels = check_rows(X, y)
         if groups is not None:
             refuse_unused_groups(self.protocol, self.estimator, groups)
             groups = check_groups(groups, labels)
@@ -291,8 +282,17 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         if absent:
             msg = f"sample_weight must be positive for some rows of each class; class {absent[0]!r} has none"
             raise ValueError(msg)
+        options = self.options or {}
+        row = check_method(self.method, options, NEEDS)
+        if row.needs == "machine" and self.protocol == "loo":
+            msg = f"protocol must not be 'loo' for method {self.method!r}, which needs a machine for each row; use 'cv'"
+            raise ValueError(msg)
+        if row.needs == "machine" and self.kind not in ("auto", "margin"):
+            rule = f"kind must be 'auto' or 'margin' for method {self.method!r}, which takes decision values"
+            msg = f"{rule}; got {self.kind!r}"
+            raise ValueError(msg)
         scheme = choose_scheme(self.multiclass, self.estimator, len(classes), row.needs)
-        return choose_row(self.method, options, scheme), Job(
+        return choose_row(self.method, row, options, scheme), Job(
             self.estimator,
             X,
             labels,
@@ -370,7 +370,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             if row.needs == "machine":
                 found = replace(scored, machine=train(job) if scored.machine is None else scored.machine)
                 sight = _see(job, found, self.method)
-            fitted, p = lift(plan, job.scheme, data, sight)
+            fitted, p = lift(plan, row, job.scheme, data, sight)
             fits.append((found, fitted))
             rows.append(scored.rows[complete])
             probabilities.append(p)

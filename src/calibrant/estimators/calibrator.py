@@ -166,22 +166,30 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _check_scores(self, scores: Any) -> NDArray[Any]:
         """Return scores of as many columns as the map was fitted to, and of its kind."""
         check_is_fitted(self)
-        several = hasattr(self, "_order")
-        if several:
-            validate_data(self, scores, skip_check_array=True, reset=False)
-        checked = to_array("scores", scores) if several else _read_scores(scores)
-        if several and (checked.ndim != 2 or checked.shape[1] != len(self.classes_)):
-            msg = f"scores must have {len(self.classes_)} columns, one per class; got an array of shape {checked.shape}"
-            raise ValueError(msg)
+        if hasattr(self, "_order"):
+            return self._check_columns(scores)
+        checked = _read_scores(scores)
         origin = getattr(self.map_, "origin", None)  # which a map of one's own function may lack
         if origin is not None:
             origin.require_kind(self.kind)
-        if several and origin is not None and hasattr(scores, "columns"):
-            refuse_other_order(scores, origin.classes)
         if self.kind == "probability":
-            known = checked[~np.isnan(checked)] if not several else checked[~np.isnan(checked).any(axis=1)]
-            if len(known):
-                (check_matrix("scores", known, self.kind) if several else check_unit("scores", known))
+            check_unit("scores", checked[~np.isnan(checked)])
+        return checked
+
+    def _check_columns(self, scores: Any) -> NDArray[Any]:
+        """Return scores with one column per class, in the order of those the map was fitted to."""
+        fitted: Any = self.map_
+        fitted.origin.require_kind(self.kind)
+        checked, columns = to_array("scores", scores), len(self.classes_)
+        if checked.ndim != 2 or checked.shape[1] != columns:
+            msg = f"scores must have {columns} columns, one per class; got an array of shape {checked.shape}"
+            raise ValueError(msg)
+        if hasattr(scores, "columns"):
+            refuse_other_order(scores, fitted.origin.classes)
+        validate_data(self, scores, skip_check_array=True, reset=False)
+        known = ~np.isnan(checked).any(axis=1) if self.kind == "probability" else np.zeros(1, bool)
+        if known.any():
+            check_matrix("scores", checked if known.all() else checked[known], "probability")
         return checked
 
     def __sklearn_tags__(self) -> Any:

@@ -10,8 +10,8 @@ from scipy import special
 
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of, check_proportion
-from calibrant.maps.records import LogitLines, Origin
-from calibrant.ops import NUMPY, Ops, formula
+from calibrant.maps.records import LogitLines, Origin, formula
+from calibrant.ops import NUMPY, Ops
 
 __all__ = ["DEVIATIONS", "FAMILIES", "Auto", "Member"]
 

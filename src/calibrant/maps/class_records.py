@@ -310,12 +310,13 @@ class ClassMember:
 class AutoClasses:
     """An average of maps of all classes, p = sum_m weight_m p_m, heaviest first.
 
-    `rows` is the weight of the rows it was fitted to, `missing` the number of classes that had none, and `keeps_order`
-    says that no row's classes change their order.
+    `rows` is the weight of the rows it was fitted to, `given_loss` the loss per row of the scores as they are, in nats,
+    `missing` the number of classes without a row, and `keeps_order` says that no row's classes change their order.
     """
 
     members: tuple[ClassMember, ...]
     rows: float
+    given_loss: float
     missing: int = 0
     keeps_order: bool = False
 
@@ -364,14 +365,12 @@ class AutoClasses:
         told = [each for each in self.members if each.weight >= _TOLD] or list(self.members[:1])
         named = ", ".join(f"{MEMBERS[each.name]} ({each.weight:.0%})" for each in told)
         said = [f"{'Mostly' if told[0].weight >= _MOST else 'A mix of'} {named}."]
-        losses = {each.name: each.loss for each in self.members}
-        if "raw" in losses:
-            best = min(self.members, key=lambda each: each.loss)
-            count = f"{self.rows:,.0f}" if self.rows >= 10 else f"{self.rows:.3g}"
-            said.append(
-                f"On {count} rows, each left out in turn, {MEMBERS[best.name]} costs {best.loss:.4f} nats per row and "
-                f"the scores as they are {losses['raw']:.4f}."
-            )
+        best = min(self.members, key=lambda each: each.loss)
+        count = f"{self.rows:,.0f}" if self.rows >= 10 else f"{self.rows:.3g}"
+        said.append(
+            f"On {count} rows, each left out in turn, {MEMBERS[best.name]} costs {best.loss:.4f} nats per row, the "
+            f"scores as they are {self.given_loss:.4f}."
+        )
         if self.missing:
             said.append(f"{self.missing} of the classes had no row: what is said of them rests on the scores alone.")
         if self.keeps_order:

@@ -20,8 +20,8 @@ from calibrant.warning import warn
 __all__ = [
     "check_method",
     "check_options",
+    "choose_fit",
     "describe_origin",
-    "fit_column",
     "fit_map",
     "learn_clip",
 ]
@@ -53,14 +53,15 @@ def check_method(
             hint = f", which needs {NEEDS[row.needs]}: {remedy}"
         check_one_of("method", method, known, beside=", or a function of a Sample", hint=hint)
     assert row is not None
-    if options and not (row.joint is not None and "matrix" in needs):  # its options are those of one row or the other
-        check_options(method, row, options)
+    if options:
+        joint = row.joint if "matrix" in needs else None  # which of the two rows is fitted is not known yet
+        check_options(method, options, row, *([] if joint is None else [joint]))
     return row
 
 
-def check_options(method: str, row: Method, options: Mapping[str, Any]) -> None:
-    """Raise unless a method has the options."""
-    known = row.options()
+def check_options(method: str, options: Mapping[str, Any], *rows: Method) -> None:
+    """Raise unless a method has the options, in one of its rows."""
+    known = list(dict.fromkeys(name for row in rows for name in row.options()))
     unknown = sorted(set(options) - set(known))
     if unknown:
         msg = f"method {method!r} has no options, so it has no option {unknown[0]!r}; give none"
@@ -72,7 +73,7 @@ def check_options(method: str, row: Method, options: Mapping[str, Any]) -> None:
 def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin", **options: Any) -> Map:
     """Fit a method of the table, or a function of one's own, to a checked sample; say so where it lacks a class."""
     row = check_method(method, options)
-    fitted: Map = fit_column(row, data, kind, options)
+    fitted: Map = choose_fit(row, kind, options)(data)
     low, high = extremes(data.label)
     if row.labels and low == high and low in (0, 1):
         side = "positive" if low else "negative"
@@ -99,19 +100,23 @@ def describe_origin(
     return Origin(name, kind, rows, weight, classes, positive)
 
 
-def fit_column(row: Method, data: Sample, kind: str, options: Mapping[str, Any]) -> Any:
-    """Fit a method of one column to scores of a kind: through a link where it is defined on another kind."""
+def choose_fit(row: Method, kind: str, options: Mapping[str, Any]) -> Callable[[Sample], Any]:
+    """Return the fit of a method of one column to scores of a kind: by a link where it is defined on another kind."""
     link = row.squash if (kind, row.domain) == ("margin", UNIT) else _NEEDED_LINK.get((kind, row.domain))
     if kind == "margin" and link is None and row.domain == UNIT:
         msg = f"kind must be 'probability' or 'logit' for a method of {row.record.__name__} maps; got 'margin'"
         raise ValueError(msg)
-    if link is None:
-        return row.fit(data, **options)
+    fit = partial(row.fit, **options)
+    return fit if link is None else partial(_fit_linked, link, fit)
+
+
+def _fit_linked(link: str, fit: Callable[[Sample], Any], data: Sample) -> Linked:
+    """Fit a map to the scores that a link gives."""
     score = data.arrays()[0]
     clip = learn_clip(score) if link == "logit" else EDGE
     with np.errstate(over="ignore"):  # to the limit
         linked = replace(data, score=LINKS[link](score, clip, NUMPY))
-    return Linked(link, row.fit(linked, **options), clip)
+    return Linked(link, fit(linked), clip)
 
 
 def learn_clip(p: Floats) -> float:

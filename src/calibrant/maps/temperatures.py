@@ -16,8 +16,9 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.maps.class_records import RobustTemperature, TemperatureClasses
-from calibrant.numerics.multinomial import Labels, row_sums
+from calibrant.numerics.multinomial import Labels
 from calibrant.numerics.rows import pick_rows
+from calibrant.numerics.simplex import row_sums
 from calibrant.samples import ClassSample
 from calibrant.warning import warn
 
@@ -47,7 +48,7 @@ class _Tuning:
     robust_decrement: float = 1e-13  # of a robust one
     largest: float = 1e6  # the largest 1/T
     least_inverse: float = 1e-9  # a smaller 1/T counts as 0
-    precision: tuple[float, float, float] = (0.05, 0.05, 0.02)  # of the normal priors of logit e, log b and logit d
+    precision: tuple[float, float, float] = (0.2, 0.3, 0.05)  # of the normal priors of logit e, log b and logit d
     zeros: float = 0.01  # share of exact zeros from which the scores count as coarse
     coarse: float = 1.0  # the prior means of e and d are this over (n + 1) for coarse scores ...
     smooth: float = 0.01  # ... and this for others
@@ -168,12 +169,11 @@ def _temperature_derivatives(x: Floats, labels: Labels, miss: float, b: float) -
 
 @dataclass(frozen=True, slots=True)
 class BaseFit:
-    """A robust temperature, its parameters and the Hessian there; `coarse` says that many memberships are 0."""
+    """A robust temperature, its parameters and the Hessian there."""
 
     map: RobustTemperature
     parameters: Floats
     hessian: Floats
-    coarse: bool
 
     def leave_out(self, data: ClassSample, labels: Labels) -> Floats:
         """Return the probability of each case of the labels, approximately as if its row had been left out."""
@@ -218,14 +218,14 @@ def apply_base(base: RobustTemperature, p: Floats) -> Floats:
 def fit_temperature_robust(data: ClassSample) -> RobustTemperature:
     """Fit q = (1 - d) softmax(b log((1 - e) p + e u)) + d u by penalised maximum likelihood.
 
-    u = 1/(2k) + (n_c + 1)/(2(n + k)). logit e, log b and logit d have normal priors of precision 0.05, 0.05 and 0.02
+    u = 1/(2k) + (n_c + 1)/(2(n + k)). logit e, log b and logit d have normal priors of precision 0.2, 0.3 and 0.05
     about logit c/(n + 1 + c), 0 and logit c/(n + 1 + c), with c = 1 where at least 1 % of the memberships are 0, else
     0.01; beside it stands the map without a floor. The likelihood has several optima: Newton's method, with curvature
     made positive, starts from several floors, and the best end is kept. Its gradient is checked.
 
     >>> p = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5], [0.8, 0.2, 0.0]])
     >>> fit_temperature_robust(ClassSample(p, np.array([0, 1, 2, 1]), 3, "probability")).matrix(p)[0].round(2)
-    array([0.91, 0.05, 0.04])
+    array([0.87, 0.07, 0.06])
     """
     return fit_base(data).map
 
@@ -270,7 +270,7 @@ def fit_bases(data: ClassSample, *, even: bool = False) -> list[BaseFit]:
     if ends[0].bare:
         ends = ends[:1]
     maps = [_Point.of(end.theta).make(u) for end in ends]
-    return [BaseFit(each, end.theta, end.hessian, coarse) for each, end in zip(maps, ends, strict=True)]
+    return [BaseFit(each, end.theta, end.hessian) for each, end in zip(maps, ends, strict=True)]
 
 
 def _find_zeros(p: Floats, weight: Floats) -> tuple[float, float]:

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from scipy import linalg
 
 from calibrant.arrays import Floats
+from calibrant.numerics.simplex import row_sums
 
-__all__ = ["Blocks", "Dense", "Labels", "Minimum", "Problem", "Terms", "minimise", "row_sums"]
+__all__ = ["Blocks", "Dense", "Labels", "Minimum", "Problem", "Terms", "minimise"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +50,6 @@ class _Tuning:
 
 _TUNING = _Tuning()
 _UNFINISHED = "the scores or weights are beyond double precision: the fit of all classes did not converge in {} steps"
-
-
-def row_sums(values: Floats) -> Floats:
-    """Return the sum of each row; faster than `sum(axis=1)` where rows are short."""
-    return np.asarray(values @ np.ones(values.shape[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +362,7 @@ class _Kronecker:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """An approximate inverse of the penalised Hessian: the common terms, each class's own terms, and M by themselves."""
+    """An approximate inverse of the penalised Hessian: common terms, each class's own terms, and M by themselves."""
 
     common: Floats  # (m, m), inverse
     own: Floats  # (k, g, g), inverses

@@ -11,19 +11,9 @@ from calibrant.arrays import Floats, Index
 from calibrant.checks import LARGEST
 from calibrant.samples import Sample, magnitude
 
-__all__ = [
-    "FEWEST_TO_SIFT",
-    "Grid",
-    "mean_scores",
-    "pool_adjacent_violators",
-    "pool_blocks",
-    "sift_rows",
-    "sort_rows",
-]
-
+__all__ = ["FEWEST_TO_SIFT", "Grid", "mean_scores", "pool_adjacent_violators", "pool_blocks", "sift_rows", "sort_rows"]
 
 _Points = tuple[Floats, Floats, Floats]  # score, weight of positives, weight
-
 
 FEWEST_TO_SIFT = 30_000  # up to this many rows sorting them all is faster than sifting them first
 _COARSE = 2_048  # cells of equal width, each halved up to 16 times where rows are dense

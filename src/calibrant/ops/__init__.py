@@ -9,13 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 from calibrant.arrays import Floats
 from calibrant.checks import LARGEST
 
-__all__ = ["EDGE", "NUMPY", "Columns", "Ops", "evaluate", "formula"]
+__all__ = ["EDGE", "NUMPY", "Columns", "Ops", "run_blocks"]
 
 Columns = Sequence[Any]
 EDGE = 1e-15
@@ -97,25 +96,4 @@ class Ops:
         return [x - total for x in ahead]
 
 
-from calibrant.ops.numpy import NUMPY  # noqa: E402 (the default engine needs `Ops`)
-
-
-def formula(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a record's formula of one column run on any engine: `record(score)` on NumPy, `record(score, ops)`.
-
-    A map that was fitted to probabilities takes nothing else.
-    """
-
-    @wraps(method)
-    def call(self: Any, score: Any, ops: Ops = NUMPY) -> Any:
-        return evaluate(self, lambda given: method(self, given, ops), score, ops)
-
-    return call
-
-
-def evaluate(record: Any, function: Callable[[Any], Any], score: Any, ops: Ops) -> Any:
-    """Return a function of one column, of the scores that a record takes; for records that prepare it beforehand."""
-    origin = getattr(record, "origin", None)
-    if origin is not None and origin.kind == "probability":
-        return ops.run(lambda given: function(ops.in_unit(given)), score)
-    return ops.run(function, score)
+from calibrant.ops.numpy import NUMPY, run_blocks  # noqa: E402 (the default engine needs `Ops`)

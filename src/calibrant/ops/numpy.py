@@ -14,7 +14,7 @@ from calibrant.arrays import Floats
 from calibrant.checks import BLOCK, ROUNDING, refuse_masked
 from calibrant.ops import EDGE, Columns, Ops
 
-__all__ = ["NUMPY"]
+__all__ = ["NUMPY", "run_blocks"]
 
 
 def _as_real(values: Any) -> NDArray[Any]:
@@ -53,14 +53,19 @@ def _run_columns(function: Callable[[Columns], Columns], scores: Any, count: int
     if given.ndim != 2 or given.shape[1] != (count or given.shape[1]):
         msg = f"scores must have {count or 'several'} columns, {meaning}; got an array of shape {given.shape}"
         raise ValueError(msg)
-    size = BLOCK // min(max(given.shape[1], 1), 32)
+    return run_blocks(function, given)
+
+
+def run_blocks(function: Callable[[Columns], Columns], scores: NDArray[Any]) -> Floats:
+    """Evaluate a formula of the columns of a checked array, block by block, to an array with a column per class."""
+    size = BLOCK // min(max(scores.shape[1], 1), 32)
     out: Floats | None = None
     with np.errstate(all="ignore"):
-        for start in range(0, max(len(given), 1), size):
-            block = np.ascontiguousarray(given[start : start + size].T, np.float64)  # columns that lie in one piece
+        for start in range(0, max(len(scores), 1), size):
+            block = np.ascontiguousarray(scores[start : start + size].T, np.float64)  # columns that lie in one piece
             columns = function(list(block))
             if out is None:
-                out = np.empty((len(given), len(columns)))
+                out = np.empty((len(scores), len(columns)))
             for column, values in enumerate(columns):
                 out[start : start + size, column] = values
     assert out is not None
