@@ -42,6 +42,28 @@ def test_derivatives_are_those_of_the_loss(mixed, soft):
     np.testing.assert_allclose(problem.hessian(theta) + np.diag(precision), bends, atol=1e-6)
 
 
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_the_product_with_a_direction_is_that_of_the_hessian(mixed, soft):
+    problem = problem_of(mixed=mixed, soft=soft)
+    rng = np.random.default_rng(1)
+    theta, direction = 0.3 * rng.normal(size=(2, problem.size))
+    precision = rng.uniform(0.1, 1.0, problem.size)
+    wanted = (problem.hessian(theta) + np.diag(precision)) @ direction
+    np.testing.assert_allclose(problem.curve(theta, precision, direction), wanted, atol=1e-10)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_conjugate_gradients_finish_what_slow_steps_leave(mixed, monkeypatch):
+    problem = problem_of(150, mixed=mixed)
+    precision = np.full(problem.size, 0.5)
+    dense = minimise(problem, precision, np.zeros(problem.size))
+    monkeypatch.setattr(multinomial, "_TUNING", replace(multinomial._TUNING, dense_size=0, lbfgs_steps=2))
+    found = minimise(problem, precision, np.zeros(problem.size))
+    assert found.value - dense.value < 1e-6
+    np.testing.assert_allclose(found.theta, dense.theta, atol=1e-3)
+
+
 def test_the_value_is_the_formula():
     problem = problem_of(soft=True)
     theta = 0.2 * np.random.default_rng(2).normal(size=problem.size)
