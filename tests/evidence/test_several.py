@@ -9,7 +9,7 @@ from scipy import optimize, stats
 import calibrant
 from calibrant.decisions import bayes
 from calibrant.evidence import assessing
-from calibrant.evidence.departures import judge_counts
+from calibrant.evidence.departures import judge_count
 from calibrant.evidence.several import describe_several, measure_temperature
 from calibrant.metrics import Posteriors, log_loss
 
@@ -192,26 +192,25 @@ class TestTemperature:
 
 
 class TestClasses:
-    def test_counts_are_judged_by_their_distribution(self):
-        n, p = 40, 0.3
-        for happened in (5, 12, 20):
+    @pytest.mark.parametrize(("n", "p"), [(40, 0.3), (3000, 0.3)])
+    def test_counts_are_judged_by_their_distribution(self, n, p):
+        for happened in np.round(n * p + np.sqrt(n * p * (1 - p)) * np.array([-2.5, 0.0, 2.0])):
             theirs = 2 * min(stats.binom.cdf(happened, n, p), stats.binom.sf(happened - 1, n, p))
-            ours = judge_counts(np.array([happened * 1.0]), np.array([n * p]), np.array([n * p * (1 - p)]))
-            assert ours[0] == pytest.approx(min(1, theirs), rel=1e-6)
+            assert judge_count(happened, np.full(n, p), np.ones(n)) == pytest.approx(min(1, theirs), rel=0.01)
 
-    @pytest.mark.parametrize("shape", [0.05, 1.0])
-    def test_their_size_holds_for_rare_classes(self, shape):
+    @pytest.mark.parametrize(("rows", "classes", "shape"), [(60, 6, 0.05), (60, 6, 1.0), (100, 30, 0.02)])
+    def test_their_size_holds_for_rare_classes_and_peaked_forecasts(self, rows, classes, shape):
         rejected = 0
         for seed in range(300):
-            y, P = drawn(60, 6, seed, shape)
-            counts = np.bincount(y, minlength=6).astype(float)
-            pvalues = judge_counts(counts, P.sum(axis=0), (P * (1 - P)).sum(axis=0))
-            rejected += pvalues.min() * 6 < 0.05
+            y, P = drawn(rows, classes, seed, shape)
+            counts = np.bincount(y, minlength=classes)
+            pvalues = [judge_count(happened, p, np.ones(rows)) for happened, p in zip(counts, P.T, strict=True)]
+            rejected += min(pvalues) * classes < 0.05
         assert rejected <= stats.binom.ppf(0.999, 300, 0.05)
 
     def test_certain_forecasts(self):
-        ones = np.array([3.0, 2.0])
-        assert judge_counts(np.array([3.0, 1.0]), ones, np.zeros(2)).tolist() == [1.0, 0.0]
+        ones = np.array([1.0, 1.0, 1.0, 0.0])
+        assert [judge_count(happened, ones, np.ones(4)) for happened in (3.0, 2.0, 4.0)] == pytest.approx([1, 0, 0])
 
     def test_shares_hold_the_mean_forecast(self):
         y, P = drawn(400)
