@@ -244,7 +244,8 @@ class NamedForecasts:
         error = np.sqrt(np.maximum(squares / total - ((expected - found) / total) ** 2, 0.0) / total)
         pvalues: list[float | None] = [None] * len(found)
         if self.has_whole_rows:
-            forecasts = self.data.posterior.T if self.several else (1.0 - self.data.score, self.data.score)
+            data = self.data
+            forecasts = (1.0 - data.score, data.score) if isinstance(data, Sample) else data.posterior.T
             pvalues = [judge_count(each, p, weight) for each, p in zip(found.tolist(), forecasts, strict=True)]
         columns = (each.tolist() for each in (found, found / total, expected / total, error))
         return tuple(ClassShare(*row) for row in zip(self.classes, *columns, pvalues, strict=True))
