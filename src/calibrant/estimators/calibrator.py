@@ -161,7 +161,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[best])
 
     def to_onnx(self, *, dtype: str = "float64", rows: Any = None) -> Any:  # noqa: ARG002 (there is nothing to compare)
-        """Return the fitted map as an ONNX model from `scores` to the columns of `predict_proba`; see `calibrant.onnx`."""
+        """Return the fitted map as an ONNX model from `scores` to what `predict_proba` gives; see `calibrant.onnx`."""
         from calibrant.maps.exporting import export_map
 
         check_is_fitted(self)
