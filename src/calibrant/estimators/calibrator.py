@@ -100,8 +100,8 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.classes is not None:
             msg = "classes is for scores with one column per class; got one column: leave it out"
             raise ValueError(msg)
-        if vars(self).pop("_order", None) is not None:  # of an earlier fit to several columns
-            vars(self).pop("feature_names_in_", None)
+        if self.__dict__.pop("_order", None) is not None:  # of an earlier fit to several columns
+            self.__dict__.pop("feature_names_in_", None)
         checked = _read_scores(scores)
         labels = check_target(y)
         classes = np.unique(labels)
