@@ -10,8 +10,9 @@ import calibrant
 from calibrant.decisions import bayes
 from calibrant.evidence import assessing
 from calibrant.evidence.departures import judge_count
-from calibrant.evidence.several import describe_several, measure_temperature
+from calibrant.evidence.several import TemperatureGain, describe_several, measure_temperature
 from calibrant.metrics import Posteriors, log_loss
+from calibrant.samples import Sample
 
 
 def normalise(P):
@@ -38,6 +39,29 @@ def format_mean(values, options):
 
 
 class TestVerdicts:
+    def test_sure_forecasts_with_few_errors_are_overconfident(self):
+        y = np.arange(300) % 3
+        P = np.eye(3)[y]
+        P[:2] = P[:2, [2, 0, 1]]
+        verdict, opening = said(y, P)
+        assert opening == "Overconfident"
+        assert "Right on average" not in verdict
+
+    def test_a_temperature_that_loses_is_no_chance(self):
+        found = TemperatureGain(1.2, 0.8, 0.9, -0.05, -0.09, -0.01)
+        data, none = Sample(np.full(9, 0.6), np.ones(9)), ()
+        verdict = describe_several(data, (), none, found, 0.95)
+        assert "One temperature would gain nothing: out of fold it adds 1.0% to 9.0% to the log loss." in verdict
+
+    def test_forecasts_that_no_temperature_changes(self):
+        y = np.arange(300) % 3
+        assert "One temperature would change nothing." in said(y, np.full((300, 3), 1 / 3))[0]
+
+    def test_a_constant_that_is_wrong_wants_a_very_high_temperature(self):
+        P = np.tile([0.5, 0.3, 0.2], (300, 1))
+        verdict, _ = said(np.random.default_rng(0).choice(3, 300, p=[0.2, 0.3, 0.5]), P)
+        assert "One temperature (a very high one, less sure) would take" in verdict
+
     def test_calibrated(self):
         verdict, opening = said(*drawn(2000))
         assert opening == "No departure from calibration can be seen"
