@@ -18,7 +18,7 @@ from calibrant.maps.coupling import pairs
 from calibrant.maps.exporting import count_columns
 from calibrant.maps.lifting import fit_classes
 from calibrant.maps.methods import list_methods
-from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Origin, Parzen
+from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Origin, Parzen, QuadraticLogit
 from calibrant.maps.store import from_dict
 from calibrant.ops import NUMPY
 from calibrant.ops.onnx import ONNX, Graph
@@ -169,6 +169,25 @@ def test_a_parzen_map_of_many_centers_far_apart():
     scores = np.concatenate([centers, rng.normal(0, 3, 500), np.linspace(-1e4, 3e4, 500), [1e308, -np.inf, np.nan]])
     found = run(calibrant.onnx(fitted), scores)[:, 1]
     np.testing.assert_allclose(found, fitted(scores), atol=1e-10, rtol=0)  # NumPy measures 1e4 in widths of 0.1
+
+
+def test_numbers_that_are_0_or_1_in_single_precision_are_kept():
+    """By onnxruntime, which takes them for 0 and 1 and leaves the operation out."""
+    graph = Graph()
+    x, c = graph.add("Abs", graph.read("scores", "float64", ["n", 1])), 1.0 + 3e-8
+    model = graph.finish([x * c, c * x, x / c, x + 1e-300, 1e-300 + x, x - 1e-300], "float64", {}, "")
+    for one in (1.0, 3e-300):
+        wanted = [[one * c, c * one, one / c, one + 1e-300, 1e-300 + one, one - 1e-300]]
+        np.testing.assert_allclose(run(model, np.array([[one]])), wanted, rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "size"),
+    [(Sigmoid(-1.0 - 3e-8, 0.5), 1e2), (QuadraticLogit(-0.1, 1.0, 0.0, 5e-301, 1e-300), 1e-300)],
+)
+def test_maps_with_such_numbers(mapping, size):
+    scores = np.linspace(-1.0, 1.0, 41) * size
+    np.testing.assert_allclose(run(calibrant.onnx(mapping), scores)[:, 1], mapping(scores), rtol=1e-12)
 
 
 def test_the_first_column_is_not_a_difference():

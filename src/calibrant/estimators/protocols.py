@@ -68,6 +68,7 @@ __all__ = [
     "refuse_unused_groups",
     "score_columns",
     "select_rows",
+    "take_apart",
     "too_few_to_fold",
     "train",
     "unwrap",
@@ -328,23 +329,30 @@ def _is_search(estimator: Any) -> bool:
     return hasattr(estimator, "estimator") and hasattr(estimator, "refit") and hasattr(estimator, "error_score")
 
 
-def unwrap(machine: Any, X: Any = None) -> tuple[Any, Any]:
-    """Return the classifier at the end of a fitted estimator, and the rows X as that classifier sees them.
+def take_apart(machine: Any) -> tuple[list[Any], Any]:
+    """Return the transformers before the classifier at the end of a fitted estimator, and that classifier.
 
     It looks into frozen estimators, the best estimators of searches, and pipelines.
     """
+    before: list[Any] = []
     while True:
         if isinstance(machine, FrozenEstimator):
             machine = machine.estimator
         elif hasattr(machine, "best_estimator_"):
             machine = machine.best_estimator_
-        elif isinstance(machine, Pipeline):
-            for _, step in machine.steps[:-1]:
-                if X is not None and hasattr(step, "transform"):  # "passthrough" and resamplers have none
-                    X = step.transform(X)
+        elif isinstance(machine, Pipeline):  # "passthrough" and resamplers have no `transform`
+            before += [step for _, step in machine.steps[:-1] if hasattr(step, "transform")]
             machine = machine.steps[-1][1]
         else:
-            return machine, X
+            return before, machine
+
+
+def unwrap(machine: Any, X: Any = None) -> tuple[Any, Any]:
+    """Return the classifier at the end of a fitted estimator, and the rows X as that classifier sees them."""
+    before, last = take_apart(machine)
+    for step in before if X is not None else ():
+        X = step.transform(X)
+    return last, X
 
 
 def score_columns(machine: Any, X: Any, classes: NDArray[Any], scheme_name: str, kind: str) -> tuple[Floats, str]:
