@@ -452,7 +452,7 @@ def check_matrix(name: str, values: Any, kind: str) -> NDArray[Any]:
     rounding = max(ROUNDING, 8.0 * float(fine))  # of float16, which sums to 1 within a percent
     if array.dtype not in (np.float64, np.float32):
         array = array.astype(np.float64)
-    size = max(BLOCK // array.shape[1], 1)
+    size, ones = max(BLOCK // array.shape[1], 1), np.ones(array.shape[1])
     for start in range(0, len(array), size):
         block = np.asarray(array[start : start + size], np.float64)
         low, high = block.min(), block.max()
@@ -463,7 +463,7 @@ def check_matrix(name: str, values: Any, kind: str) -> NDArray[Any]:
         if low < -rounding or high > 1 + rounding:
             outside = (array < -rounding) | (array > 1 + rounding)
             raise _wrong_entries(name, "lie in [0, 1] where they are probabilities", array, outside, "outside")
-        off = np.abs(block.sum(axis=1) - 1.0) > rounding
+        off = np.abs(block @ ones - 1.0) > rounding
         if off.any():
             row = int(off.argmax())
             count = int((np.abs(array.sum(axis=1, dtype=np.float64) - 1.0) > rounding).sum())
@@ -548,6 +548,10 @@ def find_classes(observed: NDArray[Any], classes: NDArray[Any], name: str = "lab
     >>> find_classes(np.array(["b", "a", "b"]), np.array(["b", "c", "a"]))
     array([0, 2, 0])
     """
+    if classes.dtype.kind in "iu" and observed.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes))):
+        low, high = extremes(observed) if len(observed) else (0, 0)
+        if low >= 0 and high < len(classes):  # they are their own positions
+            return np.asarray(observed, np.intp)
     order = np.argsort(classes, kind="stable")
     if (classes[order[1:]] == classes[order[:-1]]).any():
         msg = f"{name} must all be different; got {', '.join(str(value) for value in classes[:5])}"

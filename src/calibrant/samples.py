@@ -131,6 +131,8 @@ class ClassSample:
 
     def complete(self) -> ClassSample:
         """Return the rows with a score in every column."""
+        if len(self.scores) and not np.isnan(extremes(self.scores)[0]):
+            return self
         return self.select(~np.isnan(self.scores).any(axis=1))
 
 
@@ -227,6 +229,10 @@ def class_sample(
 
 def _distinct(labels: NDArray[Any]) -> NDArray[Any]:
     """Return the classes of labels, sorted."""
+    if labels.dtype.kind == "i" and len(labels):
+        low, high = extremes(labels)
+        if high - low < len(labels):  # counted, which is faster than sorted
+            return np.asarray(np.flatnonzero(np.bincount(labels - low)) + low, labels.dtype)
     try:
         return np.unique(labels)
     except TypeError:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import BLOCK, check_unit, check_weights
+from calibrant.checks import BLOCK, check_unit, check_weights, extremes
 from calibrant.maps.classes import (
     SCHEMES,
     ClassMap,
@@ -73,7 +73,8 @@ def _fit_matrix(row: Method, plan: Plan, data: ClassSample) -> MatrixMap:
         data = data.select(data.weight > 0)
     known = data.complete()
     if kind == "probability":
-        for column in known.scores.T:
+        low, high = extremes(known.scores) if len(known.scores) else (0.0, 1.0)
+        for column in known.scores.T if low < 0.0 or high > 1.0 else ():
             check_unit("scores", column)
         if domain == REAL:  # one column is the second of two
             clip = learn_floor(known.scores if known.scores.shape[1] > 1 else to_memberships(known.scores, kind))

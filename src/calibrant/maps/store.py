@@ -44,6 +44,16 @@ _MODULES = {
     ),
     "averages": ("Auto", "Member"),
     "classes": ("ClassMap", "MatrixMap", "TwoClassMap"),
+    "class_records": (
+        "GivenClasses",
+        "TemperatureClasses",
+        "VectorClasses",
+        "LinearClasses",
+        "RobustTemperature",
+        "StructuredClasses",
+        "ClassMember",
+        "AutoClasses",
+    ),
 }
 RECORDS = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -30,8 +30,9 @@ class Ops:
 
     `logit(p, clip)` is log(p/(1 - p)) with p cut to [clip, 1 - clip], by 1e-15 if not given. `steps(x, edges, values)`
     is values[j] for edges[j - 1] <= x < edges[j]; `lines(x, corners, values)` joins the corners by straight lines.
-    `softmax(columns)` is exp(x_c)/sum_j exp(x_j) for each column; `split(columns, conditions, branches)` gives each row
-    the columns of the branch whose condition holds. `share(x)` marks what a formula uses many times.
+    `softmax(columns)` is exp(x_c)/sum_j exp(x_j) for each column; `largest(columns)` the largest number of each row;
+    `linear(columns, weights)` the columns of W x, `weights` the array W; `split(columns, conditions, branches)` gives
+    each row the columns of the branch whose condition holds. `share(x)` marks what a formula uses many times.
 
     `smooth(function, x, low, high)` is function(clip(x, low, high)) for a smooth function of NumPy arrays whose values
     are logits; `smooth_parts(function, x, parts)` is function(x), smooth in each of the `Part`s that `parts()` lists.
@@ -55,6 +56,8 @@ class Ops:
     steps: Callable[[Any, Sequence[float] | Floats, Sequence[float] | Floats], Any]
     lines: Callable[[Any, Sequence[float], Sequence[float]], Any]
     softmax: Callable[[Columns], Columns]
+    largest: Callable[[Columns], Any]
+    linear: Callable[[Columns, Floats], Columns]
     split: Callable[[Columns, Callable[[Columns, int], Any], Sequence[Callable[[Columns], Columns]]], Columns]
     share: Callable[[Any], Any]
     smooth: Callable[[Callable[[Floats], Floats], Any, float, float], Any]
@@ -89,12 +92,9 @@ class Ops:
         >>> NUMPY.log_softmax([np.array([-2000.0]), np.array([0.0])])
         [array([-2000.]), array([0.])]
         """
-        rest = columns = [self.share(x) for x in columns]
-        while len(rest) > 1:  # in pairs, because an engine without named parts writes each comparison out
-            pairs = zip(rest[::2], rest[1::2], strict=False)
-            largest = [self.share(self.where(one < two, two, one)) for one, two in pairs]
-            rest = largest + rest[2 * len(largest) :]
-        ahead = [self.share(x - rest[0]) for x in columns]
+        columns = [self.share(x) for x in columns]
+        top = self.share(self.largest(columns))
+        ahead = [self.share(x - top) for x in columns]
         tilted = [self.exp(self.clip(x, -700.0, 0.0)) for x in ahead]
         total = self.share(self.log(sum(tilted[1:], start=tilted[0])))
         return [x - total for x in ahead]
