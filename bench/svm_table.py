@@ -190,6 +190,11 @@ def split(X, y, seed):
     return [(prepare.transform(X[rows]), np.searchsorted(names, y[rows])) for rows in (train, rest[test:], rest[:test])]
 
 
+def list_sizes(y, k):
+    """Return the sizes for which there are rows, of every class: `CalibratedClassifier` refuses others."""
+    return [n for n in SIZES if n <= len(y) and len(np.unique(y[:n])) == k]
+
+
 def score_folds(make, score, X, y):
     """Return the scores of rows by machines trained on the other two folds."""
     parts, rows = [], []
@@ -215,7 +220,7 @@ def measure(name, load):
         for kind, (make, score) in MACHINES.items():
             machine = make().fit(X_train, y_train)
             test, more = score(machine, X_test), score(machine, X_more)
-            samples = {n: (more.select(slice(n)), y_more[:n]) for n in SIZES if n <= len(y_more)}
+            samples = {n: (more.select(slice(n)), y_more[:n]) for n in list_sizes(y_more, k)}
             samples[FOLDS] = score_folds(make, score, X_train, y_train), y_train
             for rows, (seen, label) in samples.items():
                 for system, P, seconds in apply_systems(SYSTEMS[kind], seen, label, k, test):
