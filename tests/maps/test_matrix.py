@@ -4,6 +4,7 @@ import json
 
 import duckdb
 import numpy as np
+import onnxruntime
 import pytest
 
 import calibrant
@@ -76,6 +77,16 @@ class TestEveryMethodOfAMatrix:
             )
             found = connection.execute(f"select {', '.join(expressions)} from t order by i").fetchall()
         np.testing.assert_allclose(np.array(found), fitted(scores[:40]), atol=1e-9)
+
+    def test_onnx_is_the_numpy_formula(self, name, kind):
+        scores, index = rows(kind)
+        fitted = fitted_to(name, scores, index, kind)
+        for dtype, close in (("float64", 1e-12), ("float32", 1e-6)):
+            given = scores.astype(dtype)
+            model = calibrant.onnx(fitted, dtype=dtype).SerializeToString()
+            session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+            [found] = session.run(None, {"scores": given})
+            np.testing.assert_allclose(found, fitted(given), atol=close, rtol=0)
 
     def test_it_knows_what_it_was_fitted_on(self, name, kind):
         scores, index = rows(kind)

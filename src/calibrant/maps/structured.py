@@ -57,13 +57,14 @@ class _Tuning:
     shared: float = 0.25  # of the bend and the curve
     quantiles: tuple[float, ...] = (0.02, 0.5, 0.98)  # of the confidence, where the bend has its knots
     typical: float = 2.0  # mean square of x at which M and v have the strengths of structured matrix scaling
-    numbers: int = 400_000  # strengths are first learned on at most so many numbers ...
+    numbers: int = 250_000  # strengths are first learned on at most so many numbers ...
     rows: int = 4_000  # ... and so many rows ...
     least: int = 1_000  # ... but at least so many rows
     rounds: int = 6  # of the fixed point
     rough_rounds: int = 12  # the same where the Hessian is not dense
     steps: int = 2  # Newton steps of a round
     rough_steps: int = 20  # L-BFGS steps of a round
+    levelled: float = 0.05  # share of memberships below the floor from which another base is tried
     settled: float = 0.1  # change of log s^2 at which the fixed point is reached
 
 
@@ -218,6 +219,9 @@ def choose_base(bases: list[BaseFit], data: ClassSample) -> BaseFit:
     if len(bases) == 1:
         return bases[0]
     some = _pick(data)
+    below = (some.scores < bases[0].map.floor * np.asarray(bases[0].map.rest)).mean()
+    if below < _TUNING.levelled:
+        return bases[0]
     weight = read_labels(some).cases()[2]
     found = [weight @ np.log(fit_structured(some, SHAPES["thin"], base.map).leave_out()) for base in bases]
     return bases[int(np.argmax(found))]

@@ -36,7 +36,7 @@ class _Tuning:
     block: int = 32_768  # numbers per array of a block of rows: it stays in the cache
     wide: int = 200_000  # the same of arrays with a column per coefficient
     deep: int = 128  # the least rows of such a block
-    kept: int = 4_000_000  # numbers of all terms up to which they are computed once; beyond, anew in every pass
+    kept: int = 500_000  # rows times classes up to which the terms are computed once; beyond, anew in every pass
     dense_work: float = 6e9  # rows times squared coefficients up to which the Hessian is dense
     dense_size: int = 1_500  # coefficients up to which it is
     decrement: float = 1e-10  # of a Newton minimum, per unit of the total weight
@@ -139,7 +139,7 @@ class Problem:
         first = make(slice(0, 1))
         counts = first.factors.shape[1], len(first.common), len(first.own)
         found = cls(make, labels, first.x.shape[1], mixed, *counts)
-        if len(labels) * found.classes * (1 + sum(counts[1:])) <= _TUNING.kept:
+        if len(labels) * found.classes <= _TUNING.kept:
             found.kept.extend(make(rows) for rows in found.slices())
         return found
 
@@ -161,7 +161,7 @@ class Problem:
 
     def slices(self) -> Iterator[slice]:
         """Yield the blocks of rows."""
-        step = max(_TUNING.deep, _TUNING.block // self.classes)
+        step = max(1, _TUNING.block // self.classes)
         for start in range(0, len(self.labels), step):
             yield slice(start, min(start + step, len(self.labels)))
 

@@ -301,6 +301,12 @@ def _smooth_parts(function: Callable[[Floats], Floats], x: Node, parts: Callable
     return _where(graph.add("IsNaN", x), x, total)  # a constant has no step
 
 
+def _linear(columns: Columns, weights: Floats) -> Columns:
+    """Return the columns of W x."""
+    graph: Graph = columns[0].graph
+    return graph.apart(graph.affine(graph.side_by_side(columns), weights.T, [0.0]), len(weights))
+
+
 def _softmax(columns: Columns) -> Columns:
     """Return exp(x_c)/sum_j exp(x_j)."""
     graph: Graph = columns[0].graph
@@ -374,6 +380,8 @@ ONNX = Ops(
     steps=_steps,
     lines=_lines,
     softmax=_softmax,
+    largest=lambda columns: columns[0].graph.add("Max", *columns),
+    linear=_linear,
     split=_split,
     share=lambda x: x,
     smooth=_smooth,
