@@ -465,7 +465,7 @@ def document(text):
         (f'"MatrixMap", "kind_": "margin", "domain": "any", "inner": {PIECES}', "domain must be one of unit, real"),
         (f'"MatrixMap", "kind_": "margin", "clip": 0.1, "inner": {PIECES}', "clip must be between .* else 0; got 0.1"),
         (f'"MatrixMap", "kind_": "probability", "domain": "real", "inner": {PIECES}', "clip must be between 0 and 1/2"),
-        (f'"MatrixMap", "kind_": "logit", "scale": 2.0, "inner": {PIECES}', "scale must be positive for margins, else 1"),
+        (f'"MatrixMap", "kind_": "logit", "scale": 2.0, "inner": {PIECES}', "scale must be positive for margins"),
         ('"MatrixMap", "kind_": "margin", "inner": {"kind": "Clip"}', "inner must be a map of all memberships"),
         ('"MatrixMap", "kind_": "margin", "scheme": "ovr", "inner": {"kind": "Clip"}', "scheme must be one of matrix"),
     ],
