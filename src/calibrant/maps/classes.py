@@ -315,7 +315,8 @@ def learn_scale(margins: NDArray[Any], weight: NDArray[Any] | None = None) -> fl
 
     Margins have no unit: those of a perceptron may be thousands apart, and their softmax would be 0 and 1. The typical
     row is the weighted median of the distances between the largest and the smallest margin, or the largest of them
-    where that is 0. Any number from 0.04 to 400 gave the same log loss to 1 % for the margins of four linear machines.
+    where that is 0. A hundredth or a hundred times as much gave the same log loss to 1 %, on margins of four
+    linear machines; ten thousand times as much did not.
 
     >>> learn_scale(np.array([[0.0, 1000.0, 500.0], [0.0, 2000.0, -2000.0], [300.0, 0.0, 0.0]]))
     0.004
