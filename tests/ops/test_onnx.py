@@ -260,6 +260,7 @@ def test_nan_in_any_column():
         ClassMap("ovo", three),
         ClassMap("ovo", three * 2, power=1.5),
         MatrixMap("margin", BETAS),
+        MatrixMap("margin", BETAS, scale=4.0),
     ]
     for fitted in maps:
         model = calibrant.onnx(fitted)

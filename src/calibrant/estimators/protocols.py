@@ -625,16 +625,20 @@ def _weight_among(fit_params: Mapping[str, Any]) -> Any:
     return next((value for name, value in fit_params.items() if name.endswith("sample_weight")), None)
 
 
-def choose_scheme(multiclass: str, estimator: Any, k: int, needs: str = "column") -> str:
+def choose_scheme(multiclass: str, estimator: Any, k: int, needs: str = "column", *, joint: bool = False) -> str:
     """Return the scheme for k classes that serves the needs of a method.
 
-    Without a wish it is pairs for machines that are made of pairs, as `SVC` is, and one versus rest for others.
+    Without a wish it is pairs for machines that are made of pairs, as `SVC` is. For others it is all classes at once
+    where the method has a row for that too, `joint`, as `calibrant.fit` has it; else one versus rest. `make svm-table`
+    measures both: the scores per class that `SVC` makes of its pairs say much less than the pairs.
     """
     if k == 2:
         return "binary"
     if multiclass != "auto":
         return multiclass
     pairwise = isinstance(estimator, OneVsOne) or isinstance(layers(estimator)[-1][1], (SVC, NuSVC))
+    if joint and not pairwise:
+        return "matrix"
     usual = "ovo" if pairwise else "ovr"
     return next(name for name in ("matrix", usual, "ovo") if needs in SCHEMES[name].serves)
 
