@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
 import calibrant
+from calibrant.checks import KINDS
 from calibrant.maps import Clip, Lines, Linked, Sigmoid, Steps, probabilities
 from calibrant.maps.classes import ClassMap, MatrixMap, Plan, TwoClassMap
 from calibrant.maps.coupling import pairs
@@ -68,6 +69,8 @@ def test_onnx_is_the_numpy_formula(name, kind, dtype):
     np.testing.assert_allclose(found[:, 1], quietly(fitted, given), atol=CLOSE[dtype], rtol=0)
 
 
+SEVERAL = {"ClassMap", "MatrixMap", "TwoClassMap", *test_store.PARTS}
+
 # Every record ---------------------------------------------------------------------------------------------------------
 
 
@@ -82,7 +85,7 @@ def of_one_column(name):
     return test_store.RECORDS[name]
 
 
-@pytest.mark.parametrize("name", sorted(test_store.RECORDS.keys() - {"ClassMap", "MatrixMap", "TwoClassMap"}))
+@pytest.mark.parametrize("name", sorted(test_store.RECORDS.keys() - SEVERAL))
 @settings(max_examples=20)
 @given(data=st.data())
 def test_every_record_of_one_column(name, data):
@@ -113,7 +116,8 @@ def _takes_unit(record):
 @given(data=st.data())
 def test_every_record_of_several_classes(data):
     one_map_each = (test_store.RECORDS["ClassMap"] | test_store.RECORDS["TwoClassMap"]).filter(_is_short)
-    record = data.draw(one_map_each | test_store.RECORDS["MatrixMap"])
+    pieces = test_store.two_pieces | test_store.more_pieces  # fitted maps of all classes: tests/maps/test_matrix.py
+    record = data.draw(one_map_each | st.builds(MatrixMap, st.sampled_from(KINDS), pieces))
     if isinstance(record, ClassMap) and record.scheme == "ovo" and record.coupling == "hastie_tibshirani":
         record = ClassMap("ovo", record.maps, "price", record.power)
     count = len(record.inner.pieces) if isinstance(record, MatrixMap) else count_columns(record)
