@@ -15,6 +15,7 @@ from pathlib import Path
 import threadpoolctl
 
 from bench.cases import CASES, OURS, Case
+from bench.class_cases import CLASS_CASES
 from bench.engine_cases import ENGINE_CASES
 from bench.evidence_cases import EVIDENCE_CASES
 from bench.klr_cases import KLR_CASES
@@ -62,7 +63,7 @@ def measure(case: Case, size: int) -> Iterator[Line]:
             theirs=theirs,
             ratio=ratio,
             goal=str(goal or ""),
-            reached=None if goal is None else goal.reached(ratio),
+            reached=None if goal is None else goal.reached(ours, theirs),
             checked=case.checked,
             ours_check=checks[OURS],
             peer_check=checks[peer],
@@ -143,7 +144,7 @@ def main() -> None:
         print("There is no C compiler (cc): the lines against LIBSVM's C are left out.")
     lines: list[Line] = []
     with threadpoolctl.threadpool_limits(chosen.threads):
-        for case in (*CASES, *MAP_CASES, *EVIDENCE_CASES, *POSTERIOR_CASES, *KLR_CASES, *ENGINE_CASES):
+        for case in (*CASES, *MAP_CASES, *CLASS_CASES, *EVIDENCE_CASES, *POSTERIOR_CASES, *KLR_CASES, *ENGINE_CASES):
             for size in sorted({min(size, QUICK) for size in case.sizes} if chosen.quick else case.sizes):
                 if chosen.only in case.name:
                     print(

@@ -16,9 +16,11 @@ from numpy.typing import ArrayLike
 
 from calibrant import maps
 from calibrant._moved import OldNames
+from calibrant.checks import has_columns
 from calibrant.lazy import attach
 from calibrant.maps import METHODS, Map, fit_map
-from calibrant.samples import Sample, ask_for_kind, collapse, read_kind, sample
+from calibrant.maps.lifting import fit_class_map
+from calibrant.samples import Sample, ask_for_kind, class_sample, collapse, read_kind, sample
 from calibrant.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from calibrant.estimators.klr import KernelLogisticRegressionCV as KernelLogisticRegressionCV
     from calibrant.evidence import curves as curves
     from calibrant.evidence.assessing import assess as assess
+    from calibrant.maps.exporting import onnx as onnx
     from calibrant.maps.methods import MACHINE_METHODS as MACHINE_METHODS
     from calibrant.maps.store import load as load
     from calibrant.maps.store import save as save
@@ -78,6 +81,7 @@ __all__ = [
     "load",
     "maps",
     "metrics",
+    "onnx",
     "plots",
     "posteriors",
     "report",
@@ -110,6 +114,7 @@ _LATER = {
     "inference": "calibrant.inference",
     "load": "calibrant.maps.store",
     "metrics": "calibrant.metrics",
+    "onnx": "calibrant.maps.exporting",
     "plots": "calibrant.plots",
     "posteriors": "calibrant.posteriors",
     "report": "calibrant.report",
@@ -124,33 +129,58 @@ sys.meta_path.insert(0, OldNames())  # first, or submodules of an old name would
 
 def fit(
     method: str | Callable[..., Map],
-    scores: ArrayLike,
-    y: ArrayLike,
+    scores: Any,
+    y: Any,
     *,
     kind: str | None = None,
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
+    classes: Any = None,
     **options: Any,
 ) -> Map:
-    """Fit a map from scores to P(y = positive class).
+    """Fit a map from scores to probabilities.
+
+    One column of scores gives a map to P(y = positive class). One column per class gives a map to the probabilities of
+    all classes: `map(scores)` has a column per class too. A method of all classes at once is fitted to all columns. Any
+    other is fitted to each class against the rest; rows are then raised to one power, that of the largest likelihood,
+    and sum to 1. Of two columns it sees the second: as share of the sum, or as difference of logits or margins.
 
     Parameters
     ----------
     method : a name of `METHODS`, or a function `Sample -> Map`.
-    scores : finite real numbers, larger = more positive.
+    scores : finite real numbers, larger = more positive; or an array, table or tensor with one column per class.
     y : two classes of any type, the last in sorted order positive unless `pos_label` says otherwise; or numbers in
-        [0, 1], read as probabilities of the positive class.
+        [0, 1], read as probabilities of the positive class. For one column per class: as many classes, or an array of
+        one probability per class.
     kind : what the scores are: "margin" (decision values, the default), "probability" or "logit". It is never guessed,
         but a warning asks where it is not given and every score lies in [0, 1]. The map takes scores of the same kind.
     sample_weight : one weight per row; weight k counts as the row repeated k times.
+    pos_label : the positive class, for one column of scores.
+    classes : the class of each column, in the order of the columns. Without it they are the classes of y in sorted
+        order; a class that y does not hold must be named.
     **options : those of the method, see `calibrant methods`.
 
     >>> fit("bins", [0.1, 0.4, 0.6, 0.9], ["no", "no", "yes", "yes"], kind="probability", k=2)
     Steps(edges=(0.5,), values=(0.25, 0.75))
+    >>> P = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.3, 0.3, 0.4], [0.6, 0.3, 0.1], [0.1, 0.2, 0.7], [0.2, 0.5, 0.3]]
+    >>> fitted = fit("platt", P, ["cat", "dog", "hare", "cat", "hare", "dog"], kind="probability")
+    >>> fitted([[0.1, 0.8, 0.1]]).round(2), fitted.origin.classes
+    (array([[0.01, 0.95, 0.03]]), ('cat', 'dog', 'hare'))
     """
     chosen = read_kind(kind)
-    data = sample(scores, y, sample_weight, kind=chosen, pos_label=pos_label)
-    fitted = fit_map(method, data, chosen, **options)
+    if has_columns(scores):
+        if pos_label is not None:
+            msg = "pos_label is for one column of scores; got one column per class: give classes, the class of each"
+            raise ValueError(msg)
+        data = class_sample(scores, y, sample_weight, kind=chosen, classes=classes)
+        fitted: Map = fit_class_map(method, data, **options)
+        given = data.scores
+    else:
+        if classes is not None:
+            msg = "classes is for scores with one column per class; got one column: give pos_label, the positive class"
+            raise ValueError(msg)
+        one = sample(scores, y, sample_weight, kind=chosen, pos_label=pos_label)
+        fitted, given = fit_map(method, one, chosen, **options), one.score
     if kind is None:
-        ask_for_kind(data.score)
+        ask_for_kind(given)
     return fitted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from numbers import Integral, Real
 from typing import Any
@@ -18,11 +18,13 @@ __all__ = [
     "LARGEST",
     "ROUNDING",
     "check_binary",
+    "check_class_names",
     "check_distributions",
     "check_finite",
     "check_known_labels",
     "check_labels",
     "check_length",
+    "check_matrix",
     "check_number",
     "check_one_of",
     "check_proportion",
@@ -33,11 +35,16 @@ __all__ = [
     "check_whole",
     "count_weights",
     "extremes",
+    "find_classes",
+    "has_columns",
     "is_missing",
+    "match_names",
     "refuse_masked",
     "refuse_missing",
+    "refuse_other_order",
     "require_real",
     "split_classes",
+    "to_array",
     "to_numbers",
     "too_many_labels",
 ]
@@ -202,7 +209,10 @@ def too_many_labels(name: str, array: NDArray[Any]) -> ValueError:
     """Return the error for labels of more than two classes."""
     values = np.unique(array)
     shown = ", ".join(str(value) for value in values[:5]) + (", ..." if len(values) > 5 else "")
-    return ValueError(f"{name} must hold two classes, or numbers in [0, 1]; got {len(values)} values: {shown}")
+    return ValueError(
+        f"{name} must hold two classes, or numbers in [0, 1]; got {len(values)} values: {shown}; for "
+        "several classes give one column per class"
+    )
 
 
 def check_known_labels(name: str, values: ArrayLike) -> NDArray[Any]:
@@ -392,6 +402,175 @@ def check_distributions(name: str, values: ArrayLike) -> NDArray[Any]:
             msg = f"{name} must hold rows of non-negative numbers that sum to 1; row {start + row} is [{shown}]"
             raise ValueError(msg)
     return array
+
+
+def to_array(name: str, values: Any) -> NDArray[Any]:
+    """Return an array, a table or a tensor as a NumPy array, without a copy where its memory can be shared."""
+    if hasattr(values, "toarray"):
+        msg = f"{name} must be a dense array; got a sparse one of shape {np.shape(values)}"
+        raise ValueError(msg)
+    refuse_masked(name, values)
+    try:
+        by_dlpack = hasattr(values, "__dlpack__") and not hasattr(values, "__array__")
+        return np.from_dlpack(values) if by_dlpack else np.asarray(values)
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:  # of a GPU, or that takes part in gradients
+        msg = f"{name} must convert to a NumPy array; got {type(values).__name__}: {error}"
+        raise ValueError(msg) from None
+
+
+def has_columns(values: Any) -> bool:
+    """Return whether values have two columns or more, as scores of several classes have.
+
+    >>> has_columns([[0.2, 0.8]]), has_columns([[0.2], [0.8]]), has_columns([0.2, 0.8])
+    (True, False, False)
+    """
+    shape = getattr(values, "shape", None)
+    if shape is None:
+        try:
+            shape = np.from_dlpack(values).shape if hasattr(values, "__dlpack__") else np.shape(values)
+        except ValueError:  # rows of different lengths, which another check refuses
+            return False
+    return len(shape) == 2 and int(shape[1]) > 1
+
+
+def check_matrix(name: str, values: Any, kind: str) -> NDArray[Any]:
+    """Return scores of several classes, one column each, as finite numbers; probabilities sum to 1 up to rounding.
+
+    >>> check_matrix("scores", [[0.2, 0.8], [0.5, 0.6]], "probability")
+    Traceback (most recent call last):
+    ValueError: scores declared as probabilities must have rows that sum to 1; got 1 that do not, the first is row 1,
+    [0.5, 0.6], with sum 1.1: divide each row by its sum, or say what the scores are by kind
+    """
+    array = to_array(name, values)
+    if array.ndim != 2 or array.shape[1] < 2 or len(array) == 0:
+        msg = f"{name} must have one row per object and one column per class; got an array of shape {array.shape}"
+        raise ValueError(msg)
+    if array.dtype == object:
+        array = to_numbers(name, array.ravel()).reshape(array.shape)
+    require_real(name, array)
+    fine = np.finfo(array.dtype).eps if array.dtype.kind == "f" else 0.0
+    rounding = max(ROUNDING, 8.0 * float(fine))  # of float16, which sums to 1 within a percent
+    if array.dtype not in (np.float64, np.float32):
+        array = array.astype(np.float64)
+    size, ones = max(BLOCK // array.shape[1], 1), np.ones(array.shape[1])
+    for start in range(0, len(array), size):
+        block = np.asarray(array[start : start + size], np.float64)
+        low, high = block.min(), block.max()
+        if not np.isfinite([low, high]).all():
+            raise _wrong_entries(name, "be finite", array, ~np.isfinite(array), "NaN or infinite value(s)")
+        if kind != "probability":
+            continue
+        if low < -rounding or high > 1 + rounding:
+            outside = (array < -rounding) | (array > 1 + rounding)
+            raise _wrong_entries(name, "lie in [0, 1] where they are probabilities", array, outside, "outside")
+        off = np.abs(block @ ones - 1.0) > rounding
+        if off.any():
+            row = int(off.argmax())
+            count = int((np.abs(array.sum(axis=1, dtype=np.float64) - 1.0) > rounding).sum())
+            shown = ", ".join(f"{value:g}" for value in block[row, :5]) + (", ..." if block.shape[1] > 5 else "")
+            msg = (
+                f"{name} declared as probabilities must have rows that sum to 1; got {count} that do not, the first is "
+                f"row {start + row}, [{shown}], with sum {block[row].sum():g}: divide each row by its sum, or say what "
+                "the scores are by kind"
+            )
+            raise ValueError(msg)
+    return array
+
+
+def _wrong_entries(name: str, rule: str, array: NDArray[Any], wrong: NDArray[np.bool_], what: str) -> ValueError:
+    """Return an error that counts the wrong entries of a matrix and names the first."""
+    row, column = np.unravel_index(int(wrong.argmax()), wrong.shape)
+    first = f"the first in row {row}, column {column} ({array[row, column]})"
+    return ValueError(f"{name} must {rule}; got {int(wrong.sum())} {what}, {first}")
+
+
+def refuse_other_order(table: Any, classes: Iterable[Any]) -> None:
+    """Raise if the columns of a table are named as classes, whole or between a common start and end, in another order.
+
+    >>> import types
+    >>> refuse_other_order(types.SimpleNamespace(columns=["p_dog", "p_cat"]), ["cat", "dog"])
+    Traceback (most recent call last):
+    ValueError: columns must be in the order of the classes, cat, dog; got p_dog, p_cat: put them in that order, or say
+    theirs by classes
+    """
+    given, wanted = list(table.columns), [str(each) for each in classes]
+    names = [str(each) for each in given]
+    if given == list(range(len(given))) or names == [f"column_{i}" for i in range(len(names))]:
+        return  # names that pandas and Polars give to what has none
+    if match_names(names, wanted) not in (None, wanted):
+        msg = (
+            f"columns must be in the order of the classes, {_list_some(wanted)}; got {_list_some(names)}: put them in "
+            "that order, or say theirs by classes"
+        )
+        raise ValueError(msg)
+
+
+def match_names(names: Sequence[str], classes: Sequence[Any]) -> list[Any] | None:
+    """Return the class that each name says, whole or between a start and an end that all have; None if they do not.
+
+    >>> match_names(["p_dog_new", "p_cat_new"], ["cat", "dog"]), match_names(["x", "y"], [0, 1])
+    (['dog', 'cat'], None)
+    """
+    first = names[0]
+    for value in classes:
+        text = str(value)
+        for start in range(len(first) - len(text) + 1):
+            if first.startswith(text, start):
+                prefix, suffix = first[:start], first[start + len(text) :]
+                by_name = {f"{prefix}{each}{suffix}": each for each in classes}
+                if by_name.keys() == set(names):
+                    return [by_name[name] for name in names]
+    return None
+
+
+def _list_some(values: Sequence[str]) -> str:
+    """Return at most five values as text."""
+    return ", ".join(values[:5]) + (", ..." if len(values) > 5 else "")
+
+
+def check_class_names(name: str, values: Any) -> NDArray[Any]:
+    """Return the classes of columns as a vector; none is missing, and none there twice."""
+    if isinstance(values, (str, set, frozenset)):
+        msg = f"{name} must be a list of classes in the order of the columns; got {values!r}"
+        raise ValueError(msg)
+    classes = check_known_labels(name, list(values) if isinstance(values, Iterable) else values)
+    try:
+        repeated = len(np.unique(classes)) < len(classes)
+    except TypeError:
+        msg = f"{name} must be of one type; got {', '.join(sorted({type(each).__name__ for each in classes}))}"
+        raise ValueError(msg) from None
+    if repeated:
+        msg = f"{name} must be a list of classes that are all different; got {values!r}"
+        raise ValueError(msg)
+    return classes
+
+
+def find_classes(observed: NDArray[Any], classes: NDArray[Any], name: str = "labels") -> NDArray[np.intp]:
+    """Return the position of each label in the list of classes, the argument `name`.
+
+    >>> find_classes(np.array(["b", "a", "b"]), np.array(["b", "c", "a"]))
+    array([0, 2, 0])
+    """
+    if classes.dtype.kind in "iu" and observed.dtype.kind in "iu" and np.array_equal(classes, np.arange(len(classes))):
+        low, high = extremes(observed) if len(observed) else (0, 0)
+        if low >= 0 and high < len(classes):  # they are their own positions
+            return np.asarray(observed, np.intp)
+    order = np.argsort(classes, kind="stable")
+    if (classes[order[1:]] == classes[order[:-1]]).any():
+        msg = f"{name} must all be different; got {', '.join(str(value) for value in classes[:5])}"
+        raise ValueError(msg)
+    try:
+        place = np.searchsorted(classes[order], observed)
+    except TypeError:
+        kinds = sorted({type(value).__name__ for value in observed})
+        msg = f"y must hold labels of the same type as the classes in {name}; got {', '.join(kinds)}"
+        raise ValueError(msg) from None
+    found = order[np.minimum(place, len(classes) - 1)]
+    if not np.all(classes[found] == observed):
+        unknown = observed[classes[found] != observed][0]
+        msg = f"y must hold only the classes in {name}; got {_quote(unknown)}"
+        raise ValueError(msg)
+    return np.asarray(found, np.intp)
 
 
 LARGEST = float(np.finfo(np.float64).max)

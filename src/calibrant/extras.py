@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = [
-    "require_extra",
-]
+__all__ = ["require_extra"]
 
 
 @contextmanager

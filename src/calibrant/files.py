@@ -12,11 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = [
-    "read_limited",
-    "replace_file",
-    "write_whole",
-]
+__all__ = ["read_limited", "replace_file", "write_whole"]
 
 _CHUNK = 2**20  # bytes read at a time
 

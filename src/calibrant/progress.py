@@ -8,12 +8,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-__all__ = [
-    "Progress",
-    "Step",
-    "draw_bar",
-    "show_progress",
-]
+__all__ = ["Progress", "Step", "draw_bar", "show_progress"]
 
 Progress = bool | Callable[[float], None]  # whether to draw a bar, or a function called with the share done
 Step = Callable[..., None]  # takes `advance` or `completed`, and a new `description`

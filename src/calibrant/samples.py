@@ -1,4 +1,4 @@
-"""The data that maps are fitted on, and the one function that checks scores of two classes.
+"""The data that maps are fitted on, and the functions that check them: `sample` and `class_sample`.
 
 A `Sample` is (score, label, weight) with the label a number in [0, 1]: 1 for a positive row, 0 for
 a negative one, and the share of positives where rows have been pooled. Every fit depends on a sample
@@ -19,13 +19,21 @@ from calibrant.arrays import Floats
 from calibrant.checks import (
     BLOCK,
     KINDS,
+    check_class_names,
+    check_distributions,
     check_finite,
+    check_known_labels,
     check_labels,
     check_length,
+    check_matrix,
     check_one_of,
     check_unit,
     check_weights,
     extremes,
+    find_classes,
+    has_columns,
+    refuse_other_order,
+    to_array,
 )
 from calibrant.warning import warn
 
@@ -33,6 +41,7 @@ __all__ = [
     "ClassSample",
     "Sample",
     "ask_for_kind",
+    "class_sample",
     "collapse",
     "magnitude",
     "moderate_weights",
@@ -83,7 +92,7 @@ class Sample:
 
     def arrays(self) -> tuple[Floats, Floats, Floats]:
         """Return the scores with the weight of positives and of negatives at each of them."""
-        weight = np.ones(len(self)) if self.weight is None else np.asarray(self.weight, np.float64)
+        weight = np.ones(len(self.score)) if self.weight is None else np.asarray(self.weight, np.float64)
         positive = weight * np.asarray(self.label, np.float64)
         negative = weight - positive if self.negative is None else self.negative
         return np.asarray(self.score, np.float64), positive, negative
@@ -103,7 +112,8 @@ class ClassSample:
     """Checked scores of several classes, one column per class or binary problem, and the number of each row's class.
 
     A score may be NaN where it is unknown: its row then takes no part in the map of its column. `names` are the
-    classes themselves, where they are known.
+    classes themselves, where they are known. `target` are soft labels, rows of one probability per class; `index` is
+    then the most probable class.
     """
 
     scores: Floats
@@ -112,12 +122,20 @@ class ClassSample:
     kind: str = "margin"
     weight: NDArray[Any] | None = None
     names: tuple[Any, ...] | None = None
+    target: Floats | None = None
+
+    def select(self, rows: Any) -> ClassSample:
+        """Return some rows; itself, without a copy, where they are all."""
+        if rows.all():
+            return self
+        weight, target = (None if each is None else each[rows] for each in (self.weight, self.target))
+        return replace(self, scores=self.scores[rows], index=self.index[rows], weight=weight, target=target)
 
     def complete(self) -> ClassSample:
         """Return the rows with a score in every column."""
-        known = ~np.isnan(self.scores).any(axis=1)
-        weight = None if self.weight is None else self.weight[known]
-        return replace(self, scores=self.scores[known], index=self.index[known], weight=weight)
+        if len(self.scores) and not np.isnan(extremes(self.scores)[0]):
+            return self
+        return self.select(~np.isnan(self.scores).any(axis=1))
 
 
 def sample(
@@ -138,6 +156,12 @@ def sample(
     """
     scores = check_finite("scores", score)
     check_one_of("kind", kind, KINDS)
+    if has_columns(label):
+        shape = tuple(np.shape(label))
+        msg = (
+            f"y must have one label per row beside one column of scores; got shape {shape}: give scores first, y second"
+        )
+        raise ValueError(msg)
     if pos_label is None and weight is None and len(scores) > 2:  # two rows may be pooled ones
         refuse_swapped(label, score, "scores", "scores first and y second")
     if kind == "probability":
@@ -149,6 +173,84 @@ def sample(
         kept = weights > 0
         scores, labels, weights = scores[kept], labels[kept], weights[kept]
     return Sample(scores, labels, weights, classes=classes)
+
+
+def class_sample(
+    scores: Any,
+    y: Any,
+    weight: ArrayLike | None = None,
+    *,
+    kind: str = "margin",
+    classes: Any = None,
+) -> ClassSample:
+    """Check scores of several classes, one column each, with labels and weights, and return them as a `ClassSample`.
+
+    The columns are the classes of y in sorted order, or `classes` names them; more are allowed than y holds. Labels are
+    classes, or an array or a table of one probability per class and row, whose columns are in the order of those of the
+    scores. Scores keep their memory and dtype where they can.
+
+    >>> class_sample([[0.2, 0.7, 0.1], [0.1, 0.1, 0.8]], ["b", "c"], kind="probability", classes=["a", "b", "c"]).index
+    array([1, 2])
+    """
+    check_one_of("kind", kind, KINDS)
+    matrix = check_matrix("scores", scores, kind)
+    columns = matrix.shape[1]
+    given = to_array("y", y)
+    target = None
+    if given.ndim == 2 and given.shape[1] > 1:
+        if given.shape[1] != columns:
+            msg = (
+                f"y with one probability per class must have as many columns as scores, {columns}; got {given.shape[1]}"
+            )
+            raise ValueError(msg)
+        target = check_distributions("y", given)
+        check_length("y", target, matrix)
+        index = target.argmax(axis=1)
+        named = list(y.columns) if classes is None and hasattr(y, "columns") else classes
+        names = np.arange(columns) if named is None else check_class_names("classes", named)
+        if hasattr(y, "columns"):
+            refuse_other_order(y, names.tolist())
+        target = np.asarray(target / target.sum(axis=1, keepdims=True), np.float64)
+    else:
+        labels = check_known_labels("y", given)
+        check_length("y", labels, matrix)
+        names = _distinct(labels) if classes is None else check_class_names("classes", classes)
+    if len(names) != columns:
+        raise _wrong_number_of_classes(columns, names, said=classes is not None)
+    if target is None:
+        index = find_classes(labels, names, "classes")
+    known = tuple(names.tolist() if names.dtype.kind not in "mM" else names)
+    if hasattr(scores, "columns"):
+        refuse_other_order(scores, known)
+    data = ClassSample(matrix, index, columns, kind, names=known, target=target)
+    if weight is None:
+        return data
+    weights = check_weights("sample_weight", weight, matrix)
+    return replace(data, weight=weights).select(weights > 0)
+
+
+def _distinct(labels: NDArray[Any]) -> NDArray[Any]:
+    """Return the classes of labels, sorted."""
+    if labels.dtype.kind == "i" and len(labels):
+        low, high = extremes(labels)
+        if high - low < len(labels):  # counted, which is faster than sorted
+            return np.asarray(np.flatnonzero(np.bincount(labels - low)) + low, labels.dtype)
+    try:
+        return np.unique(labels)
+    except TypeError:
+        msg = f"y must hold labels of one type; got {', '.join(sorted({type(v).__name__ for v in labels}))}"
+        raise ValueError(msg) from None
+
+
+def _wrong_number_of_classes(columns: int, names: NDArray[Any], *, said: bool) -> ValueError:
+    """Return the error for classes of another number than the columns of scores."""
+    shown = ", ".join(repr(each) for each in names.tolist()[:5]) + (", ..." if len(names) > 5 else "")
+    if said:
+        return ValueError(f"classes must name one class per column of scores, {columns}; got {len(names)}: {shown}")
+    return ValueError(
+        f"scores must have one column per class of y; got {columns} columns, and y holds {len(names)} class(es), "
+        f"{shown}: give classes, the class of each column in order, also of classes without rows"
+    )
 
 
 def read_kind(kind: str | None) -> str:

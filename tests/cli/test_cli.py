@@ -80,7 +80,7 @@ def map_file(tmp_path: Path) -> Path:
 
 ASSESSED = ("--probability", "p", "--label", "y")
 SCORE_P = ("--score", "p", "--label", "y")
-COMMANDS = ("fit", "apply", "methods", "assess", "compare", "report", "demo", "reproduce")
+COMMANDS = ("fit", "apply", "sql", "methods", "assess", "compare", "report", "demo", "reproduce")
 
 
 class TestHelp:
@@ -120,7 +120,9 @@ class TestMethods:
             method = METHODS[row["name"]]
             assert (row["record"], row["domain"]) == (method.record.__name__, method.domain)
             assert (row["monotone"], row["source"]) == (method.monotone, method.source)
-            assert list(row["options"]) == method.options()
+            joint = [] if method.joint is None else method.joint.options()
+            assert list(row["options"]) == list(dict.fromkeys([*method.options(), *joint]))
+            assert row["classes"] == ("all" if method.needs == "matrix" or method.joint else "each")
 
 
 def refusal_of(method: str) -> str:
@@ -722,7 +724,9 @@ class TestAssess:
     def test_prints_everything_within_the_width(self, columns: int, forecasts: Path) -> None:
         result = run("assess", forecasts, *ASSESSED, columns=columns)
         assert (result.exit_code, result.stderr) == (0, "")
-        assert max(map(len, result.stdout.splitlines())) <= columns
+        *lines, last = result.stdout.splitlines()
+        assert max(map(len, lines)) <= columns
+        assert last == f"next: calibrant report {forecasts} --probability p --label y -o report.html"
         found = calibrant.assess(HAPPENED.astype(int), FORECAST)
         text = " ".join(result.stdout.split())
         assert " ".join(found.verdict.split()) in text
@@ -757,6 +761,14 @@ class TestAssess:
     def test_several_classes_in_any_order(self, columns: tuple[str, ...], forecasts: Path) -> None:
         values = values_of(document("assess", forecasts, *columns, "--label", "pet"))
         assert values["log_loss"] == pytest.approx(metrics.log_loss(PETS, SHARES))
+
+    def test_several_classes_say_what_the_library_says(self, forecasts: Path) -> None:
+        printed = done("assess", forecasts, "--probability", "p_cat,p_dog,p_hare", "--label", "pet").stdout
+        found = calibrant.assess(PETS, SHARES)
+        assert found.verdict in " ".join(printed.split())
+        names = [share.name for share in found.classes]
+        true, decided, rows = found.confusions[0].wrong[0]
+        assert f"{names[true]} {names[decided]} {rows:.0f} " in " ".join(printed.split())
 
     def test_one_class_shows_what_can_be_shown(self, tmp_path: Path) -> None:
         table = write(tmp_path / "t.csv", p=[0.1, 0.3, 0.2], y=[0, 0, 0])
@@ -798,7 +810,9 @@ class TestCompare:
         found = document(*asked)
         result = done(*asked)
         assert result.stderr == ""
-        assert max(map(len, result.stdout.splitlines())) <= 80
+        *lines, last = result.stdout.splitlines()
+        assert max(map(len, lines)) <= 80
+        assert last.startswith(f"next: calibrant fit {forecasts} --score f --label y --method ")
         best_first = found["standings"][0]["methods"]
         assert ordered(result.stdout.split("─")[-1], methods)[:4] == best_first
         assert " ".join(found["verdict"].split()) in " ".join(result.stdout.split())
@@ -871,7 +885,7 @@ class TestCompare:
 
     def test_the_report_is_written(self, forecasts: Path, tmp_path: Path) -> None:
         result = done("compare", forecasts, *SCORED, "--report", tmp_path / "r.html")
-        assert result.stdout.endswith(f"\nReport: {tmp_path / 'r.html'}\n")
+        assert f"\nReport: {tmp_path / 'r.html'}\n" in result.stdout
         assert (tmp_path / "r.html").read_text("utf-8").lower().startswith("<!doctype html>")
 
 
@@ -1032,3 +1046,53 @@ def test_json_has_no_other_numbers_than_json_has(capsys: pytest.CaptureFixture[s
         "c": 0.5,
         "d": "x",
     }
+
+
+# onnx -----------------------------------------------------------------------------------------------------------------
+
+
+def run_printed(lines: str) -> np.ndarray:
+    """Run the two lines that the command prints in the end."""
+    start, command = [line.strip() for line in lines.splitlines()[-2:]]
+    names: dict[str, Any] = {}
+    exec(start, names)
+    return np.asarray(eval(command, names))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_onnx_writes_a_model_and_says_how_to_run_it(tmp_path, dtype):
+    table, output = (
+        write(tmp_path / "scores.csv", f=SCORES, y=["no" if label == 0 else "yes" for label in LABELS]),
+        tmp_path / "m.onnx",
+    )
+    done("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "map.json")
+    told = done("onnx", tmp_path / "map.json", "-o", output, "--dtype", dtype).stdout
+    for said in ("Sigmoid, fitted by platt", f"scores: {dtype} of shape [n], the kind margin", "the classes no, yes"):
+        assert said in told
+    p = calibrant.load(tmp_path / "map.json")(0.5)
+    np.testing.assert_allclose(run_printed(told), [[1 - p, p]], atol=1e-7)
+    summary = json.loads(done("onnx", tmp_path / "map.json", "-o", output, "--json").stdout)
+    assert summary["input"] == {"name": "scores", "shape": ["n"]}
+    assert summary["output"] == {"name": "probabilities", "shape": ["n", 2]}
+    assert summary["bytes"] == output.stat().st_size
+
+
+def test_onnx_of_a_map_of_several_classes(tmp_path):
+    fitted = calibrant.maps.classes.ClassMap("ovr", (calibrant.maps.Sigmoid(-1.0, 0.5),) * 3)
+    calibrant.save(fitted, tmp_path / "map.json")
+    told = done("onnx", tmp_path / "map.json", "-o", tmp_path / "map.onnx").stdout
+    assert "scores: float64 of shape [n, 3]" in told
+    np.testing.assert_allclose(run_printed(told), np.full((1, 3), 1 / 3))
+
+
+def test_onnx_refuses_in_one_sentence(tmp_path, map_file):
+    output = tmp_path / "map.onnx"
+    assert "--dtype must be one of float32, float64; got 'half'" in refused(
+        "onnx", map_file, "-o", output, "--dtype", "half"
+    )
+    assert "does not exist" in refused("onnx", tmp_path / "none.json", "-o", output)
+    assert "--output must not be an input" in refused("onnx", map_file, "-o", map_file)
+    fitted = calibrant.maps.classes.ClassMap("ovo", (calibrant.maps.Clip(),) * 3, "hastie_tibshirani")
+    calibrant.save(fitted, tmp_path / "iterates.json")
+    assert "coupling 'hastie_tibshirani' iterates" in refused("onnx", tmp_path / "iterates.json", "-o", output)
+    assert not output.exists()

@@ -80,7 +80,7 @@ class TestCommand:
         page = output.read_text("utf-8")
         assert demo.TITLE in page
         lines = text.splitlines()
-        assert max(map(len, lines[:-1])) <= 80
+        assert max(map(len, lines[:-2])) <= 80
         means = result.means.loc[("log_loss", "rbf", "diabetes")]
         rows = [line.split() for line in lines]
         rows = [words for words in rows if len(words) > 4 and words[0] in means.index]
@@ -89,7 +89,8 @@ class TestCommand:
         assert len(losses) == len(means)
         assert losses == sorted(losses)
         assert [words[1] for words in shown[:3]] == [f"{loss:.4f}" for loss in losses[:3]]
-        assert lines[-1] == f"Report, for your browser: {output}"
+        assert lines[-2] == f"Report, for your browser: {output}"
+        assert lines[-1].startswith("next: calibrant compare ")
 
     def test_json(self, tmp_path: Path, result: Comparison) -> None:
         answer = self.run_demo(result, "-o", tmp_path / "demo.html", "--json")

@@ -171,6 +171,16 @@ class TestNumbers:
         assert found.cells[0].method == "klr"
         assert found.means.loc["log_loss"].to_numpy()[np.isfinite(found.means.loc["log_loss"].to_numpy())].max() < 0.5
 
+    def test_several_classes_are_fitted_as_the_classifier_fits_them(self):
+        X, y = load_iris(return_X_y=True)
+        machine = LinearSVC(random_state=0)
+        found = quick((X, y), kernels=(), machines={"linear": machine}, methods=["temperature", "platt"], scale=None)
+        train, test = next(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y))
+        for method in ("temperature", "platt"):
+            p = CalibratedClassifier(machine, method, random_state=0).fit(X[train], y[train]).predict_proba(X[test])
+            kept = found.predictions["data", "linear", method]
+            np.testing.assert_allclose(kept.p[kept.fold == 0], p, rtol=1e-9)
+
     def test_groups_stay_together(self):
         X, y = two_classes(120)
         groups = np.arange(120) // 4
@@ -1256,7 +1266,11 @@ def test_a_folder_that_is_a_file(tmp_path):
         ([0.1, np.nan], {}, "scores must be finite"),
         ([0.1, 2.0], {"kind": "probability"}, r"must lie in \[0, 1\]"),
         ([0.1, 2.0], {"kind": "auto"}, "kind must be one of margin, probability, logit; got 'auto'"),
-        ([[0.1, 2.0], [1.0, 1.0]], {}, r"one number per row; got shape \(2, 2\)"),
+        ([[0.1, 2.0, 3.0], [1.0, 1.0, 2.0]], {}, r"2 columns, .* or one number per row, .*; got shape \(2, 3\)"),
+        ([[0.1, 2.0], [1.0, 1.0]], {"kind": "probability"}, r"must lie in \[0, 1\]"),
+        ([[0.1, 0.2], [1.0, 0.0]], {"kind": "probability"}, "rows that sum to 1; got 1 that do not"),
+        ([[0.1, 2.0], [1.0, 1.0]], {"classes": ["no", "yes"]}, "y must hold only the classes in classes"),
+        ([0.1, 2.0], {"classes": [0, 1]}, r"scores must have 2 columns, one per class of y; got shape \(2,\)"),
         ([0.1, 2.0], {"methods": ["klr"]}, "no machine has 'klr'"),
         ([0.1, 2.0], {"sample_weight": [1.0, -1.0]}, "sample_weight must not be negative"),
         ([0.1], {}, "inconsistent numbers of samples"),

@@ -1,6 +1,7 @@
 """Maps applied in an engine are those of NumPy, as a column of the caller's own kind of table."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -11,15 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calibrant import engines
+from calibrant.checks import KINDS
 from calibrant.engines import applying
 from calibrant.maps import Lines, Sigmoid, Steps
-from calibrant.maps.classes import ClassMap
-from calibrant.maps.methods import list_methods
+from calibrant.maps.class_records import TemperatureClasses
+from calibrant.maps.classes import ClassMap, MatrixMap, TwoClassMap
+from calibrant.maps.methods import METHODS, list_methods
 from calibrant.maps.records import Origin
 from tests.conftest import noisy_scores, quiet_fit
 from tests.engines.backends import BACKENDS, LAZY, come_home
 
 NAME = 'a "b".c`; drop table --'
+JOINT = [name for name, row in METHODS.items() if row.joint is not None]
 FAR = [0.0, -0.0, 17.0, -17.0, 1e-300, 1e300, -1e300, np.inf, -np.inf, np.nan]
 
 
@@ -141,6 +145,80 @@ def test_several_classes_give_a_column_each(backend, scheme):
     assert found.column_names[-3:] == ["p_a", "p_b", "p_c"]
     columns = np.column_stack([to_numbers(found[name]) for name in ("p_a", "p_b", "p_c")])
     np.testing.assert_allclose(columns, fitted(scores), atol=1e-11)
+
+
+@cache
+def fit_classes(name, kind, k):
+    """Return a map of k classes fitted to scores of a kind, and rows to ask it, some of them far out or with a NaN."""
+    rng = np.random.default_rng(k)
+    P = rng.dirichlet(np.ones(k), 240)
+    y = (P.cumsum(axis=1) > rng.random((240, 1))).argmax(axis=1)
+    scores = P if kind == "probability" else np.log(P)
+    far = np.eye(k)[:2] if kind == "probability" else np.array([1e6, -1e300])[:, None] * np.eye(k)[:2]
+    asked = np.vstack([scores[:30], far, np.full((2, k), 1.0 / k)])
+    asked[-1, 0] = np.nan
+    return quiet_fit(name, scores, [f"c{c}" for c in y], kind=kind), asked
+
+
+def assert_classes_are_numpys(fitted, asked, backend):
+    count = asked.shape[1]
+    columns = {f"f{c}": pa.array([*asked[:, c], 0.5 if c else None], from_pandas=False) for c in range(count)}
+    table = pa.table({"i": np.arange(len(asked) + 1)} | columns)
+    found = apply_and_sort(fitted, BACKENDS[backend](table), score=list(columns), into="p")
+    expected = fitted(asked)
+    new = found.column_names[1 + count :]
+    assert len(new) == expected.shape[1]
+    np.testing.assert_allclose(np.column_stack([to_numbers(found[name]) for name in new])[:-1], expected, atol=1e-12)
+    assert [found[name][len(asked)].as_py() for name in new] == [None] * len(new)
+    empty = come_home(engines.apply(fitted, BACKENDS[backend](table.slice(0, 0)), score=list(columns), into="p"))
+    assert (empty.num_rows, empty.column_names) == (0, found.column_names)
+    return new
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", [*list_methods("matrix"), *JOINT])
+def test_every_map_of_all_classes_is_numpys(backend, kind, name):
+    fitted, asked = fit_classes(name, kind, 3)
+    assert isinstance(fitted, MatrixMap)
+    assert assert_classes_are_numpys(fitted, asked, backend) == ["p_c0", "p_c1", "p_c2"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["platt", "isotonic", "kull_beta"])
+def test_two_columns_of_two_classes_are_numpys(backend, kind, name):
+    fitted, asked = fit_classes(name, kind, 2)
+    assert isinstance(fitted, TwoClassMap)
+    assert assert_classes_are_numpys(fitted, asked, backend) == ["p_c0", "p_c1"]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_column_may_stand_for_two_classes(backend, kind):
+    clip = 0.01 if kind == "probability" else 0.0
+    fitted = MatrixMap(kind, TemperatureClasses(0.5), domain="real", clip=clip)
+    assert assert_classes_are_numpys(fitted, np.linspace(0.0, 1.0, 9)[:, None], backend) == ["p_0", "p_1"]
+
+
+def test_a_coupling_without_a_short_formula_is_refused_where_it_is_lazy():
+    fitted = ClassMap("ovo", (Sigmoid(-1.0, 0.0),) * 10)
+    table = pa.table({f"f{c}": [0.5] for c in range(10)})
+    for backend in LAZY:
+        with pytest.raises(ValueError, match="at most 4 classes; got 5: use coupling='price'"):
+            engines.apply(fitted, BACKENDS[backend](table), score=table.column_names)
+    assert engines.apply(fitted, table, score=table.column_names)["probability_0"].to_pylist() != [None]
+
+
+def test_columns_that_do_not_use_each_other_are_added_together():
+    plan = applying._Plan(applying.nw.from_native(pl.DataFrame({"f": [1.0, 2.0]}).lazy()), ["f"])
+    f = applying.nw.col("f")
+    one, two = plan.share(f + 1.0), plan.share(f * 2.0)
+    three = plan.share(one + two)
+    assert [len(level) for level in plan.levels] == [2, 1]
+    assert plan.share(three) is three
+    assert plan.settle().select(found=three).collect()["found"].to_list() == [4.0, 7.0]
+    assert plan.levels == []
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

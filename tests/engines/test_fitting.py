@@ -251,6 +251,13 @@ def test_cells_hold_what_lies_between_their_edges():
     assert (u * (1 - 1e-12 * np.sign(u)) <= high).all()
 
 
+@pytest.mark.parametrize("name", list_methods("matrix"))
+def test_methods_of_all_classes_are_refused(name):
+    table = pl.DataFrame({"f": [0.0, 1.0], "y": [0, 1]})
+    with pytest.raises(ValueError, match=f"method must take one column of scores.* got '{name}'.* calibrant.fit"):
+        engines.fit(name, table, score="f", label="y", kind="margin")
+
+
 def test_rows_of_the_table_say_how_they_are_reduced():
     for name in list_methods("column"):
         assert METHODS[name].reduce in ("moments", "sums", "cells")

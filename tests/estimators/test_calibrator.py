@@ -12,6 +12,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 import calibrant
 from calibrant import Calibrator
+from calibrant.checks import check_length, check_several_classes, check_weights
+from calibrant.estimators.calibrator import check_target
 from calibrant.maps.methods import list_methods
 from tests.conftest import noisy_scores
 
@@ -34,11 +36,53 @@ class FirstColumn(Calibrator):
         tags = super().__sklearn_tags__()
         tags.input_tags.one_d_array, tags.input_tags.two_d_array = False, True
         tags.classifier_tags.poor_score = True  # one column of theirs separates little
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+class Centroids(Calibrator):
+    """The calibrator of distances to the mean of each class, so that scikit-learn's checks apply to several columns."""
+
+    def fit(self, X, y, sample_weight=None):
+        X, labels = validate_data(self, X), check_target(y)
+        check_length("y", labels, X)
+        features, names = self.n_features_in_, getattr(self, "feature_names_in_", None)
+        weight = np.ones(len(X)) if sample_weight is None else check_weights("sample_weight", sample_weight, X)
+        classes = check_several_classes(np.unique(labels[weight > 0]))
+        members = [labels == each for each in classes]
+        self.means_ = np.array([np.average(X[rows], axis=0, weights=weight[rows]) for rows in members])
+        super().fit(self._distances(X), y, sample_weight)
+        self.n_features_in_ = features
+        if names is not None:
+            self.feature_names_in_ = names
+        return self
+
+    def _distances(self, X):
+        return -((X[:, None, :] - self.means_) ** 2).sum(axis=2)
+
+    def _check_scores(self, scores):
+        check_is_fitted(self)
+        columns = self._distances(validate_data(self, scores, reset=False))
+        features, self.n_features_in_ = self.n_features_in_, columns.shape[1]
+        names = vars(self).pop("feature_names_in_", None)
+        try:
+            return super()._check_scores(columns)
+        finally:
+            self.n_features_in_ = features
+            if names is not None:
+                self.feature_names_in_ = names
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.one_d_array, tags.input_tags.two_d_array = False, True
         return tags
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::sklearn.exceptions.SkipTestWarning")
-@pytest.mark.parametrize("estimator", [Calibrator(), FirstColumn(), FirstColumn("isotonic"), FirstColumn("bins")])
+@pytest.mark.parametrize(
+    "estimator",
+    [Calibrator(), FirstColumn(), FirstColumn("isotonic"), FirstColumn("bins"), Centroids(), Centroids("beta")],
+)
 def test_scikit_learns_checks(estimator):
     results = check_estimator(estimator, on_fail=None)
     failed = {result["check_name"]: result["exception"] for result in results if result["status"] == "failed"}
@@ -122,7 +166,9 @@ def test_prediction_takes_what_fitting_refuses():
             "in .0, 1.",
         ),
         (lambda s, y: Calibrator().fit(s + 1j, y), ValueError, "Complex data not supported"),
-        (lambda s, y: Calibrator().fit(np.column_stack([s, s]), y), ValueError, "one-dimensional"),
+        (lambda s, y: Calibrator().fit(np.column_stack([s, s, s]), y), ValueError, "3 columns, and y holds 2 class"),
+        (lambda s, y: Calibrator().fit(s, y).predict_proba(np.column_stack([s, s])), ValueError, "one-dimensional"),
+        (lambda s, y: Calibrator(classes=[0, 1]).fit(s, y), ValueError, "classes is for scores with one column per"),
         (lambda s, y: Calibrator().fit(scipy.sparse.csr_array(s[:, None]), y), TypeError, "sparse"),
         (lambda s, y: Calibrator().predict_proba(s), NotFittedError, "not fitted"),
     ],
@@ -135,3 +181,14 @@ def test_bad_input_is_named(call, error, message):
 def test_clones():
     model = Calibrator("bins", kind="logit", options={"k": 3})
     assert clone(model).get_params() == model.get_params()
+
+
+def test_a_second_fit_forgets_the_columns_of_the_first():
+    P = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4], [0.4, 0.6], [0.5, 0.5]])
+    table, y = pd.DataFrame(P, columns=["no", "yes"]), ["no", "yes", "no", "yes", "no"]
+    model = Calibrator("platt", kind="probability").fit(table, y)
+    model.fit(P[:, 1], y)
+    alone = Calibrator("platt", kind="probability").fit(P[:, 1], y)
+    np.testing.assert_array_equal(model.predict_proba(P[:, 1]), alone.predict_proba(P[:, 1]))
+    assert not hasattr(model, "feature_names_in_")
+    assert model.fit(table, y).predict_proba(table).shape == (5, 2)

@@ -19,14 +19,14 @@ from calibrant.evidence.assessing import (
     assess,
     count_decisions,
     describe_calibration,
-    estimate_level,
-    estimate_slope,
     run_calibration_tests,
 )
 from calibrant.evidence.curves import reliability
+from calibrant.evidence.departures import estimate_level, estimate_slope
+from calibrant.evidence.several import describe_several
 from calibrant.evidence.words import to_json
 from calibrant.inference import bootstrap, corp, spiegelhalter
-from calibrant.metrics import METRICS, Posteriors, error_reject_curve
+from calibrant.metrics import METRICS, Posteriors, check_forecasts, error_reject_curve
 from calibrant.samples import Sample
 from tests.conftest import count_checks
 
@@ -60,10 +60,24 @@ def test_values_are_those_of_other_software():
 
 
 def test_every_metric_is_there_with_its_words():
-    found = assess(*forecast(), draws=20)
-    assert [measure.name for measure in found.measures] == list(METRICS)
-    assert all(measure.formula and measure.source for measure in found.measures)
-    assert {measure.name for measure in found.measures if measure.low is not None} == set(INTERVALS)
+    for place, rows in enumerate((forecast(), three_classes())):
+        found = assess(*rows, draws=20)
+        shown = [measure.name for measure in found.measures]
+        assert shown == [name for name, metric in METRICS.items() if not metric.same[place]]
+        assert all(measure.formula and measure.source for measure in found.measures)
+        assert {measure.name for measure in found.measures if measure.low is not None} == set(INTERVALS) & set(shown)
+        for name in METRICS:  # by every name, also by one that the table leaves out
+            assert found[name].value == pytest.approx(METRICS[name].core(checked(*rows)), rel=1e-9)
+
+
+def checked(y, p):
+    return check_forecasts(y, p)
+
+
+def test_no_two_names_have_one_value():
+    for rows in (forecast(), three_classes()):
+        values = [measure.value for measure in assess(*rows, draws=20).measures]
+        assert len(np.unique(np.round(values, 12))) == len(values)
 
 
 def test_the_parts_add_up():
@@ -122,14 +136,17 @@ def test_the_verdict_of_a_calibrated_forecast():
     assert "no more than chance would give" in found.verdict
 
 
-DIRECTIONS = ("too high", "too low", "too extreme", "not extreme enough")
+DIRECTIONS = ("too high", "too low", "too extreme", "not extreme enough", "Overconfident", "Underconfident")
 
 
 def said_of(label, p, draws=99):
     """Return the directions that the words on calibration claim, and the words."""
     rows = assessing.NamedForecasts(Posteriors(p, label) if p.ndim == 2 else Sample(p, label), tuple("abc"))
     tests = run_calibration_tests(rows, assessing.AssessOptions(0.95, draws, 0))
-    said = describe_calibration(rows.binary, tests, 0.95, several=rows.several)
+    if rows.several:
+        said = describe_several(rows.binary, rows.shares(), tests, None, 0.95)
+    else:
+        said = describe_calibration(rows.binary, tests, 0.95)
     return [way for way in DIRECTIONS if f"{way}:" in said], said
 
 
@@ -178,7 +195,7 @@ def test_a_level_within_the_noise_is_not_claimed_beside_a_slope_that_is_off():
     assert claims <= stats.binom.ppf(0.999, 100, 0.05)
 
 
-@pytest.mark.parametrize(("power", "claimed"), [(3.0, ["too high"]), (0.3, ["too low"])])
+@pytest.mark.parametrize(("power", "claimed"), [(3.0, ["Overconfident"]), (0.3, ["Underconfident"])])
 def test_several_classes_compare_confidence_with_accuracy_in_one_sentence(power, claimed):
     rng = np.random.default_rng(1)
     P = rng.dirichlet([0.5, 0.5, 0.5], 800)
@@ -186,10 +203,8 @@ def test_several_classes_compare_confidence_with_accuracy_in_one_sentence(power,
     Q = P**power / (P**power).sum(axis=1, keepdims=True)
     found, said = said_of(label, Q)
     assert found == claimed
-    assert said.count("The confidence in the most probable class is") == 1
     confidence, accuracy = Q.max(axis=1).mean(), np.mean(Q.argmax(axis=1) == label)
-    assert f"{confidence:.1%} was forecast on average" in said
-    assert f"the most probable class was right in {accuracy:.1%}" in said
+    assert f"it says {confidence:.1%} on average, and is right in {accuracy:.1%} of the rows" in said
 
 
 def test_small_and_certain_is_not_large_and_uncertain():
@@ -272,7 +287,7 @@ def test_more_than_two_classes():
     assert [curve.name for curve in found.by_class["class"].curves] == ["ash", "birch", "cedar"]
     assert found.curve.parts.uncertainty <= 0.25
     assert found.decisions.several
-    assert "the most probable class was right" in found.verdict
+    assert "and is right in" in found.verdict
 
 
 def test_what_is_called_log_loss_is_one_number():
@@ -299,7 +314,7 @@ def test_no_rows_say_so():
 def test_one_class_shows_the_rest():
     found = assess(np.zeros(30, int), np.linspace(0.05, 0.9, 30), draws=30)
     shown = {measure.name for measure in found.measures}
-    assert shown == {name for name, metric in METRICS.items() if metric.one_class}
+    assert shown == {name for name, metric in METRICS.items() if metric.one_class and not metric.same[0]}
     assert "No row is of class '1'" in found.notes[0]
     assert "auc" in found.notes[0]
     assert "one class only" in found.verdict

@@ -337,6 +337,27 @@ class TestClasses:
         panels = curves.reliability_by_class([0, 2, 1], P, of="top_label", bands=None)
         assert [curve.name for curve in panels.curves] == ["0", "1"]
 
+    @pytest.mark.parametrize("of", ["class", "top_label"])
+    def test_of_many_classes_the_worst_and_the_largest_are_drawn(self, of):
+        rng = np.random.default_rng(0)
+        P = rng.dirichlet(rng.uniform(0.1, 1.0, 30), 900)
+        y = np.minimum((P.cumsum(axis=1) < rng.random((900, 1))).sum(axis=1), 29)
+        panels = curves.reliability_by_class(y, P, of=of, labels=range(30), most=6, draws=10)
+        assert len(panels.drawn) == len(set(panels.drawn)) == 6
+        harm = np.array([curve.rows * curve.parts.miscalibration for curve in panels.curves])
+        assert list(panels.drawn[:4]) == np.argsort(-harm).tolist()[:4]
+        column = [int(curve.name) for curve in panels.curves]
+        size = np.bincount(y if of == "class" else P.argmax(axis=1), minlength=30)[column]
+        rest = [place for place in range(len(column)) if place not in panels.drawn]
+        assert min(size[list(panels.drawn[4:])]) >= max(size[rest])
+        for place, curve in enumerate(panels.curves):
+            assert (curve.band is not None) == (place in panels.drawn)
+        assert panels.choice.startswith(f"6 of {len(column)} classes are drawn: the 4 that add most")
+
+    def test_few_classes_are_all_drawn_in_their_order(self):
+        panels = curves.reliability_by_class(*posteriors_of_three(), bands=None)
+        assert (panels.drawn, panels.choice) == ((0, 1, 2), "")
+
     def test_labels_name_the_columns(self):
         panels = curves.reliability_by_class(["x", "y"], [[0.2, 0.7, 0.1], [0.5, 0.1, 0.4]], labels=["y", "x", "z"])
         assert [curve.name for curve in panels.curves] == ["y", "x", "z"]

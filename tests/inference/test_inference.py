@@ -16,6 +16,7 @@ from calibrant.inference import (
     TESTS,
     bootstrap,
     bootstrap_difference,
+    canonical,
     corp,
     corrected_t,
     critical_difference,
@@ -807,7 +808,60 @@ ARGUMENTS = {
     "spiegelhalter": ([1, 0, 1], [0.2, 0.3, 0.9]),
     "hosmer_lemeshow": ([1, 0, 1], [0.2, 0.3, 0.9]),
     "corp": ([1, 0, 1], [0.2, 0.3, 0.9]),
+    "canonical": ([1, 0, 2], [[0.2, 0.3, 0.5], [0.4, 0.4, 0.2], [0.1, 0.1, 0.8]]),
 }
+
+
+def vectors_of_classes(n, k, seed, power=1.0):
+    """Return classes drawn from forecasts, and the forecasts raised to a power."""
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet(np.full(k, 0.5), n)
+    y = np.minimum((P.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1), k - 1)
+    return y, P**power / (P**power).sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("n", "k", "cells"), [(60, 3, 512), (150, 10, 40), (200, 2, 20)])
+def test_canonical_has_its_size_with_and_without_pooling(n, k, cells):
+    options = {"labels": range(k), "draws": 49, "cells": cells}
+    rejected = sum(canonical(*vectors_of_classes(n, k, seed), **options).pvalue <= 0.1 for seed in range(300))
+    assert about(rejected, 300, 0.1)
+
+
+def test_canonical_finds_what_the_top_label_hides():
+    # The second and the third class have changed places where neither is the most probable: confidences stay right.
+    rng = np.random.default_rng(0)
+    first = rng.uniform(0.5, 0.8, 400)
+    P = np.column_stack([first, 0.85 * (1 - first), 0.15 * (1 - first)])
+    y = np.minimum((P.cumsum(axis=1) < rng.random((400, 1))).sum(axis=1), 2)
+    swapped = P[:, [0, 2, 1]]
+    assert corp(y == 0, first, draws=99).pvalue > 0.05
+    assert canonical(y, P, draws=99).pvalue > 0.05
+    found = canonical(y, swapped, draws=99)
+    assert found.pvalue == 0.01
+    assert found.statistic > found.chance
+
+
+def test_canonical_takes_whole_weights_and_any_order():
+    y, P = vectors_of_classes(80, 4, 1)
+    weight = np.random.default_rng(2).integers(0, 4, len(y))
+    once = canonical(y, P, sample_weight=weight, labels=range(4), draws=19)
+    again = canonical(np.repeat(y, weight), np.repeat(P, weight, axis=0), labels=range(4), draws=19)
+    assert once.statistic == pytest.approx(again.statistic, rel=1e-9)
+    assert once.rows == again.rows
+    with pytest.raises(ValueError, match="whole"):
+        canonical(y, P, sample_weight=np.full(len(y), 0.5), labels=range(4))
+
+
+def test_the_distance_of_canonical_is_that_of_a_constant_error():
+    rng = np.random.default_rng(0)
+    P, error = rng.dirichlet([2, 2, 2], 20_000) * 0.7 + 0.1, np.array([0.06, -0.02, -0.04])
+    y = np.minimum(((P - error).cumsum(axis=1) < rng.random((20_000, 1))).sum(axis=1), 2)
+    assert canonical(y, P, draws=0).distance == pytest.approx(np.sqrt(error @ error), abs=0.01)
+
+
+def test_canonical_has_power_that_grows():
+    found = [canonical(*vectors_of_classes(n, 3, 5, power=1.6), labels=range(3), draws=99) for n in (50, 3000)]
+    assert found[0].pvalue > found[1].pvalue == 0.01
 
 
 @pytest.mark.parametrize("name", TESTS)

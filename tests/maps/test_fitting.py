@@ -1,7 +1,9 @@
 """The table of methods and the one path to fit them: a new method is one function and one row."""
 
+import sqlite3
 from dataclasses import dataclass
 
+import duckdb
 import numpy as np
 import pytest
 from sklearn.datasets import load_iris
@@ -41,6 +43,24 @@ def fit_shrunk(data, *, share=0.5):
     return Shrunk(tuple((counts / counts.sum()).tolist()), share)
 
 
+@dataclass(frozen=True)
+class Softened:
+    """softmax(log p / temperature), written with ops."""
+
+    temperature: float
+
+    def matrix(self, logs, ops=NUMPY):
+        return ops.run_columns(lambda columns: ops.softmax([x / self.temperature for x in columns]), logs, None, "")
+
+
+SEEN = []
+
+
+def fit_softened(data, *, temperature=2.0):
+    SEEN.append(data)
+    return Softened(temperature)
+
+
 def fit_base_rate(data, *, extra=0.0):
     _, positive, negative = data.arrays()
     return Steps((), (float((positive.sum() + extra) / ((positive + negative).sum() + 2 * extra)),))
@@ -50,6 +70,7 @@ def fit_base_rate(data, *, extra=0.0):
 def toys(monkeypatch):
     """Add one method of a matrix and one of a column, each by one function and one row."""
     monkeypatch.setitem(METHODS, "shrunk", Method(fit_shrunk, Shrunk, "unit", False, "a toy", needs="matrix"))
+    monkeypatch.setitem(METHODS, "softened", Method(fit_softened, Softened, "real", True, "a toy", needs="matrix"))
     monkeypatch.setitem(METHODS, "base_rate", Method(fit_base_rate, Steps, "any", True, "a toy"))
 
 
@@ -91,12 +112,108 @@ class TestAMethodOfAMatrix:
     def test_what_it_does_not_fit_is_refused(self):
         with pytest.raises(ValueError, match=r"multiclass must be 'ovr' or 'matrix' for method 'shrunk'.*got 'ovo'"):
             CalibratedClassifier(SVC(), "shrunk", multiclass="ovo").fit(X, Y)
-        with pytest.raises(ValueError, match=r"at once, (.*, )?beta, (.*, )?shrunk; got 'platt'"):
+        with pytest.raises(ValueError, match=r"at once, (.*, )?beta, (.*, )?shrunk, softened; got 'platt'"):
             CalibratedClassifier(SVC(), multiclass="matrix").fit(X, Y)
         with pytest.raises(ValueError, match="method 'shrunk' has no option 'size'; it has share"):
             CalibratedClassifier(SVC(), "shrunk", options={"size": 1}).fit(X, Y)
-        with pytest.raises(ValueError, match=r"method must be one of .*got 'shrunk'"):
+        wanted = (
+            r"method must be one of .*got 'shrunk', which needs one column of scores per class: give them as \(n, k\)"
+        )
+        with pytest.raises(ValueError, match=wanted):
             Calibrator("shrunk").fit([0.0, 1.0], [0, 1])
+        with pytest.raises(ValueError, match=wanted):
+            calibrant.fit("shrunk", [0.0, 1.0], [0, 1])
+
+
+class TestAMethodOfLogarithms:
+    """A row of domain "real": the fit and the record see finite logarithms of memberships."""
+
+    @pytest.mark.parametrize("kind", ["probability", "logit", "margin"])
+    def test_they_are_log_memberships(self, kind):
+        P, y = three_columns()
+        scores = P if kind == "probability" else np.log(P) + 700.0 * np.arange(len(y))[:, None]
+        fitted = calibrant.fit("softened", scores, y, kind=kind)
+        seen = SEEN.pop()
+        assert (seen.classes, seen.names, seen.kind, seen.weight, seen.target) == (3, (0, 1, 2), kind, None, None)
+        assert seen.scores.dtype == np.float64
+        np.testing.assert_array_equal(seen.index, y)
+        np.testing.assert_allclose(seen.scores, np.log(P), atol=1e-8)
+        np.testing.assert_allclose(fitted(scores), np.sqrt(P) / np.sqrt(P).sum(axis=1, keepdims=True), atol=1e-8)
+        assert (fitted.domain, fitted.clip) == ("real", P.min() / 2 if kind == "probability" else 0.0)
+
+    def test_zeros_are_raised_to_half_of_the_smallest_positive_membership(self):
+        P = np.array([[0.0, 0.98, 0.02], [0.5, 0.5, 0.0], [0.0, 0.0, 1.0], [0.3, 0.3, 0.4]])
+        fitted = calibrant.fit("softened", P, [1, 0, 2, 2], kind="probability", temperature=1.0)
+        raised = np.maximum(P, 0.01)
+        raised /= raised.sum(axis=1, keepdims=True)
+        np.testing.assert_allclose(SEEN.pop().scores, np.log(raised), rtol=1e-14)
+        np.testing.assert_allclose(fitted(P), raised, rtol=1e-14)
+        assert np.isfinite(np.log(fitted([[0.0, 1e-9, 1.0 - 1e-9]]))).all()
+
+    @pytest.mark.parametrize(("k", "level"), [(2, 0.25), (4, 0.125)])
+    def test_votes_of_zero_and_one_keep_the_largest(self, k, level):
+        votes = np.eye(k)
+        fitted = calibrant.fit("softened", votes, np.arange(k), kind="probability", temperature=1.0)
+        assert fitted.clip == level
+        assert (fitted(votes).argmax(axis=1) == np.arange(k)).all()
+
+    def test_logits_have_no_floor_and_do_not_underflow(self):
+        logits = np.array([[0.0, -2000.0, -1e30], [1e307, 0.0, -1e308], [3.0, 3.0, -800.0]])
+        calibrant.fit("softened", logits, [0, 0, 1], kind="logit", classes=[0, 1, 2])
+        seen = SEEN.pop().scores
+        assert np.isfinite(seen).all()
+        np.testing.assert_allclose(seen[0], logits[0], rtol=1e-15)
+        np.testing.assert_allclose(seen[2], [-np.log(2), -np.log(2), -803.0 - np.log(2)], rtol=1e-15)
+
+    def test_float32_is_seen_as_float64(self):
+        P, y = three_columns()
+        calibrant.fit("softened", P.astype(np.float32), y, kind="probability")
+        seen = SEEN.pop().scores
+        assert seen.dtype == np.float64
+        np.testing.assert_allclose(np.exp(seen).sum(axis=1), 1.0, rtol=1e-14)
+
+    def test_soft_labels_and_weights_reach_the_fit(self):
+        P, _ = three_columns()
+        target = np.roll(P, 1, axis=1)
+        weight = np.arange(len(P)) % 3.0
+        calibrant.fit("softened", P, target, kind="probability", sample_weight=weight)
+        seen = SEEN.pop()
+        kept = weight > 0
+        np.testing.assert_allclose(seen.target, target[kept], rtol=1e-14)
+        np.testing.assert_array_equal(seen.index, target[kept].argmax(axis=1))
+        np.testing.assert_array_equal(seen.weight, weight[kept])
+
+    @pytest.mark.parametrize("kind", ["probability", "margin"])
+    def test_a_machine_of_two_classes_has_two_memberships(self, kind):
+        two = Y != 2
+        model = CalibratedClassifier(LogisticRegression(), "softened", kind=kind, options={"temperature": 1.0})
+        model.fit(X[two], Y[two])
+        seen = SEEN.pop().scores
+        assert seen.shape == (100, 2)
+        np.testing.assert_allclose(np.exp(seen).sum(axis=1), 1.0, rtol=1e-12)
+
+    @pytest.mark.parametrize("dialect", ["duckdb", "sqlite"])
+    @pytest.mark.parametrize("kind", ["probability", "logit"])
+    def test_sql(self, kind, dialect):
+        P, y = three_columns(n=40)
+        P[:5, 0], P[5:9, 1] = 0.0, 0.0
+        P /= P.sum(axis=1, keepdims=True)
+        scores = P if kind == "probability" else np.log(np.maximum(P, 1e-9)) * 200.0
+        fitted = calibrant.fit("softened", scores, y, kind=kind)
+        columns = [f"c{i}" for i in range(3)]
+        found = run_sql(dialect, calibrant.sql(fitted, columns, dialect), columns, scores)
+        np.testing.assert_allclose(found, fitted(scores), atol=1e-12)
+
+
+def run_sql(dialect, expressions, columns, scores):
+    connection = duckdb.connect() if dialect == "duckdb" else sqlite3.connect(":memory:")
+    names = ", ".join(f"{name} double" for name in columns)
+    connection.execute(f"create table t (i integer, {names})")
+    marks = ", ".join("?" * (len(columns) + 1))
+    connection.executemany(f"insert into t values ({marks})", [[i, *row] for i, row in enumerate(scores.tolist())])
+    found = connection.execute(f"select {', '.join(expressions)} from t order by i").fetchall()
+    connection.close()
+    return np.array(found, float)
 
 
 class TestAMethodOfAColumn:
@@ -189,3 +306,10 @@ def test_options_of_one_column_are_not_those_of_all_classes():
     wanted = "method 'beta on all classes at once' has no option 'as_printed'; it has criterion, dis"
     with pytest.raises(ValueError, match=wanted):
         CalibratedClassifier(LogisticRegression(), "beta", multiclass="matrix", options={"as_printed": True}).fit(X, Y)
+
+
+def test_an_option_of_neither_row_is_refused_before_anything_is_computed():
+    P, y = three_columns()
+    for method in ("beta", "platt"):
+        with pytest.raises(ValueError, match=f"method '{method}' has no option 'size'; it has "):
+            compare_scores(P, y, kind="probability", methods={"one": (method, {"size": 1})}, cv=3, progress=False)

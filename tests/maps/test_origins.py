@@ -15,7 +15,7 @@ from calibrant.maps.classes import Plan
 from calibrant.maps.lifting import fit_classes
 from calibrant.maps.methods import list_methods
 from calibrant.maps.platt import fit_platt
-from calibrant.maps.records import Origin, both_probabilities, log_probabilities, probabilities
+from calibrant.maps.records import Origin, both_sides, log_probabilities, probabilities
 from calibrant.maps.store import from_dict, to_dict
 from calibrant.samples import ClassSample
 from tests.conftest import noisy_scores
@@ -184,7 +184,9 @@ def test_a_method_with_some_options_fixed_has_its_name():
     assert fitted.origin.method == "fit_platt"
 
 
-@pytest.mark.parametrize("read", [probabilities, log_probabilities, both_probabilities])
+@pytest.mark.parametrize(
+    "read", [probabilities, log_probabilities, lambda fitted, score: both_sides([fitted], [score])]
+)
 def test_probabilities_of_both_classes_refuse_margins_too(read):
     bare = Sigmoid(-1.0, 0.0, origin=Origin("mine", "probability", 5, 5.0))
     for mapping in (bare, calibrant.fit("platt", P, LABELS, kind="probability")):

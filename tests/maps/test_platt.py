@@ -10,8 +10,8 @@ from scipy import optimize, special
 
 import calibrant
 from calibrant.maps import Sigmoid
-from calibrant.maps.platt import fit_platt, fit_sigmoid, smoothed_targets
-from calibrant.numerics.logistic import FEW, Frame, Rows, Summary
+from calibrant.maps.platt import fit_platt, fit_sigmoid
+from calibrant.numerics.logistic import FEW, Frame, Rows, Summary, smoothed_targets
 from calibrant.samples import sample
 from tests.conftest import noisy_scores, quiet_fit
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import calibrant
-from calibrant.maps.platt import smoothed_targets
 from calibrant.maps.published import fit_platt_lm, fit_platt_newton, levenberg_marquardt_run, newton_run
+from calibrant.numerics.logistic import smoothed_targets
 from calibrant.samples import sample
 from tests.conftest import noisy_scores
 

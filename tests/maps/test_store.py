@@ -22,7 +22,18 @@ from calibrant.cli.reading import require_place
 from calibrant.files import replace_file
 from calibrant.maps import Linked, Sigmoid, Steps, store
 from calibrant.maps.averages import DEVIATIONS, FAMILIES, Auto, Member
-from calibrant.maps.classes import SCHEMES, ClassMap, MatrixMap, Plan
+from calibrant.maps.class_records import (
+    MEMBERS,
+    AutoClasses,
+    ClassMember,
+    GivenClasses,
+    LinearClasses,
+    RobustTemperature,
+    StructuredClasses,
+    TemperatureClasses,
+    VectorClasses,
+)
+from calibrant.maps.classes import SCHEMES, ClassMap, MatrixMap, Plan, TwoClassMap
 from calibrant.maps.coupling import COUPLINGS
 from calibrant.maps.lifting import fit_classes
 from calibrant.maps.records import (
@@ -248,8 +259,66 @@ def class_maps(draw):
     return ClassMap(scheme, maps, draw(st.sampled_from(sorted(COUPLINGS))), draw(positive))
 
 
+coefficients = st.floats(-1e100, 1e100)
+
+
+def several(k, values=coefficients):
+    return st.tuples(*[values] * k)
+
+
+@st.composite
+def robust_temperatures(draw, k=None):
+    shares = np.array(draw(several(k or draw(st.integers(2, 4)), st.floats(0.01, 1.0))))
+    share = st.floats(0.0, 1.0, exclude_max=True)
+    return RobustTemperature(
+        draw(share), draw(st.floats(1e-100, 1e100)), draw(share), tuple((shares / shares.sum()).tolist())
+    )
+
+
+@st.composite
+def structured_maps(draw, k=None):
+    base = draw(robust_temperatures(k))
+    k, knots = len(base.rest), tuple(sorted(draw(st.sets(coefficients, min_size=1, max_size=3))))
+    sizes = [k, k, draw(st.sampled_from([0, 4 * k])), draw(st.sampled_from([k, k * k]))]
+    lists = [draw(several(size)) for size in (len(knots), *sizes)]
+    return StructuredClasses(base, knots, *lists)
+
+
+@st.composite
+def class_members(draw, weight=None, k=None):
+    maps = st.just(GivenClasses()) | robust_temperatures(k) | structured_maps(k)
+    share = draw(st.floats(0.0, 1.0)) if weight is None else weight
+    return ClassMember(draw(st.sampled_from(sorted(MEMBERS))), share, draw(finite), draw(maps))
+
+
+@st.composite
+def auto_classes(draw):
+    k, count = draw(st.integers(2, 4)), draw(st.integers(1, 3))
+    found = tuple(draw(class_members(1.0 / count, k)) for _ in range(count))
+    return AutoClasses(found, draw(positive), draw(finite), draw(st.integers(0, 9)), draw(st.booleans()))
+
+
+RECORDS["GivenClasses"] = st.just(GivenClasses())
+RECORDS["TemperatureClasses"] = st.builds(TemperatureClasses, st.floats(0.0, 1e100))
+RECORDS["VectorClasses"] = st.integers(2, 4).flatmap(lambda k: st.builds(VectorClasses, several(k), several(k)))
+RECORDS["LinearClasses"] = st.integers(2, 4).flatmap(lambda k: st.builds(LinearClasses, several(k * k), several(k)))
+RECORDS["RobustTemperature"] = robust_temperatures()
+RECORDS["StructuredClasses"] = structured_maps()
+RECORDS["ClassMember"] = class_members()
+RECORDS["AutoClasses"] = auto_classes()
+unit_maps = st.one_of([RECORDS[name] for name in ("RobustTemperature", "StructuredClasses", "AutoClasses")])
+real_maps = st.one_of([RECORDS[name] for name in ("TemperatureClasses", "VectorClasses", "LinearClasses")])
+
 RECORDS["ClassMap"] = class_maps()
-RECORDS["MatrixMap"] = st.builds(MatrixMap, st.sampled_from(KINDS), two_pieces | more_pieces)
+RECORDS["MatrixMap"] = (
+    st.builds(MatrixMap, st.sampled_from(KINDS), two_pieces | more_pieces | unit_maps)
+    | st.builds(MatrixMap, st.sampled_from(["logit", "margin"]), real_maps, domain=st.just("real"))
+    | st.builds(MatrixMap, st.just("margin"), two_pieces | more_pieces | unit_maps, scale=st.floats(1e-3, 1e3))
+)
+PARTS = {  # of maps of several classes
+    name for name in RECORDS if name.endswith("Classes") or name in ("RobustTemperature", "ClassMember")
+} - {"BetaClasses"}
+RECORDS["TwoClassMap"] = st.builds(TwoClassMap, st.sampled_from(KINDS), one_column)
 
 
 def there_and_back(record, folder):
@@ -269,6 +338,10 @@ def test_every_record_comes_back_to_the_last_bit(name, data, tmp_path_factory):
     record = data.draw(RECORDS[name])
     if name == "BetaPiece":  # a part of a map
         record = BetaClasses((record, record))
+    if name == "ClassMember":
+        record = AutoClasses((replace(record, weight=1.0),), 1.0, 0.5)
+    if name in PARTS:
+        record = MatrixMap("probability", record)
     if name == "Member":
         record = Auto(LogitLines((0.0,), (0.0,)), (1.0,), (1.0,), (record,), 1.0, 1.0)
     found = there_and_back(record, tmp_path_factory.getbasetemp())
@@ -289,6 +362,12 @@ def test_the_fitted_maps_of_several_classes_come_back(tmp_path):
         np.testing.assert_array_equal(found(given), fitted(given))
 
 
+@pytest.mark.parametrize(("kind", "clip"), [("probability", 0.0125), ("logit", 0.0), ("margin", 0.0)])
+def test_a_map_of_logarithms_comes_back(kind, clip, tmp_path):
+    fitted = MatrixMap(kind, BetaClasses((BetaPiece(None, 0.25), BetaPiece(None))), domain="real", clip=clip)
+    assert there_and_back(fitted, tmp_path) == fitted
+
+
 def test_a_matrix_map_of_an_early_file_loads():
     """Its field `kind` stood in the place of the record's name."""
     inner = to_dict(BetaClasses((BetaPiece(None, 0.25), BetaPiece(None, 0.0), BetaPiece(None, 0.1))))
@@ -304,6 +383,8 @@ def test_a_field_may_be_named_like_a_tag():
 
 # What must not be read -----------------------------------------------------------------------------------------------
 
+PIECE = '{"kind": "BetaPiece", "transport": null}'
+PIECES = f'{{"kind": "BetaClasses", "pieces": [{PIECE}, {PIECE}]}}'
 ONE = '{"kind": "Clip", "low": 0.1, "high": 0.9}'
 NESTED = '{"format": 1, "kind": "Linked", "link": "expit", "inner": '
 
@@ -379,6 +460,12 @@ def document(text):
         (f'"Linked", "link": "expit", "inner": {{"kind": "ClassMap", "scheme": "binary", "maps": [{ONE}]}}',
          "inner must be a map of one column"),
         ('"MatrixMap", "kind_": "odds", "inner": {"kind": "Clip"}', "kind must be one of"),
+        ('"TwoClassMap", "kind_": "odds", "inner": {"kind": "Clip"}', "kind must be one of"),
+        (f'"TwoClassMap", "kind_": "logit", "inner": {PIECE}', "inner must be a map"),
+        (f'"MatrixMap", "kind_": "margin", "domain": "any", "inner": {PIECES}', "domain must be one of unit, real"),
+        (f'"MatrixMap", "kind_": "margin", "clip": 0.1, "inner": {PIECES}', "clip must be between .* else 0; got 0.1"),
+        (f'"MatrixMap", "kind_": "probability", "domain": "real", "inner": {PIECES}', "clip must be between 0 and 1/2"),
+        (f'"MatrixMap", "kind_": "logit", "scale": 2.0, "inner": {PIECES}', "scale must be positive for margins"),
         ('"MatrixMap", "kind_": "margin", "inner": {"kind": "Clip"}', "inner must be a map of all memberships"),
         ('"MatrixMap", "kind_": "margin", "scheme": "ovr", "inner": {"kind": "Clip"}', "scheme must be one of matrix"),
     ],
@@ -431,11 +518,23 @@ def unconfined(value):
     return (isinstance(value, dict) and value.get("clip") is False) or any(map(unconfined, inside))
 
 
+def count_classes(record):
+    """Return how many classes a record of all of them has, 3 where it takes any number."""
+    if isinstance(record, AutoClasses):
+        return max((count_classes(each.map) for each in record.members if each.classes), default=3)
+    fields = ("pieces", "bias", "rest")
+    return next((len(getattr(record, field)) for field in fields if hasattr(record, field)), 3)
+
+
 def shaped(mapping, grid):
     """Return a grid, ending in NaN, as the scores of a map: for several classes in as many columns, turned about."""
-    if not isinstance(mapping, (ClassMap, MatrixMap)):
+    if not isinstance(mapping, (ClassMap, MatrixMap, TwoClassMap)):
         return np.append(grid, np.nan)
-    k = len(mapping.maps) if isinstance(mapping, ClassMap) else len(mapping.inner.pieces)
+    k = 2
+    if isinstance(mapping, ClassMap):
+        k = len(mapping.maps)
+    elif isinstance(mapping, MatrixMap):
+        k = count_classes(mapping.inner)
     return np.stack([np.append(np.roll(grid, 5 * column), np.nan) for column in range(k)], axis=1)
 
 
@@ -447,7 +546,7 @@ def refused(function, *arguments):
         return None, str(error)
 
 
-@pytest.mark.parametrize("name", sorted(set(store.RECORDS) - {"BetaPiece"}))
+@pytest.mark.parametrize("name", sorted(set(store.RECORDS) - {"BetaPiece", "GivenClasses"}))
 @given(data=st.data())
 @settings(max_examples=70)
 def test_a_spoilt_file_is_refused_or_a_map_of_probabilities(name, data, tmp_path_factory):

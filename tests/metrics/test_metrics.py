@@ -7,6 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from calibrant import metrics
+from calibrant.metrics.forecasts import one_vs_rest
 from calibrant.metrics.scores import row_losses
 from calibrant.numerics.pava import sort_rows
 from calibrant.samples import collapse
@@ -169,7 +170,7 @@ class TestEveryMetric:
         function = metrics.METRICS[name].function
         if name in {"errors", "total_log_loss"}:
             expected = function(y, p, sample_weight=w) * scale
-        elif name.endswith("_debiased"):  # noise depends on the number of rows
+        elif name.endswith("_debiased") or name == "canonical_error":  # noise depends on the number of rows
             return
         else:
             expected = function(y, p, sample_weight=w)
@@ -240,6 +241,8 @@ class TestEveryMetric:
         known |= dict.fromkeys(["discrimination", "log_discrimination"], 0)
         known |= {"uncertainty": 0.24, "log_uncertainty": -0.4 * np.log(0.4) - 0.6 * np.log(0.6)}
         known["miscalibration"] = 1 - 0.24
+        # Ten pairs of rows: four of one side, with (e - p).(e - p) = 2, and six of both, with -2 k.
+        known["canonical_error"] = (4 * 2 - 6 * 2 * np.exp(-2 * np.sqrt(2) / np.sqrt(2 * 2 * 0.24))) / 10
         if name == "smooth_ece":  # a wide kernel mixes the residuals at 0 and 1, which cancel unless they have one sign
             y = np.zeros(5)
         assert metrics.METRICS[name].function(y, 1.0 - y) == pytest.approx(known.get(name, 1), abs=1e-12)
@@ -279,7 +282,7 @@ class TestEveryMetric:
             ),
             (([0, 1], [[0.2, 0.3], [0.5, 0.5]]), {}, "sum to 1"),
             (([0, 1], [[0.2, 0.3, 0.5], [0.5, 0.5, 0]]), {}, "give labels"),
-            (([0, 3], [[0.2, 0.3, 0.5], [0.5, 0.5, 0]]), {"labels": [0, 1, 2]}, "only the classes in labels; got '3'"),
+            (([0, 3], [[0.2, 0.3, 0.5], [0.5, 0.5, 0]]), {"labels": [0, 1, 2]}, "only the classes in labels; got 3"),
             (([0, 1], [0.2, 0.3]), {"sample_weight": [1, -1]}, "sample_weight must not be negative"),
             (([0, 1], [0.2, 0.3]), {"sample_weight": [1]}, "sample_weight must have one value"),
             (([0, 1], [0.2, 0.3]), {"sample_weight": [0, 0]}, "sample_weight must not all be zero"),
@@ -312,6 +315,9 @@ class TestEveryMetric:
             assert mean == pytest.approx(metric.core(data), rel=1e-12)
         if metric.totals is not None and rows != "three classes":
             assert metric.totals(*sort_rows(data)) == pytest.approx(metric.core(data), rel=1e-9, abs=1e-12)
+        if metric.averaged:
+            each = [metric.totals(*sort_rows(one)) for one in one_vs_rest(data)]
+            assert np.mean(each) == pytest.approx(metric.core(data), rel=1e-12)
 
     @pytest.mark.parametrize("rows", ROWS)
     def test_arguments_are_checked_once(self, name, rows):
@@ -320,8 +326,18 @@ class TestEveryMetric:
         assert found["check_finite"] + found["check_distributions"] == 2  # p and the weights
         assert found["check_weights"] == 1
 
+    def test_a_value_that_another_metric_has_too_is_said(self, name):
+        for place, rows in enumerate(("no ties", "three classes")):
+            y, p, w = ROWS[rows]
+            values = {each: row.function(y, p, sample_weight=w) for each, row in metrics.METRICS.items()}
+            twins = {each for each, value in values.items() if value == pytest.approx(values[name], rel=1e-9)}
+            said = {metrics.METRICS[each].same[place] or each for each in twins}
+            assert len(said) == 1, f"{twins} have one value"
+            assert said <= twins
+
     def test_the_row_is_complete(self, name):
         metric = metrics.METRICS[name]
+        assert metric.several in {"", "top label", "classwise", "canonical"}
         assert metric.better in {"smaller", "larger"}
         assert metric.formula
         assert metric.source

@@ -267,6 +267,14 @@ class TestPanels:
         places = {tuple(np.round(ax.get_subplotspec().get_position(display.figure_).bounds, 6)) for ax in display.axes_}
         assert len(places) == 5
 
+    def test_of_many_classes_some_are_drawn_and_it_is_said(self):
+        P = np.random.default_rng(0).dirichlet(np.full(40, 0.3), 400)
+        panels = curves.reliability_by_class(P.argmax(axis=1), P, labels=range(40), bands=None)
+        display = ReliabilityPanelsDisplay(panels).plot(marginal=False)
+        titles = [ax.get_title(loc="left") for ax in display.axes_]
+        assert titles == [panels.curves[place].name for place in panels.drawn]
+        assert " ".join(display.figure_.get_suptitle().split()) == panels.choice
+
 
 class TestScores:
     def test_line_points_and_bars_are_the_record(self):

@@ -17,7 +17,7 @@ pytest.importorskip("vl_convert", reason="the report needs the extra `report`")
 from calibrant.comparing.verdicts import holm
 from calibrant.report import render_report, write_report
 from calibrant.report.comparisons import summarise_comparison
-from tests.evidence.test_assessing import forecast, three_classes
+from tests.evidence.test_assessing import drawn_classes, forecast, three_classes
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -214,6 +214,41 @@ def test_more_than_two_classes():
     charts = page.json("calibrant-charts")
     assert {f"{of}-{k}" for of in ("class", "top_label") for k in range(3)} <= set(charts)
     assert page.json("calibrant-data")["panels"][0]["counts"]["several"]
+
+
+def test_confusions_are_a_table_of_all_classes_or_of_the_largest_errors():
+    y, P = three_classes()
+    costs = [[0, 1, 5], [1, 0, 1], [2, 1, 0]]
+    found = calibrant.assess(y, P, costs=costs, draws=20)
+    page = Page(render_report(found))
+    for each in found.confusions:
+        for name, row in zip(("ash", "birch", "cedar"), each.table, strict=True):
+            assert f"{name} {' '.join(f'{value:.0f}' for value in row)}" in " ".join(page.words.split())
+        assert f"which cost {each.cost:.0f} on these rows" in " ".join(page.words.split())
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.full(20, 0.3), 600)
+    found = calibrant.assess(drawn_classes(rng, P), P, labels=range(20), draws=10)
+    words = " ".join(Page(render_report(found)).words.split())
+    assert f"The 12 largest of {len(found.confusions[0].wrong)} confusions" in words
+    true, decided, rows = found.confusions[0].wrong[0]
+    assert f"{true} {decided} {rows:.0f} {rows / found.classes[true].rows:.1%}" in words
+
+
+def test_of_many_classes_the_worst_and_the_largest_are_drawn_and_it_is_said():
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.full(20, 0.3), 600)
+    found = calibrant.assess(drawn_classes(rng, P), P, labels=range(20), draws=10)
+    page = Page(render_report(found))
+    charts = page.json("calibrant-charts")
+    for of, panels in found.by_class.items():
+        assert {name for name in charts if name.startswith(f"{of}-")} == {f"{of}-{place}" for place in panels.drawn}
+    assert "12 of 20 classes are drawn: the 8 that add most to the miscalibration" in " ".join(page.words.split())
+
+
+def test_the_page_says_what_print_says():
+    found = calibrant.assess(*three_classes(), draws=20)
+    assert found.verdict in " ".join(Page(render_report(found)).words.split())
+    assert str(found) == found.verdict
 
 
 def test_an_empty_table_says_what_cannot_be_shown():

@@ -17,7 +17,7 @@ needed("altair")
 playwright = needed("playwright.sync_api")
 
 from calibrant.decisions.deciding import bayes, reject  # noqa: E402
-from tests.evidence.test_assessing import forecast, three_classes  # noqa: E402
+from tests.evidence.test_assessing import drawn_classes, forecast, three_classes  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 QUIET = [
@@ -99,6 +99,15 @@ def assessment(rows):
 @pytest.fixture(scope="module")
 def several():
     return calibrant.assess(*three_classes(), draws=20)
+
+
+@pytest.fixture(scope="module")
+def many():
+    """Return the assessment of thirty classes, of which twelve are drawn twice."""
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.full(30, 0.2), 900)
+    names = np.array([f"kind of animal {k}" for k in range(30)])
+    return calibrant.assess(names[drawn_classes(rng, P)], P, labels=names, draws=10)
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +208,7 @@ def check_pictures(page, number):
 
 @pytest.mark.parametrize("width", WIDTHS)
 class TestEveryPictureIsWholeBeforeTheWindowChanges:
-    @pytest.mark.parametrize(("name", "number"), [("assessment", 4), ("several", 9), ("comparison", 8)])
+    @pytest.mark.parametrize(("name", "number"), [("assessment", 4), ("several", 9), ("many", 27), ("comparison", 8)])
     def test_in_a_report(self, show, name, number, width, request):
         check_pictures(show(request.getfixturevalue(name), width=width), number)
 

@@ -10,13 +10,14 @@ import typer
 import calibrant
 from calibrant.cli.console import report_errors
 from calibrant.cli.evidence import assess, compare, report
-from calibrant.cli.fitting import apply, fit, methods
+from calibrant.cli.exporting import onnx
+from calibrant.cli.fitting import apply, fit, methods, sql
 from calibrant.cli.showing import demo, reproduce
 
 __all__ = ["application"]
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
-    "From scores to probabilities": (fit, apply, methods),
+    "From scores to probabilities": (fit, apply, sql, onnx, methods),
     "Evaluation": (assess, compare, report),
     "Demonstration": (demo, reproduce),
 }
@@ -28,10 +29,13 @@ _EPILOG = """\
   calibrant compare scores.csv --score f --label y --report report.html
   calibrant fit scores.csv --score f --label y --method platt -o map.json
   calibrant apply map.json new.parquet --score f -o out.parquet
+  calibrant onnx map.json -o map.onnx
   calibrant assess out.parquet --probability probability --label y
+  calibrant sql map.json --score f --dialect postgres
 
 [bold]Tables[/bold] are CSV or Parquet files; the file name must end in .csv or .parquet.
-Lists are written with commas: --methods platt,isotonic.
+Lists are written with commas: --methods platt,isotonic. Scores and
+probabilities of several classes are lists of columns, p_cat,p_dog,p_hare, or "p_*".
 With --json, a command prints its results as JSON; infinite and missing
 numbers are then the strings "inf", "-inf" and "nan".
 Progress is shown on a terminal only.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +27,9 @@ __all__ = [
     "print_json",
     "print_line",
     "print_message",
+    "print_next",
     "print_text",
+    "repeat_options",
     "report_errors",
     "show_activity",
 ]
@@ -60,6 +63,27 @@ def print_text(*lines: object) -> None:
 def print_line(line: str) -> None:
     """Print one line without wrapping it, so that file names can be copied."""
     Console(highlight=False, soft_wrap=True).print(Text(line))
+
+
+def print_next(*words: object) -> None:
+    """Print the command that is useful next, as it can be typed: words with spaces get quotes."""
+    line = Text.assemble(("next: ", "dim"), (shlex.join(["calibrant", *map(str, words)]), "green"))
+    Console(highlight=False, soft_wrap=True).print(line)
+
+
+def repeat_options(**options: Any) -> list[str]:
+    """Return options as they were given, for the next command; lists with commas, or one by one where a part has one.
+
+    >>> repeat_options(score=["p_a", "p_b"], label="y", pos_label=None)
+    ['--score', 'p_a,p_b', '--label', 'y']
+    """
+    words = []
+    for name, value in options.items():
+        parts = [value]
+        if isinstance(value, list | tuple):
+            parts = [*value] if any("," in each for each in value) else [",".join(value)]
+        words += [word for each in parts if each for word in (f"--{name.replace('_', '-')}", str(each))]
+    return words
 
 
 def print_json(value: Any) -> None:

@@ -15,13 +15,23 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from calibrant.checks import check_binary, check_unit
-from calibrant.cli.console import format_number, make_table, print_json, print_line, print_text, show_activity
+from calibrant.cli.console import (
+    format_number,
+    make_table,
+    print_json,
+    print_line,
+    print_next,
+    print_text,
+    repeat_options,
+    show_activity,
+)
 from calibrant.cli.reading import (
     AsJson,
     Classes,
     Kind,
     Label,
     PosLabel,
+    Scores,
     Source,
     TableFile,
     Weight,
@@ -57,11 +67,11 @@ __all__ = [
     "write_page",
 ]
 
+_MOST_CONFUSED = 12  # so many confusions of several classes are printed
+
 _Probability = Annotated[
-    list[str], typer.Option(help="The column of probabilities of the positive class, or one column per class.")
-]
-_Scores = Annotated[
-    list[str], typer.Option(help="The column of scores, or one column per class for more than two classes.")
+    list[str],
+    typer.Option(help="The column of probabilities of the positive class, or one per class, as in p_a,p_b or p_*."),
 ]
 _Methods = Annotated[
     str | None,
@@ -103,9 +113,8 @@ def assess(
     the uncertainty of the classes themselves. Formulas and sources are in the
     JSON.
 
-    With more than two classes, --probability names one column per class. Their
-    classes are given by --classes, or by the ends of the column names, as in
-    p_cat, p_dog.
+    For several classes, --probability names one column per class. Their classes
+    are given by --classes, or by the names of the columns, as in p_cat, p_dog.
 
     [bold]Examples[/bold]
 
@@ -125,6 +134,9 @@ def assess(
         print_json(document)
     else:
         _print_assessment(table, found)
+        print_next(
+            "report", table, *repeat_options(probability=probability, label=label, classes=classes), "-o", "report.html"
+        )
 
 
 def _assess_table(source: Source, probability: Sequence[str]) -> Assessment:
@@ -168,9 +180,24 @@ def _print_assessment(table: Path, found: Assessment) -> None:
         metrics,
         scores,
         *([tests] if found.tests else []),
+        *([_tabulate_confusion(found)] if len(found.classes) > 2 and found.confusions[0].wrong else []),
         found.verdict,
         *(f"Note: {note}" for note in found.notes),
     )
+
+
+def _tabulate_confusion(found: Assessment) -> Table:
+    """Return the largest confusions of decisions for the most probable class as a table."""
+    from calibrant.evidence.words import format_percent
+
+    names, wrong = [share.name for share in found.classes], found.confusions[0].wrong
+    confusions = make_table("class", "taken for", "rows", "of the class")
+    for true, decided, rows in wrong[:_MOST_CONFUSED]:
+        share = format_percent(rows / found.classes[true].rows)
+        confusions.add_row(Text(names[true]), Text(names[decided]), f"{rows:,.10g}", share)
+    if len(wrong) > _MOST_CONFUSED:
+        confusions.caption = f"the {_MOST_CONFUSED} largest of {len(wrong):,} confusions"
+    return confusions
 
 
 # compare --------------------------------------------------------------------------------------------------------------
@@ -181,7 +208,7 @@ def compare(
     table: TableFile,
     *,
     label: Label,
-    score: _Scores = [],  # noqa: B006
+    score: Scores = [],  # noqa: B006
     features: Annotated[
         list[str], typer.Option(help="The columns to train machines on.", show_default="all others, without --score")
     ] = [],  # noqa: B006
@@ -209,7 +236,7 @@ def compare(
     report: Annotated[Path | None, typer.Option(help="An HTML page to write.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find the best method for your data by cross-validation.
+    r"""Find the best method for your data by cross-validation.
 
     This is the experiment of Rüping (2004). With --score, maps are fitted to the
     scores of all folds but one and evaluated on that one; the scores must be of
@@ -228,6 +255,8 @@ def compare(
 
       calibrant compare scores.csv --score f --label y --report report.html
       calibrant compare scores.csv --score f --label y --methods "platt,bins k=20"
+      calibrant compare pets.csv --score p_cat,p_dog,p_hare --label pet \
+          --kind probability --methods raw,platt,auto
       calibrant compare patients.csv --label ill --kernels rbf --folder unfinished
     """
     source = Source(table, label, weight, pos_label, classes)
@@ -274,6 +303,27 @@ def compare(
         print_comparison(found, f"{table}: {rows:,} rows")
         if report is not None:
             print_line(f"Report: {report}")
+        if score:
+            given = {"score": score, "label": label, "kind": kind, "weight": weight, "pos_label": pos_label}
+            print_next(*_find_next_command(found, table, **given, classes=classes))
+        else:
+            print_next("methods")
+
+
+def _find_next_command(found: Comparison, table: Path, **options: Any) -> list[Any]:
+    """Return the command that fits the method that is best in a comparison, or assesses scores that need none."""
+    from calibrant.comparing import DEFAULT_METHODS
+    from calibrant.comparing.verdicts import standings_of
+
+    best = standings_of(found)[0]["methods"][0]
+    name, *given = best.split()
+    if isinstance(DEFAULT_METHODS.get(best), tuple):  # "bins 50" is the name of one with its options
+        given = [f"{option}={value}" for option, value in DEFAULT_METHODS[best][1].items()]
+    if name in list_methods("column", "matrix"):
+        wanted = [word for each in given for word in ("--option", each)]
+        return ["fit", table, *repeat_options(**options), "--method", name, *wanted, "-o", "map.json"]
+    kept = {name: value for name, value in options.items() if name not in ("score", "kind")}
+    return ["assess", table, *repeat_options(probability=options["score"], **kept)]
 
 
 def _refuse_options(context: typer.Context, names: Sequence[str], reason: str) -> None:
@@ -317,12 +367,12 @@ def _compare_on_scores(
     columns = columns_of(source.table, score)
     require_one_naming(source, columns)
     rows = read_rows(source.table, columns, source.label, source.weight)
-    scores, y = rows.numbers[:, 0], _check_labels(source, rows.y)
+    y, classes = _check_labels(source, rows.y), None
     if len(columns) > 1:
-        order = np.argsort(np.asarray(classes_of(columns, rows.y, source.classes)))
-        scores, y = rows.numbers[:, order], rows.y
+        classes = classes_of(columns, rows.y, source.classes)
+    scores = rows.numbers if len(columns) > 1 else rows.numbers[:, 0]
     groups = None if group is None else read_labels(source.table, group)
-    return compare_scores(scores, y, groups=groups, sample_weight=rows.weight, **options)
+    return compare_scores(scores, y, groups=groups, sample_weight=rows.weight, classes=classes, **options)
 
 
 def _compare_on_features(
@@ -437,7 +487,7 @@ def report(
     label: Label,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML page to write.")],
     probability: _Probability = [],  # noqa: B006
-    score: _Scores = [],  # noqa: B006
+    score: Scores = [],  # noqa: B006
     title: Annotated[str | None, typer.Option(help="The title of the page.")] = None,
     methods: _Methods = None,
     metric: _Metrics = ["log_loss", "brier"],  # noqa: B006
@@ -467,24 +517,28 @@ def report(
     require_place(output, table)
     source = Source(table, label, weight, pos_label, classes)
     found: Assessment | Comparison
+    columns = {"label": label, "weight": weight, "pos_label": pos_label, "classes": classes}
     if probability:
         _refuse_options(
             context, ["methods", "metric", "folds", "kind", "seed"], "is for comparing methods, so it needs --score"
         )
         found = _assess_table(source, probability)
         sentence = found.verdict
+        following = ["compare", table, *repeat_options(score=probability, kind="probability", **columns)]
     else:
         from calibrant.comparing.verdicts import describe_verdict, standings_of
 
         options = {"metrics": _split_names(metric), "cv": folds, "random_state": seed, "kind": kind}
         found = _compare_on_scores(source, score, None, {**options, "methods": parse_methods(methods, read_kind(kind))})
         sentence = describe_verdict(found, standings_of(found))
+        following = _find_next_command(found, table, score=score, kind=kind, **columns)
     write_page(found, output, title=title, about=f"Table {table.name}, label {label}.")
     if as_json:
         print_json({"report": str(output), "verdict": sentence})
     else:
         print_text(sentence)
         print_line(f"Report: {output}")
+        print_next(*following)
 
 
 def require_report() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ import typer
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
-from calibrant.checks import KINDS, check_finite, check_weights
+from calibrant.checks import KINDS, check_finite, check_weights, match_names
 from calibrant.cli.console import show_activity
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "KindOfMap",
     "Label",
     "PosLabel",
+    "Scores",
     "Source",
     "TableFile",
     "TableRows",
@@ -51,9 +53,10 @@ Classes = Annotated[
     str | None,
     typer.Option(
         help="The class of each column if there are several, as in a,b,c.",
-        show_default="the ends of the column names",
+        show_default="the names of the columns, as in p_a,p_b,p_c",
     ),
 ]
+Scores = Annotated[list[str], typer.Option(help="The column of scores, or one column per class, as in p_a,p_b or p_*.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
@@ -114,11 +117,18 @@ def _require_no_missing(name: str, y: NDArray[Any]) -> NDArray[Any]:
 
 
 def columns_of(table: Path, given: Sequence[str]) -> list[str]:
-    """Return the names of the given columns; each text is one name, or several separated by commas."""
+    """Return the names of the given columns; each text is one name, a pattern as p_*, or several between commas."""
     from calibrant.cli import tables
 
     known = tables.column_names(table)
-    return [name for text in given for name in ([text] if text in known else split_list(text))]
+    found = []
+    for name in (part for text in given for part in ([text] if text in known else split_list(text))):
+        fitting = [name] if name in known or "*" not in name else fnmatch.filter(known, name)
+        if not fitting:
+            msg = f"{table} has no column like {name!r}; it has {_format_values(known)}"
+            raise ValueError(msg)
+        found += fitting
+    return found
 
 
 def negative_and_positive(label: str, y: NDArray[Any], pos_label: str | None) -> list[Any] | None:
@@ -140,7 +150,7 @@ def negative_and_positive(label: str, y: NDArray[Any], pos_label: str | None) ->
 
 
 def classes_of(columns: Sequence[str], y: NDArray[Any], classes: str | None) -> list[Any]:
-    """Return the class of each of several columns: as given by --classes, or from the ends of their names.
+    """Return the class of each of several columns: as given by --classes, or from their names, never from their order.
 
     >>> classes_of(["p_dog", "p_cat"], np.array(["cat", "dog"]), None), classes_of(["a", "b"], np.array([2, 3]), "3,2")
     (['dog', 'cat'], [3, 2])
@@ -157,14 +167,17 @@ def classes_of(columns: Sequence[str], y: NDArray[Any], classes: str | None) -> 
         if unnamed:
             msg = f"--classes must name every label; got {_format_values(named)}, without {unnamed[0]!r}"
             raise ValueError(msg)
+        said = match_names(columns, named)
+        if said not in (None, named):
+            msg = f"--classes must not contradict the names of the columns, {_format_values(columns)}; got {classes}"
+            raise ValueError(msg)
         return named
-    for prefix in {columns[0].removesuffix(str(value)) for value in found}:
-        by_column = {f"{prefix}{value}": value for value in found}
-        if by_column.keys() == {*columns}:
-            return [by_column[column] for column in columns]
+    by_name = match_names(columns, found)
+    if by_name is not None:
+        return by_name
     msg = (
-        f"give --classes, the class of each of the columns {', '.join(columns)}: "
-        f"their names do not end in the labels {_format_values(found)}"
+        f"give --classes, the class of each of the columns {_format_values(columns)} in that order: "
+        f"their names do not say which are {_format_values(found)}"
     )
     raise ValueError(msg)
 

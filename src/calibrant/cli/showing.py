@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from calibrant.checks import check_one_of
-from calibrant.cli.console import make_table, print_json, print_line, print_message, print_text
+from calibrant.cli.console import make_table, print_json, print_line, print_message, print_next, print_text
 from calibrant.cli.evidence import (
     explain_interruption,
     print_comparison,
@@ -60,6 +60,7 @@ def demo(
     else:
         print_comparison(found, demonstration.TITLE)
         print_line(f"Report, for your browser: {output}")
+        print_next("compare", "TABLE.csv", "--score", "f", "--label", "y", "--report", "report.html")
 
 
 def reproduce(
@@ -98,6 +99,7 @@ def reproduce(
         print_json({**result.as_dict(), "folder": str(result.folder)})
     else:
         _print_result(result)
+        print_next(*(("reproduce", paper) if quick else ("methods",)))
     reasons = explain_failures(result.cells)
     for reason in reasons:
         print_message("error", reason, "bold red")

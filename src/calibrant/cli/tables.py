@@ -26,7 +26,7 @@ with require_extra("reading a table", "cli"):
     import pyarrow.parquet as parquet
 
 __all__ = [
-    "add_column",
+    "add_columns",
     "column_names",
     "count_rows",
     "file_ending",
@@ -145,54 +145,60 @@ _BOOLEANS = {text: value for value in (False, True) for text in (str(value), str
 _Batches = Iterator[tuple[pa.RecordBatch, Floats]]
 
 
-def add_column(
-    source: Path, target: Path, score: str, name: str, formula: Callable[[Floats], Floats]
+def add_columns(
+    source: Path, target: Path, scores: list[str], names: list[str], formula: Callable[[Floats], Floats]
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Copy a table with the column `name` = formula(score) added or replaced, yielding each batch once it is written.
+    """Copy a table with the columns `names` = formula(scores) added or replaced; yield each batch once it is written.
 
-    A missing or NaN score gives a missing value. The copy appears, complete, when the iterator ends.
+    The formula takes an array with one column per score and returns one with a column per name. A missing or NaN result
+    is a missing value. The copy appears, complete, when the iterator ends.
     """
 
     def read_and_extend() -> Iterator[pa.RecordBatch]:
         with _translate_read_errors(source):
-            for batch, scores in batches:
-                yield _set_column(batch, name, formula(scores))
+            for batch, values in batches:
+                extended = batch
+                for name, column in zip(names, formula(values).T, strict=True):
+                    extended = _set_column(extended, name, column)
+                yield extended
 
     with _translate_read_errors(source):
-        schema, batches = _OPEN[file_ending(source), file_ending(target)](source, score)
+        schema, batches = _OPEN[file_ending(source), file_ending(target)](source, scores)
+    for name in names:
+        schema = _set_field(schema, name)
     with replace_file(target) as temporary, _translate_write_errors(target):
-        yield from _WRITE[file_ending(target)](temporary, _set_field(schema, name), read_and_extend())
+        yield from _WRITE[file_ending(target)](temporary, schema, read_and_extend())
 
 
-def _open_parquet(path: Path, score: str) -> tuple[pa.Schema, _Batches]:
+def _open_parquet(path: Path, scores: list[str]) -> tuple[pa.Schema, _Batches]:
     """Return the schema of a Parquet file and its rows in batches, each with its scores."""
     file = parquet.ParquetFile(path)
-    return file.schema_arrow, _pair_with_scores(file.iter_batches(_BATCH_ROWS), score, _to_floats)
+    return file.schema_arrow, _pair_with_scores(file.iter_batches(_BATCH_ROWS), scores, _to_floats)
 
 
-def _open_typed_csv(path: Path, score: str) -> tuple[pa.Schema, _Batches]:
+def _open_typed_csv(path: Path, scores: list[str]) -> tuple[pa.Schema, _Batches]:
     """Return the schema that Arrow infers from a whole CSV file, and its rows in batches, each with its scores."""
     _require_closed_quotes(path)
     table = arrow_csv.read_csv(path, parse_options=_dialect())
-    return table.schema, _pair_with_scores(table.to_batches(_BATCH_ROWS), score, _to_floats)
+    return table.schema, _pair_with_scores(table.to_batches(_BATCH_ROWS), scores, _to_floats)
 
 
-def _open_text_csv(path: Path, score: str) -> tuple[pa.Schema, _Batches]:
+def _open_text_csv(path: Path, scores: list[str]) -> tuple[pa.Schema, _Batches]:
     """Return the rows of a CSV file in batches of text, each with its scores."""
     _require_closed_quotes(path)
     types = dict.fromkeys(_csv_names(path), pa.string())
     convert = arrow_csv.ConvertOptions(column_types=types, strings_can_be_null=True, null_values=[""])
     reader = arrow_csv.open_csv(path, parse_options=_dialect(), convert_options=convert)
-    return reader.schema, _pair_with_scores(reader, score, _parse_numbers)
+    return reader.schema, _pair_with_scores(reader, scores, _parse_numbers)
 
 
 def _pair_with_scores(
-    batches: Iterable[pa.RecordBatch], score: str, convert: Callable[[Any, str, int], Floats]
+    batches: Iterable[pa.RecordBatch], scores: list[str], convert: Callable[[Any, str, int], Floats]
 ) -> _Batches:
-    """Yield batches, each with its scores."""
+    """Yield batches, each with an array of its scores."""
     start = 0
     for batch in batches:
-        yield batch, convert(batch.column(score), score, start)
+        yield batch, np.column_stack([convert(batch.column(name), name, start) for name in scores])
         start += batch.num_rows
 
 

@@ -139,6 +139,7 @@ def compare_scores(
     cv: Any = 10,
     groups: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
+    classes: Any = None,
     n_jobs: int | None = None,
     random_state: Any = None,
     folder: str | PathLike[str] | None = None,
@@ -151,14 +152,15 @@ def compare_scores(
 
     Parameters
     ----------
-    scores, y : one score per row, or one column per class if there are more than two; or, as `scores` alone, a mapping
-        from names to pairs (scores, y) or triples (scores, y, groups).
+    scores, y : one score per row, or one column per class; or, as `scores` alone, a mapping from names to pairs
+        (scores, y) or triples (scores, y, groups).
     kind : {"margin", "probability", "logit"}, default=None
         What the scores are. None stands for "margin", decision values, and asks by a warning where every score lies in
         [0, 1]. Probabilities and logits are also compared as they are, as method "raw".
     cv : number of stratified folds, or a splitter.
     groups : rows of a group stay in one fold.
     sample_weight : one weight per row, used in fitting and in the metrics.
+    classes : the class of each column, in the order of the columns; the classes of y in sorted order if not given.
 
     The other parameters are those of `compare`.
 
@@ -189,7 +191,9 @@ def compare_scores(
         msg = "y and groups must be inside the mapping, as (scores, y) or (scores, y, groups); got them as arguments"
         raise ValueError(msg)
     given = scores if isinstance(scores, Mapping) else {"data": (scores, y, groups)}
-    tables = [arguments.check_scores(each, settings.kind, sample_weight) for each in arguments.read_datasets(given)]
+    tables = [
+        arguments.check_scores(each, settings.kind, sample_weight, classes) for each in arguments.read_datasets(given)
+    ]
     if kind is None:
         ask_for_kind(*(each.X for each in tables))
     tasks = [task for each in tables for task in arguments.make_tasks(each, trainers, settings)]

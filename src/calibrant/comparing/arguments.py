@@ -19,12 +19,17 @@ from sklearn.utils import check_random_state, indexable
 
 from calibrant.checks import (
     KINDS,
+    check_class_names,
     check_finite,
+    check_matrix,
     check_one_of,
     check_several_classes,
     check_unit,
     check_weights,
+    find_classes,
+    has_columns,
     refuse_masked,
+    refuse_other_order,
 )
 from calibrant.comparing.computing import AS_PROBABILITIES, score_by_training, use_given_scores
 from calibrant.comparing.tasks import (
@@ -301,22 +306,33 @@ def _read_dataset(name: str, given: Any) -> CheckedData:
     return CheckedData(name, X, labels, classes, np.searchsorted(classes, labels), content, group)
 
 
-def check_scores(data: CheckedData, kind: str, sample_weight: ArrayLike | None) -> CheckedData:
-    """Return data whose X are checked scores, as a matrix, with the weights."""
-    scores = np.asarray(data.X)
-    columns = 1 if scores.ndim == 1 else scores.shape[1] if scores.ndim == 2 else 0
-    if columns != (1 if len(data.classes) == 2 else len(data.classes)):
-        wanted = "one number per row" if len(data.classes) == 2 else f"{len(data.classes)} columns, one per class"
-        msg = f"scores must have {wanted}; got shape {scores.shape}"
-        raise ValueError(msg)
-    flat = check_finite("scores", scores.ravel())
-    if kind == "probability":
-        flat = check_unit("scores", flat)
-    matrix = np.asarray(flat, np.float64).reshape(len(scores), columns)
+def check_scores(data: CheckedData, kind: str, sample_weight: ArrayLike | None, classes: Any = None) -> CheckedData:
+    """Return data whose X are checked scores, one column or one per class in sorted order, with the weights."""
+    k = len(data.classes)
+    if has_columns(data.X):
+        matrix = np.asarray(check_matrix("scores", data.X, kind), np.float64)
+        names = data.classes if classes is None else check_class_names("classes", classes)
+        order = find_classes(data.classes, names, "classes")
+        if matrix.shape[1] != k or len(names) != k:
+            wanted = f"{k} columns, one per class of y" + (", or one number per row" if k == 2 else "")
+            msg = f"scores must have {wanted}, and classes must name those; got shape {matrix.shape}"
+            raise ValueError(msg)
+        if hasattr(data.X, "columns"):
+            refuse_other_order(data.X, names.tolist())
+        matrix = matrix[:, order]
+    else:
+        scores = np.asarray(data.X)
+        if k > 2 or classes is not None or scores.ndim > 2:
+            msg = f"scores must have {k} columns, one per class of y; got shape {scores.shape}"
+            raise ValueError(msg)
+        flat = check_finite("scores", scores)
+        flat = check_unit("scores", flat) if kind == "probability" else flat
+        matrix = np.asarray(flat, np.float64)[:, None]
     weight = (
         None if sample_weight is None else np.asarray(check_weights("sample_weight", sample_weight, matrix), np.float64)
     )
-    return replace(data, X=matrix, weight=weight, content=f"{data.content} {joblib.hash(weight)}")
+    content = f"{data.content} {joblib.hash((weight, classes))}"
+    return replace(data, X=matrix, weight=weight, content=content)
 
 
 def make_tasks(data: CheckedData, trainers: Sequence[Trainer], settings: ComparisonSettings) -> list[FoldTask]:

@@ -53,19 +53,13 @@ from calibrant.estimators.protocols import (
     train,
 )
 from calibrant.maps.classes import Plan
-from calibrant.maps.lifting import fit_classes
+from calibrant.maps.lifting import fit_class_map, fit_classes
 from calibrant.metrics import METRICS
 from calibrant.progress import Progress, show_progress
 from calibrant.samples import ClassSample
 from calibrant.warning import warn
 
-__all__ = [
-    "AS_PROBABILITIES",
-    "quiet_single_thread",
-    "run_tasks",
-    "score_by_training",
-    "use_given_scores",
-]
+__all__ = ["AS_PROBABILITIES", "quiet_single_thread", "run_tasks", "score_by_training", "use_given_scores"]
 
 # For two classes these metrics need both columns: 1 - p has lost the digits of a small probability.
 _BOTH_COLUMNS = ("log_loss", "mcre", "total_log_loss")
@@ -280,7 +274,7 @@ def use_given_scores(task: FoldTask) -> SharedScores:
     """Return the scores of a table, which need no training."""
     data, train, test, kind = task.data, task.train, task.test, task.settings.kind
     weight = None if data.weight is None else data.weight[train]
-    scheme = "binary" if len(data.classes) == 2 else "ovr"
+    scheme = "binary" if data.X.shape[1] == 1 else "matrix"
     every = np.arange(len(data.classes))
     given = MachineScores(every, data.index[train], data.X[train], kind, scheme, data.X[test], weight)
     convert = AS_PROBABILITIES[kind]
@@ -324,11 +318,16 @@ def _predict(method: NamedMethod, scores: SharedScores, classes: int) -> Floats:
     if method.own:
         own: Floats = method.row.fit(scores.own, **method.options)
         return own
-    plan, found = Plan(method.method, method.options), []
+    found = []
+    fitted: Any
     for each in scores.parts:
         known = ClassSample(each.scores, each.index, len(each.present), each.kind, each.weight)
         p = np.zeros((len(each.test), classes))
-        p[:, each.present] = fit_classes(plan, each.scheme, known)(each.test)
+        if each.scheme in ("ovr", "matrix"):  # one column per class: the method says how it is fitted
+            fitted = fit_class_map(method.method, known, **method.options)
+        else:
+            fitted = fit_classes(Plan(method.method, method.options), each.scheme, known)
+        p[:, each.present] = fitted(each.test)
         found.append(p)
     return np.asarray(np.mean(found, axis=0))
 

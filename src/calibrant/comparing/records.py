@@ -21,7 +21,6 @@ from calibrant.metrics import METRICS
 
 __all__ = ["Cell", "Choice", "Comparison", "Predictions", "smaller_is_better", "unique"]
 
-
 _COMPARISON_FORMAT = 1
 
 

@@ -15,15 +15,7 @@ from calibrant.evidence.words import format_name, format_number
 from calibrant.inference import corrected_t, critical_difference, friedman, ranks, rejections
 from calibrant.metrics import METRICS
 
-__all__ = [
-    "ALPHA",
-    "compare_with_best",
-    "describe_verdict",
-    "holm",
-    "list_notes",
-    "standing_of",
-    "standings_of",
-]
+__all__ = ["ALPHA", "compare_with_best", "describe_verdict", "holm", "list_notes", "standing_of", "standings_of"]
 
 ALPHA = 0.05  # level of all tests
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from calibrant.decisions.counting import Confusion, confusion
 from calibrant.decisions.deciding import (
     REJECT,
     PriorShift,
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "REJECT",
+    "Confusion",
     "PriorShift",
     "Threshold",
     "bayes",
     "chow_threshold",
     "combining",
+    "confusion",
     "elkan_threshold",
     "prior_shift",
     "reject",

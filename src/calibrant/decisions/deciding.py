@@ -30,6 +30,7 @@ __all__ = [
     "check_costs",
     "chow_threshold",
     "elkan_threshold",
+    "least_cost",
     "prior_shift",
     "reject",
     "saerens",
@@ -141,13 +142,15 @@ def bayes(P: ArrayLike, costs: ArrayLike) -> Index:
     array([ 0, -1, -1])
     """
     posterior = check_distributions("P", P)
-    classes = posterior.shape[1]
-    c = check_costs(costs, classes)
+    return least_cost(np.asarray(posterior, np.float64), check_costs(costs, posterior.shape[1]))
+
+
+def least_cost(posterior: Floats, costs: Floats) -> Index:
+    """Return the core of `bayes`."""
     # Subtracting a constant from a row of costs changes no decision. With this constant, costs of 0 and 1 give exactly
     # the most probable class, without rounding errors.
-    expected = np.asarray(posterior, np.float64) @ (c - c.max(axis=1, keepdims=True))
-    decision = expected.argmin(axis=1)
-    return np.where(decision == classes, REJECT, decision)
+    decision = (posterior @ (costs - costs.max(axis=1, keepdims=True))).argmin(axis=1)
+    return np.where(decision == posterior.shape[1], REJECT, decision)
 
 
 def check_costs(costs: ArrayLike, classes: int) -> Floats:

@@ -8,6 +8,7 @@ memory is computed with NumPy.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,7 +101,7 @@ def _apply_in_memory(
         missing |= unknown
     else:
         given = np.column_stack(scores) if several else scores[0]
-        found = np.asarray(map(given)) if len(frame) else np.empty((0, len(names)) if several else 0)
+        found = np.asarray(map(given)) if len(frame) or several else np.empty(0)
     columns = found.T if several else found[None, :]
     new = _name_columns(map, frame.columns, into, len(columns), several=several, folds=False)
     added = []
@@ -142,13 +143,17 @@ def _apply_lazily(
     safe = added
     if opened.frame.implementation.is_spark_like():
         safe = [f"added{place}" for place in range(len(added))]
-    frame = plan.frame.with_columns(**dict(zip(safe, found, strict=True))).select(*opened.names.values(), *safe)
+    frame = plan.settle().with_columns(**dict(zip(safe, found, strict=True))).select(*opened.names.values(), *safe)
     native = frame.to_native()
     return native.toDF(*opened.names, *added) if opened.frame.implementation.is_spark_like() else native
 
 
 class _Plan:
-    """A lazy table under way: what a formula uses more than once, and what it looks up, become columns of it."""
+    """A lazy table under way: what a formula uses more than once, and what it looks up, become columns of it.
+
+    Columns that do not use each other are added together, level by level: DuckDB reads a chain of a hundred queries
+    anew for each of them.
+    """
 
     def __init__(self, frame: nw.LazyFrame[Any], names: list[str]) -> None:
         """Start with a table and the names it has."""
@@ -157,6 +162,9 @@ class _Plan:
             (len(name) for name in names if name.lower().startswith("calibrant_")), default=0
         )
         self.count = 0
+        self.levels: list[dict[str, nw.Expr]] = []  # columns that are not added yet
+        self.level_of: dict[str, int] = {}
+        self.mention = re.compile(rf"col\(({self.prefix}\d+)\)")
 
     def name(self) -> str:
         """Return a name that no column has."""
@@ -165,11 +173,28 @@ class _Plan:
 
     def share(self, x: Any) -> Any:
         """Return an expression as a column."""
-        if not isinstance(x, nw.Expr):
+        if not isinstance(x, nw.Expr) or self.mention.fullmatch(repr(x)):
             return x
-        name = self.name()
-        self.frame = self.frame.with_columns(**{name: x})
+        name, level = self.name(), self.find_level(x)
+        if level == len(self.levels):
+            self.levels.append({})
+        self.levels[level][name] = x
+        self.level_of[name] = level
         return nw.col(name)
+
+    def find_level(self, x: nw.Expr) -> int:
+        """Return after how many others an expression can be computed, by the columns that it shows."""
+        shown = repr(x)
+        if "col(" not in shown:  # it does not tell
+            return len(self.levels)
+        return 1 + max((self.level_of.get(name, -1) for name in self.mention.findall(shown)), default=-1)
+
+    def settle(self) -> nw.LazyFrame[Any]:
+        """Return the table with all columns."""
+        for level in self.levels:
+            self.frame = self.frame.with_columns(**level)
+        self.levels, self.level_of = [], {}
+        return self.frame
 
     def choose(self, x: nw.Expr, edges: Floats, numbers: Floats, formula: Callable[..., Any]) -> nw.Expr:
         """Choose the piece of each x by lookup, or by comparisons where they are few."""
@@ -209,7 +234,7 @@ class _Plan:
         """Return the numbers at a place of each row: joined from a small table."""
         key, names = self.name(), [self.name() for _ in numbers]
         columns = {key: np.arange(numbers.shape[1])} | dict(zip(names, numbers, strict=True))
-        self.frame = _join_left(self.frame.with_columns(**{key: place}), columns, key)
+        self.frame = _join_left(self.settle().with_columns(**{key: place}), columns, key)
         return [nw.col(name) for name in names]
 
 

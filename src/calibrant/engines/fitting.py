@@ -24,7 +24,7 @@ from calibrant.engines.cells import (
 from calibrant.engines.summaries import Summary
 from calibrant.engines.tables import Span, Table, each_group, open_rows
 from calibrant.maps.fitting import check_method, choose_link, finish_map, learn_clip
-from calibrant.maps.methods import ANY, Method
+from calibrant.maps.methods import ALIASES, ANY, METHODS, NEEDS, Method
 from calibrant.maps.records import LINKS, Linked, Map
 from calibrant.ops import EDGE, NUMPY
 from calibrant.samples import Sample, ask_for_kind, read_kind
@@ -101,7 +101,7 @@ def fit(
     >>> fit("platt", table, score="f", label="y")
     Sigmoid(a=-0.92840760102..., b=-0.00922262682...)
     """
-    row = check_method(method, options)
+    row = _check_method(method, options)
     if by is not None and not isinstance(table, Summary):
         columns: dict[str, Any] = {"score": score, "label": label, "weight": weight}
         others: dict[str, Any] = {"kind": kind, "pos_label": pos_label, "missing": missing}
@@ -135,6 +135,18 @@ def fit(
     ends, labels = np.array([rows.low, rows.high]), np.array([found.data.label.min(), found.data.label.max()])
     known = Sample(ends, labels, np.array([rows.weight, 0.0]), None, rows.classes, rows.rows)
     return finish_map(fitted, method, row, known, chosen)
+
+
+def _check_method(method: str | Callable[..., Map], options: dict[str, Any]) -> Method:
+    """Return the row of a method of one column, after checking that it has the options."""
+    row = METHODS.get(ALIASES.get(method, method)) if isinstance(method, str) else None
+    if row is not None and row.needs == "matrix":
+        msg = (
+            f"method must take one column of scores, the only one that engines fit; got {method!r}, which needs "
+            f"{NEEDS['matrix']}: fit rows in memory with calibrant.fit, and engines.apply its map to the table"
+        )
+        raise ValueError(msg)
+    return check_method(method, options)
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,8 +86,9 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
     multiclass : {"auto", "ovo", "ovr", "matrix"}, default="auto"
         "ovo": one map per pair of classes, then coupling, as LIBSVM does; unless the machine is made of pairs, as `SVC`
         is, one machine is trained per pair. "ovr": one map per class, normalised. "matrix": one map of all scores, if
-        the method has one. "auto": "matrix" for a method that needs all classes at once; else "ovo" for support vector
-        machines, else "ovr".
+        the method has one. "auto": "matrix" for a method that needs all classes at once; else "ovo" for machines made
+        of pairs; else "matrix" for a method that has one map of all scores too, such as "auto" and "temperature"; else
+        "ovr".
     consistent : bool, default=False
         True: `predict` is the most probable class. False: `predict` is the machine's own answer, and
         `disagreement_` says how often the two differ.
@@ -223,6 +224,12 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         refuse_masked("X", X)
         return np.asarray(self.estimator_.predict(X))
 
+    def to_onnx(self, *, dtype: str = "float64", rows: Any = None) -> Any:
+        """Return the fitted classifier as an ONNX model from `X` to `probabilities`; see `calibrant.onnx`."""
+        from calibrant.estimators.exporting import export_classifier
+
+        return export_classifier(self, dtype, rows)
+
     def get_metadata_routing(self) -> MetadataRouter:
         """Return where weights, groups and other metadata go if routing is enabled."""
         router = MetadataRouter(owner=self).add_self_request(self)
@@ -260,6 +267,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
     def _check(self, X: Any, y: ArrayLike, sample_weight: Any, groups: Any) -> tuple[Method, Job]:
         """Check parameters and data; return the method's row of the table, and the job without its fit parameters."""
         require_classifier("estimator", self.estimator)
+        X, labels = check_rows(X, y)
         for name, value, choices in (
             ("protocol", self.protocol, PROTOCOLS),
             ("kind", self.kind, _KINDS),
@@ -271,16 +279,6 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         if self.search is not None and self.protocol not in _UNSEEN:
             msg = f"search needs scores of unseen rows, protocol one of {', '.join(_UNSEEN)}; got {self.protocol!r}"
             raise ValueError(msg)
-        options = self.options or {}
-        row = check_method(self.method, options, NEEDS)
-        if row.needs == "machine" and self.protocol == "loo":
-            msg = f"protocol must not be 'loo' for method {self.method!r}, which needs a machine for each row; use 'cv'"
-            raise ValueError(msg)
-        if row.needs == "machine" and self.kind not in ("auto", "margin"):
-            rule = f"kind must be 'auto' or 'margin' for method {self.method!r}, which takes decision values"
-            msg = f"{rule}; got {self.kind!r}"
-            raise ValueError(msg)
-        X, labels = check_rows(X, y)
         if groups is not None:
             refuse_unused_groups(self.protocol, self.estimator, groups)
             groups = check_groups(groups, labels)
@@ -291,8 +289,18 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
         if absent:
             msg = f"sample_weight must be positive for some rows of each class; class {absent[0]!r} has none"
             raise ValueError(msg)
-        scheme = choose_scheme(self.multiclass, self.estimator, len(classes), row.needs)
-        return choose_row(self.method, options, scheme), Job(
+        options = self.options or {}
+        row = check_method(self.method, options, NEEDS)
+        if row.needs == "machine" and self.protocol == "loo":
+            msg = f"protocol must not be 'loo' for method {self.method!r}, which needs a machine for each row; use 'cv'"
+            raise ValueError(msg)
+        if row.needs == "machine" and self.kind not in ("auto", "margin"):
+            rule = f"kind must be 'auto' or 'margin' for method {self.method!r}, which takes decision values"
+            msg = f"{rule}; got {self.kind!r}"
+            raise ValueError(msg)
+        joint = row.joint is not None
+        scheme = choose_scheme(self.multiclass, self.estimator, len(classes), row.needs, joint=joint)
+        return choose_row(self.method, row, options, scheme), Job(
             self.estimator,
             X,
             labels,
@@ -370,7 +378,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             if row.needs == "machine":
                 found = replace(scored, machine=train(job) if scored.machine is None else scored.machine)
                 sight = _see(job, found, self.method)
-            fitted, p = lift(plan, job.scheme, data, sight)
+            fitted, p = lift(plan, row, job.scheme, data, sight)
             fits.append((found, fitted))
             rows.append(scored.rows[complete])
             probabilities.append(p)

@@ -1,4 +1,4 @@
-"""A scikit-learn classifier of one column of scores, and what every estimator here checks about rows and labels."""
+"""A scikit-learn classifier of scores, and what every estimator here checks about rows and labels."""
 
 from __future__ import annotations
 
@@ -12,11 +12,26 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import assert_all_finite, indexable
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from calibrant.checks import check_unit, check_vector, refuse_masked, refuse_missing, require_real, to_numbers
+from calibrant.arrays import Floats
+from calibrant.checks import (
+    check_class_names,
+    check_matrix,
+    check_unit,
+    check_vector,
+    has_columns,
+    refuse_masked,
+    refuse_missing,
+    refuse_other_order,
+    require_real,
+    to_array,
+    to_numbers,
+)
 from calibrant.maps import Map, check_method, fit_map, log_probabilities, probabilities
-from calibrant.samples import ask_for_kind, read_kind, sample
+from calibrant.maps.classes import log_classes
+from calibrant.maps.lifting import fit_class_map
+from calibrant.samples import ask_for_kind, class_sample, read_kind, sample
 
 __all__ = [
     "Calibrator",
@@ -27,7 +42,9 @@ __all__ = [
 
 
 class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier of one column of scores that gives the probability of the second class, by any method.
+    """A classifier of scores that gives probabilities, by any method.
+
+    One column of scores gives the probability of the second of two classes; one column per class that of each.
 
     Parameters
     ----------
@@ -36,13 +53,17 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     kind : {"margin", "probability", "logit"}, default=None
         What the scores are, in `fit` and in prediction. None stands for "margin", decision values, and asks by a
         warning where every score lies in [0, 1].
+    classes : list, default=None
+        The class of each column, where there is one column per class. None stands for the classes of y in sorted order;
+        classes that y does not hold must be named.
     options : dict, default=None
         Options of the method.
 
     Attributes
     ----------
-    classes_ : the two classes, sorted; the second is the one whose probability rises with the score.
-    map_ : the fitted map, a frozen record that is its own formula.
+    classes_ : the classes, sorted, as the columns of `predict_proba`. Of two the second is the one whose probability
+        rises with the score.
+    map_ : the fitted map, a frozen record that is its own formula. Its columns are in the order of those of the scores.
 
     Examples
     --------
@@ -53,6 +74,10 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
            [0.056, 0.944]])
     >>> model.predict([-1.0, 1.0])
     array(['no', 'yes'], dtype='<U3')
+    >>> P = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.3, 0.3, 0.4], [0.6, 0.3, 0.1], [0.1, 0.2, 0.7], [0.2, 0.5, 0.3]]
+    >>> pets = Calibrator("platt", kind="probability").fit(P, ["cat", "dog", "hare", "cat", "hare", "dog"])
+    >>> pets.predict([[0.1, 0.8, 0.1]])
+    array(['dog'], dtype='<U4')
     """
 
     def __init__(
@@ -60,21 +85,30 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method: str | Callable[..., Map] = "platt",
         *,
         kind: str | None = None,
+        classes: Any = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
         self.method = method
         self.kind = kind
+        self.classes = classes
         self.options = options
 
     def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the map to scores and labels."""
+        if has_columns(scores):
+            return self._fit_columns(scores, y, sample_weight)
+        if self.classes is not None:
+            msg = "classes is for scores with one column per class; got one column: leave it out"
+            raise ValueError(msg)
+        if self.__dict__.pop("_order", None) is not None:  # of an earlier fit to several columns
+            self.__dict__.pop("feature_names_in_", None)
         checked = _read_scores(scores)
         labels = check_target(y)
         classes = np.unique(labels)
         if len(classes) > 2:
             msg = (
                 f"Only binary classification is supported. The type of the target is {type_of_target(labels)}: "
-                f"y has {len(classes)} classes"
+                f"y has {len(classes)} classes, and scores one column; give one column per class"
             )
             raise ValueError(msg)
         if len(classes) < 2:
@@ -95,23 +129,54 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             ask_for_kind(data.score)
         return self
 
-    def predict_proba(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """Return the probabilities of both classes, one row per score."""
+    def _fit_columns(self, scores: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Self:
+        """Fit the map to one column of scores per class."""
+        labels = check_target(y)
+        kind = read_kind(self.kind)
+        data = class_sample(scores, labels, sample_weight, kind=kind, classes=self.classes)
+        validate_data(self, scores, skip_check_array=True)  # remembers the number of columns, and their names
+        columns = np.unique(labels) if self.classes is None else check_class_names("classes", self.classes)
+        self.map_ = fit_class_map(self.method, data, **(self.options or {}))
+        self.classes_, self._order = np.unique(columns, return_index=True)
+        if self.kind is None:
+            ask_for_kind(data.scores)
+        return self
+
+    def predict_proba(self, scores: Any) -> NDArray[np.float64]:
+        """Return the probability of each class, one row per score."""
         checked = self._check_scores(scores)
-        return probabilities(self.map_, checked)
+        return probabilities(self.map_, checked) if checked.ndim == 1 else self._sort(self.map_(checked))
 
-    def predict_log_proba(self, scores: ArrayLike) -> NDArray[np.float64]:
-        """Return the logarithms of the probabilities, exact even where those round to 0 or 1."""
+    def predict_log_proba(self, scores: Any) -> NDArray[np.float64]:
+        """Return the logarithms of the probabilities, of two classes exact even where those round to 0 or 1."""
         checked = self._check_scores(scores)
-        return log_probabilities(self.map_, checked)
+        return (
+            log_probabilities(self.map_, checked) if checked.ndim == 1 else self._sort(log_classes(self.map_, checked))
+        )
 
-    def predict(self, scores: ArrayLike) -> NDArray[Any]:
-        """Return the more probable class of each score; at one half, the second."""
-        second = self.predict_proba(scores)[:, 1] >= 0.5
-        return np.asarray(self.classes_[second.astype(int)])
+    def predict(self, scores: Any) -> NDArray[Any]:
+        """Return the most probable class of each score; of two at one half, the second."""
+        p = self.predict_proba(scores)
+        best = (p[:, 1] >= 0.5).astype(int) if p.shape[1] == 2 else p.argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
-    def _check_scores(self, scores: ArrayLike) -> NDArray[Any]:
+    def to_onnx(self, *, dtype: str = "float64", rows: Any = None) -> Any:  # noqa: ARG002 (there is nothing to compare)
+        """Return the fitted map as an ONNX model from `scores` to what `predict_proba` gives; see `calibrant.onnx`."""
+        from calibrant.maps.exporting import export_map
+
         check_is_fitted(self)
+        return export_map(self.map_, dtype, order=vars(self).get("_order"))
+
+    def _sort(self, columns: Floats) -> Floats:
+        """Return columns in the order of `classes_`."""
+        in_order = (self._order[1:] > self._order[:-1]).all()
+        return columns if in_order else columns[:, self._order]
+
+    def _check_scores(self, scores: Any) -> NDArray[Any]:
+        """Return scores of as many columns as the map was fitted to, and of its kind."""
+        check_is_fitted(self)
+        if hasattr(self, "_order"):
+            return self._check_columns(scores)
         checked = _read_scores(scores)
         origin = getattr(self.map_, "origin", None)  # which a map of one's own function may lack
         if origin is not None:
@@ -120,13 +185,28 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             check_unit("scores", checked[~np.isnan(checked)])
         return checked
 
+    def _check_columns(self, scores: Any) -> NDArray[Any]:
+        """Return scores with one column per class, in the order of those the map was fitted to."""
+        fitted: Any = self.map_
+        fitted.origin.require_kind(self.kind)
+        checked, columns = to_array("scores", scores), len(self.classes_)
+        if checked.ndim != 2 or checked.shape[1] != columns:
+            msg = f"scores must have {columns} columns, one per class; got an array of shape {checked.shape}"
+            raise ValueError(msg)
+        if hasattr(scores, "columns"):
+            refuse_other_order(scores, fitted.origin.classes)
+        validate_data(self, scores, skip_check_array=True, reset=False)
+        known = ~np.isnan(checked).any(axis=1) if self.kind == "probability" else np.zeros(1, bool)
+        if known.any():
+            check_matrix("scores", checked if known.all() else checked[known], "probability")
+        return checked
+
     def __sklearn_tags__(self) -> Any:
-        """Declare that scores come as one column and labels as two classes."""
+        """Declare what scores are: one column, or, which scikit-learn has no word for, one column per class."""
         tags = super().__sklearn_tags__()
         tags.input_tags.one_d_array = True
         tags.input_tags.two_d_array = False
         tags.input_tags.allow_nan = False
-        tags.classifier_tags.multi_class = False
         return tags
 
 

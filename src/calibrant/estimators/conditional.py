@@ -20,7 +20,7 @@ from calibrant.arrays import Floats, Index
 from calibrant.checks import check_one_of, check_several_classes, check_weights, refuse_masked
 from calibrant.estimators.calibrator import FeaturesMixin, check_target
 from calibrant.estimators.posteriors import node_counts
-from calibrant.estimators.unwrapping import unwrap
+from calibrant.estimators.protocols import unwrap
 from calibrant.posteriors.discriminants import margins, sigmoid_posteriors, sigmoid_slope
 from calibrant.posteriors.estimates import cell_estimate
 from calibrant.posteriors.neighbours import ESTIMATES, vote_posteriors

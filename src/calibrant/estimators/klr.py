@@ -76,7 +76,6 @@ __all__ = [
     "require_finite",
 ]
 
-
 MOST_ROWS_IN_DOUBLE = MOST_ROWS_TO_POLISH  # rows up to which a fit is in double precision, as polishing needs it
 _MOST_SUPPORT_IN_DOUBLE = 1_000  # support rows above which prediction is faster in single precision
 _MOST_WEIGHT_IN_SINGLE = 1e3  # weight C_i, or coefficient, up to which single precision is accurate enough

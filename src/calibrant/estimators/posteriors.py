@@ -41,7 +41,6 @@ __all__ = [
     "ten_classifiers",
 ]
 
-
 _FARTHEST = 1e100  # features of new objects are clipped to this many times the size of the training data
 
 

@@ -27,6 +27,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.frozen import FrozenEstimator
 from sklearn.model_selection import (
     LeaveOneOut,
     ShuffleSplit,
@@ -41,7 +42,6 @@ from sklearn.utils.validation import has_fit_parameter
 
 from calibrant.arrays import Floats, Index
 from calibrant.checks import check_finite, check_length, check_vector, refuse_missing
-from calibrant.estimators.unwrapping import is_search, layers, unwrap
 from calibrant.maps.classes import SCHEMES, View
 from calibrant.maps.coupling import pairs, votes
 from calibrant.svm.leave_one_out import svc_leave_one_out
@@ -62,16 +62,18 @@ __all__ = [
     "choose_scheme",
     "collect_scores",
     "group_params",
+    "layers",
     "make_folds",
     "prepare_machine",
     "refuse_unused_groups",
     "score_columns",
     "select_rows",
+    "take_apart",
     "too_few_to_fold",
     "train",
+    "unwrap",
     "weight_parameter",
 ]
-
 
 FIXED_SEED = 0  # without a random_state the folds are shuffled, but always in the same way
 MULTICLASS = ("auto", "ovo", "ovr", "matrix")
@@ -298,6 +300,59 @@ def select_rows(estimator: Any, X: Any, rows: Index, known: Index | None) -> Any
     if known is not None and get_tags(estimator).input_tags.pairwise:
         return _safe_indexing(some, known, axis=1)
     return some
+
+
+def layers(estimator: Any) -> list[tuple[str, Any]]:
+    """Return an estimator and those inside it that its `fit` trains, from the outside in, down to the last classifier.
+
+    Each comes with the prefix under which the outermost `fit` takes its fit parameters. Inside are the last step of a
+    pipeline, the estimator of a search, and the `estimator` of a class that sets `passes_fit_parameters`.
+
+    >>> from sklearn.svm import SVC
+    >>> [prefix for prefix, _ in layers(Pipeline([("scale", None), ("svc", SVC())]))]
+    ['', 'svc__']
+    """
+    found = [("", estimator)]
+    while True:
+        prefix, last = found[-1]
+        if isinstance(last, Pipeline):
+            name, inner = last.steps[-1]
+            found.append((f"{prefix}{name}__", inner))
+        elif getattr(last, "passes_fit_parameters", False) or _is_search(last):
+            found.append((prefix, last.estimator))
+        else:
+            return found
+
+
+def _is_search(estimator: Any) -> bool:
+    """Return whether an estimator is a parameter search; scikit-learn has no public base class for them."""
+    return hasattr(estimator, "estimator") and hasattr(estimator, "refit") and hasattr(estimator, "error_score")
+
+
+def take_apart(machine: Any) -> tuple[list[Any], Any]:
+    """Return the transformers before the classifier at the end of a fitted estimator, and that classifier.
+
+    It looks into frozen estimators, the best estimators of searches, and pipelines.
+    """
+    before: list[Any] = []
+    while True:
+        if isinstance(machine, FrozenEstimator):
+            machine = machine.estimator
+        elif hasattr(machine, "best_estimator_"):
+            machine = machine.best_estimator_
+        elif isinstance(machine, Pipeline):  # "passthrough" and resamplers have no `transform`
+            before += [step for _, step in machine.steps[:-1] if hasattr(step, "transform")]
+            machine = machine.steps[-1][1]
+        else:
+            return before, machine
+
+
+def unwrap(machine: Any, X: Any = None) -> tuple[Any, Any]:
+    """Return the classifier at the end of a fitted estimator, and the rows X as that classifier sees them."""
+    before, last = take_apart(machine)
+    for step in before if X is not None else ():
+        X = step.transform(X)
+    return last, X
 
 
 def score_columns(machine: Any, X: Any, classes: NDArray[Any], scheme_name: str, kind: str) -> tuple[Floats, str]:
@@ -539,7 +594,7 @@ def _require_groups(job: Job, count: int, who: str) -> None:
 def _find_group_parameter(estimator: Any) -> tuple[str | None, Any]:
     """Return the name under which an estimator's fit takes groups, or None, and the part of it that takes them."""
     prefix, inner = next(each for each in layers(estimator) if not isinstance(each[1], (Pipeline, OneVsOne)))
-    return (f"{prefix}groups" if is_search(inner) or has_fit_parameter(inner, "groups") else None), inner
+    return (f"{prefix}groups" if _is_search(inner) or has_fit_parameter(inner, "groups") else None), inner
 
 
 def group_params(estimator: Any, groups: Any) -> dict[str, Any]:
@@ -547,7 +602,7 @@ def group_params(estimator: Any, groups: Any) -> dict[str, Any]:
     name, inner = _find_group_parameter(estimator)
     if groups is None or name is None:
         return {}
-    if is_search(inner):
+    if _is_search(inner):
         splitter = check_cv(inner.cv, classifier=True)
         by_sklearn = type(splitter).__module__.startswith("sklearn.")
         if by_sklearn and not splitter.get_metadata_routing().split.requests.get("groups"):
@@ -570,16 +625,20 @@ def _weight_among(fit_params: Mapping[str, Any]) -> Any:
     return next((value for name, value in fit_params.items() if name.endswith("sample_weight")), None)
 
 
-def choose_scheme(multiclass: str, estimator: Any, k: int, needs: str = "column") -> str:
+def choose_scheme(multiclass: str, estimator: Any, k: int, needs: str = "column", *, joint: bool = False) -> str:
     """Return the scheme for k classes that serves the needs of a method.
 
-    Without a wish it is pairs for machines that are made of pairs, as `SVC` is, and one versus rest for others.
+    Without a wish it is pairs for machines that are made of pairs, as `SVC` is. For others it is all classes at once
+    where the method has a row for that too, `joint`, as `calibrant.fit` has it; else one versus rest. `make svm-table`
+    measures both: the scores per class that `SVC` makes of its pairs say much less than the pairs.
     """
     if k == 2:
         return "binary"
     if multiclass != "auto":
         return multiclass
     pairwise = isinstance(estimator, OneVsOne) or isinstance(layers(estimator)[-1][1], (SVC, NuSVC))
+    if joint and not pairwise:
+        return "matrix"
     usual = "ovo" if pairwise else "ovr"
     return next(name for name in ("matrix", usual, "ovo") if needs in SCHEMES[name].serves)
 

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import special
 
 from calibrant.arrays import Floats
 from calibrant.checks import check_known_labels, check_proportion, check_vector, check_whole
+from calibrant.decisions.counting import Confusion, confuse
+from calibrant.decisions.deciding import check_costs
 from calibrant.evidence.curves import (
     MOST_REDRAWN_FORECASTS,
     ErrorRejectCurve,
@@ -27,6 +28,23 @@ from calibrant.evidence.curves import (
     ReliabilityPanels,
     trace_by_class,
     trace_reliability,
+)
+from calibrant.evidence.departures import (
+    LARGE,
+    CalibrationTest,
+    estimate_level,
+    estimate_slope,
+    find_test,
+    is_negligible,
+    is_rejected,
+    judge_count,
+)
+from calibrant.evidence.several import (
+    ClassShare,
+    TemperatureGain,
+    describe_confusion,
+    describe_several,
+    measure_temperature,
 )
 from calibrant.evidence.words import (
     NOT_FINITE,
@@ -38,7 +56,12 @@ from calibrant.evidence.words import (
     format_pvalue,
     to_json,
 )
-from calibrant.inference.calibration import judge_by_groups, judge_by_recalibration, judge_by_score
+from calibrant.inference.calibration import (
+    judge_by_groups,
+    judge_by_recalibration,
+    judge_by_score,
+    judge_by_vectors,
+)
 from calibrant.inference.resampling import bootstrap_core, plan_bootstrap
 from calibrant.metrics import METRICS, Decomposition, Posteriors, check_forecasts
 from calibrant.metrics.confidence import positive_or_decided, trace_errors
@@ -73,7 +96,9 @@ _BOOTSTRAP_ROWS = 10_000  # intervals for more rows come from a random sample of
 _MOST_COUNTED = 1e9  # rows that NumPy can draw from without replacement
 _FEWEST_ROWS_PER_CLASS = 50  # such a sample gives no intervals if it holds fewer rows of some class
 _ERROR_REJECT_POINTS = 500  # at most this many points of the error-reject curve are kept
+_NAMED_ABSENT = 10  # at most so many classes without rows are named
 _PANEL_DRAWS = 200  # at most this many draws for the band of each class
+_CLASS_DRAWS = (200, 20_000)  # where a draw takes each class: at least the first, at most the second over all classes
 
 # The costs of an error and of a rejection that the sliders of the report offer. Rows are counted exactly at every
 # threshold these costs can lead to, so the page needs only the counts.
@@ -92,17 +117,11 @@ INTERVALS = (
 
 
 @dataclass(frozen=True, slots=True)
-class ClassShare:
-    """A class, the weight of its rows, and their share of all rows."""
-
-    name: str
-    rows: float
-    share: float
-
-
-@dataclass(frozen=True, slots=True)
 class Measure:
-    """The value of a metric, with a bootstrap interval for the metrics in `INTERVALS`."""
+    """The value of a metric, with a bootstrap interval for the metrics in `INTERVALS`.
+
+    `of` says which calibration it measures with more than two classes: top label, classwise or canonical.
+    """
 
     name: str
     value: float
@@ -111,17 +130,7 @@ class Measure:
     better: str
     formula: str
     source: str
-
-
-@dataclass(frozen=True, slots=True)
-class CalibrationTest:
-    """A test of calibration in numbers and in a sentence; `expected` is the mean statistic under calibration."""
-
-    name: str
-    statistic: float
-    pvalue: float
-    sentence: str
-    expected: float
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,7 +159,8 @@ class Assessment:
     `by_class` then holds the curves of each class ("class") and of the decisions for each class ("top_label").
     `decompositions` are those of "brier" and "log_loss". For more than two classes the second is called
     "classwise_log_loss", because it decomposes the sum of the log losses of each class against the rest, which is not
-    the log loss.
+    the log loss. `confusions` are those of the decisions for the most probable class and, where costs were given, of
+    those of least expected cost. `temperature` says what one temperature would gain; None for two classes.
     """
 
     rows: float
@@ -163,13 +173,20 @@ class Assessment:
     by_class: Mapping[str, ReliabilityPanels]
     error_reject: ErrorRejectCurve | None
     decisions: DecisionCounts | None
+    confusions: tuple[Confusion, ...]
+    temperature: TemperatureGain | None
     verdict: str
     notes: tuple[str, ...]
 
+    def __str__(self) -> str:
+        """Return the verdict and the notes."""
+        return "\n".join([self.verdict, *(f"Note: {note}" for note in self.notes)])
+
     def __getitem__(self, name: str) -> Measure:
-        """Return a measure by its name."""
+        """Return a measure by its name, or by another name of the same number, as "top_label_ece" is of "ece"."""
+        shown = _find_shown(name, several=bool(self.by_class))
         for measure in self.measures:
-            if measure.name == name:
+            if measure.name == shown:
                 return measure
         msg = f"name must be one of {', '.join(measure.name for measure in self.measures)}; got {name!r}"
         raise KeyError(msg)
@@ -213,24 +230,54 @@ class NamedForecasts:
         """The forecasts of the positive class; for more than two classes, of the decision being right."""
         return positive_or_decided(self.data)
 
-    def shares(self) -> tuple[ClassShare, ...]:
-        """Return the weight and the share of each class."""
+    @property
+    def counts(self) -> Floats:
+        """The weight of the rows of each class."""
         if isinstance(self.data, Posteriors):
-            found = np.bincount(self.data.index, self.weight, minlength=len(self.classes))
-        else:
-            positive = float(self.weight @ self.data.label)
-            found = np.array([float(self.weight.sum()) - positive, positive])
-        total = float(self.weight.sum())
-        return tuple(ClassShare(name, float(n), float(n) / total) for name, n in zip(self.classes, found, strict=True))
+            return as_floats(np.bincount(self.data.index, self.weight, minlength=len(self.classes)))
+        positive = float(self.weight @ self.data.label)
+        return np.array([float(self.weight.sum()) - positive, positive])
+
+    def shares(self) -> tuple[ClassShare, ...]:
+        """Return the weight and the share of each class, and what was forecast of it."""
+        found, weight = self.counts, as_floats(self.weight)
+        total = float(weight.sum())
+        expected, squares = _sum_forecasts(self.data, weight)
+        error = np.sqrt(np.maximum(squares / total - ((expected - found) / total) ** 2, 0.0) / total)
+        pvalues: list[float | None] = [None] * len(found)
+        if self.has_whole_rows:
+            data = self.data
+            forecasts = (1.0 - data.score, data.score) if isinstance(data, Sample) else data.posterior.T
+            pvalues = [judge_count(each, p, weight) for each, p in zip(found.tolist(), forecasts, strict=True)]
+        columns = (each.tolist() for each in (found, found / total, expected / total, error))
+        return tuple(ClassShare(*row) for row in zip(self.classes, *columns, pvalues, strict=True))
+
+
+def _sum_forecasts(data: Sample | Posteriors, weight: Floats) -> tuple[Floats, Floats]:
+    """Return by class the sums over rows of p, and of (p - y)^2, y being 1 where the class happened."""
+    if isinstance(data, Sample):
+        p, positive, negative = data.arrays()
+        expected, squares = float(weight @ p), float(positive @ (1.0 - p) ** 2 + negative @ p**2)
+        return np.array([float(weight.sum()) - expected, expected]), np.full(2, squares)
+    P = data.posterior
+    own = P[np.arange(len(P)), data.index]
+    squares = weight @ P**2 + np.bincount(data.index, weight * (1.0 - 2.0 * own), minlength=P.shape[1])
+    return as_floats(weight @ P), as_floats(squares)
+
+
+def _find_shown(name: str, *, several: bool) -> str:
+    """Return the name under which the table of an assessment shows a metric: values that are the same have one name."""
+    return (METRICS[name].same[several] or name) if name in METRICS else name
 
 
 @dataclass(frozen=True, slots=True)
 class AssessOptions:
-    """The options of `assess`: the confidence level, the number of random draws, and their seed."""
+    """The options of `assess`: the confidence level, the number of random draws, their seed, and costs of decisions."""
 
     confidence: float
     draws: int
     random_state: Any
+    costs: ArrayLike | None = None
 
 
 def assess(
@@ -242,6 +289,7 @@ def assess(
     confidence: float = 0.95,
     draws: int = 1000,
     random_state: Any = 0,
+    costs: ArrayLike | None = None,
 ) -> Assessment:
     """Assess a forecast: measures, decompositions, tests, curves, and a verdict in words.
 
@@ -253,7 +301,9 @@ def assess(
     sample_weight : one weight per row; weight k is the row repeated k times. Tests need whole numbers.
     labels : the class of each column, or the negative and the positive class; by default the sorted classes of `y`.
     confidence : the level of intervals and bands; 1 - confidence is the joint level of the tests.
-    draws : the number of draws of the bootstrap, of the band and of the CORP test.
+    draws : the number of draws of the bootstrap, of the band and of the CORP and the canonical test.
+    costs : `costs[i, j]`, the cost of deciding for class j where class i is true, as in `calibrant.decisions.bayes`;
+        then the decisions of least expected cost are counted too.
 
     All values are those of all rows. For more than 10,000 rows, unless p has few distinct values, the intervals come
     from a random sample of 10,000 rows, and their width is scaled by sqrt(m/n) (the m out of n bootstrap, Bickel, Götze
@@ -267,7 +317,9 @@ def assess(
     >>> found.verdict.split(":")[0]
     'No departure from calibration can be seen'
     """
-    options = AssessOptions(check_proportion("confidence", confidence), check_whole("draws", draws), random_state)
+    options = AssessOptions(
+        check_proportion("confidence", confidence), check_whole("draws", draws), random_state, costs
+    )
     if labels is None:
         refuse_swapped(y, p, "p", "y first and p second")
     if np.size(y) == 0 and np.shape(p)[:1] == (0,):
@@ -279,14 +331,17 @@ def assess(
             f"All rows are of one class, {unnamed!r}, and nothing says whether p is its probability: name the negative "
             "and the positive class (labels)."
         )
-        return _assess_nothing(rows, (ClassShare(unnamed, rows, 1.0),), options, reason)
+        return _assess_nothing(rows, (ClassShare(unnamed, rows, 1.0, float("nan"), float("nan")),), options, reason)
     return assess_forecasts(_name_forecasts(y, p, sample_weight, labels), options)
 
 
 def _assess_nothing(rows: float, classes: tuple[ClassShare, ...], options: AssessOptions, reason: str) -> Assessment:
     """Return an assessment without values, and the reason."""
     empty: dict[str, Any] = {}
-    return Assessment(rows, classes, options.confidence, (), empty, (), None, empty, None, None, reason, (reason,))
+    nothing = ((), None)  # confusions and temperature
+    return Assessment(
+        rows, classes, options.confidence, (), empty, (), None, empty, None, None, *nothing, reason, (reason,)
+    )
 
 
 def _find_unnamed_class(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None) -> str | None:
@@ -329,17 +384,33 @@ def assess_forecasts(rows: NamedForecasts, options: AssessOptions) -> Assessment
     data, shares = rows.binary, rows.shares()
     parts = {score: decompose(rows.data, score) for score in ("brier", "log_loss")}
     sampled, scale = _sample_rows(rows, options)
-    is_rare = scale < 1.0 and min(share.rows for share in sampled.shares()) < _FEWEST_ROWS_PER_CLASS
+    is_rare = scale < 1.0 and float(sampled.counts.min()) < _FEWEST_ROWS_PER_CLASS
     measures = _measure(rows, parts, None if is_rare else sampled, scale, options)
     tests = run_calibration_tests(rows, options)
+    confusions = [confuse(rows.data)]
+    if options.costs is not None:
+        costs = check_costs(options.costs, len(rows.classes))
+        confusions = [confuse(rows.data, costs), confuse(rows.data, costs, decide_by_costs=True)]
     band = {"confidence": options.confidence, "random_state": options.random_state}
     curve = trace_reliability(data, draws=options.draws, **band)
-    panels = {}
+    panels, temperature = {}, None
     if isinstance(rows.data, Posteriors):
         names, draws = rows.classes, min(options.draws, _PANEL_DRAWS)
         if len(set(names)) < len(names):  # different labels may print alike
             names = tuple(f"{place}: {name}" for place, name in enumerate(names))
         panels = {of: trace_by_class(rows.data, names, of=of, draws=draws, **band) for of in ("class", "top_label")}
+        assert isinstance(sampled.data, Posteriors)
+        temperature = measure_temperature(sampled.data, options.confidence)
+        said = [describe_several(data, shares, tests, temperature, options.confidence)]
+        gain = ""
+    else:
+        said = [describe_calibration(data, tests, options.confidence)]
+        gain = _describe_gain(parts["brier"], tests, options.confidence)
+    said += [
+        _describe_discrimination(parts["brier"], {measure.name: measure for measure in measures}),
+        gain,
+        describe_confusion(confusions, rows.classes),
+    ]
     return Assessment(
         float(rows.weight.sum()),
         shares,
@@ -351,7 +422,9 @@ def assess_forecasts(rows: NamedForecasts, options: AssessOptions) -> Assessment
         panels,
         thin_curve(trace_errors(rows.data)),
         count_decisions(data, several=rows.several),
-        _write_verdict(data, parts["brier"], measures, tests, options.confidence, several=rows.several),
+        tuple(confusions),
+        temperature,
+        " ".join(filter(None, said)),
         _write_notes(rows, shares, measures, tests, is_rare=is_rare),
     )
 
@@ -374,17 +447,18 @@ def _measure(
     options: AssessOptions,
 ) -> tuple[Measure, ...]:
     """Return every metric that is defined on the rows; intervals come from `sampled` rows, and are scaled."""
-    both = all(share.rows > 0 for share in rows.shares())
+    both = bool((rows.counts > 0).all())
     found = []
     for name, metric in METRICS.items():
-        if not (both or metric.one_class):
+        if not (both or metric.one_class) or _find_shown(name, several=rows.several) != name:
             continue
         score, part = PART_METRICS.get(name, ("", ""))
         value = float(getattr(parts[score], part) if part else metric.core(rows.data))
         ends: tuple[float | None, float | None] = (None, None)
         if sampled is not None and name in INTERVALS and np.isfinite(value) and len(sampled.data) > 1:
             ends = _bootstrap_ends(name, value, sampled, scale, options)
-        found.append(Measure(name, value, *ends, metric.better, metric.formula, metric.source))
+        of = metric.several if rows.several else ""
+        found.append(Measure(name, value, *ends, metric.better, metric.formula, metric.source, of))
     return tuple(found)
 
 
@@ -414,12 +488,19 @@ def _draw_counts(count: Floats, rng: np.random.Generator) -> Floats:
     return drawn.astype(np.float64)
 
 
+def _limit_draws(rows: NamedForecasts, options: AssessOptions) -> int:
+    """Return the number of draws where each takes time for every class."""
+    least, most = _CLASS_DRAWS
+    return min(options.draws, max(least, most // len(rows.classes)))
+
+
 def _bootstrap_ends(
     name: str, value: float, rows: NamedForecasts, scale: float, options: AssessOptions
 ) -> tuple[float | None, float | None]:
     """Return the ends of the bootstrap interval of a metric, None if the metric is defined on too few draws."""
     groups = None if rows.has_whole_rows else np.arange(len(rows.data))
-    plan = plan_bootstrap(max(options.draws, 2), options.confidence, "percentile", options.random_state)
+    draws = options.draws if METRICS[name].loss else _limit_draws(rows, options)
+    plan = plan_bootstrap(max(draws, 2), options.confidence, "percentile", options.random_state)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about draws without a class, which are left out
@@ -448,7 +529,7 @@ def run_calibration_tests(rows: NamedForecasts, options: AssessOptions) -> tuple
     )
     results = [CalibrationTest("spiegelhalter", found.statistic, found.pvalue, sentence, 0.0)]
     with suppress(ValueError):  # every forecast is 0 or 1, and right: no group can be tested
-        groups = judge_by_groups(data)
+        groups = judge_by_groups(data, least_variance=1.0)
         free = groups.degrees_of_freedom
         sentence = (
             f"In {format_count(len(groups.count), 'group')} of similar probabilities "
@@ -465,7 +546,34 @@ def run_calibration_tests(rows: NamedForecasts, options: AssessOptions) -> tuple
         f"would take {format_number(corp.expected)} off that of a calibrated forecast, by chance: "
         f"{describe_pvalue(corp.pvalue)}."
     )
-    return (*results, CalibrationTest("corp", corp.statistic, corp.pvalue, sentence, corp.expected))
+    results.append(CalibrationTest("corp", corp.statistic, corp.pvalue, sentence, corp.expected))
+    if rows.several:
+        results += [_test_classes(rows), _test_vectors(rows, options)]
+    return tuple(results)
+
+
+def _test_classes(rows: NamedForecasts) -> CalibrationTest:
+    """Return the test of each class happening as often as the forecast expects (Bonferroni's correction)."""
+    shares = rows.shares()
+    pvalue, worst = min(((share.pvalue or 0.0), place) for place, share in enumerate(shares))
+    each, joint = shares[worst], min(1.0, len(shares) * pvalue)
+    sentence = (
+        f"Of all classes {each.name} is the least likely by chance: {format_number(each.rows)} rows, where "
+        f"{format_number(each.forecast * rows.weight.sum())} were expected: {describe_pvalue(joint)}, among "
+        f"{len(shares)} classes."
+    )
+    return CalibrationTest("classwise", each.forecast - each.share, joint, sentence, 0.0)
+
+
+def _test_vectors(rows: NamedForecasts, options: AssessOptions) -> CalibrationTest:
+    """Return the test of the whole vector of probabilities."""
+    draws = _limit_draws(rows, options)
+    found = judge_by_vectors(rows.data, draws=draws, random_state=options.random_state)
+    sentence = (
+        f"The squared kernel calibration error of all probabilities of a row is {format_number(found.statistic)}, and "
+        f"one calibrated forecast in twenty exceeds {format_number(found.chance)}: {describe_pvalue(found.pvalue)}."
+    )
+    return CalibrationTest("canonical", found.statistic, found.pvalue, sentence, 0.0, found.distance)
 
 
 # Curves and counts of decisions ---------------------------------------------------------------------------------------
@@ -509,102 +617,39 @@ def count_decisions(data: Sample, *, several: bool = False) -> DecisionCounts:
 # Words ----------------------------------------------------------------------------------------------------------------
 
 
-def _write_verdict(
-    data: Sample,
-    brier: Decomposition,
-    measures: tuple[Measure, ...],
-    tests: tuple[CalibrationTest, ...],
-    confidence: float,
-    *,
-    several: bool,
-) -> str:
-    """Say in one paragraph whether the forecast is calibrated, how it deviates, and what recalibration could gain."""
-    sentences = [
-        describe_calibration(data, tests, confidence, several=several),
-        _describe_discrimination(brier, {measure.name: measure for measure in measures}),
-        _describe_gain(brier, tests, confidence, several=several),
-    ]
-    return " ".join(sentences)
-
-
-@dataclass(frozen=True, slots=True)
-class _Deviation:
-    """An estimate, the ends of its confidence interval, and its value for a calibrated forecast."""
-
-    value: float
-    low: float
-    high: float
-    calibrated: float
-
-    @property
-    def sign(self) -> int:
-        """1 if the whole interval lies above the calibrated value, -1 if it lies below, else 0."""
-        return int(self.low > self.calibrated) - int(self.high < self.calibrated)
-
-
-def describe_calibration(
-    data: Sample, tests: tuple[CalibrationTest, ...], confidence: float, *, several: bool = False
-) -> str:
-    """Say whether probabilities are calibrated, and if not, in which direction they deviate.
+def describe_calibration(data: Sample, tests: tuple[CalibrationTest, ...], confidence: float) -> str:
+    """Say whether probabilities of two classes are calibrated, and if not, in which direction they deviate.
 
     A direction is claimed only if the tests reject calibration and a confidence interval excludes the calibrated value.
     A departure that is detected may be too small to matter, and one that is not detected may be large.
     """
     p, positive, negative = data.arrays()
     said, happened = (float(sums.sum() / (positive + negative).sum()) for sums in (p * (positive + negative), positive))
-    what = "the most probable class was right" if several else "the positive class happened"
-    means = f"{format_percent(said)} was forecast on average, and {what} in {format_percent(happened)} of the rows"
+    share = f"the positive class happened in {format_percent(happened)} of the rows"
+    means = f"{format_percent(said)} was forecast on average, and {share}"
     if not tests:
         return f"Whether the probabilities are calibrated was not tested: {means}."
-    sure, least = _is_rejected(tests, confidence), min(tests, key=lambda test: test.pvalue)
-    corp = next(test for test in tests if test.name == "corp")
+    sure, least = is_rejected(tests, confidence), min(tests, key=lambda test: test.pvalue)
+    corp = find_test(tests, "corp")
     proof = f"{format_name(least.name)} test: {format_pvalue(least.pvalue)}"
-    if sure and _is_negligible(data, corp):
+    if sure and is_negligible(data, corp):
         return f"A departure from calibration can be seen, but it is too small to matter: {means} ({proof})."
     if sure:
-        direction = _describe_direction(data, means, confidence, several=several)
+        direction = _describe_direction(data, means, confidence)
         return f"These probabilities are not calibrated ({proof}). {direction}"
     if least.pvalue < 1.0 - confidence:
         seen = sum(test.pvalue < 1.0 - confidence for test in tests)
         doubt = f"{seen} of {format_count(len(tests), 'test')} saw a departure, which may be chance ({proof})"
         return f"Whether these probabilities are calibrated is in doubt: {doubt}. {means[0].upper()}{means[1:]}."
-    if corp.statistic >= _LARGE**2:
+    if corp.statistic >= LARGE**2:
         few = "the rows are too few to exclude a large one"
         return f"No departure from calibration is certain, but {few}: {means} ({proof})."
     return f"No departure from calibration can be seen: {means} ({proof})."
 
 
-def _is_rejected(tests: tuple[CalibrationTest, ...], confidence: float) -> bool:
-    """Return whether the tests together reject calibration at the level 1 - `confidence` (Bonferroni's correction).
-
-    The tests detect different departures. CORP detects all that a monotone map repairs, but has little power for rare
-    events, because it uses the Brier score. Spiegelhalter's detects those, but not what leaves the score unchanged.
-    """
-    return any(test.pvalue * len(tests) < 1.0 - confidence for test in tests)
-
-
-# The root of the CORP miscalibration is about the distance between forecasts and recalibrated forecasts.
-_NEGLIGIBLE = 0.01  # negligible: a distance below 0.01 beyond chance, and less than 0.01 of the log loss to be gained
-_LARGE = 0.15  # a distance from here on is large; with about a hundred rows chance alone makes it as large
-
-
-def _is_negligible(data: Sample, corp: CalibrationTest) -> bool:
-    """Return whether recalibrating would change almost nothing, by the Brier score and by the log loss.
-
-    The log loss detects what matters for rare events: a forecast of 0.002 where the share is 0.001.
-    """
-    if corp.statistic - corp.expected >= _NEGLIGIBLE**2:
-        return False
-    parts = decompose(data, "log_loss")
-    return parts.miscalibration < _NEGLIGIBLE * parts.score < np.inf
-
-
-def _describe_direction(data: Sample, means: str, confidence: float, *, several: bool) -> str:
-    """Say whether forecasts are too high or too low, and for two classes also whether they are too extreme."""
+def _describe_direction(data: Sample, means: str, confidence: float) -> str:
+    """Say whether forecasts are too high or too low, and whether they are too extreme."""
     sign = estimate_level(data, confidence).sign
-    if several:
-        how = {1: "too high", -1: "too low", 0: "right on average, within chance"}[sign]
-        return f"The confidence in the most probable class is {how}: {means}."
     how = {1: "too high", -1: "too low", 0: "neither too high nor too low beyond chance"}[sign]
     level = f"On the whole they are {how}: {means}."
     slope = estimate_slope(data, confidence)
@@ -615,44 +660,11 @@ def _describe_direction(data: Sample, means: str, confidence: float, *, several:
     return f"{level} They are {extreme}: where the forecast rises by 0.10, the share {moves}."
 
 
-def estimate_level(data: Sample, confidence: float) -> _Deviation:
-    """Return the mean of p - y, 0 if calibrated, with its confidence interval."""
-    p, positive, negative = data.arrays()
-    total = float((positive + negative).sum())
-    mean = float((positive * (p - 1.0) + negative * p).sum()) / total
-    spread = float((positive * (p - 1.0 - mean) ** 2 + negative * (p - mean) ** 2).sum()) / total
-    return _make_deviation(mean, np.sqrt(spread / total), confidence, 0.0)
-
-
-def estimate_slope(data: Sample, confidence: float) -> _Deviation:
-    """Return the slope b = cov(y, p)/var(p) of outcomes on forecasts, 1 if calibrated, NaN if p or y is constant.
-
-    Its variance is sum (c r)^2/(sum c^2)^2 with c = p - mean(p) and r the residuals y - mean(y) - b c; it allows rows
-    of different variance (White 1980).
-    """
-    p, positive, negative = data.arrays()
-    weight = positive + negative
-    total, share = float(weight.sum()), float(positive.sum() / weight.sum())
-    centred = p - float((weight * p).sum()) / total
-    squares = float((weight * centred**2).sum())
-    if not 0.0 < share < 1.0 or squares <= 1e-12 * total:
-        return _Deviation(float("nan"), -np.inf, np.inf, 1.0)
-    slope = float((positive * centred).sum()) / squares
-    line = share + slope * centred
-    noise = float((centred**2 * (positive * (1.0 - line) ** 2 + negative * line**2)).sum())
-    return _make_deviation(slope, np.sqrt(noise) / squares, confidence, 1.0)
-
-
-def _make_deviation(value: float, error: float, confidence: float, calibrated: float) -> _Deviation:
-    """Return an estimate with the interval of a normal distribution of standard deviation `error`."""
-    half = float(special.ndtri(0.5 + confidence / 2.0)) * float(error)
-    return _Deviation(value, value - half, value + half, calibrated)
-
-
 def _describe_discrimination(brier: Decomposition, measures: Mapping[str, Measure]) -> str:
     """Say how well a forecast tells the classes apart."""
     if "auc" not in measures:
-        return "Rows of one class only cannot say how well the classes are told apart."
+        rows = "Rows of one class only" if brier.uncertainty <= 0.0 else "Rows that lack a class"
+        return f"{rows} cannot say how well the classes are told apart."
     auc, share = measures["auc"], brier.discrimination / brier.uncertainty
     area = format_number(auc.value)
     if auc.low is not None and auc.high is not None:
@@ -664,17 +676,13 @@ def _describe_discrimination(brier: Decomposition, measures: Mapping[str, Measur
     )
 
 
-def _describe_gain(
-    brier: Decomposition, tests: tuple[CalibrationTest, ...], confidence: float, *, several: bool
-) -> str:
+def _describe_gain(brier: Decomposition, tests: tuple[CalibrationTest, ...], confidence: float) -> str:
     """Say what could be gained by recalibrating."""
     if brier.score <= 0:
         return "The Brier score is 0: nothing can be gained."
     share = brier.miscalibration / brier.score
-    by_chance = tests and not _is_rejected(tests, confidence)
+    by_chance = tests and not is_rejected(tests, confidence)
     remark = "no more than chance would give" if by_chance else "the miscalibration part"
-    if several:  # the tests are about the confidence, but the gain is that of all classes
-        remark = "the miscalibration of all classes together, a part of it by chance"
     return (
         f"Of the Brier score of {format_number(brier.score)}, recalibrating could gain at most "
         f"{format_number(brier.miscalibration)} ({share:.1%}), {remark}."
@@ -691,8 +699,12 @@ def _write_notes(
 ) -> tuple[str, ...]:
     """Say what cannot be shown, and why."""
     there = {measure.name: measure.value for measure in measures}
-    absent = ", ".join(repr(share.name) for share in shares if share.rows == 0)
-    missing = ", ".join(name for name in METRICS if name not in there)
+    lacking = [repr(share.name) for share in shares if share.rows == 0]
+    more = f" and {len(lacking) - _NAMED_ABSENT} more" if len(lacking) > _NAMED_ABSENT else ""
+    absent = ", ".join(lacking[:_NAMED_ABSENT]) + more
+    missing = ", ".join(
+        name for name in METRICS if name not in there and _find_shown(name, several=rows.several) == name
+    )
     ran = {test.name for test in tests}
     notes = []
     if absent:

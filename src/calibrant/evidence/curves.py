@@ -26,6 +26,7 @@ from calibrant.samples import Sample, collapse, magnitude, probability_cells, re
 __all__ = [
     "BANDS",
     "BAND_POINTS",
+    "MOST_PANELS",
     "MOST_REDRAWN_FORECASTS",
     "PANELS",
     "RELIABILITY",
@@ -56,6 +57,7 @@ __all__ = [
 
 
 MOST_REDRAWN_FORECASTS = 4_096  # labels are redrawn for this many distinct forecasts; more are pooled into cells
+MOST_PANELS = 12  # so many classes are drawn, each in a diagram of its own
 BAND_POINTS = 256  # a band is evaluated at this many points; a figure shows no more
 _MOST_HISTOGRAM_CELLS = 10_000
 
@@ -120,10 +122,16 @@ class ReliabilityCurve:
 
 @dataclass(frozen=True, slots=True)
 class ReliabilityPanels:
-    """Reliability curves of a forecast of several classes, each with the name of its class."""
+    """Reliability curves of a forecast of several classes, each with the name of its class.
+
+    `drawn` are the places of the curves that figures show, in their order, and only these have a band: all of them,
+    unless there are too many; `choice` then says which.
+    """
 
     of: str
     curves: tuple[ReliabilityCurve, ...]
+    drawn: tuple[int, ...]
+    choice: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +356,8 @@ def reliability_by_class(
         decided for k (Gupta & Ramdas 2022), without classes never decided for; "confidence": the same on all rows
         at once (Guo et al. 2017).
     labels : the class of each column; by default the sorted classes of `y`.
-    **options : options of `reliability`.
+    **options : options of `reliability`; and `most` (12), how many classes are drawn: of more, two thirds are those
+        that add most to the miscalibration, and the others the largest of the rest.
 
     >>> P = [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.6, 0.2, 0.2]]
     >>> panels = reliability_by_class(["a", "b", "c", "b"], P, of="top_label", bands=None)
@@ -360,13 +369,31 @@ def reliability_by_class(
     return trace_by_class(data, names, of=of, **options)
 
 
-def trace_by_class(data: Posteriors, names: Sequence[str], *, of: str = "class", **options: Any) -> ReliabilityPanels:
+def trace_by_class(
+    data: Posteriors, names: Sequence[str], *, of: str = "class", most: int = MOST_PANELS, **options: Any
+) -> ReliabilityPanels:
     """Return the core of `reliability_by_class`; `names` are the names of the columns."""
     check_one_of("of", of, PANELS)
-    panels = PANELS[of](data, names)
-    return ReliabilityPanels(
-        of, tuple(trace_reliability(panel, name=name, **options) for name, panel in panels if len(panel))
+    panels = [(name, panel) for name, panel in PANELS[of](data, names) if len(panel)]
+    if len(panels) <= check_whole("most", most):
+        curves = [trace_reliability(panel, name=name, **options) for name, panel in panels]
+        return ReliabilityPanels(of, tuple(curves), tuple(range(len(panels))))
+    curves = [trace_reliability(panel, name=name, **{**options, "bands": None}) for name, panel in panels]
+    harm = np.array([curve.rows * curve.parts.miscalibration for curve in curves])
+    size = np.array(
+        [panel.totals()[0] if of == "class" else curve.rows for (_, panel), curve in zip(panels, curves, strict=True)]
     )
+    worst = np.argsort(-harm, kind="stable")[: -(-2 * most // 3)].tolist()
+    largest = [place for place in np.argsort(-size, kind="stable").tolist() if place not in worst]
+    drawn = (*worst, *largest[: most - len(worst)])
+    for place in drawn:
+        name, panel = panels[place]
+        curves[place] = trace_reliability(panel, name=name, **options)
+    choice = (
+        f"{len(drawn)} of {len(curves)} classes are drawn: the {len(worst)} that add most to the miscalibration, the "
+        f"worst first, and the {len(drawn) - len(worst)} largest of the others."
+    )
+    return ReliabilityPanels(of, tuple(curves), drawn, choice)
 
 
 _Panel = tuple[str, Sample]  # a name, and its forecasts

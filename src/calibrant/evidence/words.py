@@ -84,6 +84,7 @@ _NAMES = {
     "classwise_log_loss": "log losses of each class against the rest, summed",
     "top_label_ece": "top-label ECE",
     "smooth_ece": "smooth ECE",
+    "canonical_error": "canonical error (SKCE)",
 }
 
 

@@ -6,7 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from calibrant.inference.calibration import Corp, HosmerLemeshow, Spiegelhalter, corp, hosmer_lemeshow, spiegelhalter
+from calibrant.inference.calibration import (
+    Canonical,
+    Corp,
+    HosmerLemeshow,
+    Spiegelhalter,
+    canonical,
+    corp,
+    hosmer_lemeshow,
+    spiegelhalter,
+)
 from calibrant.inference.paired import (
     McNemar,
     PairedT,
@@ -22,6 +31,7 @@ from calibrant.inference.resampling import Interval, bootstrap, bootstrap_differ
 
 __all__ = [
     "TESTS",
+    "Canonical",
     "Corp",
     "Friedman",
     "HosmerLemeshow",
@@ -33,6 +43,7 @@ __all__ = [
     "Wilcoxon",
     "bootstrap",
     "bootstrap_difference",
+    "canonical",
     "corp",
     "corrected_t",
     "critical_difference",
@@ -110,5 +121,11 @@ TESTS: dict[str, Test] = {
         "Would monotone recalibration gain more than it does by chance?",
         "every outcome has its forecast probability",
         "Dimitriadis, Gneiting & Jordan 2021",
+    ),
+    "canonical": Test(
+        canonical,
+        "Is the whole vector of probabilities right, given that vector?",
+        "every outcome has its forecast probability",
+        "Widmann, Lindsten & Zachariah 2019",
     ),
 }

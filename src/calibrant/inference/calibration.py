@@ -16,6 +16,7 @@ from scipy import special
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of, check_whole
 from calibrant.inference.paired import CELL_DRAW_ROWS, check_whole_weights
+from calibrant.metrics.canonical import CELLS, average_pairs, debias, measure_cells, pool_vectors
 from calibrant.metrics.decomposition import SCORES, part_of_totals
 from calibrant.metrics.forecasts import (
     AnyForecasts,
@@ -32,14 +33,17 @@ from calibrant.numerics.pava import sort_rows
 from calibrant.samples import Sample
 
 __all__ = [
+    "Canonical",
     "Corp",
     "HosmerLemeshow",
     "Spiegelhalter",
+    "canonical",
     "corp",
     "hosmer_lemeshow",
     "judge_by_groups",
     "judge_by_recalibration",
     "judge_by_score",
+    "judge_by_vectors",
     "spiegelhalter",
 ]
 
@@ -164,12 +168,20 @@ def hosmer_lemeshow(
     return judge_by_groups(_keep_whole_rows(check_probabilities(y, p), sample_weight), groups, fitted_parameters)
 
 
-def judge_by_groups(data: Sample, groups: int = 10, fitted_parameters: int = 0) -> HosmerLemeshow:
-    """Return the core of `hosmer_lemeshow`."""
+def judge_by_groups(
+    data: Sample, groups: int = 10, fitted_parameters: int = 0, *, least_variance: float = 0.0
+) -> HosmerLemeshow:
+    """Return the core of `hosmer_lemeshow`.
+
+    Neighbouring groups are merged until O has at least a variance of `least_variance` in each: where sure forecasts
+    expect a tenth of an error in a group, one error alone would make the sum far larger than a chi-square variable is.
+    """
     p, positive, total = sort_rows(data)
     middle = (np.cumsum(total) - total / 2.0) / total.sum()  # rows of equal p go to the group of their middle
     _, group = np.unique(np.floor(middle * check_whole("groups", groups)), return_inverse=True)
     count, observed, expected = (as_floats(np.bincount(group, values)) for values in (total, positive, total * p))
+    first = _merge_groups(count, expected, least_variance)
+    count, observed, expected = (np.add.reduceat(values, first) for values in (count, observed, expected))
     variance = expected * (1.0 - expected / count)
     tested = variance > 1e-12 * count
     apart = np.abs(observed - expected)
@@ -184,6 +196,21 @@ def judge_by_groups(data: Sample, groups: int = 10, fitted_parameters: int = 0) 
     statistic = float("inf") if impossible else float((apart[tested] ** 2 / variance[tested]).sum())
     pvalue = 0.0 if impossible else float(special.chdtrc(free, statistic))
     return HosmerLemeshow(statistic, pvalue, _describe_level(observed, expected), free, count, observed, expected)
+
+
+def _merge_groups(count: Floats, expected: Floats, least: float) -> list[int]:
+    """Return the first of each run of groups that together have a variance of at least `least`; the rest join the last.
+
+    >>> _merge_groups(np.full(4, 10.0), np.array([0.1, 5.0, 2.0, 0.1]), 1.0)
+    [0, 2]
+    """
+    starts, start = [], 0
+    for end in range(1, len(count) + 1):
+        rows, hits = float(count[start:end].sum()), float(expected[start:end].sum())
+        if hits * (1.0 - hits / rows) >= least:
+            starts.append(start)
+            start = end
+    return starts or [0]
 
 
 def _describe_level(observed: Floats, expected: Floats) -> str:
@@ -245,6 +272,70 @@ def judge_by_recalibration(
     direction = _describe_level(positive, total * probability)
     expected = float(null.mean()) if repeats else float("nan")
     return Corp(found, (1 + reached) / (1 + repeats), direction, expected, repeats, int(total.sum()))
+
+
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    """The test of canonical calibration: the statistic is the squared kernel calibration error, 0 on average.
+
+    `chance` is the value that one calibrated forecast in twenty exceeds. `distance` is about that between forecasts and
+    recalibrated forecasts: the root of the statistic divided by the mean of the kernel, 0 if it is negative.
+    """
+
+    statistic: float
+    pvalue: float
+    chance: float
+    distance: float
+    draws: int
+    rows: int
+
+
+def canonical(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    sample_weight: Weights = None,
+    labels: Classes = None,
+    cells: int = CELLS,
+    draws: int = 1000,
+    random_state: int | np.random.Generator = 0,
+) -> Canonical:
+    """Test whether the whole vector of probabilities is calibrated (Widmann, Lindsten & Zachariah 2019).
+
+    The statistic is `metrics.canonical_error`. The null distribution comes from classes drawn from the forecast, and
+    pvalue = (1 + #{SKCE* >= SKCE})/(1 + draws). Up to `cells` different forecasts the test has exact size; more are
+    pooled, and classes are drawn from the mean forecast of each cell. It can detect every departure from calibration,
+    also where the most probable class is right as often as it says.
+
+    >>> rng = np.random.default_rng(0)
+    >>> P = rng.dirichlet([1, 1, 1], 500)
+    >>> y = [rng.choice(3, p=p) for p in P]
+    >>> canonical(y, P).pvalue > 0.05, canonical(y, P[:, [1, 0, 2]]).pvalue
+    (True, 0.000999000999000999)
+    """
+    data = _keep_whole_rows(check_forecasts(y, p, labels=labels), sample_weight)
+    return judge_by_vectors(data, cells=cells, draws=draws, random_state=random_state)
+
+
+def judge_by_vectors(
+    data: Forecasts, *, cells: int = CELLS, draws: int = 1000, random_state: int | np.random.Generator = 0
+) -> Canonical:
+    """Return the core of `canonical`."""
+    pooled = pool_vectors(data, cells)
+    found = measure_cells(data, pooled)
+    rng, repeats = np.random.default_rng(random_state), check_whole("draws", draws, low=0)
+    size, n = np.round(pooled.happened.sum(axis=1)).astype(np.int64), pooled.rows
+    forecast = pooled.forecast / pooled.forecast.sum(axis=1, keepdims=True)
+    own = 1.0 - 2.0 * pooled.forecast + (pooled.forecast**2).sum(axis=1, keepdims=True)  # |e_c - p|^2
+    null = np.empty(repeats)
+    for place in range(repeats):
+        happened = rng.multinomial(size, forecast).astype(np.float64)
+        null[place] = debias(average_pairs(pooled, happened), float((happened * own).sum()) / n, n)
+    # A drawn value that equals the statistic up to rounding counts as at least as large.
+    reached = int((null >= found - 1e-9 * abs(found) - 1e-15).sum())
+    chance = float(np.quantile(null, 0.95)) if repeats else float("nan")
+    distance = float(np.sqrt(max(found, 0.0) / pooled.similarity))
+    return Canonical(found, (1 + reached) / (1 + repeats), chance, distance, repeats, int(n))
 
 
 def _draw_positives(p: Floats, total: Floats, draws: int, rng: np.random.Generator) -> Iterator[Floats]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of
 from calibrant.metrics import METRICS, check_forecasts
-from calibrant.metrics.forecasts import Forecasts, as_floats, take
+from calibrant.metrics.forecasts import Forecasts, as_floats, one_vs_rest, take
 from calibrant.metrics.scores import row_losses
 from calibrant.samples import Sample
 
@@ -46,7 +46,10 @@ def prepare_core(metric: str, data: Forecasts, options: Mapping[str, Any]) -> Ev
     if not options and row.loss is not None:
         return prepare_mean(row_losses(data, row.loss))
     if not options and row.totals is not None and isinstance(data, Sample):
-        return _prepare_totals(row.totals, as_floats(data.label), as_floats(data.score))
+        return _prepare_totals(row.totals, data)
+    if not options and row.totals is not None and row.averaged:
+        classes = [_prepare_totals(row.totals, each) for each in one_vs_rest(data)]
+        return lambda count: float(np.mean([each(count) for each in classes]))
 
     def evaluate(count: Floats) -> float:
         kept = np.flatnonzero(count)
@@ -68,8 +71,9 @@ def prepare_mean(loss: Floats) -> Evaluate:
     return evaluate
 
 
-def _prepare_totals(function: Callable[[Floats, Floats, Floats], float], label: Floats, p: Floats) -> Evaluate:
+def _prepare_totals(function: Callable[[Floats, Floats, Floats], float], data: Sample) -> Evaluate:
     """Return a metric of the totals at each p as a function of how often each row counts."""
+    label, p = as_floats(data.label), as_floats(data.score)
     order = np.argsort(p, kind="stable")
     start = np.flatnonzero(np.append(True, np.diff(p[order]) > 0))
     distinct, happened = p[order][start], label[order]

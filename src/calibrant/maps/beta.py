@@ -24,7 +24,6 @@ from calibrant.warning import warn
 
 __all__ = ["fit_beta", "fit_beta2", "fit_beta_classes", "fit_beta_matrix", "sift_beta"]
 
-
 _FLAT = 1e-4  # klaR's eps: memberships of smaller variance are shifted
 _LEAST, _MOST = 1e-2, 1e4  # the sizes Beta-2 searches, and the least a sample can have
 _MANY, _CELLS = (

@@ -13,7 +13,6 @@ from calibrant.samples import Sample, collapse
 
 __all__ = ["MOST_BINS", "fit_bins", "frequency_edges", "sift_bins"]
 
-
 MOST_BINS = 100_000
 
 

@@ -13,7 +13,6 @@ from calibrant.samples import Sample, collapse
 
 __all__ = ["fit_cosine"]
 
-
 _CHOICE_CELLS = 4_096
 
 

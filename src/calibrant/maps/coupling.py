@@ -6,7 +6,7 @@ Formulas of columns, written with `ops`: they run on NumPy and compile to SQL.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
+from functools import partial, reduce
 from itertools import combinations
 from typing import Any
 
@@ -15,14 +15,15 @@ from numpy.typing import NDArray
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.checks import check_one_of
+from calibrant.checks import LARGEST, check_one_of
 from calibrant.numerics.simplex import LEAST, normalise
-from calibrant.ops import NUMPY, Columns, Ops
+from calibrant.ops import NUMPY, Columns, Ops, run_blocks
 
 __all__ = [
+    "COMBINATIONS",
     "COUPLINGS",
     "NEWTON_STEPS",
-    "combine",
+    "combine_sides",
     "couple",
     "coupling_step",
     "hastie_tibshirani",
@@ -59,14 +60,14 @@ def votes(decision: Floats, k: int) -> NDArray[np.intp]:
     return np.asarray(count.argmax(axis=1))
 
 
-def combine(scheme: str, first: Columns, second: Columns, rule: str, ops: Ops = NUMPY) -> Columns:
-    """Return a column per class from the binary problems of a scheme: p in `first`, 1 - p in `second`."""
-    return _COMBINATIONS[scheme](first, second, rule, ops)
-
-
 def temper(q: Columns, power: float, ops: Ops = NUMPY) -> Columns:
     """Return p_c = q_c^power / sum_j q_j^power."""
     return q if power == 1.0 else ops.softmax([ops.share(ops.log(x) * power) for x in q])
+
+
+def combine_sides(sides: Columns, scheme: str, rule: str, power: float = 1.0) -> Columns:
+    """Return a column per class from the columns 1 - p, p of each binary problem of a scheme, combined and tempered."""
+    return temper(COMBINATIONS[scheme](sides[1::2], sides[::2], rule, NUMPY), power)
 
 
 def couple(first: Floats, second: Floats, rule: str = "wu_lin_weng") -> Floats:
@@ -78,12 +79,8 @@ def couple(first: Floats, second: Floats, rule: str = "wu_lin_weng") -> Floats:
     array([[0.5, 0.3, 0.2]])
     """
     check_one_of("coupling", rule, COUPLINGS)
-    count = first.shape[1]
-
-    def coupled(columns: Columns) -> Columns:
-        return _couple_columns(columns[:count], columns[count:], rule, NUMPY)
-
-    return np.asarray(NUMPY.run_columns(coupled, np.hstack([first, second]), 2 * count, "two per pair"))
+    sides = np.stack([second, first], axis=2).reshape(len(first), -1)
+    return run_blocks(partial(combine_sides, scheme="ovo", rule=rule), sides)
 
 
 def _couple_columns(first: Columns, second: Columns, rule: str, ops: Ops) -> Columns:
@@ -119,7 +116,12 @@ def wu_lin_weng(r: _Pairwise, k: int, ops: Ops) -> Columns:
             f"coupling 'wu_lin_weng' has a written formula for at most {_MOST_WRITTEN} classes; got {k}: "
             "use coupling='price', or multiclass='ovr'"
         )
-        return ops.compute(lambda values: solve_wu_lin_weng(_square(values, k)), list(r.values()), refusal)
+        return ops.compute(
+            lambda values: solve_wu_lin_weng(_square(values, k)),
+            list(r.values()),
+            refusal,
+            lambda: _written_wu_lin_weng(r, k, ops),
+        )
     weights = [_root_weights(chosen, r, k) for chosen in combinations(pairs(k), k - 1)]
     sums = [ops.share(_add(list(each.values()))) for each in weights]
     total = ops.share(_add([each * each for each in sums]))
@@ -165,6 +167,18 @@ def solve_wu_lin_weng(r: Floats) -> Floats:
     right = np.zeros((n, k + 1, 1))
     right[:, k] = 1.0
     return normalise(np.maximum(np.linalg.solve(system, right)[:, :k, 0] * size, 0.0))
+
+
+def _written_wu_lin_weng(r: _Pairwise, k: int, ops: Ops) -> Columns:
+    """Return the p of `wu_lin_weng` for any number of classes, for engines that solve equations of columns.
+
+    As Q p = b 1 and 1'p = 1, (Q + c 1 1') p = (b + c) 1 for any c > 0: p is the solution of (Q + c 1 1') x = 1,
+    normalised. Q + c 1 1' is positive definite, and c = 1/sum 1/Q_ii is of the size of the smallest Q_ii.
+    """
+    own = [ops.share(_add([r[j, i] * r[j, i] for j in range(k) if j != i])) for i in range(k)]
+    c = ops.share(1.0 / _add([1.0 / each for each in own]))
+    matrix = [[own[i] + c if i == j else c - r[i, j] * r[j, i] for j in range(k)] for i in range(k)]
+    return ops.normalise([ops.clip(x, 0.0, LARGEST) for x in ops.solve(matrix, [c * 0.0 + 1.0] * k)])
 
 
 def hastie_tibshirani(r: _Pairwise, k: int, ops: Ops) -> Columns:
@@ -229,7 +243,8 @@ COUPLINGS: dict[str, Callable[[_Pairwise, int, Ops], Columns]] = {
     "price": price,
 }
 
-_COMBINATIONS: dict[str, Callable[[Columns, Columns, str, Ops], Columns]] = {
+# By scheme: a column per class from those of its binary problems, p in the first argument, 1 - p in the second.
+COMBINATIONS: dict[str, Callable[[Columns, Columns, str, Ops], Columns]] = {
     "binary": lambda first, second, rule, ops: [*second, *first],
     "ovr": lambda first, second, rule, ops: ops.normalise(first),
     "matrix": lambda first, second, rule, ops: ops.normalise(first),

@@ -10,11 +10,10 @@ from calibrant.arrays import Floats
 from calibrant.checks import LARGEST, check_number
 from calibrant.maps.margins import weigh_one_row
 from calibrant.maps.records import Sigmoid
-from calibrant.numerics.roots import falling_root, root_above_zero
+from calibrant.numerics.roots import falling_root
 from calibrant.samples import Sample, magnitude
 
 __all__ = ["fit_duin_tax"]
-
 
 _STEEPEST = 1e16  # the largest slope under a penalty
 _SPLITS = 10_000  # of intervals; far more than any sample has been seen to need
@@ -108,7 +107,7 @@ def _steepness(rows: _Margins, cap: float) -> float:
     """
     first = 1.0 / float(np.abs(rows.margin).max())
     if rows.penalty == 0.0:
-        return root_above_zero(rows.slope, cap, first)
+        return falling_root(rows.slope, 0.0, cap, first)
     top = min(first, cap)
     while top < cap and rows.slope(top) > 0.0:
         top = min(2.0 * top, cap)

@@ -20,10 +20,10 @@ from calibrant.warning import warn
 __all__ = [
     "check_method",
     "check_options",
+    "choose_fit",
     "choose_link",
     "describe_origin",
     "finish_map",
-    "fit_column",
     "fit_map",
     "learn_clip",
 ]
@@ -49,18 +49,21 @@ def check_method(
     row = rows.get(ALIASES.get(method, method)) if isinstance(method, str) else None
     if row is None or row.needs not in needs:
         known = [name for name, each in rows.items() if each.needs in needs]
-        elsewhere = row is not None and row.needs in NEEDS and "machine" not in needs
-        hint = f", which needs {NEEDS[row.needs]}: use CalibratedClassifier" if row is not None and elsewhere else ""
+        hint = ""
+        if row is not None and row.needs in NEEDS and "machine" not in needs:
+            remedy = "give them as (n, k)" if row.needs == "matrix" else "use CalibratedClassifier"
+            hint = f", which needs {NEEDS[row.needs]}: {remedy}"
         check_one_of("method", method, known, beside=", or a function of a Sample", hint=hint)
     assert row is not None
     if options:
-        check_options(method, row, options)
+        joint = row.joint if "matrix" in needs else None  # which of the two rows is fitted is not known yet
+        check_options(method, options, row, *([] if joint is None else [joint]))
     return row
 
 
-def check_options(method: str, row: Method, options: Mapping[str, Any]) -> None:
-    """Raise unless a method has the options."""
-    known = row.options()
+def check_options(method: str, options: Mapping[str, Any], *rows: Method) -> None:
+    """Raise unless a method has the options, in one of its rows."""
+    known = list(dict.fromkeys(name for row in rows for name in row.options()))
     unknown = sorted(set(options) - set(known))
     if unknown:
         msg = f"method {method!r} has no options, so it has no option {unknown[0]!r}; give none"
@@ -72,7 +75,7 @@ def check_options(method: str, row: Method, options: Mapping[str, Any]) -> None:
 def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin", **options: Any) -> Map:
     """Fit a method of the table, or a function of one's own, to a checked sample; say so where it lacks a class."""
     row = check_method(method, options)
-    return finish_map(fit_column(row, data, kind, options), method, row, data, kind)
+    return finish_map(choose_fit(row, kind, options)(data), method, row, data, kind)
 
 
 def finish_map(fitted: Any, method: str | Callable[..., Map], row: Method, data: Sample, kind: str) -> Map:
@@ -113,16 +116,19 @@ def choose_link(row: Method, kind: str) -> str | None:
     return link
 
 
-def fit_column(row: Method, data: Sample, kind: str, options: Mapping[str, Any]) -> Any:
-    """Fit a method of one column to scores of a kind: through a link where it is defined on another kind."""
-    link = choose_link(row, kind)
-    if link is None:
-        return row.fit(data, **options)
+def choose_fit(row: Method, kind: str, options: Mapping[str, Any]) -> Callable[[Sample], Any]:
+    """Return the fit of a method of one column to scores of a kind: by a link where it is defined on another kind."""
+    link, fit = choose_link(row, kind), partial(row.fit, **options)
+    return fit if link is None else partial(_fit_linked, link, fit)
+
+
+def _fit_linked(link: str, fit: Callable[[Sample], Any], data: Sample) -> Linked:
+    """Fit a map to the scores that a link gives."""
     score = data.arrays()[0]
     clip = learn_clip(score) if link == "logit" else EDGE
     with np.errstate(over="ignore"):  # to the limit
         linked = replace(data, score=LINKS[link](score, clip, NUMPY))
-    return Linked(link, row.fit(linked, **options), clip)
+    return Linked(link, fit(linked), clip)
 
 
 def learn_clip(p: Floats) -> float:

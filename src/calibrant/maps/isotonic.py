@@ -19,13 +19,7 @@ from calibrant.numerics.pava import (
 )
 from calibrant.samples import Sample, moderate_weights
 
-__all__ = [
-    "fit_isotonic",
-    "fit_isotonic_centered",
-    "make_steps",
-    "sift_isotonic",
-]
-
+__all__ = ["fit_isotonic", "fit_isotonic_centered", "make_steps", "sift_isotonic"]
 
 _EQUAL = 1e-12  # shares of positives nearer to each other than this differ by rounding
 

@@ -6,14 +6,15 @@ and tempered; a method of a matrix to all columns at once; a method of a machine
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import check_unit, check_weights
+from calibrant.checks import BLOCK, check_unit, check_weights, extremes
 from calibrant.maps.classes import (
     SCHEMES,
     ClassMap,
@@ -21,32 +22,80 @@ from calibrant.maps.classes import (
     MatrixMap,
     Plan,
     Sight,
-    combine_arrays,
-    temper_array,
+    TwoClassMap,
+    join_columns,
+    learn_floor,
+    learn_scale,
     to_memberships,
 )
-from calibrant.maps.fitting import check_method, check_options, describe_origin, fit_column
-from calibrant.maps.methods import METHODS, NEEDS, Method
+from calibrant.maps.coupling import combine_sides, temper
+from calibrant.maps.fitting import check_method, check_options, choose_fit, describe_origin, fit_map
+from calibrant.maps.methods import METHODS, NEEDS, REAL, Method
 from calibrant.maps.records import Steps, probabilities
-from calibrant.numerics.roots import root_above_zero
+from calibrant.numerics.roots import falling_root
+from calibrant.ops import run_blocks
 from calibrant.samples import ClassSample, Sample
 from calibrant.warning import warn
 
-__all__ = ["choose_row", "fit_classes", "fit_power", "lift"]
+__all__ = ["choose_row", "fit_class_map", "fit_classes", "fit_power", "lift"]
+
+
+def fit_class_map(method: Any, data: ClassSample, **options: Any) -> Any:
+    """Fit a method to checked scores, one column per class.
+
+    A method of all classes at once is fitted to all columns, any other to each class against the rest. Of two columns a
+    method of one column sees the second: the difference of logits and margins.
+    """
+    row = check_method(method, options, ("column", "matrix"))
+    if data.classes == 2 and row.needs == "column":
+        label = data.index == 1 if data.target is None else data.target[:, 1]
+        classes = None if data.names is None else (data.names[0], data.names[1])
+        one = Sample(join_columns(data.scores, data.kind), label, data.weight, classes=classes)
+        inner = fit_map(method, one, data.kind, **options)
+        return TwoClassMap(data.kind, inner, origin=describe_origin(method, data.kind, data, data.names))
+    return fit_classes(Plan(method, options), "ovr" if row.needs == "column" and row.joint is None else "matrix", data)
 
 
 def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | MatrixMap:
     """Fit the map of all classes that a plan and a scheme ask for."""
-    fitted: ClassMap | MatrixMap = lift(plan, scheme, data)[0]
+    row = check_method(plan.method, plan.options, ("column", "matrix"))
+    row = choose_row(plan.method, row, plan.options, scheme)
+    fitted: ClassMap | MatrixMap = (
+        _fit_matrix(row, plan, data) if row.needs == "matrix" else lift(plan, row, scheme, data)[0]
+    )
     return fitted
 
 
-def choose_row(method: Any, options: Any, scheme: str, needs: Container[str] = NEEDS) -> Method:
-    """Return the row of a method that fits what a scheme gives: its own, or the one for all classes at once."""
-    row, serves = check_method(method, options, needs), SCHEMES[scheme].serves
-    if row.needs not in serves and row.joint is not None:
-        row = row.joint
-        check_options(f"{method} on all classes at once", row, options)
+def _fit_matrix(row: Method, plan: Plan, data: ClassSample) -> MatrixMap:
+    """Fit a method of all classes at once to the rows with all scores, as memberships or as their logarithms."""
+    kind, domain, clip, scale = data.kind, row.domain, 0.0, 1.0
+    if data.weight is not None:
+        check_weights("sample_weight", data.weight, data.index)
+        data = data.select(data.weight > 0)
+    known = data.complete()
+    if kind == "probability":
+        low, high = extremes(known.scores) if len(known.scores) else (0.0, 1.0)
+        for column in known.scores.T if low < 0.0 or high > 1.0 else ():
+            check_unit("scores", column)
+        if domain == REAL:  # one column is the second of two
+            clip = learn_floor(known.scores if known.scores.shape[1] > 1 else to_memberships(known.scores, kind))
+    if kind == "margin" and row.invariant == "scale":
+        scale = learn_scale(known.scores, known.weight)
+    if row.labels and known.target is None and len(known.index) and np.ptp(known.index) == 0:
+        warn(f"y holds one class only, in {len(known.index)} rows: the map knows nothing of others; give rows of all")
+    members = to_memberships(known.scores, kind, domain, clip, scale)
+    fitted = row.fit(replace(known, scores=members), **plan.options)
+    origin = describe_origin(plan.method, kind, data, data.names)
+    return MatrixMap(kind, fitted, domain=domain, clip=clip, scale=scale, origin=origin)
+
+
+def choose_row(method: Any, row: Method, options: Mapping[str, Any], scheme: str) -> Method:
+    """Return the row of a checked method that fits what a scheme gives: its own, or the one for all classes at once."""
+    serves = SCHEMES[scheme].serves
+    joint = row.needs not in serves and row.joint is not None
+    if row.joint is not None:
+        row = row.joint if joint else row
+        check_options(f"{method} on all classes at once" if joint else method, options, row)
     if row.needs in serves:
         return row
     if row.needs == "column":
@@ -58,8 +107,10 @@ def choose_row(method: Any, options: Any, scheme: str, needs: Container[str] = N
     raise ValueError(msg)
 
 
-def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None) -> tuple[Any, Floats]:
+def lift(plan: Plan, row: Method, scheme: str, data: ClassSample, sight: Sight | None = None) -> tuple[Any, Floats]:
     """Fit the map of all classes; return it with the probabilities it gives the rows that have all scores.
+
+    `row` is that of the plan's method which `choose_row` found for the scheme.
 
     A method that needs a matrix, or the scheme "matrix", has one map of all columns. Any other has one per binary
     problem of the scheme, fitted to the rows that take part in it, even odds where there are none; their combined
@@ -67,25 +118,23 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
     classes. A method that needs a machine takes what that sees in the rows, `sight`, and the probabilities are those of
     the rows as if they were new.
     """
-    row = choose_row(plan.method, plan.options, scheme, ("column", "matrix") if sight is None else ("machine",))
+    if row.needs == "matrix":
+        fitted = _fit_matrix(row, plan, data)
+        return fitted, fitted(data.complete().scores)
     way, scores, weight, kind = SCHEMES[scheme], data.scores, data.weight, data.kind
-    if kind == "probability":
+    if kind == "probability" and (np.fmin.reduce(scores, axis=None) < 0 or np.fmax.reduce(scores, axis=None) > 1):
         check_unit("scores", scores[~np.isnan(scores)])
-        scores = np.clip(scores, 0.0, 1.0)  # they may be outside by rounding
+        scores = np.clip(scores, 0.0, 1.0)  # they are outside by rounding
         data = replace(data, scores=scores)
     if weight is not None:
         weight = check_weights("sample_weight", weight, data.index)
+    fit = choose_fit(row, kind, plan.options) if row.needs == "column" else row.fit
     origin = describe_origin(plan.method, kind, data, data.names)
-    if row.needs == "matrix":
-        known = data.complete()
-        shares = replace(known, scores=to_memberships(known.scores, kind))
-        fitted = MatrixMap(kind, row.fit(shares, **plan.options), origin=origin)
-        return fitted, fitted(known.scores)
     complete = ~np.isnan(scores).any(axis=1)
     if sight is not None:
         from calibrant.svm.support import Calibration  # heavy, and needed here alone
     maps: list[Any] = []
-    columns: list[Floats] = []  # the (1 - p, p) of the complete rows, of a machine as if they were new
+    both = np.empty((complete.sum(), 2 * scores.shape[1]))  # 1 - p and p of the problems, of a machine as of new rows
     lone = 0
     for column, (members, positive) in enumerate(way.tasks(data.index, data.classes)):
         rows = members & ~np.isnan(scores[:, column])
@@ -101,37 +150,48 @@ def lift(plan: Plan, scheme: str, data: ClassSample, sight: Sight | None = None)
                 weight=np.where(rows, 1.0 if weight is None else weight, 0.0),
             )
             maps.append(row.fit(one, **plan.options))
-            columns.append(maps[-1].unseen(one)[complete])
+            both[:, 2 * column : 2 * column + 2] = maps[-1].unseen(one)[complete]
             continue
         if weight is not None:
             rows &= weight > 0
-        label = positive[rows]
+        label = positive[rows] if data.target is None else _soften(scheme, data.target, column)[rows]
         if len(label):
             part = Sample(scores[rows, column], label, None if weight is None else weight[rows])
-            maps.append(fit_column(row, part, kind, plan.options))
-            lone += row.labels and bool(label.all() or not label.any())
+            maps.append(fit(part))
+            lone += row.labels and bool((label == 1).all() or not label.any())
         else:
             maps.append(Steps((), (0.5,)))
-        columns.append(np.clip(probabilities(maps[-1], scores[complete, column]), 0.0, 1.0))  # cosines may leave [0, 1]
+        both[:, 2 * column : 2 * column + 2] = probabilities(maps[-1], scores[complete, column])
     if lone:
         warn(
             f"{lone} of {len(maps)} maps were fitted to rows of one class only, so they know nothing of the other; "
             "give rows of every class"
         )
-    both = np.stack(columns, axis=1)
-    p, power = combine_arrays(scheme, both, plan.coupling), 1.0
+    np.clip(both, 0.0, 1.0, out=both)  # cosines may leave [0, 1]
+    p, power = run_blocks(partial(combine_sides, scheme=scheme, rule=plan.coupling), both), 1.0
+    del both  # for many classes it is large
     if plan.temper and scheme != "binary":
-        power = fit_power(p, data.index[complete], None if weight is None else weight[complete])
+        rest = (None if each is None else each[complete] for each in (weight, data.target))
+        power = fit_power(p, data.index[complete], *rest)
     make = ClassMap if sight is None else MachineMap
-    return make(scheme, tuple(maps), plan.coupling, power, origin=origin), temper_array(p, power)
+    return make(scheme, tuple(maps), plan.coupling, power, origin=origin), run_blocks(partial(temper, power=power), p)
 
 
-def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:
+def _soften(scheme: str, target: Floats, column: int) -> Floats:
+    """Return the soft label of a binary problem, the probability of its positive class."""
+    if scheme == "ovo":
+        msg = "y must hold one class per row where classes are calibrated in pairs; got probabilities of classes"
+        raise ValueError(msg)
+    return np.asarray(target[:, 1 if scheme == "binary" else column], np.float64)
+
+
+def fit_power(p: Floats, index: Index, weight: Floats | None = None, target: Floats | None = None) -> float:
     """Return the common power that makes combined probabilities most likely, p_c^power normalised.
 
     The map of each binary problem is smoothed for the few rows it sees, and combining many of them adds up to too
     little confidence. One power, fitted to all rows with Platt's target (n + 1)/(n + 2) for the class that happened and
     the rest shared by the others, takes that back; the log-likelihood is concave in it. It is kept in [1e-6, 1e6].
+    Soft labels are their own targets; `index` is then their most probable class.
 
     >>> round(fit_power(np.array([[0.6, 0.4], [0.6, 0.4], [0.6, 0.4], [0.4, 0.6]]), np.array([0, 0, 0, 0])), 3)
     1.71
@@ -141,20 +201,30 @@ def fit_power(p: Floats, index: Index, weight: Floats | None = None) -> float:
     rows = possible[np.arange(len(p)), index] & (possible.sum(axis=1) > 1)
     if not rows.any():
         return 1.0
-    p, index, possible = p[rows], index[rows], possible[rows]
+    if not rows.all():
+        p, index, possible = p[rows], index[rows], possible[rows]
     w = np.ones(len(p)) if weight is None else np.asarray(weight, np.float64)[rows]
     miss = 1.0 / (w.sum() + 2.0)
     # Against the class that happened: then no large sums cancel where the others are all but excluded.
     own = p[np.arange(len(p)), index][:, None]
-    ahead = np.log(np.where(possible, p, own)) - np.log(own)
+    ahead = np.where(possible, p, own)
+    np.log(ahead, out=ahead)
+    ahead -= np.log(own)
     others = possible & (np.arange(p.shape[1]) != index[:, None])
     share, wanted = w / w.sum(), miss / others.sum(axis=1, keepdims=True)
-    most = np.maximum(np.where(others, ahead, 0.0).max(axis=1, keepdims=True), 0.0)
+    if target is not None:
+        wanted = np.where(possible, target[rows], 0.0)
+        wanted /= wanted.sum(axis=1, keepdims=True)
+    most = ahead.max(axis=1, where=others, initial=0.0, keepdims=True)
+    size = max(BLOCK // p.shape[1], 1)
 
     def slope(power: float) -> float:
         """Return the derivative of the mean log-likelihood."""
-        tilted = np.exp(power * (ahead - most)) * possible
-        q = tilted / tilted.sum(axis=1, keepdims=True)
-        return float(share @ np.where(others, (wanted - q) * ahead, 0.0).sum(axis=1))
+        total = 0.0
+        for some in (slice(start, start + size) for start in range(0, len(ahead), size)):
+            q = np.exp(power * (ahead[some] - most[some])) * possible[some]
+            q /= q.sum(axis=1, keepdims=True)
+            total += float(share[some] @ np.where(others[some], (wanted[some] - q) * ahead[some], 0.0).sum(axis=1))
+        return total
 
-    return max(root_above_zero(slope, cap=1e6), 1e-6)
+    return max(falling_root(slope, 0.0, 1e6, start=1.0), 1e-6)

@@ -28,7 +28,6 @@ __all__ = [
     "weigh_one_row",
 ]
 
-
 _NARROW = 1e-3  # a ratio of variances below which the coefficients of a quadratic in f itself would cancel
 
 

@@ -58,8 +58,9 @@ class Method:
     `needs` says what `fit(data, **options)` looks at, and so what it returns:
 
     * "column": a `Sample`; the fit returns a `Map` of one column of scores.
-    * "matrix": a `ClassSample` whose scores are memberships, rows of one number per class that sum to 1; the fit
-      returns a record whose method `matrix` takes such rows and returns the class probabilities.
+    * "matrix": a `ClassSample` whose scores are memberships, rows of one number per class that sum to 1, or their
+      logarithms where `domain` is "real"; the fit returns a record whose method `matrix` takes such rows and returns
+      the class probabilities.
     * "machine": a `Calibration`, which is what a two-class kernel machine knows about rows. The fit returns a record:
       `record(x, f)` gives the columns (1 - p, p) of rows x, as the kernel takes them, with their decision values f, and
       `record.unseen(calibration)` gives those of the calibration rows as if they were new.
@@ -67,7 +68,8 @@ class Method:
     `domain` says which scores a map of one column is defined on: "real" (a probability is sent through the logit
     first), "unit" (a logit is sent through the logistic function; a margin through `squash`, or refused where there is
     none) or "any". `invariant` says what may be done to the scores of fit and prediction without changing a
-    probability: "affine" (any scale and offset), "scale", or "none". `labels` says whether the fit looks at the labels.
+    probability: "affine" (any scale and offset), "scale" (for a method of a matrix, margins are divided by their spread
+    before the fit), or "none". `labels` says whether the fit looks at the labels.
     `reduce` says how the fit depends on the scores, and so what an engine must bring home of a table: "moments" (their
     means and variances, if at all), "sums" (sums of smooth functions of them), or "cells" (anything else).
     `sift(low, high, positive, weight, **options)`, where the fit depends on the order of scores, says in which cells of
@@ -193,7 +195,52 @@ METHODS: dict[str, Method] = {
         True,
         "Guo et al. 2017, for two classes",
         "scale",
+        joint=Method(
+            Later("temperatures", "fit_temperature_classes"),
+            Later("class_records", "TemperatureClasses"),
+            REAL,
+            True,
+            "Guo et al. 2017",
+            "scale",
+            needs="matrix",
+        ),
         reduce="sums",
+    ),
+    "temperature_robust": Method(
+        Later("temperatures", "fit_temperature_robust"),
+        Later("class_records", "RobustTemperature"),
+        UNIT,
+        False,
+        "Temperature with a floor for memberships and a mixture with the classes' shares",
+        "scale",
+        needs="matrix",
+    ),
+    "vector": Method(
+        Later("structured", "fit_vector"),
+        Later("class_records", "VectorClasses"),
+        REAL,
+        False,
+        "Guo et al. 2017, vector scaling",
+        "scale",
+        needs="matrix",
+    ),
+    "matrix": Method(
+        Later("structured", "fit_matrix"),
+        Later("class_records", "StructuredClasses"),
+        UNIT,
+        False,
+        "Structured matrix scaling, after Berta et al. 2025; strengths: MacKay 1992",
+        "scale",
+        needs="matrix",
+    ),
+    "dirichlet": Method(
+        Later("structured", "fit_dirichlet"),
+        Later("class_records", "LinearClasses"),
+        REAL,
+        False,
+        "Kull et al. 2019, with ODIR",
+        "scale",
+        needs="matrix",
     ),
     "kull_beta": Method(
         Later("regressions", "fit_kull_beta"), BetaLogit, REAL, True, "Kull, Silva Filho & Flach 2017", reduce="sums"
@@ -208,7 +255,21 @@ METHODS: dict[str, Method] = {
         reduce="sums",
     ),
     "auto": Method(
-        Later("auto", "fit_auto"), Auto, REAL, False, "Bayesian average of smooth curves on the logit scale", "scale"
+        Later("auto", "fit_auto"),
+        Auto,
+        REAL,
+        False,
+        "Bayesian average of smooth curves on the logit scale",
+        "scale",
+        joint=Method(
+            Later("stacking", "fit_auto_classes"),
+            Later("class_records", "AutoClasses"),
+            UNIT,
+            False,
+            "Nested maps of all classes, stacked by leave-one-out",
+            "scale",
+            needs="matrix",
+        ),
     ),
     "spline": Method(
         Later("spline", "fit_spline"),

@@ -13,7 +13,6 @@ from calibrant.samples import Sample, collapse, magnitude
 
 __all__ = ["Rows", "fit_parzen", "leave_one_out"]
 
-
 _CELLS = 500
 _BLOCK = 64  # rows of the matrix of distances at a time
 _OCTAVES = 60  # gaps smaller than the range of the scores by more octaves than this say nothing about a width

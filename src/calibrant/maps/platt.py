@@ -7,49 +7,17 @@ from dataclasses import replace
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import check_one_of
 from calibrant.maps.records import Sigmoid
-from calibrant.numerics.logistic import Frame, Rows, Solution, Sums, Targets, solve_line
+from calibrant.numerics.logistic import Frame, Rows, Solution, Sums, choose_targets, solve_line
 from calibrant.samples import Sample, collapse, magnitude, moderate_weights
 from calibrant.warning import warn
 
-__all__ = [
-    "FALLING",
-    "TARGETS",
-    "choose_targets",
-    "fit_platt",
-    "fit_sigmoid",
-    "fit_softmax",
-    "is_falling",
-    "make_sigmoid",
-    "smoothed_targets",
-]
-
+__all__ = ["FALLING", "choose_targets", "fit_platt", "fit_sigmoid", "fit_softmax", "is_falling", "make_sigmoid"]
 
 FALLING = "scores are anti-correlated with the labels: the fitted sigmoid falls"
 _TAILS = (0.25, 0.1, 0.05, 0.02, 0.01)  # shares below and above the range of most scores; the first that is not empty
 _FAR = 5.0  # ranges of most scores from the median; scores beyond count as that far in a robust fit
 _NEGLIGIBLE = 1e-9  # a slope per standard deviation too small to have a sign
-
-
-def smoothed_targets(positive: float, negative: float) -> tuple[float, float]:
-    """Return (N+ + 1)/(N+ + 2) and 1/(N- + 2), the targets of positives and of negatives (Platt 1999, sec. 2.2).
-
-    >>> smoothed_targets(1, 1)
-    (0.6666666666666666, 0.3333333333333333)
-    """
-    high = (positive + 1.0) / (positive + 2.0) if positive < np.inf else 1.0
-    return high, 1.0 / (negative + 2.0)
-
-
-TARGETS = ("smoothed", "hard")
-
-
-def choose_targets(targets: str, positive: float, negative: float) -> Targets:
-    """Return the targets of positives and negatives, by their total weights: Platt's smoothed ones, or the labels."""
-    if targets == "hard":
-        return Targets()
-    return Targets(smoothed_targets(positive, negative), smoothed_targets(negative, positive))
 
 
 def fit_platt(
@@ -69,12 +37,12 @@ def fit_platt(
     >>> fit_platt(sample([-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5], [0, 0, 0, 1, 0, 1, 1, 1]))
     Sigmoid(a=-0.92840760102..., b=-0.00922262682...)
     """
-    check_one_of("targets", targets, TARGETS)
     if targets == "hard" and data.score.min() < data.score.max():
         _require_overlap(data)
     if robust:
         data = _bound_leverage(data)
-    return fit_sigmoid(Rows(*moderate_weights(data)), targets, force_increasing=force_increasing)
+    sums = Rows(data) if data.weight is None else Rows(*moderate_weights(data))
+    return fit_sigmoid(sums, targets, force_increasing=force_increasing)
 
 
 def _bound_leverage(data: Sample) -> Sample:
@@ -93,7 +61,6 @@ def _bound_leverage(data: Sample) -> Sample:
 
 def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool = False) -> Sigmoid:
     """Fit Platt's sigmoid to whatever can sum over the rows, as `fit_platt` does."""
-    check_one_of("targets", targets, TARGETS)
     summary, unit = sums.summarise(), sums.weight_unit
     n_positive, n_negative = (float(moment[1]) * unit for moment in (summary.positive, summary.negative))
     aims = choose_targets(targets, n_positive, n_negative)

@@ -19,7 +19,7 @@ from calibrant.maps.platt import FALLING, is_falling, make_sigmoid
 from calibrant.maps.records import Sigmoid
 from calibrant.numerics.folds import choose_best, deal_folds
 from calibrant.numerics.logistic import Frame, Line, descend, solve, summarise_rows
-from calibrant.samples import Sample, collapse, magnitude, moderate_weights
+from calibrant.samples import Sample, collapse, moderate_weights
 from calibrant.warning import warn
 
 __all__ = [
@@ -32,7 +32,6 @@ __all__ = [
     "fit_platt_laplace",
     "fit_platt_parzen",
 ]
-
 
 STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 WIDTHS = (3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4, 1e-5)
@@ -115,7 +114,7 @@ def _regularised(data: Sample, remedy: _Remedy, value: float | None) -> Sigmoid:
     n_positive, n_negative = (float(weight.sum()) for weight in rows.arrays()[1:])
     if min(n_positive, n_negative) <= 0.0:
         return estimate_one_class(n_positive * weight_unit, n_negative * weight_unit)
-    frame = summarise_rows(rows, magnitude(rows.score)).frame
+    frame = summarise_rows(rows).frame
     constant = np.array([0.0, np.log(n_positive / n_negative)])
     if frame.scale == 0.0:
         return make_sigmoid(frame, constant)

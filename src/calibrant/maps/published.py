@@ -12,13 +12,12 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of
-from calibrant.maps.platt import smoothed_targets
 from calibrant.maps.records import Sigmoid
+from calibrant.numerics.logistic import smoothed_targets
 from calibrant.samples import Sample
 from calibrant.warning import warn
 
 __all__ = ["SMALL_GRADIENT", "Run", "fit_platt_lm", "fit_platt_newton", "levenberg_marquardt_run", "newton_run"]
-
 
 _MOST_ITERATIONS = 100
 _LARGEST_EXPONENT = 709.782712893384  # exp of anything more overflows

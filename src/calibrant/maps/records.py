@@ -8,10 +8,10 @@ fitted knows on what: `origin`, which is neither printed nor compared.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import partial, reduce, wraps
 from reprlib import repr as shortened
 from typing import Any, Protocol, runtime_checkable
 
@@ -21,7 +21,7 @@ from scipy import special
 
 from calibrant.arrays import Floats
 from calibrant.checks import KINDS, LARGEST, check_one_of, check_proportion
-from calibrant.ops import EDGE, NUMPY, Columns, Ops, evaluate, formula
+from calibrant.ops import EDGE, NUMPY, Columns, Ops
 from calibrant.ops.pieces import Part
 from calibrant.version import __version__
 
@@ -45,8 +45,9 @@ __all__ = [
     "Steps",
     "VennAbers",
     "assigned_class",
-    "both_probabilities",
+    "both_sides",
     "check_one_column",
+    "formula",
     "log_probabilities",
     "probabilities",
     "shares_of_rest",
@@ -86,7 +87,6 @@ class Origin:
 
     def __post_init__(self) -> None:
         """Check that it can be true, and keep classes as JSON has them."""
-        check_one_of("kind", self.kind, KINDS)
         for name, value in (("rows", self.rows), ("weight", self.weight)):
             if not value >= 0:
                 msg = f"{name} must not be negative; got {value}"
@@ -105,6 +105,7 @@ class Origin:
             raise ValueError(msg)
         object.__setattr__(self, "classes", classes)
         object.__setattr__(self, "positive", positive)
+        check_one_of("kind", self.kind, KINDS)
 
     def require_kind(self, kind: str | None) -> None:
         """Raise if scores are said to be of another kind than those the map was fitted on."""
@@ -120,6 +121,27 @@ def with_origin(mapping: Any, origin: Origin) -> Any:
     known = copy(mapping)  # without checking its numbers again
     object.__setattr__(known, "origin", origin)
     return known
+
+
+def formula(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a record's formula of one column run on any engine: `record(score)` on NumPy, `record(score, ops)`.
+
+    A map that was fitted to probabilities takes nothing else.
+    """
+
+    @wraps(method)
+    def call(self: Any, score: Any, ops: Ops = NUMPY) -> Any:
+        return _evaluate(self, lambda given: method(self, given, ops), score, ops)
+
+    return call
+
+
+def _evaluate(record: Any, function: Callable[[Any], Any], score: Any, ops: Ops) -> Any:
+    """Return a function of one column, of the scores that a record takes; for records that prepare it beforehand."""
+    origin = getattr(record, "origin", None)
+    if origin is not None and origin.kind == "probability":
+        return ops.run(lambda given: function(ops.in_unit(given)), score)
+    return ops.run(function, score)
 
 
 def _as_json(label: Any) -> Any:
@@ -372,7 +394,7 @@ class Steps:
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score)."""
         edges, values = np.asarray(self.edges), np.asarray(self.values)  # once: there may be a million
-        return evaluate(self, lambda f: ops.steps(f, edges, values), score, ops)
+        return _evaluate(self, lambda f: ops.steps(f, edges, values), score, ops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -505,7 +527,11 @@ class BetaCdf:
 
     def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return log(p/(1 - p))."""
-        return ops.smooth(self.transport, ops.logit(score), *self.reach())
+        return self.logit_of_logit(ops.logit(score), ops)
+
+    def logit_of_logit(self, u: Any, ops: Ops = NUMPY) -> Any:
+        """Return log(p/(1 - p)) at the score whose logit is u."""
+        return ops.smooth(self.transport, u, *self.reach())
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
@@ -798,10 +824,10 @@ class Parzen:
         c = self.in_widths(np.asarray(self.centers), low)
         if self.width > 1e-30 and max(-low, high) < 1e30:
             unit = self.width * float(np.sqrt(2.0))
-            return Part(start, lambda score: score - low, lambda z: self.log_odds(z / unit, c), 0.0, high - low)
+            return Part(start, low, None, lambda z: self.log_odds(z / unit, c), 0.0, high - low)
         # Powers of the scores would overflow.
         last = self.in_widths(high, low)
-        return Part(start, lambda score: self.in_widths(score, low), lambda u: self.log_odds(u, c), 0.0, last)
+        return Part(start, low, self.width * float(np.sqrt(0.5)), lambda u: self.log_odds(u, c), 0.0, last)
 
 
 # How a score of one kind becomes the kind a map is defined on; the softmax of (f, -f) is the logistic function of 2 f.
@@ -896,23 +922,29 @@ def _logits(mapping: Map, score: Any, ops: Ops = NUMPY) -> Any:
     if origin is not None and origin.kind == "probability":
         score = ops.in_unit(score)
     if isinstance(mapping, Linked):
+        if mapping.link in _LOGITS and hasattr(mapping.inner, "logit_of_logit"):
+            return mapping.inner.logit_of_logit(score * _LOGITS[mapping.link], ops)
         return _logits(mapping.inner, mapping.convert(score, ops), ops)
     return mapping.logit(score, ops) if hasattr(mapping, "logit") else None
 
 
-def both_probabilities(mapping: Map, score: Any, ops: Ops = NUMPY) -> tuple[Any, Any]:
-    """Return 1 - p and p, the first not by subtraction where the formula allows."""
-    u = _logits(mapping, score, ops)
-    if u is None:
-        p = mapping(score, ops)
-        return 1.0 - p, p
-    return ops.expit(-u), ops.expit(u)
+def both_sides(maps: Sequence[Map], columns: Columns, ops: Ops = NUMPY) -> tuple[list[Any], list[Any]]:
+    """Return 1 - p and p of maps, each at its column of scores; 1 - p not by subtraction where the formula allows."""
+    logits = [_logits(each, score, ops) for each, score in zip(maps, columns, strict=True)]
+    second: list[Any] = []
+    first: list[Any] = []
+    for each, score, u in zip(maps, columns, logits, strict=True):
+        p = each(score, ops) if u is None else ops.expit(u)
+        second.append(1.0 - p if u is None else ops.expit(-u))
+        first.append(p)
+    return second, first
 
 
 def probabilities(mapping: Map, score: Any) -> Floats:
     """Return the columns (1 - p, p), the first not by subtraction where the formula allows."""
     with np.errstate(all="ignore"):
-        return np.column_stack(both_probabilities(mapping, np.asarray(score, np.float64)))
+        second, first = both_sides([mapping], [np.asarray(score, np.float64)])
+    return np.column_stack([*second, *first])
 
 
 def log_probabilities(mapping: Map, score: Any) -> Floats:

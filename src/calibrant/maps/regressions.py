@@ -14,9 +14,9 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of, extremes
 from calibrant.maps.margins import estimate_one_class
-from calibrant.maps.platt import FALLING, TARGETS, choose_targets, fit_platt
+from calibrant.maps.platt import FALLING, fit_platt
 from calibrant.maps.records import BetaLogit, QuadraticLogit, Sigmoid
-from calibrant.numerics.logistic import FEW, Targets
+from calibrant.numerics.logistic import FEW, TARGETS, Targets, choose_targets
 from calibrant.numerics.regression import Features, Problem, Regression, pool, regress
 from calibrant.samples import Sample, magnitude, moderate_weights
 from calibrant.warning import warn

@@ -8,10 +8,10 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.checks import BLOCK, LARGEST, check_number, check_whole
-from calibrant.maps.platt import FALLING, choose_targets
+from calibrant.maps.platt import FALLING
 from calibrant.maps.records import LogitLines
 from calibrant.numerics.curves import Curve, certify_curve, minimise_curve
-from calibrant.numerics.logistic import Nodes
+from calibrant.numerics.logistic import Nodes, choose_targets
 from calibrant.samples import Sample, magnitude, moderate_weights
 from calibrant.warning import warn
 

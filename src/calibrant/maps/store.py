@@ -43,7 +43,17 @@ _MODULES = {
         "LogitLines",
     ),
     "averages": ("Auto", "Member"),
-    "classes": ("ClassMap", "MatrixMap"),
+    "classes": ("ClassMap", "MatrixMap", "TwoClassMap"),
+    "class_records": (
+        "GivenClasses",
+        "TemperatureClasses",
+        "VectorClasses",
+        "LinearClasses",
+        "RobustTemperature",
+        "StructuredClasses",
+        "ClassMember",
+        "AutoClasses",
+    ),
 }
 RECORDS = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -13,7 +13,6 @@ from calibrant.samples import Sample, moderate_weights
 
 __all__ = ["fit_venn_abers", "sift_venn_abers"]
 
-
 _ROUNDING = 1e-11  # of a cumulative sum, as a share of the total weight
 
 

@@ -37,6 +37,7 @@ from calibrant.metrics.binned import (
     top_label_ece,
     top_label_gap,
 )
+from calibrant.metrics.canonical import canonical_error, canonical_gap
 from calibrant.metrics.confidence import (
     CONFIDENCE_ERROR,
     ERROR,
@@ -99,6 +100,7 @@ __all__ = [
     "accuracy_at_threshold",
     "auc",
     "brier",
+    "canonical_error",
     "check_forecasts",
     "classwise_ece",
     "confidence_error",
@@ -141,7 +143,12 @@ class Metric:
     or of counts, or `Posteriors`. `bounds` hold for every input and any number of classes; `one_class` says whether the
     metric is defined if only one class happened. Two optional fields make thousands of bootstrap draws fast: `loss`, if
     the metric is the mean of a loss, and `totals`, the core for two classes from rising p with the weight of positives
-    and of all rows at each p.
+    and of all rows at each p. Where `averaged`, several classes have the mean of the values of each against the rest.
+
+    `several` says which calibration the metric measures with more than two classes: "top label", that of the most
+    probable class, "classwise", that of each class against the rest, or "canonical", that of the whole vector. `same`
+    names the metrics that have the same value for one column of p and for more than two, "" if there is none: a table
+    of all metrics shows a number under one name.
     """
 
     function: Callable[..., float]
@@ -153,11 +160,14 @@ class Metric:
     one_class: bool = True
     loss: Loss | None = None
     totals: Callable[[Floats, Floats, Floats], float] | None = None
+    averaged: bool = False
+    several: str = ""
+    same: tuple[str, str] = ("", "")
 
 
-def _mean_metric(function: Callable[..., float], loss: Loss, *rest: Any) -> Metric:
+def _mean_metric(function: Callable[..., float], loss: Loss, *rest: Any, **fields: Any) -> Metric:
     """Return the row of a metric that is the mean of a loss and has no options."""
-    return replace(Metric(function, partial(mean_loss, loss=loss), *rest), loss=loss)
+    return replace(Metric(function, partial(mean_loss, loss=loss), *rest), loss=loss, **fields)
 
 
 _PART_FORMULAS = {
@@ -174,16 +184,20 @@ def _part_metric(function: Callable[..., float], part: str, score: str, most: fl
     formula, source = f"{_PART_FORMULAS[part]}, {_SCORES_IN_FORMULAS[score]}", "Dimitriadis, Gneiting & Jordan 2021"
     if part == "discrimination":
         return Metric(function, core, "larger", formula, source, (0.0, most), one_class=False, totals=totals)
-    return Metric(function, core, "smaller", formula, source, (0.0, most), totals=totals)
+    several = "classwise" if part == "miscalibration" else ""
+    return Metric(function, core, "smaller", formula, source, (0.0, most), totals=totals, several=several)
 
 
 _UNIT = (0.0, 1.0)
+_LOG = ("log_loss", "log_loss")
 
 METRICS: dict[str, Metric] = {
     "brier": _mean_metric(brier, BRIER, "smaller", "mean((y - p)^2)", "Brier 1950", (0.0, 2.0)),
     "log_loss": Metric(log_loss, mean_log_loss, "smaller", "-mean(log p(y))", "Good 1952", loss=LOG_LOSS),
     "total_log_loss": Metric(total_log_loss, sum_log_loss, "smaller", "-sum(log p(y))", "Platt 1999, Table 2"),
-    "mcre": Metric(mcre, mean_cross_entropy, "smaller", "-mean(log p(y))", "Rüping 2004, sec. 4", loss=LOG_LOSS),
+    "mcre": Metric(
+        mcre, mean_cross_entropy, "smaller", "-mean(log p(y))", "Rüping 2004, sec. 4", loss=LOG_LOSS, same=_LOG
+    ),
     "spherical": _mean_metric(
         spherical, SPHERICAL, "larger", "mean(p(y)/|p|)", "Roby 1965; Gneiting & Raftery 2007, example 2", _UNIT
     ),
@@ -201,14 +215,16 @@ METRICS: dict[str, Metric] = {
         _UNIT,
         one_class=False,
         totals=area,
+        averaged=True,
     ),
     "ece": Metric(
         ece,
         absolute_gap,
         "smaller",
-        "sum n_b/n |mean p - share|, equal width; several classes: as top_label_ece",
+        "sum n_b/n |mean p - share|, equal width",
         "Naeini et al. 2015; Guo et al. 2017",
         _UNIT,
+        several="top label",
     ),
     "ece_mass": Metric(
         ece_mass,
@@ -217,6 +233,7 @@ METRICS: dict[str, Metric] = {
         "sum n_b/n |mean p - share|, equal mass",
         "Nguyen & O'Connor 2015",
         _UNIT,
+        several="top label",
     ),
     "ece_debiased": Metric(
         ece_debiased,
@@ -225,8 +242,11 @@ METRICS: dict[str, Metric] = {
         "sum n_b/n (2 |d_b| - E|d_b + s_b Z|), equal mass",
         "Kumar, Liang & Ma 2019",
         (-_INFINITY, 1.0),
+        several="top label",
     ),
-    "squared_ece": Metric(squared_ece, squared_gap, "smaller", "sum n_b/n d_b^2, equal mass", "Murphy 1973", _UNIT),
+    "squared_ece": Metric(
+        squared_ece, squared_gap, "smaller", "sum n_b/n d_b^2, equal mass", "Murphy 1973", _UNIT, several="top label"
+    ),
     "squared_ece_debiased": Metric(
         squared_ece_debiased,
         squared_gap_debiased,
@@ -234,6 +254,7 @@ METRICS: dict[str, Metric] = {
         "sum n_b/n (d_b^2 - s_b (1 - s_b)/(n_b - 1)), equal mass",
         "Bröcker 2012; Kumar, Liang & Ma 2019",
         (-_INFINITY, 1.0),
+        several="top label",
     ),
     "classwise_ece": Metric(
         classwise_ece,
@@ -242,6 +263,8 @@ METRICS: dict[str, Metric] = {
         "mean over classes of the ece of each against the rest",
         "Kull et al. 2019",
         _UNIT,
+        several="classwise",
+        same=("ece", ""),
     ),
     "top_label_ece": Metric(
         top_label_ece,
@@ -250,9 +273,26 @@ METRICS: dict[str, Metric] = {
         "sum n_b/n |mean max p - accuracy|, equal width",
         "Guo et al. 2017",
         _UNIT,
+        several="top label",
+        same=("", "ece"),
     ),
     "smooth_ece": Metric(
-        smooth_ece, smooth_gap, "smaller", "s = int |mean((p - y) K_s(t, p))| dt", "Błasiok & Nakkiran 2023", _UNIT
+        smooth_ece,
+        smooth_gap,
+        "smaller",
+        "s = int |mean((p - y) K_s(t, p))| dt",
+        "Błasiok & Nakkiran 2023",
+        _UNIT,
+        several="top label",
+    ),
+    "canonical_error": Metric(
+        canonical_error,
+        canonical_gap,
+        "smaller",
+        "mean over pairs of rows of k(p, q) (e_y - p).(e_z - q), k = exp(-|p - q|/s)",
+        "Widmann, Lindsten & Zachariah 2019",
+        (-_INFINITY, 2.0),
+        several="canonical",
     ),
     "miscalibration": _part_metric(miscalibration, "miscalibration", "brier", 2.0),
     "discrimination": _part_metric(discrimination, "discrimination", "brier", 1.0),
@@ -261,7 +301,14 @@ METRICS: dict[str, Metric] = {
     "log_discrimination": _part_metric(log_discrimination, "discrimination", "log_loss"),
     "log_uncertainty": _part_metric(log_uncertainty, "uncertainty", "log_loss"),
     "confidence_error": _mean_metric(
-        confidence_error, CONFIDENCE_ERROR, "smaller", "q = mean((C - p)^2)", "Duin & Tax 1998, eq. 6", _UNIT
+        confidence_error,
+        CONFIDENCE_ERROR,
+        "smaller",
+        "q = mean((C - p)^2)",
+        "Duin & Tax 1998, eq. 6",
+        _UNIT,
+        several="top label",
+        same=("brier", ""),
     ),
     "normalized_confidence_error": Metric(
         normalized_confidence_error,
@@ -270,6 +317,7 @@ METRICS: dict[str, Metric] = {
         "rho = q/epsilon - 1/2",
         "Duin & Tax 1998, eq. 7",
         (-0.25, _INFINITY),
+        several="top label",
     ),
 }
 

@@ -25,6 +25,7 @@ from calibrant.checks import (
     check_unit,
     check_vector,
     check_weights,
+    find_classes,
     refuse_masked,
     require_real,
 )
@@ -160,7 +161,7 @@ def binary_labels(y: ArrayLike, labels: Classes) -> NDArray[Any]:
             shown = ", ".join(str(value) for value in classes[:5])
             msg = f"labels must hold the negative and the positive class; got {len(classes)} value(s): {shown}"
             raise ValueError(msg)
-        return _find_classes(check_known_labels("y", y), classes)
+        return find_classes(check_known_labels("y", y), classes)
     try:
         return check_binary("y", y)
     except ValueError as error:
@@ -176,27 +177,7 @@ def find_columns(y: ArrayLike, p: NDArray[Any], labels: Classes) -> Index:
         found = f"{len(classes)} classes" if len(classes) > 1 else f"y that holds one class only, {str(classes[0])!r}"
         msg = f"p must have one column per class; got {p.shape[1]} columns for {found}: give labels"
         raise ValueError(msg)
-    return _find_classes(observed, classes)
-
-
-def _find_classes(observed: NDArray[Any], classes: NDArray[Any]) -> Index:
-    """Return the position of each label in the list of classes."""
-    order = np.argsort(classes, kind="stable")
-    if (classes[order[1:]] == classes[order[:-1]]).any():
-        msg = f"labels must all be different; got {', '.join(str(value) for value in classes[:5])}"
-        raise ValueError(msg)
-    try:
-        place = np.searchsorted(classes[order], observed)
-    except TypeError:
-        kinds = sorted({type(value).__name__ for value in observed})
-        msg = f"y must hold labels of the same type as the classes in labels; got {', '.join(kinds)}"
-        raise ValueError(msg) from None
-    found = order[np.minimum(place, len(classes) - 1)]
-    if not (classes[found] == observed).all():
-        unknown = observed[classes[found] != observed][0]
-        msg = f"y must hold only the classes in labels; got {str(unknown)!r}"
-        raise ValueError(msg)
-    return np.asarray(found, np.intp)
+    return find_classes(observed, classes)
 
 
 # Views of checked forecasts -------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from calibrant.arrays import Floats
 
 __all__ = ["FAR", "TAIL", "Tails", "beta_quantile", "beta_tails"]
 
-
 TAIL = 1e-100  # smaller tails count as this one; not far below it, incomplete beta functions underflow
 FAR = 700.0  # exp(-FAR) is still a normal double
 Tails = tuple[Floats, NDArray[np.bool_]]

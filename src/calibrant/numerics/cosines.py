@@ -8,9 +8,7 @@ from calibrant.arrays import Floats
 
 __all__ = ["GAMMAS", "USUAL", "coordinate", "cosines"]
 
-
 GAMMAS = (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
-
 
 USUAL = 1e-3  # where a class has too few rows to choose by cross-validation
 

@@ -11,6 +11,7 @@ from calibrant.arrays import Floats
 __all__ = [
     "choose_best",
     "deal_folds",
+    "deal_rows",
 ]
 
 
@@ -39,6 +40,20 @@ def deal_folds(positive: Floats, negative: Floats) -> list[tuple[Floats, Floats]
     if count < 2:
         return []
     return [(_deal(positive, unit, j, count), _deal(negative, unit, j, count)) for j in range(count)]
+
+
+def deal_rows(weight: Floats) -> list[Floats]:
+    """Return what each of (at most) five folds holds of the weight of every row, dealt out in their order.
+
+    As in `deal_folds` the j-th unit of weight falls into fold j modulo 5. No folds where there is less than two units.
+
+    >>> [fold.tolist() for fold in deal_rows(np.array([1.0, 2.0]))]
+    [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]
+    """
+    total = float(weight.sum())
+    unit = min(1.0, total / len(weight)) if len(weight) else 1.0
+    count = int(min(_FOLDS, total / unit * (1.0 + 1e-12)))
+    return [_deal(weight, unit, j, count) for j in range(count)] if count > 1 else []
 
 
 def _deal(weight: Floats, unit: float, fold: int, count: int) -> Floats:

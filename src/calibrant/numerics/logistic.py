@@ -23,7 +23,7 @@ from typing import Protocol
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import BLOCK
+from calibrant.checks import BLOCK, check_one_of
 from calibrant.samples import Sample, collapse, magnitude
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "PRECISION",
     "SAFE_REACH",
     "SINGULAR",
+    "TARGETS",
     "UNCERTAIN",
     "Frame",
     "Line",
@@ -45,15 +46,16 @@ __all__ = [
     "Targets",
     "bound_remainder",
     "certify",
+    "choose_targets",
     "descend",
     "grid",
     "newton_step",
     "polish",
+    "smoothed_targets",
     "solve",
     "solve_line",
     "summarise_rows",
 ]
-
 
 FEW = 5_000  # up to this many rows Newton on the rows themselves is faster than a histogram
 CELLS = 2_800
@@ -104,6 +106,27 @@ class Targets:
             np.asarray(positive * self.ones[0] + negative * self.ones[1]),
             np.asarray(negative * self.zeros[0] + positive * self.zeros[1]),
         )
+
+
+TARGETS = ("smoothed", "hard")
+
+
+def choose_targets(targets: str, positive: float, negative: float) -> Targets:
+    """Return the targets of positives and negatives, by their total weights: Platt's smoothed ones, or the labels."""
+    if targets == "smoothed":
+        return Targets(smoothed_targets(positive, negative), smoothed_targets(negative, positive))
+    check_one_of("targets", targets, TARGETS)
+    return Targets()
+
+
+def smoothed_targets(positive: float, negative: float) -> tuple[float, float]:
+    """Return (N+ + 1)/(N+ + 2) and 1/(N- + 2), the targets of positives and of negatives (Platt 1999, sec. 2.2).
+
+    >>> smoothed_targets(1, 1)
+    (0.6666666666666666, 0.3333333333333333)
+    """
+    high = (positive + 1.0) / (positive + 2.0) if positive < np.inf else 1.0
+    return high, 1.0 / (negative + 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +403,7 @@ class Rows:
         """Return the rows where they are few, else the cells of a histogram."""
         data, n = self.data, len(self.data.score)
         if n <= FEW:
-            return summarise_rows(data, magnitude(data.score))
+            return summarise_rows(data)
         some = np.asarray(data.score[:: n // FEW], np.float64)
         for seen in (some, data.score):  # a few rows may all be equal, or miss a far outlier
             lowest, highest = float(seen.min()), float(seen.max())
@@ -389,11 +412,11 @@ class Rows:
                 if np.isfinite(summary.noise):
                     return summary
         if lowest < highest:
-            return summarise_rows(data, magnitude(data.score))
+            return summarise_rows(data)
         positive, negative = data.totals()
         total = positive + negative
         one = Sample(some[:1], np.array([positive / total]), np.array([total]), np.array([negative]))
-        return summarise_rows(one, magnitude(some))
+        return summarise_rows(one)
 
     def rows(self) -> Sample:
         """Return the sample."""
@@ -489,9 +512,10 @@ def _discriminant(summary: Summary, ones: Floats, zeros: Floats) -> Floats:
     return start if moved <= _UNSATURATED else flat
 
 
-def summarise_rows(data: Sample, unit: float) -> Summary:
+def summarise_rows(data: Sample) -> Summary:
     """Return the rows themselves as the summary: x is the score less the mean, in standard deviations."""
     score, positive, negative = data.arrays()
+    unit = magnitude(score)
     weight = positive + negative
     score = score / unit if unit != 1.0 else score
     total = weight.sum()

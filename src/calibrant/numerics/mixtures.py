@@ -11,7 +11,6 @@ from calibrant.arrays import Floats
 
 __all__ = ["Mixture", "fit_mixture", "nonnegative_step"]
 
-
 _EASY = 20  # pairs of EM steps, enough for most mixtures; after them Newton's method helps
 
 

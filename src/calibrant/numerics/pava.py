@@ -22,9 +22,7 @@ __all__ = [
     "sort_rows",
 ]
 
-
 _Points = tuple[Floats, Floats, Floats]  # score, weight of positives, weight
-
 
 FEWEST_TO_SIFT = 30_000  # up to this many rows sorting them all is faster than sifting them first
 _COARSE = 2_048  # cells of equal width, each halved up to 16 times where rows are dense

@@ -6,30 +6,25 @@ from collections.abc import Callable
 
 import numpy as np
 
-__all__ = ["falling_root", "root_above_zero"]
+__all__ = ["falling_root"]
 
 
-def root_above_zero(slope: Callable[[float], float], cap: float, start: float = 1.0) -> float:
-    """Return where a function that falls on [0, cap] crosses zero: 0 if it is nowhere positive, `cap` if everywhere.
+def falling_root(slope: Callable[[float], float], low: float, high: float, start: float = np.inf) -> float:
+    """Return where a function that falls from low to high crosses zero, to the last digit or two.
 
-    `start` is a guess of its size, from which the search doubles.
+    It is `low` if the function is nowhere positive, `high` if everywhere. `start` is a guess of the size of the root,
+    from which the search doubles.
     """
-    if slope(0.0) <= 0.0:
-        return 0.0
-    high = min(start, cap)
-    while slope(high) > 0.0:
-        if high >= cap:
-            return cap
-        high = min(2.0 * high, cap)
-    return falling_root(slope, 0.0, high)
-
-
-def falling_root(slope: Callable[[float], float], low: float, high: float) -> float:
-    """Return where a function that falls from low to high crosses zero, to the last digit or two."""
     from scipy import optimize  # slow to import
 
-    if slope(low) <= 0.0 or slope(high) >= 0.0:
-        return low if slope(low) <= 0.0 else high
+    if slope(low) <= 0.0:
+        return low
+    top = min(start, high)
+    while slope(top) > 0.0:
+        if top >= high:
+            return high
+        top = min(2.0 * top, high)
+    high = top
     while high > 2.0 * low:  # roots may be of any size
         middle = float(np.sqrt(low) * np.sqrt(high)) if low > 0.0 else high / 2.0
         low, high = (middle, high) if slope(middle) > 0.0 else (low, middle)

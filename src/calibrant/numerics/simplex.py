@@ -6,11 +6,20 @@ import numpy as np
 
 from calibrant.arrays import Floats
 
-__all__ = ["LEAST", "normalise"]
+__all__ = ["LEAST", "normalise", "row_sums"]
 
 
 # A pairwise probability of 0 or 1 says nothing of the other pairs' odds; LIBSVM keeps 1e-7 away, and so do we.
 LEAST = 1e-7
+
+
+def row_sums(values: Floats) -> Floats:
+    """Return the sum of each row; faster than `sum(axis=1)` where rows are short.
+
+    >>> row_sums(np.array([[0.25, 0.5]]))
+    array([0.75])
+    """
+    return np.asarray(values @ np.ones(values.shape[1]))
 
 
 def normalise(p: Floats) -> Floats:

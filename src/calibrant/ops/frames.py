@@ -147,16 +147,14 @@ def _polynomial(x: Any, start: Any, *coefficients: Any) -> Any:
 def _smooth_parts(choose: Choose, function: Any, x: nw.Expr, parts: Callable[[], Sequence[Part]]) -> nw.Expr:  # noqa: ARG001
     """Return a function that is smooth in each of its parts."""
     found = parts()
-    origins = [-float(part.local(0.0)) for part in found]
-    if all(float(part.local(1.0)) == 1.0 - origin for part, origin in zip(found, origins, strict=True)):
-        # Parts that are measured from an origin become one list of pieces.
+    if all(part.halves is None for part in found):  # their pieces become one list
         edges, numbers = [], []
-        for part, origin in zip(found, origins, strict=True):
+        for part in found:
             pieces = interpolate(part.function, part.low, part.high)
-            edges += [part.start, *(piece.start + origin for piece in pieces[1:])]
+            edges += [part.start, *(piece.start + part.origin for piece in pieces[1:])]
             starts = [piece.start for piece in pieces]
-            ends = [part.low] * len(pieces), [part.high] * len(pieces)
-            numbers.append(np.vstack([[origin] * len(pieces), *ends, starts, _pad(_stack(pieces))]))
+            same = np.repeat([[part.origin], [part.low], [part.high]], len(pieces), axis=1)
+            numbers.append(np.vstack([same, starts, _pad(_stack(pieces))]))
         return choose(x, np.array(edges[1:]), np.hstack(numbers), _clipped_polynomial)
 
     def tree(first: int, last: int) -> nw.Expr:
@@ -181,12 +179,25 @@ def _clipped_polynomial(x: Any, origin: Any, low: Any, high: Any, start: Any, *c
     return _polynomial(inside, start, *coefficients)
 
 
-def _softmax(columns: Columns) -> Columns:
-    """Return exp(x_c)/sum_j exp(x_j)."""
-    top = nw.max_horizontal(*columns)
-    tilted = [(x - top).clip(-_FAR, 0.0).exp() for x in columns]
-    total = reduce(lambda one, two: one + two, tilted)
+def _softmax(share: _Share, columns: Columns) -> Columns:
+    """Return exp(x_c)/sum_j exp(x_j), each computed once."""
+    columns = [share(x) for x in columns]
+    top = share(nw.max_horizontal(*columns))
+    tilted = [share((x - top).clip(-_FAR, 0.0).exp()) for x in columns]
+    total = share(_add(tilted))
     return [x / total for x in tilted]
+
+
+def _linear(columns: Columns, weights: Floats) -> Columns:
+    """Return sums of products, without those of a weight of 0."""
+    rows = [[x * float(w) for x, w in zip(columns, row, strict=True) if w] for row in weights]
+    return [_add(row) if row else _node(0.0) for row in rows]
+
+
+def _add(columns: Columns) -> nw.Expr:
+    """Return the sum of columns."""
+    total: nw.Expr = reduce(lambda one, two: one + two, columns)
+    return total
 
 
 def _split(
@@ -213,8 +224,14 @@ def _run_columns(function: Callable[[Columns], Columns], scores: Columns, count:
     return function(scores)
 
 
-def _compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str) -> Columns:  # noqa: ARG001
-    """Refuse what has no formula."""
+def _solve(matrix: Sequence[Columns], right: Columns) -> Columns:  # noqa: ARG001
+    """Refuse equations."""
+    msg = f"an engine solves no equations; got {len(right)} of them: use calibrant.onnx"
+    raise ValueError(msg)
+
+
+def _compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str, written: Any = None) -> Columns:  # noqa: ARG001
+    """Refuse what has no short formula."""
     raise ValueError(refusal)
 
 
@@ -233,11 +250,14 @@ def frame_ops(choose: Choose = branch, share: _Share = lambda x: x) -> Ops:
         clip=lambda x, low, high: x.clip(max(low, -LARGEST), min(high, LARGEST)),
         steps=lambda x, edges, values: _steps(choose, x, edges, values),
         lines=lambda x, corners, values: _lines(choose, x, corners, values),
-        softmax=_softmax,
+        softmax=partial(_softmax, share),
+        largest=lambda columns: nw.max_horizontal(*columns),
+        linear=_linear,
         split=_split,
         share=share,
         smooth=lambda function, x, low, high: _smooth(choose, function, x, low, high),
         smooth_parts=lambda function, x, parts: _smooth_parts(choose, function, x, parts),
+        solve=_solve,
         compute=_compute,
         in_unit=lambda score: score,
     )

@@ -14,7 +14,7 @@ from calibrant.arrays import Floats
 from calibrant.checks import BLOCK, ROUNDING, refuse_masked
 from calibrant.ops import EDGE, Columns, Ops
 
-__all__ = ["NUMPY"]
+__all__ = ["NUMPY", "run_blocks"]
 
 
 def _as_real(values: Any) -> NDArray[Any]:
@@ -53,13 +53,23 @@ def _run_columns(function: Callable[[Columns], Columns], scores: Any, count: int
     if given.ndim != 2 or given.shape[1] != (count or given.shape[1]):
         msg = f"scores must have {count or 'several'} columns, {meaning}; got an array of shape {given.shape}"
         raise ValueError(msg)
-    size = BLOCK // min(max(given.shape[1], 1), 32)
-    blocks = []
+    return run_blocks(function, given)
+
+
+def run_blocks(function: Callable[[Columns], Columns], scores: NDArray[Any]) -> Floats:
+    """Evaluate a formula of the columns of a checked array, block by block, to an array with a column per class."""
+    size = BLOCK // min(max(scores.shape[1], 1), 32)
+    out: Floats | None = None
     with np.errstate(all="ignore"):
-        for start in range(0, max(len(given), 1), size):
-            block = np.asarray(given[start : start + size], np.float64)
-            blocks.append(np.column_stack(function(list(block.T))))
-    return np.concatenate(blocks) if len(blocks) > 1 else blocks[0]
+        for start in range(0, max(len(scores), 1), size):
+            block = np.ascontiguousarray(scores[start : start + size].T, np.float64)  # columns that lie in one piece
+            columns = function(list(block))
+            if out is None:
+                out = np.empty((len(scores), len(columns)))
+            for column, values in enumerate(columns):
+                out[start : start + size, column] = values
+    assert out is not None
+    return out
 
 
 def _expit(u: Floats) -> Floats:
@@ -122,7 +132,13 @@ def _split(
     return list(out)
 
 
-def _compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str) -> Columns:  # noqa: ARG001
+def _solve(matrix: Sequence[Columns], right: Columns) -> Columns:
+    """Return the solution of equations whose entries are columns."""
+    left = np.stack([np.stack(row, axis=-1) for row in matrix], axis=-2)
+    return list(np.linalg.solve(left, np.stack(right, axis=-1)[..., None])[..., 0].T)
+
+
+def _compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str, written: Any = None) -> Columns:  # noqa: ARG001
     """Return the columns of function(array), the array's columns given."""
     return list(function(np.column_stack(columns)).T)
 
@@ -152,10 +168,13 @@ NUMPY = Ops(
     steps=_steps,
     lines=_lines,
     softmax=_softmax,
+    largest=lambda columns: reduce(np.maximum, columns),
+    linear=lambda columns, weights: list(weights @ np.stack(columns)),
     split=_split,
     share=lambda x: x,
     smooth=_smooth,
     smooth_parts=lambda function, x, parts: function(x),  # noqa: ARG005
+    solve=_solve,
     compute=_compute,
     in_unit=_in_unit,
 )

@@ -18,13 +18,21 @@ _ACCURACY = 1e-13  # of a logit, or of its share where that is larger than 1
 
 
 class Part(NamedTuple):
-    """Where a function is smooth: from `start` on it is function(clip(local(x), low, high))."""
+    """Where a function is smooth: from `start` on it is function(clip(local(x), low, high)).
+
+    local(x) is x - origin, or where `halves` is given (x/2 - origin/2)/halves, which cannot overflow.
+    """
 
     start: float
-    local: Callable[[Any], Any]
+    origin: float
+    halves: float | None
     function: Callable[[Floats], Floats]
     low: float
     high: float
+
+    def local(self, x: Any) -> Any:
+        """Return where x is in this part."""
+        return x - self.origin if self.halves is None else (x * 0.5 - self.origin * 0.5) / self.halves
 
 
 class Piece(NamedTuple):
@@ -41,6 +49,8 @@ def interpolate(function: Callable[[Floats], Floats], low: float, high: float, b
     >>> round(horner(2.5, *piece), 12)
     6.25
     """
+    if not low < high:  # further from 0 than an interval is wide
+        return [Piece(low, function(np.array([low])))]
     fitted = Chebyshev.interpolate(function, DEGREE, domain=[low, high])
     check = np.linspace(low, high, 4 * DEGREE + 3)
     values = function(check)

@@ -159,6 +159,9 @@ def _with_parts(shared: Shared) -> Ops:
     return replace(
         _SQL,
         share=shared,
+        softmax=_sql_softmax
+        if shared.dialect in _WITHOUT_QUERIES
+        else lambda columns: _shared_softmax(columns, shared),
         smooth=lambda function, x, low, high: shared(_sql_smooth(function, shared(x), low, high)),
         smooth_parts=lambda function, x, parts: shared(_sql_smooth_parts(function, shared(x), parts)),
     )
@@ -267,6 +270,26 @@ def _sql_softmax(columns: Columns) -> Columns:
     return [exp.convert(1.0) / reduce(lambda total, x: total + x, each, exp.convert(1.0)) for each in others]
 
 
+def _sql_largest(columns: Columns) -> _Node:
+    """Return the largest of some numbers."""
+    return exp.Greatest(this=_node(columns[0]), expressions=[_node(x) for x in columns[1:]], ignore_nulls=True)
+
+
+def _sql_linear(columns: Columns, weights: Floats) -> Columns:
+    """Return sums of products, without those of a weight of 0."""
+    rows = [[x * float(w) for x, w in zip(columns, row, strict=True) if w] for row in weights]
+    return [reduce(lambda total, x: total + x, row) if row else exp.convert(0.0) for row in rows]
+
+
+def _shared_softmax(columns: Columns, share: Shared) -> Columns:
+    """Return exp(x_c - max x)/sum_j exp(x_j - max x), each computed once, with halves that cannot overflow."""
+    halves = [share(x * 0.5) for x in columns]
+    top = share(_sql_largest(halves))
+    tilted = [share(exp.Exp(this=_sql_clip(x - top, -_FAR / 2 + 4, 0.0) * 2.0)) for x in halves]
+    total = share(reduce(lambda one, two: one + two, tilted))
+    return [x / total for x in tilted]
+
+
 def _sql_split(
     columns: Columns, condition: Callable[[Columns, int], Any], branches: Sequence[Callable[[Columns], Columns]]
 ) -> Columns:
@@ -287,8 +310,14 @@ def _sql_columns(function: Callable[[Columns], Columns], scores: Columns, count:
     return function(scores)
 
 
-def _sql_compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str) -> Columns:  # noqa: ARG001
-    """Refuse what has no formula."""
+def _sql_solve(matrix: Sequence[Columns], right: Columns) -> Columns:  # noqa: ARG001
+    """Refuse equations."""
+    msg = f"SQL solves no equations; got {len(right)} of them: use calibrant.onnx"
+    raise ValueError(msg)
+
+
+def _sql_compute(function: Callable[[Floats], Floats], columns: Columns, refusal: str, written: Any = None) -> Columns:  # noqa: ARG001
+    """Refuse what has no short formula."""
     raise ValueError(refusal)
 
 
@@ -356,10 +385,13 @@ _SQL = Ops(
     steps=_sql_steps,
     lines=_sql_lines,
     softmax=_sql_softmax,
+    largest=_sql_largest,
+    linear=_sql_linear,
     split=_sql_split,
     share=lambda x: x,
     smooth=_sql_smooth,
     smooth_parts=_sql_smooth_parts,
+    solve=_sql_solve,
     compute=_sql_compute,
     in_unit=lambda score: score,
 )

@@ -31,13 +31,7 @@ from calibrant.papers.records import FORMAT, Experiment
 from calibrant.progress import Progress, show_progress
 from calibrant.warning import warn
 
-__all__ = [
-    "explain_failures",
-    "fingerprint_data",
-    "fingerprint_source",
-    "list_versions",
-    "run_experiment",
-]
+__all__ = ["explain_failures", "fingerprint_data", "fingerprint_source", "list_versions", "run_experiment"]
 
 _PACKAGES = ("calibrant", "numpy", "scipy", "scikit-learn")
 _DISPLAY_ROOMS = ("report/", "cli/", "plots/")  # rooms of the library that compute no number of a cell

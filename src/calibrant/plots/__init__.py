@@ -8,6 +8,7 @@ does not manage; a notebook shows the display itself, and `display.figure_.savef
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -192,8 +193,8 @@ class ReliabilityPanelsDisplay:
         return cls.from_predictions(y, estimator.predict_proba(X), labels=estimator.classes_, **options)
 
     def plot(self, *, columns: int = 3, marginal: bool = True) -> Self:
-        """Draw on a new figure with at most `columns` diagrams side by side."""
-        curves = self.panels.curves
+        """Draw on a new figure, at most `columns` diagrams side by side; of many classes those of `panels.drawn`."""
+        curves = [self.panels.curves[place] for place in self.panels.drawn]
         columns = min(columns, len(curves))
         rows = -(-len(curves) // columns)
         with matplotlib.rc_context(STYLE):
@@ -217,6 +218,9 @@ class ReliabilityPanelsDisplay:
                 display.ax_.get_legend().remove()  # type: ignore[union-attr]
             handles, names = self.displays_[0].ax_.get_legend_handles_labels()
             figure.legend(handles, names, loc="outside lower center", ncols=2, frameon=False, fontsize="small")
+            if self.panels.choice:
+                choice = textwrap.fill(self.panels.choice, 34 * columns)
+                figure.suptitle(choice, x=0.01, horizontalalignment="left", fontsize="medium")
         self.figure_, self.axes_ = figure, np.array([display.ax_ for display in self.displays_])
         return self
 

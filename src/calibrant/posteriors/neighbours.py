@@ -17,13 +17,7 @@ from calibrant.checks import check_number, check_one_of, check_whole
 from calibrant.posteriors.estimates import FORMS, cell_estimate, distance_estimator
 from calibrant.posteriors.objects import BLOCK_NUMBERS, Objects, apply_in_blocks
 
-__all__ = [
-    "ESTIMATES",
-    "Neighbours",
-    "count_right_by_k",
-    "fit_neighbours",
-    "vote_posteriors",
-]
+__all__ = ["ESTIMATES", "Neighbours", "count_right_by_k", "fit_neighbours", "vote_posteriors"]
 
 ESTIMATES = ("auto", "cell", "distance")
 

@@ -18,7 +18,6 @@ from calibrant.posteriors.objects import Objects, apply_in_blocks
 
 __all__ = ["TRAININGS", "Layers", "Net", "SquaredError", "fit_network", "start_weights"]
 
-
 _HIGH, _LOW = 0.9, 0.1  # the targets for an object's own class and for the others
 _TINY_GRADIENT = 1e-6  # training ends when the norm of the gradient is below this
 _ACTIVE = 4.0  # a logistic unit is considered active for inputs between -4 and 4

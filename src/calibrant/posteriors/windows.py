@@ -14,13 +14,7 @@ from calibrant.checks import check_number
 from calibrant.posteriors.densities import apply_bayes_rule, class_priors
 from calibrant.posteriors.objects import BLOCK_NUMBERS, Objects, apply_in_blocks
 
-__all__ = [
-    "SCANNED_OBJECTS",
-    "Windows",
-    "choose_width",
-    "fit_windows",
-    "leave_one_out_likelihood",
-]
+__all__ = ["SCANNED_OBJECTS", "Windows", "choose_width", "fit_windows", "leave_one_out_likelihood"]
 
 _Group = tuple[Floats, Floats]  # the distinct objects of a class, and their weights
 

@@ -12,7 +12,6 @@ from calibrant.evidence.words import format_name, format_number
 from calibrant.report import charts
 
 __all__ = [
-    "MOST_CLASSES",
     "Figure",
     "Figures",
     "make_assessment_figures",
@@ -20,7 +19,6 @@ __all__ = [
     "make_panel_figures",
 ]
 
-MOST_CLASSES = 12  # so many classes get a diagram of their own
 _TABLE_ROWS = 21  # most points of a curve in its table
 
 
@@ -68,7 +66,8 @@ def make_assessment_figures(assessment: Mapping[str, Any] | None) -> Figures:
             "decomposition": _decomposition_figure(assessment["decompositions"]["brier"]),
         }
     for of, panels in assessment["by_class"].items():
-        for place, each in enumerate(panels["curves"][:MOST_CLASSES]):
+        for place in panels["drawn"]:
+            each = panels["curves"][place]
             title, what = f"Class {each['name']}", "share of the class"
             if of == "top_label":
                 title, what = f"Decided for {each['name']}", "share of right decisions"

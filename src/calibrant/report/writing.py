@@ -20,11 +20,10 @@ from markupsafe import Markup
 
 import calibrant
 from calibrant.evidence.assessing import COSTS, REJECTIONS, Assessment
-from calibrant.evidence.words import NOT_FINITE, format_name, format_number
+from calibrant.evidence.words import NOT_FINITE, format_name, format_number, format_percent
 from calibrant.files import write_whole
 from calibrant.report import charts
 from calibrant.report.figures import (
-    MOST_CLASSES,
     Figures,
     make_assessment_figures,
     make_comparison_figures,
@@ -38,6 +37,7 @@ __all__ = ["render_report", "write_report"]
 
 _REPORT_FORMAT = 1
 _START_REJECTION = 0.25  # where the slider of the cost of a rejection starts; errors cost 1
+_MOST_CONFUSED = 12  # up to so many classes the whole confusion is shown, of more as many of its largest errors
 _PARTS = ("score", "miscalibration", "discrimination", "uncertainty")  # the columns of the table of decompositions
 
 
@@ -130,7 +130,6 @@ def _render_page(document: Mapping[str, Any], figures: Figures) -> str:
         style=Markup(style),
         scripts=[Markup(text) for text in scripts],
         policy=_content_policy(scripts),
-        most_classes=MOST_CLASSES,
         start_rejection=REJECTIONS.index(_START_REJECTION),
         **_make_tables(document),
         data=_embed_json(document),
@@ -142,7 +141,11 @@ def _make_tables(document: Mapping[str, Any]) -> dict[str, Any]:
     """Return the rows of the page's tables, and the functions that its template calls."""
     assessment, comparison = document["assessment"] or {}, document["comparison"] or {}
     return {
-        "class_rows": [tuple(share.values()) for share in assessment.get("classes", ())],
+        "class_rows": [_class_row(share) for share in assessment.get("classes", ())],
+        "confusion_tables": [
+            {**_confusion_table(each, [share["name"] for share in assessment["classes"]]), "cost": each["cost"]}
+            for each in assessment.get("confusions", ())
+        ],
         "parts_rows": [
             (format_name(score), *(parts[part] for part in _PARTS))
             for score, parts in assessment.get("decompositions", {}).items()
@@ -152,6 +155,33 @@ def _make_tables(document: Mapping[str, Any]) -> dict[str, Any]:
             (method, *counts) for method, counts in zip(standing["methods"], standing["rejections"], strict=True)
         ],
         "best": _best_value,
+    }
+
+
+def _class_row(share: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the table row of a class."""
+    pvalue = None if share["pvalue"] is None else _format_pvalue(share["pvalue"])
+    return share["name"], share["rows"], share["share"], share["forecast"], pvalue
+
+
+def _confusion_table(confusion: Mapping[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return heads and rows of a confusion: every class by every decision, or of many classes the largest errors."""
+    cells = list(zip(confusion["true"], confusion["decided"], confusion["rows"], strict=True))
+    size = [sum(rows for true, _, rows in cells if true == place) for place in range(len(names))]
+    if len(names) > _MOST_CONFUSED:
+        wrong = [cell for cell in cells if cell[0] != cell[1] and cell[1] >= 0]
+        rows = [
+            (names[true], names[decided], number, format_percent(number / size[true]))
+            for true, decided, number in wrong[:_MOST_CONFUSED]
+        ]
+        title = f"The {len(rows)} largest of {len(wrong):,} confusions"
+        return {"title": title, "heads": ("class", "taken for", "rows", "of the class"), "rows": rows}
+    found = {(true, decided): number for true, decided, number in cells}
+    columns = [*range(len(names)), *([-1] if any(decided < 0 for _, decided, _ in cells) else [])]
+    return {
+        "title": "Rows: class. Columns: decision",
+        "heads": ("class", *(names[k] if k >= 0 else "rejected" for k in columns)),
+        "rows": [(name, *(found.get((true, k), 0.0) for k in columns)) for true, name in enumerate(names)],
     }
 
 

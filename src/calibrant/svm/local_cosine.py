@@ -34,7 +34,6 @@ __all__ = [
     "typical_distance",
 ]
 
-
 _BLOCK_NUMBERS = 2**20  # numbers in a block of running sums
 _CHOICE_ROWS = 1_000  # at most this many rows choose gamma
 _WIDTH_ROWS = 500  # the distances between at most this many rows give the width

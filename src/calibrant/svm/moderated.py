@@ -31,7 +31,6 @@ __all__ = [
     "whiten",
 ]
 
-
 _SLOPE = 2.0  # of the logistic link, per unit of the decision value
 _RIDGE = 1e-8  # added to the diagonal of K_MM, as a share of its mean
 _BLOCK_KERNELS = 2**21  # kernel values computed at a time

@@ -1,0 +1,562 @@
+"""Penalised multinomial regression: class probabilities that are a softmax, linear in the coefficients.
+
+The logits of a row of k classes are
+
+    f_c = x_c (1 + sum_m a_m h_m) + sum_m e_m S_mc + sum_g B_gc D_gc + sum_j M_cj x_j,        q = softmax(f),
+
+with x_c, S_mc and D_gc numbers per row and class, h_m numbers per row. The coefficients theta = (a, e, B, M) minimise
+
+    F(theta) = -sum_i w_i sum_c t_ic log q_ic + 1/2 sum_j lambda_j theta_j^2,
+
+t the shares of the classes in a row, lambda > 0. F is strictly convex. `minimise` takes Newton steps where the Hessian
+is small enough to be dense, else L-BFGS steps scaled by a block approximation of it, `Blocks`; either way the result
+has passed the Newton decrement as its certificate. Rows are read in blocks: the memory needed does not grow with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import linalg
+
+from calibrant.arrays import Floats
+from calibrant.numerics.simplex import row_sums
+
+__all__ = ["Blocks", "Dense", "Labels", "Minimum", "Problem", "Terms", "minimise"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    """The constants."""
+
+    block: int = 32_768  # numbers per array of a block of rows: it stays in the cache
+    wide: int = 200_000  # the same of arrays with a column per coefficient
+    deep: int = 128  # the least rows of such a block
+    kept: int = 500_000  # rows times classes up to which the terms are computed once; beyond, anew in every pass
+    dense_work: float = 6e9  # rows times squared coefficients up to which the Hessian is dense
+    dense_size: int = 1_500  # coefficients up to which it is
+    decrement: float = 1e-10  # of a Newton minimum, per unit of the total weight
+    rough_decrement: float = 2e-7  # the same of an L-BFGS minimum: 1/100 nat in 50,000 rows
+    newton_steps: int = 200
+    lbfgs_steps: int = 300
+    cg_newton_steps: int = 60
+    cg_steps: int = 300  # of conjugate gradients in a Newton step ...
+    cg_rest: float = 0.03  # ... that end when the residual has fallen to this share
+    memory: int = 20  # pairs of steps and gradients that L-BFGS keeps
+    armijo: float = 1e-4
+    halvings: int = 40
+
+
+_TUNING = _Tuning()
+_UNFINISHED = "the scores or weights are beyond double precision: the fit of all classes did not converge in {} steps"
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """The classes of rows: their numbers, or the share `target` of each class in each row; and the rows' weights."""
+
+    index: NDArray[np.intp]
+    weight: Floats
+    target: Floats | None = None
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.index)
+
+    @property
+    def total(self) -> float:
+        """The weight of all rows."""
+        return float(self.weight.sum())
+
+    def part(self, rows: Any) -> Labels:
+        """Return those of some rows."""
+        return Labels(self.index[rows], self.weight[rows], None if self.target is None else self.target[rows])
+
+    def counts(self, classes: int) -> Floats:
+        """Return the weight of each class."""
+        if self.target is not None:
+            return np.asarray(self.weight @ self.target)
+        return np.asarray(np.bincount(self.index, self.weight, minlength=classes), np.float64)
+
+    def likelihood(self, logs: Floats) -> float:
+        """Return sum_i w_i sum_c t_ic log q_ic."""
+        if self.target is not None:
+            return float(self.weight @ row_sums(self.target * logs))
+        return float(self.weight @ logs[np.arange(len(logs)), self.index])
+
+    def residuals(self, q: Floats) -> Floats:
+        """Return q - t, in the memory of q."""
+        if self.target is not None:
+            q -= self.target
+        else:
+            q[np.arange(len(q)), self.index] -= 1.0
+        return q
+
+    def cases(self) -> tuple[NDArray[np.intp], NDArray[np.intp], Floats]:
+        """Return (row, class, weight) of every class that has a share in a row."""
+        if self.target is None:
+            return np.arange(len(self.index)), self.index, self.weight
+        row, which = np.nonzero(self.target)
+        return row, which, self.weight[row] * self.target[row, which]
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What the logits of some rows are made of: x (rows, k), h (rows, m), S and D as arrays of x's shape."""
+
+    x: Floats
+    factors: Floats
+    common: tuple[Floats, ...] = ()
+    own: tuple[Floats, ...] = ()
+
+    def part(self, rows: slice) -> Terms:
+        """Return those of some rows."""
+        common, own = (tuple(each[rows] for each in group) for group in (self.common, self.own))
+        return Terms(self.x[rows], self.factors[rows], common, own)
+
+    def shared(self) -> list[Floats]:
+        """Return the derivatives of the logits by (a, e)."""
+        return [self.x * h[:, None] for h in self.factors.T] + list(self.common)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Rows to fit to: `make(rows)` gives the terms of a slice of them; `mixed` says whether there is a matrix M."""
+
+    make: Callable[[slice], Terms]
+    labels: Labels
+    classes: int
+    mixed: bool
+    factors: int
+    common: int
+    own: int
+    kept: list[Terms] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, make: Callable[[slice], Terms], labels: Labels, *, mixed: bool) -> Problem:
+        """Return a problem, its terms computed at once where they are few."""
+        first = make(slice(0, 1))
+        counts = first.factors.shape[1], len(first.common), len(first.own)
+        found = cls(make, labels, first.x.shape[1], mixed, *counts)
+        if len(labels) * found.classes <= _TUNING.kept:
+            found.kept.extend(make(rows) for rows in found.slices())
+        return found
+
+    @property
+    def commons(self) -> int:
+        """The number of coefficients that all classes share, (a, e)."""
+        return self.factors + self.common
+
+    @property
+    def size(self) -> int:
+        """The number of coefficients."""
+        return self.commons + self.own * self.classes + (self.classes**2 if self.mixed else 0)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether a dense Hessian is worth its cost."""
+        work = len(self.labels) * float(self.size) ** 2
+        return work <= _TUNING.dense_work and self.size <= _TUNING.dense_size
+
+    def slices(self) -> Iterator[slice]:
+        """Yield the blocks of rows."""
+        step = max(1, _TUNING.block // self.classes)
+        for start in range(0, len(self.labels), step):
+            yield slice(start, min(start + step, len(self.labels)))
+
+    def blocks(self) -> Iterator[tuple[slice, Terms, Labels]]:
+        """Yield the rows, terms and labels of each block."""
+        for number, rows in enumerate(self.slices()):
+            yield rows, self.kept[number] if self.kept else self.make(rows), self.labels.part(rows)
+
+    def split(self, theta: Floats) -> tuple[Floats, Floats, Floats | None]:
+        """Return (a, e), B and M."""
+        k, at = self.classes, self.commons + self.own * self.classes
+        own = theta[self.commons : at].reshape(self.own, k)
+        return theta[: self.commons], own, theta[at:].reshape(k, k) if self.mixed else None
+
+    def logits(self, terms: Terms, theta: Floats) -> Floats:
+        """Return f."""
+        common, own, matrix = self.split(theta)
+        f = terms.x * (1.0 + terms.factors @ common[: self.factors])[:, None]
+        for value, s in zip(common[self.factors :], terms.common, strict=True):
+            f += value * s
+        for row, d in zip(own, terms.own, strict=True):
+            f += row * d
+        if matrix is not None:
+            f += terms.x @ matrix.T
+        return f
+
+    def evaluate(self, theta: Floats, precision: Floats) -> tuple[float, Floats]:
+        """Return F and its gradient."""
+        value, gradient = 0.5 * float((precision * theta) @ theta), precision * theta
+        for _, terms, labels in self.blocks():
+            logs, q = _softmax(self.logits(terms, theta))
+            value -= labels.likelihood(logs)
+            r = labels.residuals(q)
+            r *= labels.weight[:, None]
+            gradient += self._project(terms, r)
+        return value, gradient
+
+    def curve(self, theta: Floats, precision: Floats, direction: Floats) -> Floats:
+        """Return the Hessian of F times a direction: sum_i w_i J_i' (diag q_i - q_i q_i') J_i d, and the penalty."""
+        product = precision * direction
+        for _, terms, labels in self.blocks():
+            _, q = _softmax(self.logits(terms, theta))
+            moved = self.logits(terms, direction) - terms.x
+            moved -= row_sums(q * moved)[:, None]
+            moved *= q
+            moved *= labels.weight[:, None]
+            product += self._project(terms, moved)
+        return product
+
+    def _project(self, terms: Terms, r: Floats) -> Floats:
+        """Return sum_i J_i' r_i, J the derivative of the logits of a row by theta."""
+        parts = [terms.factors.T @ row_sums(r * terms.x), np.array([np.vdot(r, s) for s in terms.common])]
+        parts += [(r * d).sum(axis=0) for d in terms.own]
+        if self.mixed:
+            parts.append((r.T @ terms.x).ravel())
+        return np.concatenate(parts)
+
+    def rows_of(self, terms: Terms, r: Floats) -> Floats:
+        """Return J_i' r_i of each row, (rows, size)."""
+        k, m = self.classes, self.factors
+        out = np.empty((len(r), self.size))
+        np.multiply(terms.factors, row_sums(r * terms.x)[:, None], out=out[:, :m])
+        for number, s in enumerate(terms.common, start=m):
+            out[:, number] = row_sums(r * s)
+        for number, d in enumerate(terms.own):
+            at = self.commons + number * k
+            np.multiply(r, d, out=out[:, at : at + k])
+        if self.mixed:
+            for c in range(k):
+                at = self.commons + self.own * k + c * k
+                np.multiply(r[:, c, None], terms.x, out=out[:, at : at + k])
+        return out
+
+    def move(self, terms: Terms, change: Floats) -> Floats:
+        """Return J_i delta_i, the change of the logits of rows by a change of theta for each of them."""
+        k, m, at = self.classes, self.factors, self.commons + self.own * self.classes
+        f = terms.x * row_sums(terms.factors * change[:, :m])[:, None]
+        for number, s in enumerate(terms.common, start=m):
+            f += change[:, number, None] * s
+        for number, d in enumerate(terms.own):
+            f += change[:, self.commons + number * k : self.commons + (number + 1) * k] * d
+        if self.mixed:
+            f += np.einsum("nab,nb->na", change[:, at:].reshape(-1, k, k), terms.x)
+        return f
+
+    def hessian(self, theta: Floats) -> Floats:
+        """Return the Hessian of the likelihood, sum_i w_i J_i' (diag q_i - q_i q_i') J_i."""
+        k, m, g, size = self.classes, self.commons, self.own, self.size
+        found = np.zeros((size, size))
+        each, first = np.arange(k), m + g * k  # first: where M begins
+        place = [m + number * k + each for number in range(g)]  # where the own terms of all classes are
+        rows = first + each[:, None] * k + each  # where row c of M is
+        for terms, labels in self.narrow_blocks():
+            _, q = _softmax(self.logits(terms, theta))
+            root = np.sqrt(labels.weight)[:, None]
+            mean = self.rows_of(terms, q)
+            mean *= root
+            found -= mean.T @ mean
+            q *= labels.weight[:, None]
+            local = np.stack([each.T for each in (*terms.shared(), *terms.own)], axis=1)  # (k, m + g, rows)
+            weighted = local * q.T[:, None, :]
+            gram = weighted @ local.transpose(0, 2, 1)
+            found[:m, :m] += gram[:, :m, :m].sum(axis=0)
+            for j in range(g):
+                found[:m, place[j]] += gram[:, :m, m + j].T
+                for i in range(j + 1):
+                    found[place[i], place[j]] += gram[:, m + i, m + j]
+            if self.mixed:
+                cross = weighted @ terms.x
+                found[:m, first:] += cross[:, :m].transpose(1, 0, 2).reshape(m, k * k)
+                for i in range(g):
+                    found[place[i][:, None], rows] += cross[:, m + i]
+                squares = ((terms.x * root).T @ mean[:, first:]).reshape(k, k, k)  # [j, c, l] of x_j q_c x_l
+                for c in range(k):
+                    at = slice(first + c * k, first + (c + 1) * k)
+                    found[at, at] += squares[:, c]
+        upper = np.triu(found)
+        return np.asarray(upper + np.triu(upper, 1).T)
+
+    def narrow_blocks(self) -> Iterator[tuple[Terms, Labels]]:
+        """Yield the terms and labels of so few rows at once that arrays with a column per coefficient stay small."""
+        step = max(_TUNING.deep, _TUNING.wide // self.size)
+        for _, terms, labels in self.blocks():
+            for start in range(0, len(labels), step):
+                some = slice(start, start + step)
+                yield terms.part(some), labels.part(some)
+
+
+def _softmax(f: Floats) -> tuple[Floats, Floats]:
+    """Return log q and q, the first in the memory of f."""
+    f -= f.max(axis=1, keepdims=True)
+    q = np.exp(f)
+    total = row_sums(q)
+    q /= total[:, None]
+    f -= np.log(total)[:, None]
+    return f, q
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """The inverse of the penalised Hessian, by its Cholesky factor."""
+
+    factor: Floats  # lower
+
+    @classmethod
+    def at(cls, problem: Problem, theta: Floats, precision: Floats) -> Dense:
+        """Return it at some coefficients."""
+        hessian = problem.hessian(theta)
+        hessian[np.diag_indices_from(hessian)] += precision
+        return cls(linalg.cholesky(hessian, lower=True, overwrite_a=True, check_finite=False))
+
+    def solve(self, right: Floats) -> Floats:
+        """Return H^-1 right."""
+        return np.asarray(linalg.cho_solve((self.factor, True), right, check_finite=False))
+
+    def diagonal(self) -> Floats:
+        """Return the diagonal of the inverse."""
+        inverse = linalg.lapack.dpotri(self.factor, lower=1)[0]
+        return np.asarray(np.diagonal(inverse).copy())
+
+    def leave_out(self, problem: Problem, theta: Floats) -> Floats:
+        """Return the probability of each case of the labels, approximately as if its row had been left out of the fit.
+
+        It is the softmax of f_i + J_i H^-1 J_i' (q_i - t_i), the infinitesimal jackknife. One count of a row is left
+        out, and the whole row if it counts less than 1.
+        """
+        out = []
+        for terms, labels in problem.narrow_blocks():
+            f = problem.logits(terms, theta)
+            r = labels.residuals(_softmax(f.copy())[1])
+            r *= np.minimum(labels.weight, 1.0)[:, None]
+            f += problem.move(terms, self.solve(problem.rows_of(terms, r).T).T)
+            row, which, _ = labels.cases()
+            out.append(_softmax(f)[1][row, which])
+        return np.concatenate(out)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kronecker:
+    """An approximate inverse of the penalised Hessian of M, sum_i w_i C_i x x_i x_i' + l, C_i = diag q_i - q_i q_i'.
+
+    The sum is taken for the Kronecker product of A = sum w_i C_i/sum w_i tr C_i and S = sum w_i tr C_i x_i x_i', which
+    keeps its trace. With A = U diag(alpha) U', S = V diag(s) V' the inverse of a G is U ((U' G V)/(alpha s' + l)) V'.
+    """
+
+    left: Floats  # U
+    right: Floats  # V
+    scale: Floats  # 1/(alpha s' + l)
+
+    @classmethod
+    def of(cls, a: Floats, s: Floats, penalty: float) -> _Kronecker:
+        """Return it for A, S and l."""
+        alpha, u = np.linalg.eigh(a)
+        sigma, v = np.linalg.eigh(s)
+        return cls(u, v, 1.0 / (np.outer(np.maximum(alpha, 0.0), np.maximum(sigma, 0.0)) + penalty))
+
+    def solve(self, gradient: Floats) -> Floats:
+        """Return the approximate inverse times a vector."""
+        turned = (self.left.T @ gradient.reshape(self.scale.shape) @ self.right) * self.scale
+        return np.asarray((self.left @ turned @ self.right.T).ravel())
+
+    def diagonal(self) -> Floats:
+        """Return the diagonal of the approximate inverse."""
+        return np.asarray((self.left**2 @ self.scale @ (self.right**2).T).ravel())
+
+    def move(self, x: Floats, r: Floats) -> Floats:
+        """Return the change of the logits of each row by the inverse times its own gradient r x'."""
+        return np.asarray(((r @ self.left) * ((x @ self.right) ** 2 @ self.scale.T)) @ self.left.T)
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """An approximate inverse of the penalised Hessian: common terms, each class's own terms, and M by themselves."""
+
+    common: Floats  # (m, m), inverse
+    own: Floats  # (k, g, g), inverses
+    matrix: _Kronecker | None
+
+    @classmethod
+    def at(cls, problem: Problem, theta: Floats, precision: Floats) -> Blocks:
+        """Return it at some coefficients."""
+        k, m, g = problem.classes, problem.commons, problem.own
+        common, own = np.zeros((m, m)), np.zeros((g, g, k))
+        left, right, traces = np.zeros((k, k)), np.zeros((k, k)), 0.0
+        for _, terms, labels in problem.blocks():
+            w = labels.weight
+            _, q = _softmax(problem.logits(terms, theta))
+            shares = terms.shared()
+            means = np.array([row_sums(q * each) for each in shares]).reshape(m, len(w))
+            common -= (means * w) @ means.T
+            qw = q * w[:, None]
+            for i, one in enumerate(shares):
+                weighted = qw * one
+                for j in range(m):
+                    common[i, j] += np.vdot(weighted, shares[j])
+            bend = qw * (1.0 - q)
+            for i, one in enumerate(terms.own):
+                for j in range(i, g):
+                    own[i, j] += (bend * one * terms.own[j]).sum(axis=0)
+                    own[j, i] = own[i, j]
+            if problem.mixed:
+                t = w * (1.0 - row_sums(q * q))  # a confident row has large logits and little curvature
+                left -= qw.T @ q
+                left[np.diag_indices(k)] += qw.sum(axis=0)
+                right += (terms.x * t[:, None]).T @ terms.x
+                traces += float(t.sum())
+        common[np.diag_indices(m)] += precision[:m]
+        stacked = own.transpose(2, 0, 1).copy()
+        stacked[:, np.arange(g), np.arange(g)] += precision[m : m + g * k].reshape(g, k).T
+        matrix = None
+        if problem.mixed:
+            penalty = float(precision[m + g * k :].reshape(k, k)[0, 1 % k])
+            matrix = _Kronecker.of(left / max(traces, 1e-300), right, penalty)
+        return cls(np.asarray(np.linalg.inv(common)), np.asarray(np.linalg.inv(stacked)), matrix)
+
+    def solve(self, gradient: Floats) -> Floats:
+        """Return the approximate inverse times a vector."""
+        m, (k, g) = len(self.common), self.own.shape[:2]
+        at = m + g * k
+        parts = [self.common @ gradient[:m]]
+        parts.append(np.einsum("kgh,hk->gk", self.own, gradient[m:at].reshape(g, k)).ravel() if g else gradient[m:at])
+        if self.matrix is not None:
+            parts.append(self.matrix.solve(gradient[at:]))
+        return np.concatenate(parts)
+
+    def diagonal(self) -> Floats:
+        """Return the diagonal of the approximate inverse."""
+        parts = [np.diagonal(self.common), np.diagonal(self.own, axis1=1, axis2=2).T.ravel()]
+        if self.matrix is not None:
+            parts.append(self.matrix.diagonal())
+        return np.concatenate(parts)
+
+    def leave_out(self, problem: Problem, theta: Floats) -> Floats:
+        """Return the probability of each case of the labels, roughly as if its row had been left out of the fit."""
+        out = []
+        for _, terms, labels in problem.blocks():
+            f = problem.logits(terms, theta)
+            r = labels.residuals(_softmax(f.copy())[1])
+            r *= np.minimum(labels.weight, 1.0)[:, None]
+            shares = terms.shared()
+            moved = (
+                np.array([row_sums(r * each) for each in shares]).T @ self.common if shares else np.zeros((len(f), 0))
+            )
+            for number, each in enumerate(shares):
+                f += moved[:, number, None] * each
+            for i, one in enumerate(terms.own):
+                f += one * sum(r * two * self.own[:, i, j] for j, two in enumerate(terms.own))
+            if self.matrix is not None:
+                f += self.matrix.move(terms.x, r)
+            row, which, _ = labels.cases()
+            out.append(_softmax(f)[1][row, which])
+        return np.concatenate(out)
+
+
+@dataclass(frozen=True, slots=True)
+class Minimum:
+    """Coefficients, F there, the Newton decrement g' H^-1 g they passed, and the (approximate) inverse Hessian."""
+
+    theta: Floats
+    value: float
+    decrement: float
+    inverse: Dense | Blocks
+
+
+def minimise(problem: Problem, precision: Floats, start: Floats, steps: int | None = None) -> Minimum:
+    """Return the minimum of F; with `steps`, a point on the way to it after so many of them at most."""
+    search = _newton if problem.is_dense else _lbfgs
+    return search(problem, precision, start, steps)
+
+
+def _newton(problem: Problem, precision: Floats, theta: Floats, steps: int | None) -> Minimum:
+    """Take damped Newton steps until the decrement is below the rounding that matters."""
+    enough = _TUNING.decrement * max(problem.labels.total, 1.0)
+    value, gradient = problem.evaluate(theta, precision)
+    for _ in range(steps or _TUNING.newton_steps):
+        inverse = Dense.at(problem, theta, precision)
+        step = inverse.solve(gradient)
+        decrement = float(gradient @ step)
+        theta, value, gradient, _ = _search(problem, precision, theta, value, gradient, -step)
+        if decrement <= enough:
+            return Minimum(theta, value, decrement, inverse)
+    if steps is None:
+        raise RuntimeError(_UNFINISHED.format(_TUNING.newton_steps))
+    return Minimum(theta, value, decrement, inverse)
+
+
+def _lbfgs(problem: Problem, precision: Floats, theta: Floats, steps: int | None) -> Minimum:
+    """Take L-BFGS steps (Nocedal 1980) on the scale of the block approximation at the start."""
+    enough = _TUNING.rough_decrement * max(problem.labels.total, 1.0)
+    inverse = Blocks.at(problem, theta, precision)
+    value, gradient = problem.evaluate(theta, precision)
+    pairs: list[tuple[Floats, Floats, float]] = []
+    for _ in range(steps or _TUNING.lbfgs_steps):
+        decrement = float(gradient @ inverse.solve(gradient))
+        if decrement <= enough:
+            break
+        step, shares = gradient.copy(), []
+        for s, y, sy in reversed(pairs):
+            shares.append(float(s @ step) / sy)
+            step -= shares[-1] * y
+        step = inverse.solve(step)
+        for (s, y, sy), share in zip(pairs, reversed(shares), strict=True):
+            step += (share - float(y @ step) / sy) * s
+        new, value, slope, moved = _search(problem, precision, theta, value, gradient, -step)
+        s, y = new - theta, slope - gradient
+        theta, gradient = new, slope
+        if not moved:
+            break
+        pairs = [*pairs[1 - _TUNING.memory :], (s, y, float(s @ y))]
+    decrement = float(gradient @ inverse.solve(gradient))
+    if steps is None and decrement > enough:
+        return _newton_cg(problem, precision, theta, enough)
+    return Minimum(theta, value, decrement, inverse)
+
+
+def _newton_cg(problem: Problem, precision: Floats, theta: Floats, enough: float) -> Minimum:
+    """Take Newton steps solved by conjugate gradients: for the few problems on which L-BFGS is too slow."""
+    value, gradient = problem.evaluate(theta, precision)
+    for _ in range(_TUNING.cg_newton_steps):
+        inverse = Blocks.at(problem, theta, precision)
+        step, rest = np.zeros_like(theta), gradient.copy()
+        solved = inverse.solve(rest)
+        direction, size = solved, float(rest @ solved)
+        first = size
+        for _ in range(_TUNING.cg_steps):
+            curved = problem.curve(theta, precision, direction)
+            length = size / float(direction @ curved)
+            step += length * direction
+            rest -= length * curved
+            solved = inverse.solve(rest)
+            size, last = float(rest @ solved), size
+            if size <= _TUNING.cg_rest**2 * first:
+                break
+            direction = solved + (size / last) * direction
+        decrement = float(gradient @ step)
+        theta, value, gradient, _ = _search(problem, precision, theta, value, gradient, -step)
+        if decrement <= enough:
+            return Minimum(theta, value, decrement, inverse)
+    raise RuntimeError(_UNFINISHED.format(_TUNING.cg_newton_steps))
+
+
+def _search(
+    problem: Problem, precision: Floats, theta: Floats, value: float, gradient: Floats, step: Floats
+) -> tuple[Floats, float, Floats, bool]:
+    """Return the first point on a step, halved as often as needed, that lowers F enough; else the same point."""
+    slope = float(gradient @ step)
+    rounding = 1e-14 * abs(value)
+    length = 1.0
+    for _ in range(_TUNING.halvings):
+        new = theta + length * step
+        found, there = problem.evaluate(new, precision)
+        if found <= value + _TUNING.armijo * length * slope + rounding:
+            return new, found, there, True
+        length *= 0.5
+    return theta, value, gradient, False
