@@ -7,7 +7,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
-from os.path import commonprefix
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -191,10 +190,12 @@ def _find_more_classes(columns: Sequence[str], found: Sequence[Any]) -> list[str
     >>> _find_more_classes(["p_hare", "p_cat", "p_dog"], ["cat", "dog"])
     ['hare', 'cat', 'dog']
     """
-    start, end = (len(commonprefix(each)) for each in (list(columns), [name[::-1] for name in columns]))
-    for left, right in product(range(start + 1), range(end + 1)):
-        names = [name[left : len(name) - right] for name in columns]
-        if {str(each) for each in found} < {*names} and all(names):
+    first, wanted = columns[0], {str(each) for each in found}
+    for left, right in product(range(len(first)), range(len(first))):
+        start, end = first[:left], first[len(first) - right :]
+        names = [name.removeprefix(start).removesuffix(end) for name in columns]
+        alike = all(f"{start}{name}{end}" == column and name for name, column in zip(names, columns, strict=True))
+        if alike and wanted < {*names}:
             return names
     return None
 
