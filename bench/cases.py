@@ -28,8 +28,8 @@ class Goal:
 
     ratio: float
 
-    def reached(self, ratio: float) -> bool:
-        return ratio >= self.ratio
+    def reached(self, ours: float, theirs: float) -> bool:
+        return theirs / ours >= self.ratio
 
     def __str__(self) -> str:
         return f">= {self.ratio:g}x"
@@ -41,11 +41,24 @@ class Cost:
 
     ratio: float
 
-    def reached(self, ratio: float) -> bool:
-        return 1.0 / ratio <= self.ratio
+    def reached(self, ours: float, theirs: float) -> bool:
+        return ours / theirs <= self.ratio
 
     def __str__(self) -> str:
         return f"<= {self.ratio:g}x the cost"
+
+
+@dataclass(frozen=True, slots=True)
+class Within:
+    """What calibrant may take, whatever the peer does, in the unit of the case."""
+
+    cost: float
+
+    def reached(self, ours: float, _theirs: float) -> bool:
+        return ours <= self.cost
+
+    def __str__(self) -> str:
+        return f"<= {self.cost:,g}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +79,7 @@ class Case:
     measure: Callable[[Contestants], Measured] = best_time
     unit: str = "ms"
     checked: str = ""
-    goals: dict[tuple[str, int], Goal | Cost] = field(default_factory=dict)
+    goals: dict[tuple[str, int], Goal | Cost | Within] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Run the arena, print its tables and, with `--write`, store them in docs/arena.md with the figure."""
+"""Run an arena, print its tables and, with `--write`, store them in its page of docs with the figure."""
 
 from __future__ import annotations
 
@@ -9,18 +9,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import calibrant
-from bench.arena.data import DATA, QUICK, part_of
-from bench.arena.methods import BASE, PEER_BASE, PEERS, find_version, list_rows
-from bench.arena.page import FIGURE, PAGE, Table, draw_figure, list_tables, write_page
+from bench.arena.arenas import Arena, Plan
+from bench.arena.binary import BINARY
+from bench.arena.classes import CLASSES
+from bench.arena.harm import run_harm
+from bench.arena.methods import find_version
+from bench.arena.page import Table, draw_figure, list_tables, tabulate_harm, write_page
 from bench.arena.pools import Pool, choose_folder
-from bench.arena.running import Plan, run
+from bench.arena.running import run
 from bench.arena.summary import TASK, to_frame
 
-QUICK_PLAN = Plan(sizes=(100, 1_000), seeds=1)
+ARENAS = {"binary": BINARY, "classes": CLASSES}
 
 
 def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.arena", description="Compare calibration methods.")
+    parser.add_argument(
+        "arena", nargs="?", choices=ARENAS, default="binary", help="two classes or several (default: %(default)s)"
+    )
     parser.add_argument("--quick", action="store_true", help="few data sets, 100 and 1,000 rows, one seed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: %(default)s)")
     parser.add_argument(
@@ -34,14 +40,15 @@ def options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--folder", type=Path, help="of pools and results (default: $CALIBRANT_ARENA, or the cache)")
     parser.add_argument("--write", action="store_true", help="store tables and figure in docs")
     chosen = parser.parse_args(arguments)
-    unknown = sorted(set(chosen.methods) - set(list_rows()))
+    known = ARENAS[chosen.arena].list_rows()
+    unknown = sorted(set(chosen.methods) - set(known))
     if unknown:
-        parser.error(f"--methods must be of {', '.join(list_rows())}; got {', '.join(unknown)}")
+        parser.error(f"--methods must be of {', '.join(known)}; got {', '.join(unknown)}")
     return chosen
 
 
-def choose_plan(chosen: argparse.Namespace) -> Plan:
-    plan = QUICK_PLAN if chosen.quick else Plan()
+def choose_plan(arena: Arena, chosen: argparse.Namespace) -> Plan:
+    plan = arena.quick_plan if chosen.quick else arena.plan
     return Plan(tuple(chosen.sizes or plan.sizes), chosen.seeds or plan.seeds)
 
 
@@ -68,7 +75,7 @@ def print_table(title: str, table: Table) -> None:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def describe_run(frame) -> Table:
+def describe_run(arena: Arena, frame) -> Table:
     """Return what the tables rest on: tasks by part, sizes, and packages."""
     tasks = frame.drop_duplicates(TASK)
     rows = []
@@ -79,39 +86,39 @@ def describe_run(frame) -> Table:
     rows.append(["calibration rows", ", ".join(f"{size:,}" for size in sorted(tasks["size"].unique()))])
     rows.append(["draws of each size", str(tasks["seed"].nunique())])
     packages = {"calibrant": calibrant.__version__}
-    packages |= {row.package: find_version(row.package) or "not installed" for row in PEERS.values()}
+    packages |= {row.package: find_version(row.package) or "not installed" for row in arena.peers.values()}
     return ["the run", ""], rows + [list(row) for row in packages.items()]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     chosen = options(arguments)
-    names = [name for name in DATA if not chosen.quick or name in QUICK]
+    arena = ARENAS[chosen.arena]
+    names = [name for name in arena.data if not chosen.quick or name in arena.quick]
+    folder = (chosen.folder or choose_folder()) / arena.folder
 
     def is_wanted(pool: Pool) -> bool:
         return not chosen.only or any(word in pool.name for word in chosen.only)
 
     def is_measured(method: str) -> bool:
-        return not chosen.methods or method in {*chosen.methods, BASE, PEER_BASE}
+        return not chosen.methods or method in {*chosen.methods, arena.base.name, arena.peer_base.name}
 
     results, absent = run(
-        names,
-        choose_plan(chosen),
-        chosen.folder or choose_folder(),
-        jobs=chosen.jobs,
-        only=is_wanted,
-        methods=is_measured,
+        arena, names, choose_plan(arena, chosen), folder, jobs=chosen.jobs, only=is_wanted, methods=is_measured
     )
     for name, reason in absent.items():
-        sys.stderr.write(f"{name} ({part_of(DATA[name].source)}) is left out: {reason}\n")
+        sys.stderr.write(f"{name} ({arena.part_of(arena.data[name].source)}) is left out: {reason}\n")
     if not results:
         sys.exit("There are no tasks: none of the data sets that were asked for is on this machine.")
     frame = to_frame(results)
-    tables = {**dict(list_tables(frame)), "run": describe_run(frame)}
+    tables = {**dict(list_tables(arena, frame)), "run": describe_run(arena, frame)}
+    if arena.drawn and not chosen.quick:
+        harm = run_harm(arena, folder, jobs=chosen.jobs, methods=is_measured)
+        tables["nothing wrong"] = tabulate_harm(arena, harm)
     for title, table in tables.items():
         print_table(title, table)
     if chosen.write:
-        write_page(tables, PAGE)
-        draw_figure(frame, FIGURE)
+        write_page(arena, tables)
+        draw_figure(arena, frame)
 
 
 if __name__ == "__main__":

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from bench.arena import summary
-from bench.arena.data import DATA, REPORT, SEEN, SPLIT
-from bench.arena.methods import OURS, list_rows
-from bench.pages import DOCS, replace_table
+from bench.arena.arenas import Arena
+from bench.arena.data import REPORT
+from bench.pages import replace_table
 
-COMMAND = "python -m bench.arena"
-PAGE, FIGURE = DOCS / "arena.md", DOCS / "arena.svg"
 SHOWN = 10  # methods in the figure
 
 Table = tuple[list[str], list[list[str]]]  # header and rows
 
 
-def name_method(name: str) -> str:
+def name_method(arena: Arena, name: str) -> str:
     """Return a method's name, in code letters where it is ours."""
-    rows = list_rows()
-    return f"`{name}`" if name in rows and rows[name].package == OURS else name
+    return f"`{name}`" if arena.is_ours(name) else name
 
 
 def number(value: float, form: str) -> str:
@@ -36,14 +33,14 @@ def with_interval(line: pd.Series, name: str, form: str) -> str:
     return f"{number(line[name], form)} [{number(line[f'{name}_low'], form)}, {number(line[f'{name}_high'], form)}]"
 
 
-def tabulate_log_loss(frame: pd.DataFrame) -> Table:
+def tabulate_log_loss(arena: Arena, frame: pd.DataFrame) -> Table:
     """Return the main table."""
-    header = ["method", "win rate", "against peers", "mean rank", "gain over Platt on logits, %", "median"]
-    header += ["over scikit-learn's sigmoid, %", "median", "worst, %", "> 1 % worse", "> 5 % worse", "fit, ms"]
+    header = ["method", "win rate", "against peers", "mean rank", f"gain over {arena.base.title}, %", "median"]
+    header += [f"over {arena.peer_base.title}, %", "median", "worst, %", "> 1 % worse", "> 5 % worse", "fit, ms"]
     header += ["predict, ms", "failures"]
     rows = []
-    for name, line in summary.summarise(frame).iterrows():
-        row = [name_method(name), with_interval(line, "win", ".3f"), number(line["win_peers"], ".3f")]
+    for name, line in summary.summarise(arena, frame).iterrows():
+        row = [name_method(arena, name), with_interval(line, "win", ".3f"), number(line["win_peers"], ".3f")]
         row += [number(line["rank"], ".1f"), with_interval(line, "gain", "+.1f"), number(line["gain_median"], "+.2f")]
         row += [with_interval(line, "peer_gain", "+.1f"), number(line["peer_gain_median"], "+.2f")]
         row += [number(line["worst"], "+.0f"), number(line["worse_1"], ".1%"), number(line["worse_5"], ".1%")]
@@ -52,13 +49,13 @@ def tabulate_log_loss(frame: pd.DataFrame) -> Table:
     return header, rows
 
 
-def tabulate_brier(frame: pd.DataFrame) -> Table:
+def tabulate_brier(arena: Arena, frame: pd.DataFrame) -> Table:
     """Return the table of Brier scores."""
-    header = ["method", "win rate", "mean rank", "gain over Platt on logits, %", "median"]
-    header += ["over scikit-learn's sigmoid, %", "median", "worst, %"]
+    header = ["method", "win rate", "mean rank", f"gain over {arena.base.title}, %", "median"]
+    header += [f"over {arena.peer_base.title}, %", "median", "worst, %"]
     rows = [
         [
-            name_method(name),
+            name_method(arena, name),
             with_interval(line, "win", ".3f"),
             number(line["rank"], ".1f"),
             with_interval(line, "gain", "+.1f"),
@@ -67,75 +64,125 @@ def tabulate_brier(frame: pd.DataFrame) -> Table:
             number(line["peer_gain_median"], "+.2f"),
             number(line["worst"], "+.0f"),
         ]
-        for name, line in summary.summarise(frame, "brier").iterrows()
+        for name, line in summary.summarise(arena, frame, "brier").iterrows()
     ]
     return header, rows
 
 
-def tabulate_worse(frame: pd.DataFrame, by: str) -> Table:
-    """Return the shares of tasks more than 1 % and 5 % worse than Platt on logits, best methods first."""
-    one, five = (summary.share_worse(frame, by, limit) for limit in (1, 5))
+def tabulate_worse(by: str, arena: Arena, frame: pd.DataFrame) -> Table:
+    """Return the shares of tasks more than 1 % and 5 % worse than the base, best methods first."""
+    one, five = (summary.share_worse(arena, frame, by, limit) for limit in (1, 5))
     tasks = frame.drop_duplicates(summary.TASK)[by].value_counts()
     header = ["> 1 % / > 5 % worse, % of tasks", *(f"{value:,}" if by == "size" else str(value) for value in one)]
     rows = [["tasks", *(str(tasks[value]) for value in one)]]
-    for name in summary.summarise(frame).index:
+    for name in summary.summarise(arena, frame).index:
         cells = [f"{number(100 * one.loc[name, v], '.0f')} / {number(100 * five.loc[name, v], '.0f')}" for v in one]
-        rows.append([name_method(name), *("" if cell == " / " else cell for cell in cells)])
+        rows.append([name_method(arena, name), *("" if cell == " / " else cell for cell in cells)])
     return header, rows
 
 
-def tabulate_times(frame: pd.DataFrame) -> Table:
+def tabulate_gains(by: str, arena: Arena, frame: pd.DataFrame) -> Table:
+    """Return win rates and mean gains over the base, best methods first."""
+    wins, gains = summary.gain_by(arena, frame, by)
+    header = [f"win rate / gain over {arena.base.title}, %"]
+    header += [f"{value:,}" if by == "size" else str(value) for value in wins]
+    rows = []
+    for name in summary.summarise(arena, frame).index:
+        cells = [f"{number(wins.loc[name, v], '.2f')} / {number(gains.loc[name, v], '+.1f')}" for v in wins]
+        rows.append([name_method(arena, name), *("" if cell == " / " else cell for cell in cells)])
+    return header, rows
+
+
+def tabulate_duel(arena: Arena, frame: pd.DataFrame) -> Table:
+    """Return what every method does against each of the two references."""
+    references = [each for each in (arena.base, arena.peer_base) if each.name in set(frame["method"])]
+    found = {each.title: summary.duel(frame, each.name) for each in references}
+    header = ["method"]
+    for title in found:
+        header += [f"wins over {title}", "data sets", "median gain, %"]
+    rows = []
+    for name in summary.summarise(arena, frame).index:
+        row = [name_method(arena, name)]
+        for table in found.values():
+            line = table.loc[name] if name in table.index else pd.Series(np.nan, table.columns)
+            row += [with_interval(line, "win", ".3f") if np.isfinite(line["win"]) else ""]
+            row += [number(line["sets"], ".2f"), number(line["median"], "+.2f")]
+        rows.append(row)
+    return header, rows
+
+
+def tabulate_times(arena: Arena, frame: pd.DataFrame) -> Table:
     """Return the median milliseconds of a fit by size."""
     times = summary.time_by_size(frame)
-    order = summary.summarise(frame).index
+    order = summary.summarise(arena, frame).index
     rows = [
-        [name_method(name), *(number(times.loc[name, size], ".2g") for size in times)]
+        [name_method(arena, name), *(number(times.loc[name, size], ".2g") for size in times)]
         for name in order
         if name in times.index
     ]
     return ["fit, ms (median), rows", *(f"{size:,}" for size in times)], rows
 
 
-def tabulate_failures(frame: pd.DataFrame) -> Table:
+def tabulate_failures(arena: Arena, frame: pd.DataFrame) -> Table:
     """Return the failures."""
     found = summary.list_failures(frame)
     rows = [
-        [name_method(name), f"{line['failures']}", line["most frequent"].replace("|", "/")]
+        [name_method(arena, name), f"{line['failures']}", line["most frequent"].replace("|", "/")]
         for name, line in found.iterrows()
     ]
     return ["method", "failures", "most frequent"], rows or [["none", "", ""]]
 
 
-def tabulate_sources(frame: pd.DataFrame) -> Table:
+def tabulate_sources(arena: Arena, frame: pd.DataFrame) -> Table:
     """Return the split of the sources, with the data sets and tasks of each."""
     tasks = frame.drop_duplicates(summary.TASK)["data"].value_counts()
     rows = []
-    for part, sources in SPLIT.items():
+    for part, sources in arena.split.items():
         for source in sources:
-            sets = [name for name, data in DATA.items() if data.source == source and name in tasks]
+            sets = [name for name, data in arena.data.items() if data.source == source and name in tasks]
             if sets:
-                seen = "seen" if source in SEEN else ""
+                seen = "seen" if source in arena.seen else ""
                 rows.append([part, source, ", ".join(sets), str(tasks[sets].sum()), seen])
     return ["part", "source", "data sets", "tasks", ""], rows
+
+
+def tabulate_harm(arena: Arena, frame: pd.DataFrame) -> Table:
+    """Return the mean divergence from scores that are right, times 1,000, by number of classes and size.
+
+    The last columns compare it with the base's: the mean over all cells, and cell by cell.
+    """
+    mean = 1e3 * frame.pivot_table(index="method", columns=["classes", "size"], values="log_loss")
+    base = mean.loc[arena.base.name]
+    overall, each = mean.mean(axis=1) / base.mean(), mean.div(base).mean(axis=1)
+    header = ["KL x 1,000; classes, rows", *(f"{k}, {size:,}" for k, size in mean)]
+    header += [f"mean over {arena.base.title}'s mean", "mean of the ratios"]
+    rows = []
+    for name in overall.sort_values().index:
+        cells = [number(value, ".1f") for value in mean.loc[name]]
+        rows.append([name_method(arena, name), *cells, number(overall[name], ".2f"), number(each[name], ".2f")])
+    return header, rows
 
 
 TABLES = {
     "summary": tabulate_log_loss,
     "brier": tabulate_brier,
-    "worse by size": lambda frame: tabulate_worse(frame, "size"),
-    "worse by model": lambda frame: tabulate_worse(frame, "model"),
+    "duel": tabulate_duel,
+    "gains by size": partial(tabulate_gains, "size"),
+    "gains by model": partial(tabulate_gains, "model"),
+    "worse by size": partial(tabulate_worse, "size"),
+    "worse by model": partial(tabulate_worse, "model"),
     "times": tabulate_times,
 }
 
 
-def list_tables(frame: pd.DataFrame) -> Iterable[tuple[str, Table]]:
+def list_tables(arena: Arena, frame: pd.DataFrame) -> Iterable[tuple[str, Table]]:
     """Return all tables by the names they have in the page: those of each part, then those of the whole run."""
-    for part in SPLIT:
+    for part in arena.split:
         chosen = frame[frame["part"] == part]
         if len(chosen):
-            yield from ((f"{part}, {name}", tabulate(chosen)) for name, tabulate in TABLES.items())
-    yield "failures", tabulate_failures(frame)
-    yield "sources", tabulate_sources(frame)
+            yield from ((f"{part}, {name}", tabulate(arena, chosen)) for name, tabulate in TABLES.items())
+    yield "failures", tabulate_failures(arena, frame)
+    yield "sources", tabulate_sources(arena, frame)
 
 
 def to_markdown(table: Table) -> str:
@@ -145,13 +192,13 @@ def to_markdown(table: Table) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def write_page(tables: dict[str, Table], path: Path = PAGE) -> None:
-    """Put the tables below their marks in the page."""
+def write_page(arena: Arena, tables: dict[str, Table]) -> None:
+    """Put the tables below their marks in the page of an arena."""
     for name, table in tables.items():
-        replace_table(to_markdown(table), path, f"{COMMAND}, {name}")
+        replace_table(to_markdown(table), arena.page, f"{arena.command}, {name}")
 
 
-def draw_figure(frame: pd.DataFrame, path: Path = FIGURE) -> None:
+def draw_figure(arena: Arena, frame: pd.DataFrame) -> None:
     """Draw win rate and mean gain by calibration size, of the methods with the best win rates on the report."""
     import matplotlib
 
@@ -160,17 +207,15 @@ def draw_figure(frame: pd.DataFrame, path: Path = FIGURE) -> None:
 
     chosen = frame[frame["part"] == REPORT]
     chosen = chosen if len(chosen) else frame
-    best = summary.summarise(chosen).index[:SHOWN]
-    wins, gains = summary.gain_by(chosen, "size")
-    rows = list_rows()
+    best = summary.summarise(arena, chosen).index[:SHOWN]
+    wins, gains = summary.gain_by(arena, chosen, "size")
     settings = {"svg.fonttype": "none", "svg.hashsalt": "arena"}
     with matplotlib.rc_context(settings):
         figure, axes = plt.subplots(1, 2, figsize=(11, 4.5), layout="constrained")
-        for axis, table, what in zip(
-            axes, (wins, gains), ("win rate", "mean gain over Platt on logits, %"), strict=True
-        ):
+        drawn = (wins, "win rate"), (gains, f"mean gain over {arena.base.title}, %")
+        for axis, (table, what) in zip(axes, drawn, strict=True):
             for i, name in enumerate(best):
-                ours = name in rows and rows[name].package == OURS
+                ours = arena.is_ours(name)
                 style = {"linestyle": "-" if ours else "--", "marker": "o" if ours else "s", "markersize": 4}
                 axis.plot(table.columns, table.loc[name], color=f"C{i}", label=name, **style)
             axis.set(xscale="log", xlabel="calibration rows", ylabel=what)
@@ -181,5 +226,5 @@ def draw_figure(frame: pd.DataFrame, path: Path = FIGURE) -> None:
         low = np.nanmin(gains.loc[best].to_numpy())
         axes[1].set_ylim(bottom=max(low, -10) - 0.3)
         axes[1].legend(fontsize="small", title="full lines: calibrant", loc="center left", bbox_to_anchor=(1, 0.5))
-        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+        figure.savefig(arena.figure, metadata={"Date": None} if arena.figure.suffix == ".svg" else None)
         plt.close(figure)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import sklearn
+from sklearn.base import clone
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -21,12 +22,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from bench.arena.data import DATA
+from bench.arena.arenas import MARGIN, PROBABILITY, Arena
 from calibrant.files import replace_file
 
-MARGIN, PROBABILITY = "margin", "probability"
 TRAIN = 2_000  # rows that a classifier is trained on, at most a third of the set
-MOST = 45_000  # rows of a pool
 NETWORK = "network"  # the model of the scores that come without one
 
 # Settings are such as people use, good and bad; the over-fitted ones are meant to be so.
@@ -51,6 +50,7 @@ class Pool:
 
     data: str
     model: str
+    kind: str  # of the scores: `predict_proba`, where a model has it, else margins
     path: Path
 
     @property
@@ -58,14 +58,8 @@ class Pool:
         """The name of the pool."""
         return f"{self.data}/{self.model}"
 
-    @property
-    def kind(self) -> str:
-        """Whether the scores are margins or probabilities: `predict_proba`, where a model has it."""
-        model = MODELS.get(self.model)
-        return PROBABILITY if model is None or hasattr(model, "predict_proba") else MARGIN
-
     def load(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return scores and labels."""
+        """Return scores, one column or one per class, and labels."""
         with np.load(self.path) as kept:
             return kept["score"], kept["label"].astype(int)
 
@@ -84,42 +78,47 @@ def digest(*parts: str | bytes) -> str:
     return found.hexdigest()[:16]
 
 
-def list_pools(name: str, folder: Path) -> list[Pool]:
+def list_pools(arena: Arena, name: str, folder: Path) -> list[Pool]:
     """Return the pools of a data set, whether or not their files are there yet."""
-    data = DATA[name]
-    models = {NETWORK: ""} if data.scored else {key: repr(model.get_params()) for key, model in MODELS.items()}
+    data = arena.data[name]
     pools = []
-    for model, settings in models.items():
-        key = digest(data.describe(), model, settings, str((TRAIN, MOST)), sklearn.__version__)
-        pools.append(Pool(name, model, folder / "pools" / f"{name}-{model}-{key}.npz"))
+    for key, model in ({NETWORK: None} if data.scored else arena.models).items():
+        settings = "" if model is None else repr(model.get_params())
+        kind = PROBABILITY if model is None or hasattr(model, "predict_proba") else MARGIN
+        made = digest(data.describe(), key, settings, str((TRAIN, arena.most)), sklearn.__version__)
+        pools.append(Pool(name, key, kind, folder / "pools" / f"{name}-{key}-{made}.npz"))
     return pools
 
 
-def build_pools(pools: list[Pool]) -> str:
+def build_pools(arena: Arena, pools: list[Pool]) -> str:
     """Write the files that are missing of pools of one data set; return why they cannot be had, or nothing."""
     missing = [pool for pool in pools if not pool.path.exists()]
     if not missing:
         return ""
-    data = DATA[missing[0].data]
+    data = arena.data[missing[0].data]
     try:
         X, y = data.load()
     except (FileNotFoundError, ModuleNotFoundError) as absent:
         return str(absent)
     order = np.random.default_rng(0).permutation(len(y))
     if data.scored:
-        rows = order[:MOST]
+        rows = order[: arena.most]
         keep_pool(missing[0], X[rows], y[rows])
         return ""
     train = order[: min(TRAIN, len(y) // 3)]
-    rest = order[len(train) :][:MOST]
+    known, label = np.unique(y[train], return_inverse=True)
+    # A classifier says nothing of a class that it has not seen.
+    rest = order[len(train) :]
+    rest = rest[np.isin(y[rest], known)][: arena.most]
     prepare = make_pipeline(SimpleImputer(strategy="median"), StandardScaler()).fit(X[train])
     seen, unseen = prepare.transform(X[train]), prepare.transform(X[rest])
     for pool in missing:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a network that has not converged is one of those people use
-            model = MODELS[pool.model].fit(seen, y[train])
-        score = model.decision_function(unseen) if pool.kind == MARGIN else model.predict_proba(unseen)[:, 1]
-        keep_pool(pool, score, y[rest])
+            model = clone(arena.models[pool.model]).fit(seen, label)
+        score = model.decision_function(unseen) if pool.kind == MARGIN else model.predict_proba(unseen)
+        # Two classes are one column, as margins are.
+        keep_pool(pool, score[:, 1] if score.shape[1:] == (2,) else score, np.searchsorted(known, y[rest]))
     return ""
 
 
@@ -127,4 +126,4 @@ def keep_pool(pool: Pool, score: np.ndarray, label: np.ndarray) -> None:
     """Write the file of a pool."""
     pool.path.parent.mkdir(parents=True, exist_ok=True)
     with replace_file(pool.path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, score=np.asarray(score, float), label=np.asarray(label, np.int8))
+        np.savez_compressed(file, score=np.asarray(score, float), label=np.asarray(label, np.int16))

@@ -18,30 +18,19 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from bench.arena.data import DATA, part_of
-from bench.arena.methods import EDGE, describe_code, list_rows
+from bench.arena.arenas import Arena, Plan
+from bench.arena.methods import EDGE, describe_code
 from bench.arena.pools import Pool, build_pools, digest, list_pools
 from calibrant.progress import draw_bar
 
-SIZES = (50, 100, 200, 400, 1_000, 3_000, 20_000)
-SEEDS = 2
 TEST = 20_000  # rows at most
 FEWEST = 150  # test rows
 FEWEST_OF_CLASS = 10  # test rows
-_RULES = str((TEST, FEWEST, FEWEST_OF_CLASS, EDGE))
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is run: calibration sizes, and seeds that draw the rows."""
-
-    sizes: tuple[int, ...] = SIZES
-    seeds: int = SEEDS
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Rows to fit on and rows to test on."""
+    """Rows to fit on and rows to test on: scores of one column or one per class, and labels 0, 1, ..."""
 
     score: np.ndarray
     label: np.ndarray
@@ -53,7 +42,7 @@ class Task:
 class Result:
     """What a method did on a task; losses are None where it failed, and `failure` says why.
 
-    `share_log_loss` and `share_brier` are the losses of the share of positives in the test rows, given to every row:
+    `share_log_loss` and `share_brier` are the losses of the shares of the classes in the test rows, given to every row:
     the scale of the task.
     """
 
@@ -75,21 +64,37 @@ class Result:
     failure: str = ""
 
 
-def cut_task(score: np.ndarray, label: np.ndarray, size: int, seed: int) -> Task | None:
-    """Return a task of a pool, or None where the pool is too small or either part lacks a class."""
+def cut_task(score: np.ndarray, label: np.ndarray, size: int, seed: int, test: int = TEST) -> Task | None:
+    """Return a task of a pool, or None where the pool is too small or either part has less than two classes."""
     if len(label) < size + FEWEST:
         return None
     order = np.random.default_rng([size, seed]).permutation(len(label))
-    known, test = order[:size], order[size:][:TEST]
-    if np.ptp(label[known]) == 0 or np.bincount(label[test], minlength=2).min() < FEWEST_OF_CLASS:
+    known, rest = order[:size], order[size:][:test]
+    if np.ptp(label[known]) == 0 or np.count_nonzero(np.bincount(label[rest]) >= FEWEST_OF_CLASS) < 2:
         return None
-    return Task(score[known], label[known], score[test], label[test])
+    return Task(score[known], label[known], score[rest], label[rest])
 
 
 def losses(p: np.ndarray, label: np.ndarray) -> tuple[float, float]:
-    """Return log loss, of probabilities cut at 1e-6 from 0 and 1, and Brier score."""
+    """Return log loss, of probabilities cut at 1e-6 from 0 and 1, and Brier score: half the squares of all classes.
+
+    Labels are classes, or one column of chances per class: then the losses are those to expect.
+    """
+    p = np.column_stack([1 - p, p]) if p.ndim == 1 else p / p.sum(axis=1, keepdims=True)
     p = np.clip(p, EDGE, 1 - EDGE)
-    return float(-np.mean(np.log(np.where(label == 1, p, 1 - p)))), float(np.mean((p - label) ** 2))
+
+    def at_label(values):
+        hard = label.ndim == 1
+        return np.take_along_axis(values, label[:, None], axis=1)[:, 0] if hard else (label * values).sum(axis=1)
+
+    return float(-np.mean(at_label(np.log(p)))), float(np.mean((p**2).sum(axis=1) - 2 * at_label(p) + 1) / 2)
+
+
+def losses_of_shares(task: Task) -> tuple[float, float]:
+    """Return the losses of the shares of the classes among the test rows."""
+    label = task.test_label
+    shares = np.bincount(label, minlength=task.score.shape[1] if task.score.ndim == 2 else 2) / len(label)
+    return losses(np.broadcast_to(shares, (len(label), len(shares))), label)
 
 
 def measure(fit: Callable[..., Any], task: Task, kind: str) -> dict[str, Any]:
@@ -103,7 +108,7 @@ def measure(fit: Callable[..., Any], task: Task, kind: str) -> dict[str, Any]:
             predict = fit(task.score, task.label, kind)
             fitted = time.process_time()
             p = np.asarray(predict(task.test_score), float)
-        if p.shape != task.test_label.shape or not np.isfinite(p).all():
+        if p.shape != task.test_score.shape or not np.isfinite(p).all():
             failure = "probabilities that are not finite numbers"
         else:
             loss = losses(p, task.test_label)
@@ -119,16 +124,16 @@ def measure(fit: Callable[..., Any], task: Task, kind: str) -> dict[str, Any]:
     }
 
 
-def run_tasks(pool: Pool, size: int, wanted: dict[int, dict[str, str]]) -> list[Result]:
+def run_tasks(arena: Arena, pool: Pool, size: int, wanted: dict[int, dict[str, str]]) -> list[Result]:
     """Return the results of a pool at one size; `wanted` has, by seed, methods and the keys of their results."""
-    rows, results = list_rows(), []
+    rows, results = arena.list_rows(), []
     score, label = pool.load()
-    source = DATA[pool.data].source
+    source = arena.data[pool.data].source
     for seed, methods in wanted.items():
-        task = cut_task(score, label, size, seed)
+        task = cut_task(score, label, size, seed, arena.test)
         if task is None:
             continue
-        share = losses(np.full(len(task.test_label), task.test_label.mean()), task.test_label)
+        share = losses_of_shares(task)
         for method, key in methods.items():
             found = measure(rows[method].fit, task, pool.kind)
             results.append(
@@ -136,7 +141,7 @@ def run_tasks(pool: Pool, size: int, wanted: dict[int, dict[str, str]]) -> list[
                     key=key,
                     data=pool.data,
                     source=source,
-                    part=part_of(source),
+                    part=arena.part_of(source),
                     model=pool.model,
                     kind=pool.kind,
                     size=size,
@@ -178,7 +183,16 @@ def read_results(path: Path, **now: str) -> dict[str, Result]:
     return found
 
 
+def keep_results(path: Path, results: Iterable[Result]) -> None:
+    """Add results to a file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        # The new line comes first, in case a stopped run has left half a line.
+        file.writelines("\n" + json.dumps(asdict(result)) for result in results)
+
+
 def run(
+    arena: Arena,
     names: Iterable[str],
     plan: Plan,
     folder: Path,
@@ -188,18 +202,21 @@ def run(
     methods: Callable[[str], bool] = lambda name: True,
 ) -> tuple[list[Result], dict[str, str]]:
     """Return the results of data sets, measured now or before, and the sets that cannot be had with the reason."""
-    pools = {name: chosen for name in names if (chosen := [pool for pool in list_pools(name, folder) if only(pool)])}
+    pools = {name: [pool for pool in list_pools(arena, name, folder) if only(pool)] for name in names}
+    pools = {name: chosen for name, chosen in pools.items() if chosen}
     absent = {}
-    for (asked,), reason in run_parallel("classifiers", build_pools, [(chosen,) for chosen in pools.values()], jobs):
+    training = [(arena, chosen) for chosen in pools.values()]
+    for (_, asked), reason in run_parallel("classifiers", build_pools, training, jobs):
         if reason:
             absent[asked[0].data] = reason
-    rows = {name: row for name, row in list_rows().items() if methods(name)}
+    rows = {name: row for name, row in arena.list_rows().items() if methods(name)}
     code = {name: describe_code(name, row) for name, row in rows.items()}
-    work: list[tuple[Pool, int, dict[int, dict[str, str]]]] = []
+    rules = str((arena.test, FEWEST, FEWEST_OF_CLASS, EDGE))
+    work: list[tuple[Arena, Pool, int, dict[int, dict[str, str]]]] = []
     results: list[Result] = []
     for name in (name for name in pools if name not in absent):
-        source = DATA[name].source
-        kept = read_results(_file_of(name, folder), source=source, part=part_of(source))
+        source = arena.data[name].source
+        kept = read_results(_file_of(name, folder), source=source, part=arena.part_of(source))
         for pool in pools[name]:
             score, label = pool.load()
             content = digest(score.tobytes(), label.tobytes())
@@ -207,22 +224,19 @@ def run(
                 wanted: dict[int, dict[str, str]] = {}
                 for seed in range(plan.seeds):
                     keys = {
-                        method: digest(pool.name, pool.kind, content, str((size, seed)), _RULES, code[method])
+                        method: digest(pool.name, pool.kind, content, str((size, seed)), rules, code[method])
                         for method, row in rows.items()
                         if pool.kind in row.kinds
                     }
                     results += [kept[key] for key in keys.values() if key in kept]
                     missing = {method: key for method, key in keys.items() if key not in kept}
-                    if missing and cut_task(score, label, size, seed) is not None:
+                    if missing and cut_task(score, label, size, seed, arena.test) is not None:
                         wanted[seed] = missing
                 if wanted:
-                    work.append((pool, size, wanted))
-    work.sort(key=lambda piece: -piece[1])  # the long ones first
-    (folder / "results").mkdir(parents=True, exist_ok=True)
-    for (pool, _, _), found in run_parallel("methods", run_tasks, work, jobs):
-        with _file_of(pool.data, folder).open("a", encoding="utf-8") as file:
-            # The new line comes first, in case a stopped run has left half a line.
-            file.writelines("\n" + json.dumps(asdict(result)) for result in found)
+                    work.append((arena, pool, size, wanted))
+    work.sort(key=lambda piece: -piece[2])  # the long ones first
+    for (_, pool, _, _), found in run_parallel("methods", run_tasks, work, jobs):
+        keep_results(_file_of(pool.data, folder), found)
         results += found
     return sorted(results, key=_order), absent
 

@@ -12,7 +12,7 @@ from dataclasses import asdict
 import numpy as np
 import pandas as pd
 
-from bench.arena.methods import BASE, OURS, PEER_BASE, list_rows
+from bench.arena.arenas import Arena
 from bench.arena.running import Result
 
 TASK = ["data", "model", "size", "seed"]
@@ -59,6 +59,8 @@ def count_wins(losses: pd.DataFrame, rivals: Iterable[str] | None = None) -> tup
 
 def count_gains(losses: pd.DataFrame, base: str, scale: pd.Series) -> pd.DataFrame:
     """Return the gains over a method, in per cent of its loss: NaN where either has none, -infinity for a failure."""
+    if base not in losses:  # a peer that is not installed
+        return losses * np.nan
     reference = losses[base].replace(np.inf, np.nan)
     relative_to = np.maximum(reference, FLOOR * scale)
     return 100 * losses.rsub(reference, axis=0).div(relative_to, axis=0)
@@ -87,12 +89,12 @@ def summarise_gain(gain: pd.DataFrame, source: pd.Series) -> pd.DataFrame:
     return found.assign(median=finite.median())
 
 
-def summarise(frame: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
+def summarise(arena: Arena, frame: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
     """Return one row per method, the one with the best win rate first.
 
     Columns: `win` (share of pairs of task and rival won, ties half), `win_low`, `win_high`; `win_peers`, against peers
-    alone; `rank`; `gain`, `gain_low`, `gain_high`, `gain_median` in per cent over Platt on logits, and the same with
-    `peer_` over scikit-learn's sigmoid; `worst`, the worst loss against Platt on logits in per cent, and `worst_task`;
+    alone; `rank`; `gain`, `gain_low`, `gain_high`, `gain_median` in per cent over the base of the arena, and the same
+    with `peer_` over its base among the peers; `worst`, the worst loss against the base in per cent, and `worst_task`;
     `worse_1` and `worse_5`, the shares of tasks that many per cent worse, failures among them; `fit_ms` and
     `predict_ms`, medians; `failures` and `tasks`.
     """
@@ -100,18 +102,16 @@ def summarise(frame: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
     tasks = describe_tasks(frame, losses.index)
     source, scale = tasks["source"], tasks[f"share_{measure}"]
     win = mean_with_interval(*count_wins(losses), source)
-    rows = list_rows()
-    peers = [name for name in losses if name in rows and rows[name].package not in (OURS, "")]
-    won, met = count_wins(losses, peers)
+    won, met = count_wins(losses, [name for name in arena.list_peers() if name in losses])
     applies = losses.notna()
     table = pd.DataFrame({"win": win["mean"], "win_low": win["low"], "win_high": win["high"]})
     table["win_peers"] = won.sum() / met.sum().where(met.sum() > 0)
     table["rank"] = losses.rank(axis=1).mean()
-    for base, prefix in ((BASE, ""), (PEER_BASE, "peer_")):
-        found = summarise_gain(count_gains(losses, base, scale), source)
+    for base, prefix in ((arena.base, ""), (arena.peer_base, "peer_")):
+        found = summarise_gain(count_gains(losses, base.name, scale), source)
         for column, name in (("mean", "gain"), ("low", "gain_low"), ("high", "gain_high"), ("median", "gain_median")):
             table[prefix + name] = found[column]
-    gain = count_gains(losses, BASE, scale)
+    gain = count_gains(losses, arena.base.name, scale)
     finite = gain.where(np.isfinite(gain))
     table["worst"] = finite.min()
     table["worst_task"] = [
@@ -127,25 +127,54 @@ def summarise(frame: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
     return table.sort_values("win", ascending=False)
 
 
-def share_worse(frame: pd.DataFrame, by: str, limit: float, measure: str = "log_loss") -> pd.DataFrame:
-    """Return the share of tasks on which a method is more than `limit` per cent worse than Platt, by size or model."""
+def find_gains(arena: Arena, frame: pd.DataFrame, measure: str = "log_loss") -> pd.DataFrame:
+    """Return the gains over the base of an arena, one row per task."""
     losses = pivot_losses(frame, measure)
-    gain = count_gains(losses, BASE, describe_tasks(frame, losses.index)[f"share_{measure}"])
+    return count_gains(losses, arena.base.name, describe_tasks(frame, losses.index)[f"share_{measure}"])
+
+
+def share_worse(arena: Arena, frame: pd.DataFrame, by: str, limit: float) -> pd.DataFrame:
+    """Return the share of tasks with a log loss more than `limit` per cent above the base's, by size or model."""
+    gain = find_gains(arena, frame)
     groups = gain.index.get_level_values(by)
     known = gain.notna().groupby(groups).sum()
     return ((gain < -limit).groupby(groups).sum() / known.where(known > 0)).T
 
 
-def gain_by(frame: pd.DataFrame, by: str, measure: str = "log_loss") -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return win rates and mean gains over Platt on logits, by size or model."""
-    losses = pivot_losses(frame, measure)
-    won, met = count_wins(losses)
-    gain = count_gains(losses, BASE, describe_tasks(frame, losses.index)[f"share_{measure}"])
-    groups = losses.index.get_level_values(by)
+def gain_by(arena: Arena, frame: pd.DataFrame, by: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return win rates and mean gains over the base, both of log loss, by size or model."""
+    won, met = count_wins(pivot_losses(frame, "log_loss"))
+    gain = find_gains(arena, frame)
+    groups = gain.index.get_level_values(by)
     pairs = met.groupby(groups).sum()
-    return (won.groupby(groups).sum() / pairs.where(pairs > 0)).T, gain.where(np.isfinite(gain)).groupby(
-        groups
-    ).mean().T
+    wins = won.groupby(groups).sum() / pairs.where(pairs > 0)
+    return wins.T, gain.where(np.isfinite(gain)).groupby(groups).mean().T
+
+
+def duel(frame: pd.DataFrame, rival: str, measure: str = "log_loss") -> pd.DataFrame:
+    """Return what each method does against one other.
+
+    Columns: `win`, the share of tasks won (ties half), with `win_low` and `win_high`; `sets`, the share of data sets on
+    which more than half of the tasks are won; `median`, the median gain in per cent of the rival's loss.
+    """
+    losses = pivot_losses(frame, measure)
+    tasks = describe_tasks(frame, losses.index)
+    won, met = count_wins(losses, [rival])
+    share = mean_with_interval(won, met, tasks["source"])
+    data = losses.index.get_level_values("data")
+    of_set = won.groupby(data).sum() / met.groupby(data).sum().where(lambda count: count > 0)
+    gain = count_gains(losses, rival, tasks[f"share_{measure}"])
+    found = pd.DataFrame({"win": share["mean"], "win_low": share["low"], "win_high": share["high"]})
+    found["sets"] = (of_set > 0.5).sum() / of_set.notna().sum().where(lambda count: count > 0)
+    found["median"] = gain.where(np.isfinite(gain)).median()
+    return found.drop(index=rival).sort_values("win", ascending=False)
+
+
+def list_worst(arena: Arena, frame: pd.DataFrame, method: str, most: int = 15) -> pd.DataFrame:
+    """Return the tasks on which a method is worst against the base: gain in per cent, and the losses of both."""
+    losses = pivot_losses(frame, "log_loss")
+    gain = find_gains(arena, frame)[method].dropna().sort_values()[:most]
+    return pd.DataFrame({"gain": gain}).join(losses[[method, arena.base.name]])
 
 
 def time_by_size(frame: pd.DataFrame) -> pd.DataFrame:

@@ -534,13 +534,16 @@ def _list_some(values: Sequence[str]) -> str:
 
 def check_class_names(name: str, values: Any) -> NDArray[Any]:
     """Return the classes of columns as a vector; none is missing, and none there twice."""
+    if isinstance(values, (str, set, frozenset)):
+        msg = f"{name} must be a list of classes in the order of the columns; got {values!r}"
+        raise ValueError(msg)
     classes = check_known_labels(name, list(values) if isinstance(values, Iterable) else values)
     try:
         repeated = len(np.unique(classes)) < len(classes)
     except TypeError:
         msg = f"{name} must be of one type; got {', '.join(sorted({type(each).__name__ for each in classes}))}"
         raise ValueError(msg) from None
-    if repeated or isinstance(values, str):
+    if repeated:
         msg = f"{name} must be a list of classes that are all different; got {values!r}"
         raise ValueError(msg)
     return classes

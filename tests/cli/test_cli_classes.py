@@ -297,6 +297,38 @@ def test_each_command_says_the_next_and_that_runs(tmp_path, monkeypatch):
     assert follow(best_raw) == ["assess", "my pets.csv", "--probability", ",".join(COLUMNS), "--label", "pet"]
 
 
+def test_the_next_command_runs_for_classes_with_commas(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = pets(classes=["a, b", "it's", 'c "d"'])
+    given.to_csv("NEW.csv", index=False)
+    columns = [word for name in given.columns[1:4] for word in ("--score", name)]
+    fitted = done("fit", "NEW.csv", *columns, "--label", "pet", "--kind", "probability", "-o", "map.json")
+    applied = done(*follow(fitted))
+    done(*[word.replace("LABEL", "pet") for word in follow(applied)])
+
+
+@pytest.mark.parametrize("command", ["fit", "assess", "compare"])
+def test_classes_that_contradict_the_names_of_columns_are_refused(command, table, tmp_path):
+    option = "--probability" if command == "assess" else "--score"
+    asked = (command, table, option, ",".join(COLUMNS), "--label", "pet", "--classes", "dog,cat,hare")
+    more = {"fit": ("--kind", "probability", "-o", tmp_path / "map.json"), "compare": ("--kind", "probability")}
+    assert "--classes must not contradict the names of the columns" in refused(*asked, *more.get(command, ()))
+
+
+def test_a_file_with_another_number_of_classes_is_refused(table, tmp_path):
+    fit(table, tmp_path / "map.json")
+    document = json.loads((tmp_path / "map.json").read_text())
+    document["fitted_on"] |= {"classes": ["cat", "dog"], "positive": "dog"}
+    (tmp_path / "map.json").write_text(json.dumps(document))
+    asked = ("apply", tmp_path / "map.json", table, "--score", ",".join(COLUMNS), "-o", tmp_path / "out.csv")
+    assert "must name one class per probability of its map, 3; it names cat, dog" in refused(*asked)
+
+
+def test_the_summary_of_a_fit_is_short(table, tmp_path):
+    lines = fit(table, tmp_path / "map.json", "--method", "auto").stdout.splitlines()
+    assert len(lines) < 25
+
+
 @pytest.mark.parametrize("command", ["fit", "compare", "assess", "report"])
 def test_every_command_has_the_option_classes(command):
     assert "--classes" in run(command, "--help").stdout

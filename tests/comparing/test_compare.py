@@ -172,6 +172,16 @@ class TestNumbers:
         assert found.cells[0].method == "klr"
         assert found.means.loc["log_loss"].to_numpy()[np.isfinite(found.means.loc["log_loss"].to_numpy())].max() < 0.5
 
+    def test_several_classes_are_fitted_as_the_classifier_fits_them(self):
+        X, y = load_iris(return_X_y=True)
+        machine = LinearSVC(random_state=0)
+        found = quick((X, y), kernels=(), machines={"linear": machine}, methods=["temperature", "platt"], scale=None)
+        train, test = next(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y))
+        for method in ("temperature", "platt"):
+            p = CalibratedClassifier(machine, method, random_state=0).fit(X[train], y[train]).predict_proba(X[test])
+            kept = found.predictions["data", "linear", method]
+            np.testing.assert_allclose(kept.p[kept.fold == 0], p, rtol=1e-9)
+
     def test_groups_stay_together(self):
         X, y = two_classes(120)
         groups = np.arange(120) // 4

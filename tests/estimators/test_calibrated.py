@@ -44,6 +44,8 @@ from sklearn.utils.estimator_checks import check_estimator
 import calibrant
 from calibrant import CalibratedClassifier, CombiningClassifier, DecidingClassifier, metrics
 from calibrant.estimators.protocols import GROUPED, PROTOCOLS, OneVsOne, layers, score_columns, unwrap
+from calibrant.maps import METHODS
+from calibrant.maps.classes import MatrixMap
 
 pytestmark = pytest.mark.filterwarnings("ignore:scores are anti-correlated")  # some sets here are tiny and noisy
 
@@ -866,6 +868,30 @@ def test_beta_of_all_classes_at_once():
     X, y = three_classes()
     model = CalibratedClassifier(LogisticRegression(), method="beta", multiclass="matrix").fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("method", [name for name, row in METHODS.items() if row.joint is not None])
+def test_a_method_with_a_map_of_all_classes_is_fitted_to_all_unless_the_machine_is_made_of_pairs(method):
+    X, y = three_classes()
+    model = CalibratedClassifier(LinearSVC(), method).fit(X, y)
+    fitted = model.calibrated_[0][1]
+    assert isinstance(fitted, MatrixMap)
+    at_once = CalibratedClassifier(LinearSVC(), method, multiclass="matrix").fit(X, y)
+    np.testing.assert_array_equal(model.predict_proba(X), at_once.predict_proba(X))
+    for machine, column in ((SVC(), method), (LinearSVC(), "platt")):
+        scheme = CalibratedClassifier(machine, column).fit(X, y).calibrated_[0][1].scheme
+        assert scheme == ("ovo" if isinstance(machine, SVC) else "ovr")
+
+
+@pytest.mark.parametrize("factor", [1e-3, 1e5])
+def test_the_scale_of_features_of_a_linear_machine_does_not_matter_to_its_map(factor):
+    """A perceptron's margins grow with its features, to differences of which the softmax is 0 and 1."""
+    X, y = three_classes()
+    machine = LinearSVC().fit(X, y)
+    larger = LinearSVC().fit(X, y)
+    larger.coef_, larger.intercept_ = factor * machine.coef_, factor * machine.intercept_
+    one, other = (CalibratedClassifier(each, "auto", protocol="prefit").fit(X, y) for each in (machine, larger))
+    np.testing.assert_allclose(other.predict_proba(X), one.predict_proba(X), atol=1e-8)
 
 
 def test_maps_are_records_that_can_be_stored(tmp_path):

@@ -181,3 +181,14 @@ def test_bad_input_is_named(call, error, message):
 def test_clones():
     model = Calibrator("bins", kind="logit", options={"k": 3})
     assert clone(model).get_params() == model.get_params()
+
+
+def test_a_second_fit_forgets_the_columns_of_the_first():
+    P = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4], [0.4, 0.6], [0.5, 0.5]])
+    table, y = pd.DataFrame(P, columns=["no", "yes"]), ["no", "yes", "no", "yes", "no"]
+    model = Calibrator("platt", kind="probability").fit(table, y)
+    model.fit(P[:, 1], y)
+    alone = Calibrator("platt", kind="probability").fit(P[:, 1], y)
+    np.testing.assert_array_equal(model.predict_proba(P[:, 1]), alone.predict_proba(P[:, 1]))
+    assert not hasattr(model, "feature_names_in_")
+    assert model.fit(table, y).predict_proba(table).shape == (5, 2)

@@ -151,6 +151,18 @@ def test_a_calibrator_is_its_map():
     np.testing.assert_allclose(run(calibrant.onnx(fitted), scores), fitted.predict_proba(scores), atol=1e-12)
 
 
+@pytest.mark.parametrize("classes", [["owl", "cat", "fox"], ["owl", "cat"]])
+def test_a_calibrator_of_columns_gives_them_in_the_order_of_its_classes(classes):
+    draws = np.random.default_rng(1)
+    P = draws.dirichlet(np.ones(len(classes)), 200)
+    labels = np.array([draws.choice(classes, p=p) for p in P])
+    fitted = Calibrator("platt", kind="probability", classes=classes).fit(P, labels)
+    model = calibrant.onnx(fitted)
+    np.testing.assert_allclose(run(model, P), fitted.predict_proba(P), atol=1e-12)
+    told = {each.key: each.value for each in model.metadata_props}
+    assert json.loads(told["classes"]) == fitted.classes_.tolist() == sorted(classes)
+
+
 def test_isotonic_regression_of_scikit_learn():
     """In sklearn-onnx 1.20 it is off by .08."""
     theirs = CalibratedClassifierCV(FrozenEstimator(LinearSVC().fit(*TWO)), method="isotonic").fit(*TWO)

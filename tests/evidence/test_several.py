@@ -9,9 +9,10 @@ from scipy import optimize, stats
 import calibrant
 from calibrant.decisions import bayes
 from calibrant.evidence import assessing
-from calibrant.evidence.departures import judge_counts
-from calibrant.evidence.several import describe_several, measure_temperature
+from calibrant.evidence.departures import judge_count
+from calibrant.evidence.several import TemperatureGain, describe_several, measure_temperature
 from calibrant.metrics import Posteriors, log_loss
+from calibrant.samples import Sample
 
 
 def normalise(P):
@@ -38,6 +39,29 @@ def format_mean(values, options):
 
 
 class TestVerdicts:
+    def test_sure_forecasts_with_few_errors_are_overconfident(self):
+        y = np.arange(300) % 3
+        P = np.eye(3)[y]
+        P[:2] = P[:2, [2, 0, 1]]
+        verdict, opening = said(y, P)
+        assert opening == "Overconfident"
+        assert "Right on average" not in verdict
+
+    def test_a_temperature_that_loses_is_no_chance(self):
+        found = TemperatureGain(1.2, 0.8, 0.9, -0.05, -0.09, -0.01)
+        data, none = Sample(np.full(9, 0.6), np.ones(9)), ()
+        verdict = describe_several(data, (), none, found, 0.95)
+        assert "One temperature would gain nothing: out of fold it adds 1.0% to 9.0% to the log loss." in verdict
+
+    def test_forecasts_that_no_temperature_changes(self):
+        y = np.arange(300) % 3
+        assert "One temperature would change nothing." in said(y, np.full((300, 3), 1 / 3))[0]
+
+    def test_a_constant_that_is_wrong_wants_a_very_high_temperature(self):
+        P = np.tile([0.5, 0.3, 0.2], (300, 1))
+        verdict, _ = said(np.random.default_rng(0).choice(3, 300, p=[0.2, 0.3, 0.5]), P)
+        assert "One temperature (a very high one, less sure) would take" in verdict
+
     def test_calibrated(self):
         verdict, opening = said(*drawn(2000))
         assert opening == "No departure from calibration can be seen"
@@ -192,26 +216,25 @@ class TestTemperature:
 
 
 class TestClasses:
-    def test_counts_are_judged_by_their_distribution(self):
-        n, p = 40, 0.3
-        for happened in (5, 12, 20):
+    @pytest.mark.parametrize(("n", "p"), [(40, 0.3), (3000, 0.3)])
+    def test_counts_are_judged_by_their_distribution(self, n, p):
+        for happened in np.round(n * p + np.sqrt(n * p * (1 - p)) * np.array([-2.5, 0.0, 2.0])):
             theirs = 2 * min(stats.binom.cdf(happened, n, p), stats.binom.sf(happened - 1, n, p))
-            ours = judge_counts(np.array([happened * 1.0]), np.array([n * p]), np.array([n * p * (1 - p)]))
-            assert ours[0] == pytest.approx(min(1, theirs), rel=1e-6)
+            assert judge_count(happened, np.full(n, p), np.ones(n)) == pytest.approx(min(1, theirs), rel=0.01)
 
-    @pytest.mark.parametrize("shape", [0.05, 1.0])
-    def test_their_size_holds_for_rare_classes(self, shape):
+    @pytest.mark.parametrize(("rows", "classes", "shape"), [(60, 6, 0.05), (60, 6, 1.0), (100, 30, 0.02)])
+    def test_their_size_holds_for_rare_classes_and_peaked_forecasts(self, rows, classes, shape):
         rejected = 0
         for seed in range(300):
-            y, P = drawn(60, 6, seed, shape)
-            counts = np.bincount(y, minlength=6).astype(float)
-            pvalues = judge_counts(counts, P.sum(axis=0), (P * (1 - P)).sum(axis=0))
-            rejected += pvalues.min() * 6 < 0.05
+            y, P = drawn(rows, classes, seed, shape)
+            counts = np.bincount(y, minlength=classes)
+            pvalues = [judge_count(happened, p, np.ones(rows)) for happened, p in zip(counts, P.T, strict=True)]
+            rejected += min(pvalues) * classes < 0.05
         assert rejected <= stats.binom.ppf(0.999, 300, 0.05)
 
     def test_certain_forecasts(self):
-        ones = np.array([3.0, 2.0])
-        assert judge_counts(np.array([3.0, 1.0]), ones, np.zeros(2)).tolist() == [1.0, 0.0]
+        ones = np.array([1.0, 1.0, 1.0, 0.0])
+        assert [judge_count(happened, ones, np.ones(4)) for happened in (3.0, 2.0, 4.0)] == pytest.approx([1, 0, 0])
 
     def test_shares_hold_the_mean_forecast(self):
         y, P = drawn(400)

@@ -9,7 +9,7 @@ import pytest
 
 import calibrant
 from calibrant.maps import METHODS
-from calibrant.maps.classes import MatrixMap, Plan
+from calibrant.maps.classes import MatrixMap, Plan, learn_scale
 from calibrant.maps.lifting import fit_classes
 from calibrant.maps.methods import list_methods
 from calibrant.maps.records import Origin
@@ -95,5 +95,49 @@ class TestEveryMethodOfAMatrix:
         assert from_dict(to_dict(fitted)).origin == fitted.origin
 
 
+SCALED = [name for name in NAMES if (METHODS[name].joint or METHODS[name]).invariant == "scale"]
+
+
+@pytest.mark.parametrize("factor", [1e-200, 1e-5, 3.0, 1e6, 1e200])
+@pytest.mark.parametrize("name", SCALED)
+def test_the_scale_of_margins_does_not_matter(name, factor):
+    scores, index = rows("margin")
+    one, other = (fitted_to(name, each, index, "margin") for each in (scores, factor * scores))
+    np.testing.assert_allclose(other(factor * scores), one(scores), atol=1e-6)
+    assert calibrant.metrics.log_loss(index, one(scores)) < 0.9  # it is not that they say nothing
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_a_logit_has_a_unit(name):
+    scores, index = rows("logit")
+    assert fitted_to(name, scores, index, "logit").scale == 1.0
+
+
+def test_a_row_of_extreme_margins_does_not_set_the_scale():
+    scores, _ = rows("margin")
+    far = scores.copy()
+    far[0] *= 1e12
+    assert learn_scale(far) == pytest.approx(learn_scale(scores), rel=0.05)
+
+
+def test_the_scale_of_margins_is_that_of_a_typical_row():
+    margins = np.array([[0.0, 8.0, 3.0], [5.0, 5.0, 1.0], [0.0, 0.0, 0.0]])
+    assert learn_scale(margins) == 1.0
+    assert learn_scale(margins, np.array([3.0, 1.0, 1.0])) == 0.5
+    assert learn_scale(np.array([[2.0], [-4.0], [1e9]])) == 0.5  # one column f stands for -f and f
+    assert learn_scale(np.array([[1.0, 1.0], [1.0, 1.0], [0.0, 2.0]])) == 2.0  # most rows say nothing
+    assert learn_scale(np.ones((3, 2))) == 1.0
+    assert learn_scale(np.empty((0, 2))) == 1.0
+    assert 0.0 < learn_scale(np.array([[-1e308, 1e308]])) < 1e-307
+    assert np.isfinite(learn_scale(np.array([[0.0, 5e-324]])))
+
+
+@pytest.mark.parametrize(("kind", "scale"), [("margin", 0.0), ("margin", np.inf), ("margin", np.nan), ("logit", 2.0)])
+def test_a_scale_that_margins_cannot_have_is_refused(kind, scale):
+    with pytest.raises(ValueError, match="scale must be positive for margins, else 1; got"):
+        MatrixMap(kind, fitted_to("temperature", *rows("margin"), "margin").inner, domain="real", scale=scale)
+
+
 def test_there_is_one():
     assert "beta" in NAMES
+    assert "auto" in SCALED

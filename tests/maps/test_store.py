@@ -310,8 +310,10 @@ unit_maps = st.one_of([RECORDS[name] for name in ("RobustTemperature", "Structur
 real_maps = st.one_of([RECORDS[name] for name in ("TemperatureClasses", "VectorClasses", "LinearClasses")])
 
 RECORDS["ClassMap"] = class_maps()
-RECORDS["MatrixMap"] = st.builds(MatrixMap, st.sampled_from(KINDS), two_pieces | more_pieces | unit_maps) | st.builds(
-    MatrixMap, st.sampled_from(["logit", "margin"]), real_maps, domain=st.just("real")
+RECORDS["MatrixMap"] = (
+    st.builds(MatrixMap, st.sampled_from(KINDS), two_pieces | more_pieces | unit_maps)
+    | st.builds(MatrixMap, st.sampled_from(["logit", "margin"]), real_maps, domain=st.just("real"))
+    | st.builds(MatrixMap, st.just("margin"), two_pieces | more_pieces | unit_maps, scale=st.floats(1e-3, 1e3))
 )
 PARTS = {  # of maps of several classes
     name for name in RECORDS if name.endswith("Classes") or name in ("RobustTemperature", "ClassMember")
@@ -463,6 +465,7 @@ def document(text):
         (f'"MatrixMap", "kind_": "margin", "domain": "any", "inner": {PIECES}', "domain must be one of unit, real"),
         (f'"MatrixMap", "kind_": "margin", "clip": 0.1, "inner": {PIECES}', "clip must be between .* else 0; got 0.1"),
         (f'"MatrixMap", "kind_": "probability", "domain": "real", "inner": {PIECES}', "clip must be between 0 and 1/2"),
+        (f'"MatrixMap", "kind_": "logit", "scale": 2.0, "inner": {PIECES}', "scale must be positive for margins"),
         ('"MatrixMap", "kind_": "margin", "inner": {"kind": "Clip"}', "inner must be a map of all memberships"),
         ('"MatrixMap", "kind_": "margin", "scheme": "ovr", "inner": {"kind": "Clip"}', "scheme must be one of matrix"),
     ],

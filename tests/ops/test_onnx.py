@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
 import calibrant
+from calibrant.checks import KINDS
 from calibrant.maps import Clip, Lines, Linked, Sigmoid, Steps, probabilities
 from calibrant.maps.classes import ClassMap, MatrixMap, Plan, TwoClassMap
 from calibrant.maps.coupling import pairs
 from calibrant.maps.exporting import count_columns
 from calibrant.maps.lifting import fit_classes
 from calibrant.maps.methods import list_methods
-from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Origin, Parzen
+from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Origin, Parzen, QuadraticLogit
 from calibrant.maps.store import from_dict
 from calibrant.ops import NUMPY
 from calibrant.ops.onnx import ONNX, Graph
@@ -68,6 +69,8 @@ def test_onnx_is_the_numpy_formula(name, kind, dtype):
     np.testing.assert_allclose(found[:, 1], quietly(fitted, given), atol=CLOSE[dtype], rtol=0)
 
 
+SEVERAL = {"ClassMap", "MatrixMap", "TwoClassMap", *test_store.PARTS}
+
 # Every record ---------------------------------------------------------------------------------------------------------
 
 
@@ -82,7 +85,7 @@ def of_one_column(name):
     return test_store.RECORDS[name]
 
 
-@pytest.mark.parametrize("name", sorted(test_store.RECORDS.keys() - {"ClassMap", "MatrixMap", "TwoClassMap"}))
+@pytest.mark.parametrize("name", sorted(test_store.RECORDS.keys() - SEVERAL))
 @settings(max_examples=20)
 @given(data=st.data())
 def test_every_record_of_one_column(name, data):
@@ -113,7 +116,8 @@ def _takes_unit(record):
 @given(data=st.data())
 def test_every_record_of_several_classes(data):
     one_map_each = (test_store.RECORDS["ClassMap"] | test_store.RECORDS["TwoClassMap"]).filter(_is_short)
-    record = data.draw(one_map_each | test_store.RECORDS["MatrixMap"])
+    pieces = test_store.two_pieces | test_store.more_pieces  # fitted maps of all classes: tests/maps/test_matrix.py
+    record = data.draw(one_map_each | st.builds(MatrixMap, st.sampled_from(KINDS), pieces))
     if isinstance(record, ClassMap) and record.scheme == "ovo" and record.coupling == "hastie_tibshirani":
         record = ClassMap("ovo", record.maps, "price", record.power)
     count = len(record.inner.pieces) if isinstance(record, MatrixMap) else count_columns(record)
@@ -169,6 +173,25 @@ def test_a_parzen_map_of_many_centers_far_apart():
     scores = np.concatenate([centers, rng.normal(0, 3, 500), np.linspace(-1e4, 3e4, 500), [1e308, -np.inf, np.nan]])
     found = run(calibrant.onnx(fitted), scores)[:, 1]
     np.testing.assert_allclose(found, fitted(scores), atol=1e-10, rtol=0)  # NumPy measures 1e4 in widths of 0.1
+
+
+def test_numbers_that_are_0_or_1_in_single_precision_are_kept():
+    """By onnxruntime, which takes them for 0 and 1 and leaves the operation out."""
+    graph = Graph()
+    x, c = graph.add("Abs", graph.read("scores", "float64", ["n", 1])), 1.0 + 3e-8
+    model = graph.finish([x * c, c * x, x / c, x + 1e-300, 1e-300 + x, x - 1e-300], "float64", {}, "")
+    for one in (1.0, 3e-300):
+        wanted = [[one * c, c * one, one / c, one + 1e-300, 1e-300 + one, one - 1e-300]]
+        np.testing.assert_allclose(run(model, np.array([[one]])), wanted, rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "size"),
+    [(Sigmoid(-1.0 - 3e-8, 0.5), 1e2), (QuadraticLogit(-0.1, 1.0, 0.0, 5e-301, 1e-300), 1e-300)],
+)
+def test_maps_with_such_numbers(mapping, size):
+    scores = np.linspace(-1.0, 1.0, 41) * size
+    np.testing.assert_allclose(run(calibrant.onnx(mapping), scores)[:, 1], mapping(scores), rtol=1e-12)
 
 
 def test_the_first_column_is_not_a_difference():
@@ -241,6 +264,7 @@ def test_nan_in_any_column():
         ClassMap("ovo", three),
         ClassMap("ovo", three * 2, power=1.5),
         MatrixMap("margin", BETAS),
+        MatrixMap("margin", BETAS, scale=4.0),
     ]
     for fitted in maps:
         model = calibrant.onnx(fitted)

@@ -259,6 +259,7 @@ SEVERAL = [
     ClassMap("ovo", THREE, power=1.5),
     ClassMap("ovo", THREE, "price"),
     MatrixMap("margin", BetaClasses((BetaPiece(None, 0.1), BetaPiece(None, -0.2), BetaPiece(None)))),
+    MatrixMap("margin", BetaClasses((BetaPiece(None, 0.1), BetaPiece(None, -0.2), BetaPiece(None))), scale=40.0),
 ]
 
 

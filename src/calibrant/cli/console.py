@@ -29,6 +29,7 @@ __all__ = [
     "print_message",
     "print_next",
     "print_text",
+    "repeat_options",
     "report_errors",
     "show_activity",
 ]
@@ -68,6 +69,21 @@ def print_next(*words: object) -> None:
     """Print the command that is useful next, as it can be typed: words with spaces get quotes."""
     line = Text.assemble(("next: ", "dim"), (shlex.join(["calibrant", *map(str, words)]), "green"))
     Console(highlight=False, soft_wrap=True).print(line)
+
+
+def repeat_options(**options: Any) -> list[str]:
+    """Return options as they were given, for the next command; lists with commas, or one by one where a part has one.
+
+    >>> repeat_options(score=["p_a", "p_b"], label="y", pos_label=None)
+    ['--score', 'p_a,p_b', '--label', 'y']
+    """
+    words = []
+    for name, value in options.items():
+        parts = [value]
+        if isinstance(value, list | tuple):
+            parts = [*value] if any("," in each for each in value) else [",".join(value)]
+        words += [word for each in parts if each for word in (f"--{name.replace('_', '-')}", str(each))]
+    return words
 
 
 def print_json(value: Any) -> None:

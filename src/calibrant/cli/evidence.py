@@ -22,6 +22,7 @@ from calibrant.cli.console import (
     print_line,
     print_next,
     print_text,
+    repeat_options,
     show_activity,
 )
 from calibrant.cli.reading import (
@@ -134,18 +135,8 @@ def assess(
     else:
         _print_assessment(table, found)
         print_next(
-            "report", table, *_repeat(probability=probability, label=label, classes=classes), "-o", "report.html"
+            "report", table, *repeat_options(probability=probability, label=label, classes=classes), "-o", "report.html"
         )
-
-
-def _repeat(**options: Any) -> list[str]:
-    """Return options as they were given, for the next command; lists with commas.
-
-    >>> _repeat(score=["p_a", "p_b"], label="y", pos_label=None)
-    ['--score', 'p_a,p_b', '--label', 'y']
-    """
-    given = {name: ",".join(value) if isinstance(value, list | tuple) else value for name, value in options.items()}
-    return [word for name, value in given.items() if value for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
 def _assess_table(source: Source, probability: Sequence[str]) -> Assessment:
@@ -330,9 +321,9 @@ def _find_next_command(found: Comparison, table: Path, **options: Any) -> list[A
         given = [f"{option}={value}" for option, value in DEFAULT_METHODS[best][1].items()]
     if name in list_methods("column", "matrix"):
         wanted = [word for each in given for word in ("--option", each)]
-        return ["fit", table, *_repeat(**options), "--method", name, *wanted, "-o", "map.json"]
+        return ["fit", table, *repeat_options(**options), "--method", name, *wanted, "-o", "map.json"]
     kept = {name: value for name, value in options.items() if name not in ("score", "kind")}
-    return ["assess", table, *_repeat(probability=options["score"], **kept)]
+    return ["assess", table, *repeat_options(probability=options["score"], **kept)]
 
 
 def _refuse_options(context: typer.Context, names: Sequence[str], reason: str) -> None:
@@ -533,7 +524,7 @@ def report(
         )
         found = _assess_table(source, probability)
         sentence = found.verdict
-        following = ["compare", table, *_repeat(score=probability, kind="probability", **columns)]
+        following = ["compare", table, *repeat_options(score=probability, kind="probability", **columns)]
     else:
         from calibrant.comparing.verdicts import describe_verdict, standings_of
 

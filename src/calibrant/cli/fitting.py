@@ -27,6 +27,7 @@ from calibrant.cli.console import (
     print_line,
     print_message,
     print_next,
+    repeat_options,
     show_activity,
 )
 from calibrant.cli.reading import (
@@ -185,7 +186,7 @@ def fit(
         print_json(summary)
     else:
         _print_fit(mapping, summary, weighted=weight is not None)
-        print_next("apply", output, "NEW.csv", "--score", ",".join(score), "-o", "OUT.csv")
+        print_next("apply", output, "NEW.csv", *repeat_options(score=score), "-o", "OUT.csv")
 
 
 def _print_fit(mapping: Map, summary: dict[str, Any], *, weighted: bool) -> None:
@@ -205,7 +206,7 @@ def _print_fit(mapping: Map, summary: dict[str, Any], *, weighted: bool) -> None
         positives = Text(f"{summary['positives']:,.10g}{which}")
         table.add_row("weight of positives" if weighted else "positives", positives)
     why = getattr(mapping, "why", None)
-    table.add_row("map", Text(_format_record(mapping) if why is None else repr(mapping)))
+    table.add_row("map", Text(_format_record(mapping)))
     if why is not None:
         table.add_row("why", Text(why))
     table.add_row("log loss", f"{format_number(scores['log_loss'])} on the fitting rows")
@@ -273,7 +274,7 @@ def apply(
         gaps = f", {missing:,} of them missing" if missing else ""
         shown = ", ".join(repr(each) for each in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
         print_line(f"{output}: {rows:,} rows with {shown}{gaps}")
-        print_next("assess", output, "--probability", _list_names(names, name), "--label", "LABEL")
+        print_next("assess", output, *repeat_options(probability=_list_names(names, name)), "--label", "LABEL")
 
 
 def sql(
@@ -320,12 +321,12 @@ def sql(
         print_line(",\n".join(lines))
     else:
         print_line(f"{output}: {len(lines)} expression(s) of {', '.join(columns[:_SHOWN])} for {dialect}")
-        print_next("assess", "OUT.csv", "--probability", _list_names(names, name), "--label", "LABEL")
+        print_next("assess", "OUT.csv", *repeat_options(probability=_list_names(names, name)), "--label", "LABEL")
 
 
-def _list_names(names: list[str], name: str) -> str:
-    """Return the names of results as a list with commas, or as a pattern if they are many."""
-    return ",".join(names) if len(names) <= _SHOWN else f"{name}_*"
+def _list_names(names: list[str], name: str) -> list[str]:
+    """Return the names of results, or a pattern of them if they are many."""
+    return names if len(names) <= _SHOWN else [f"{name}_*"]
 
 
 _QUOTES = {"spark": "`"}  # around names
@@ -372,6 +373,9 @@ def _match_columns(path: Path, mapping: Any, columns: list[str], name: str) -> t
         of = "" if known is None else f" of the classes {', '.join(map(str, known[:_SHOWN]))}"
         msg = f"--score must name the columns that {path} takes, scores{of}; got {len(columns)}: {', '.join(columns)}"
         raise ValueError(msg) from None
+    if known is not None and len(known) != count:
+        msg = f"{path} must name one class per probability of its map, {count}; it names {', '.join(map(str, known))}"
+        raise ValueError(msg)
     classes = [str(each) for each in known or range(count)]
     named = match_names(columns, classes) if len(columns) == count else None
     ordered = columns if named is None else [columns[named.index(each)] for each in classes]
@@ -432,6 +436,8 @@ def _format_record(value: Any) -> str:
     >>> _format_record(calibrant.maps.Steps(tuple(range(9)), tuple(n / 9 for n in range(10))))
     'Steps(edges=(0, 1, ... 8; 9 numbers), values=(0, 0.111111, ... 1; 10 numbers))'
     """
+    if is_dataclass(value) and hasattr(value, "why"):  # which is long, and says itself what it is
+        return repr(value)
     if is_dataclass(value):
         items = [f"{f.name}={_format_record(getattr(value, f.name))}" for f in fields(value) if f.repr]
         return f"{type(value).__name__}({', '.join(items)})"

@@ -168,6 +168,10 @@ def classes_of(columns: Sequence[str], y: NDArray[Any], classes: str | None) -> 
         if unnamed:
             msg = f"--classes must name every label; got {_format_values(named)}, without {unnamed[0]!r}"
             raise ValueError(msg)
+        said = match_names(columns, named)
+        if said not in (None, named):
+            msg = f"--classes must not contradict the names of the columns, {_format_values(columns)}; got {classes}"
+            raise ValueError(msg)
         return named
     by_name = match_names(columns, found)
     if by_name is not None:

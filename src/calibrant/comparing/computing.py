@@ -318,15 +318,15 @@ def _predict(method: NamedMethod, scores: SharedScores, classes: int) -> Floats:
     if method.own:
         own: Floats = method.row.fit(scores.own, **method.options)
         return own
-    plan, found = Plan(method.method, method.options), []
+    found = []
     fitted: Any
     for each in scores.parts:
         known = ClassSample(each.scores, each.index, len(each.present), each.kind, each.weight)
         p = np.zeros((len(each.test), classes))
-        if each.scheme == "matrix":  # one column per class: the method says how it is fitted
+        if each.scheme in ("ovr", "matrix"):  # one column per class: the method says how it is fitted
             fitted = fit_class_map(method.method, known, **method.options)
         else:
-            fitted = fit_classes(plan, each.scheme, known)
+            fitted = fit_classes(Plan(method.method, method.options), each.scheme, known)
         p[:, each.present] = fitted(each.test)
         found.append(p)
     return np.asarray(np.mean(found, axis=0))

@@ -86,8 +86,9 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
     multiclass : {"auto", "ovo", "ovr", "matrix"}, default="auto"
         "ovo": one map per pair of classes, then coupling, as LIBSVM does; unless the machine is made of pairs, as `SVC`
         is, one machine is trained per pair. "ovr": one map per class, normalised. "matrix": one map of all scores, if
-        the method has one. "auto": "matrix" for a method that needs all classes at once; else "ovo" for support vector
-        machines, else "ovr".
+        the method has one. "auto": "matrix" for a method that needs all classes at once; else "ovo" for machines made
+        of pairs; else "matrix" for a method that has one map of all scores too, such as "auto" and "temperature"; else
+        "ovr".
     consistent : bool, default=False
         True: `predict` is the most probable class. False: `predict` is the machine's own answer, and
         `disagreement_` says how often the two differ.
@@ -297,7 +298,8 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             rule = f"kind must be 'auto' or 'margin' for method {self.method!r}, which takes decision values"
             msg = f"{rule}; got {self.kind!r}"
             raise ValueError(msg)
-        scheme = choose_scheme(self.multiclass, self.estimator, len(classes), row.needs)
+        joint = row.joint is not None
+        scheme = choose_scheme(self.multiclass, self.estimator, len(classes), row.needs, joint=joint)
         return choose_row(self.method, row, options, scheme), Job(
             self.estimator,
             X,

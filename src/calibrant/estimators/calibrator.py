@@ -100,6 +100,8 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.classes is not None:
             msg = "classes is for scores with one column per class; got one column: leave it out"
             raise ValueError(msg)
+        if self.__dict__.pop("_order", None) is not None:  # of an earlier fit to several columns
+            self.__dict__.pop("feature_names_in_", None)
         checked = _read_scores(scores)
         labels = check_target(y)
         classes = np.unique(labels)
@@ -159,11 +161,11 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(self.classes_[best])
 
     def to_onnx(self, *, dtype: str = "float64", rows: Any = None) -> Any:  # noqa: ARG002 (there is nothing to compare)
-        """Return the fitted map as an ONNX model from `scores` to `probabilities`; see `calibrant.onnx`."""
-        from calibrant.maps.exporting import onnx
+        """Return the fitted map as an ONNX model from `scores` to what `predict_proba` gives; see `calibrant.onnx`."""
+        from calibrant.maps.exporting import export_map
 
         check_is_fitted(self)
-        return onnx(self.map_, dtype=dtype)
+        return export_map(self.map_, dtype, order=vars(self).get("_order"))
 
     def _sort(self, columns: Floats) -> Floats:
         """Return columns in the order of `classes_`."""

@@ -14,16 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.svm import SVC, NuSVC
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of
-from calibrant.estimators.protocols import OneVsOne, unwrap
+from calibrant.estimators.protocols import OneVsOne, take_apart, unwrap
 from calibrant.extras import require_extra
 from calibrant.kernels.functions import dense
 from calibrant.maps.classes import SCHEMES, MachineMap
@@ -121,25 +120,16 @@ def _write_output(
 
 def _open(graph: Graph, machine: Any, X: Node, probes: Floats) -> tuple[Any, Node, Floats]:
     """Return the classifier at the end of a pipeline, search or frozen estimator, and rows as it sees them."""
-    while True:
-        if isinstance(machine, FrozenEstimator):
-            machine = machine.estimator
-        elif hasattr(machine, "best_estimator_"):
-            machine = machine.best_estimator_
-        elif isinstance(machine, Pipeline):
-            steps = [(name, step) for name, step in machine.steps[:-1] if hasattr(step, "transform")]
-            machine, before = machine.steps[-1][1], Pipeline(steps) if steps else None
-            if before is not None:
-                try:
-                    seen = dense(before.transform(probes))
-                except ValueError as error:
-                    msg = (
-                        f"rows must be some rows of your data, as {_name(before)} does not take random numbers: {error}"
-                    )
-                    raise ValueError(msg) from None
-                X, probes = _convert(graph, before, X, [{}], 0, probes, np.asarray(seen, np.float64)), seen
-        else:
-            return machine, X, probes
+    steps, last = take_apart(machine)
+    if not steps:
+        return last, X, probes
+    before = make_pipeline(*steps)
+    try:
+        seen = dense(before.transform(probes))
+    except ValueError as error:
+        msg = f"rows must be some rows of your data, as {_name(before)} does not take random numbers: {error}"
+        raise ValueError(msg) from None
+    return last, _convert(graph, before, X, [{}], 0, probes, np.asarray(seen, np.float64)), seen
 
 
 def _name(estimator: Any) -> str:

@@ -68,6 +68,7 @@ __all__ = [
     "refuse_unused_groups",
     "score_columns",
     "select_rows",
+    "take_apart",
     "too_few_to_fold",
     "train",
     "unwrap",
@@ -328,23 +329,30 @@ def _is_search(estimator: Any) -> bool:
     return hasattr(estimator, "estimator") and hasattr(estimator, "refit") and hasattr(estimator, "error_score")
 
 
-def unwrap(machine: Any, X: Any = None) -> tuple[Any, Any]:
-    """Return the classifier at the end of a fitted estimator, and the rows X as that classifier sees them.
+def take_apart(machine: Any) -> tuple[list[Any], Any]:
+    """Return the transformers before the classifier at the end of a fitted estimator, and that classifier.
 
     It looks into frozen estimators, the best estimators of searches, and pipelines.
     """
+    before: list[Any] = []
     while True:
         if isinstance(machine, FrozenEstimator):
             machine = machine.estimator
         elif hasattr(machine, "best_estimator_"):
             machine = machine.best_estimator_
-        elif isinstance(machine, Pipeline):
-            for _, step in machine.steps[:-1]:
-                if X is not None and hasattr(step, "transform"):  # "passthrough" and resamplers have none
-                    X = step.transform(X)
+        elif isinstance(machine, Pipeline):  # "passthrough" and resamplers have no `transform`
+            before += [step for _, step in machine.steps[:-1] if hasattr(step, "transform")]
             machine = machine.steps[-1][1]
         else:
-            return machine, X
+            return before, machine
+
+
+def unwrap(machine: Any, X: Any = None) -> tuple[Any, Any]:
+    """Return the classifier at the end of a fitted estimator, and the rows X as that classifier sees them."""
+    before, last = take_apart(machine)
+    for step in before if X is not None else ():
+        X = step.transform(X)
+    return last, X
 
 
 def score_columns(machine: Any, X: Any, classes: NDArray[Any], scheme_name: str, kind: str) -> tuple[Floats, str]:
@@ -617,16 +625,20 @@ def _weight_among(fit_params: Mapping[str, Any]) -> Any:
     return next((value for name, value in fit_params.items() if name.endswith("sample_weight")), None)
 
 
-def choose_scheme(multiclass: str, estimator: Any, k: int, needs: str = "column") -> str:
+def choose_scheme(multiclass: str, estimator: Any, k: int, needs: str = "column", *, joint: bool = False) -> str:
     """Return the scheme for k classes that serves the needs of a method.
 
-    Without a wish it is pairs for machines that are made of pairs, as `SVC` is, and one versus rest for others.
+    Without a wish it is pairs for machines that are made of pairs, as `SVC` is. For others it is all classes at once
+    where the method has a row for that too, `joint`, as `calibrant.fit` has it; else one versus rest. `make svm-table`
+    measures both: the scores per class that `SVC` makes of its pairs say much less than the pairs.
     """
     if k == 2:
         return "binary"
     if multiclass != "auto":
         return multiclass
     pairwise = isinstance(estimator, OneVsOne) or isinstance(layers(estimator)[-1][1], (SVC, NuSVC))
+    if joint and not pairwise:
+        return "matrix"
     usual = "ovo" if pairwise else "ovr"
     return next(name for name in ("matrix", usual, "ovo") if needs in SCHEMES[name].serves)
 

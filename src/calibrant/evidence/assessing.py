@@ -37,7 +37,7 @@ from calibrant.evidence.departures import (
     find_test,
     is_negligible,
     is_rejected,
-    judge_counts,
+    judge_count,
 )
 from calibrant.evidence.several import (
     ClassShare,
@@ -228,34 +228,39 @@ class NamedForecasts:
         """The forecasts of the positive class; for more than two classes, of the decision being right."""
         return positive_or_decided(self.data)
 
-    def shares(self) -> tuple[ClassShare, ...]:
-        """Return the weight and the share of each class."""
+    @property
+    def counts(self) -> Floats:
+        """The weight of the rows of each class."""
         if isinstance(self.data, Posteriors):
-            found = as_floats(np.bincount(self.data.index, self.weight, minlength=len(self.classes)))
-        else:
-            positive = float(self.weight @ self.data.label)
-            found = np.array([float(self.weight.sum()) - positive, positive])
-        total = float(self.weight.sum())
-        expected, variance, squares = _sum_forecasts(self.data, self.weight)
+            return as_floats(np.bincount(self.data.index, self.weight, minlength=len(self.classes)))
+        positive = float(self.weight @ self.data.label)
+        return np.array([float(self.weight.sum()) - positive, positive])
+
+    def shares(self) -> tuple[ClassShare, ...]:
+        """Return the weight and the share of each class, and what was forecast of it."""
+        found, weight = self.counts, as_floats(self.weight)
+        total = float(weight.sum())
+        expected, squares = _sum_forecasts(self.data, weight)
         error = np.sqrt(np.maximum(squares / total - ((expected - found) / total) ** 2, 0.0) / total)
         pvalues: list[float | None] = [None] * len(found)
         if self.has_whole_rows:
-            pvalues = judge_counts(found, expected, variance).tolist()
+            data = self.data
+            forecasts = (1.0 - data.score, data.score) if isinstance(data, Sample) else data.posterior.T
+            pvalues = [judge_count(each, p, weight) for each, p in zip(found.tolist(), forecasts, strict=True)]
         columns = (each.tolist() for each in (found, found / total, expected / total, error))
         return tuple(ClassShare(*row) for row in zip(self.classes, *columns, pvalues, strict=True))
 
 
-def _sum_forecasts(data: Sample | Posteriors, weight: Floats) -> tuple[Floats, Floats, Floats]:
-    """Return by class the sums over rows of p, of p (1 - p), and of (p - y)^2, y being 1 where the class happened."""
+def _sum_forecasts(data: Sample | Posteriors, weight: Floats) -> tuple[Floats, Floats]:
+    """Return by class the sums over rows of p, and of (p - y)^2, y being 1 where the class happened."""
     if isinstance(data, Sample):
         p, positive, negative = data.arrays()
-        expected, spread = float(weight @ p), float(weight @ (p * (1.0 - p)))
-        squares = float(positive @ (1.0 - p) ** 2 + negative @ p**2)
-        return np.array([float(weight.sum()) - expected, expected]), np.full(2, spread), np.full(2, squares)
+        expected, squares = float(weight @ p), float(positive @ (1.0 - p) ** 2 + negative @ p**2)
+        return np.array([float(weight.sum()) - expected, expected]), np.full(2, squares)
     P = data.posterior
     own = P[np.arange(len(P)), data.index]
     squares = weight @ P**2 + np.bincount(data.index, weight * (1.0 - 2.0 * own), minlength=P.shape[1])
-    return as_floats(weight @ P), as_floats(weight @ (P * (1.0 - P))), as_floats(squares)
+    return as_floats(weight @ P), as_floats(squares)
 
 
 def _find_shown(name: str, *, several: bool) -> str:
@@ -377,7 +382,7 @@ def _assess_rows(rows: NamedForecasts, options: AssessOptions) -> Assessment:
     data, shares = rows.binary, rows.shares()
     parts = {score: decompose(rows.data, score) for score in ("brier", "log_loss")}
     sampled, scale = _sample_rows(rows, options)
-    is_rare = scale < 1.0 and min(share.rows for share in sampled.shares()) < _FEWEST_ROWS_PER_CLASS
+    is_rare = scale < 1.0 and float(sampled.counts.min()) < _FEWEST_ROWS_PER_CLASS
     measures = _measure(rows, parts, None if is_rare else sampled, scale, options)
     tests = run_calibration_tests(rows, options)
     confusions = [confuse(rows.data)]
@@ -440,7 +445,7 @@ def _measure(
     options: AssessOptions,
 ) -> tuple[Measure, ...]:
     """Return every metric that is defined on the rows; intervals come from `sampled` rows, and are scaled."""
-    both = all(share.rows > 0 for share in rows.shares())
+    both = bool((rows.counts > 0).all())
     found = []
     for name, metric in METRICS.items():
         if not (both or metric.one_class) or _find_shown(name, several=rows.several) != name:

@@ -113,7 +113,7 @@ def measure_temperature(data: Posteriors, confidence: float) -> TemperatureGain 
     total = float(part.sum())
     loss, mean = float(weight @ before) / total, float(part @ gain) / total
     found = make_deviation(mean, np.sqrt(float(part @ (gain - mean) ** 2)) / total, confidence, 0.0)
-    shares = [each / loss if loss > 0.0 else 0.0 for each in (found.value, found.low, found.high)]
+    shares = [min(each / loss, 1.0) if loss > 0.0 else 0.0 for each in (found.value, found.low, found.high)]
     return TemperatureGain(1.0 / fit_power(P, index, weight), loss, loss - mean, *shares)
 
 
@@ -252,16 +252,30 @@ def _describe_temperature(found: TemperatureGain | None, confidence: float, sign
     if found is None or found.log_loss == 0.0:
         return ""
     low, high = (f"{_round_percent(each)}%" for each in (found.low, found.high))
+    if found.low == found.high == 0.0:
+        return " One temperature would change nothing."
+    if found.high < 0.0:
+        lost = " to ".join(f"{_round_percent(-each)}%" for each in (found.high, found.low))
+        return f" One temperature would gain nothing: out of fold it adds {lost} to the log loss."
     if found.low <= 0.0:
         span = f"{low} to {high} of the log loss"
         return f" What one temperature would gain, {span} out of fold, cannot be told from chance."
     agrees = sign != 0 and (found.temperature > 1.0) == (sign > 0)
-    way = f"{found.temperature:.3g}" + (f", {'less sure' if sign > 0 else 'surer'}" if agrees else "")
+    way = _format_temperature(found.temperature) + (f", {'less sure' if sign > 0 else 'surer'}" if agrees else "")
     off = f"{_round_percent(found.gain)}% off the log loss of {format_number(found.log_loss)}"
     return (
         f" One temperature ({way}) would take {off}, measured out of fold ({confidence:.0%} interval {low} to {high})"
         f"{remark}."
     )
+
+
+def _format_temperature(t: float) -> str:
+    """Return a temperature; those at which all classes are alike, or one is certain, in words.
+
+    >>> _format_temperature(1.234), _format_temperature(1e6)
+    ('1.23', 'a very high one')
+    """
+    return f"{t:.3g}" if 1e-4 < t < 1e4 else "a very high one" if t > 1.0 else "a very low one"
 
 
 def _round_percent(share: float) -> str:

@@ -60,11 +60,11 @@ class Member:
 class Auto:
     """An average of curves: logit p is linear between the knots of `line` and constant beyond them.
 
-    `below` and `above` are the standard deviations of the logit on either side at the knots: a member's own, and those
-    between members. `members` are what was averaged, heaviest first. `positive` and `negative` are the weights of the
-    classes. `bend` is the log Bayes factor of bent against straight curves, in nats; `fall` is the log-likelihood that
-    a curve that nowhere falls costs, and `rising` whether it was paid. `backwards` says that the scores rank the
-    classes the wrong way round.
+    `below` and `above` are the standard deviations of the logit on either side at the knots: those of the members
+    that bend, and those between them. `members` are what was averaged, heaviest first. `positive` and `negative` are
+    the weights of the classes. `bend` is the log Bayes factor of bent against straight curves, in nats; `fall` is the
+    log-likelihood that a curve that nowhere falls costs, and `rising` whether it was paid. `backwards` says that the
+    scores rank the classes the wrong way round.
     """
 
     line: LogitLines
@@ -109,9 +109,9 @@ class Auto:
     def band(self, score: Any, confidence: float = 0.95) -> tuple[Any, Any]:
         """Return the lower and upper end of the band of p at each score.
 
-        At 95 % the ends are quantiles of the mixture of the members' posteriors, by Laplace's approximation: it speaks
-        of sampling error and of which member is right. At other levels they are moved as those of a normal
-        distribution.
+        At 95 % the ends are quantiles of the mixture of the posteriors of the members that bend, by Laplace's
+        approximation: it speaks of sampling error and of which member is right. At other levels they are moved as those
+        of a normal distribution. It holds point by point, for curves without jumps; docs/arena.md has its coverage.
         """
         check_proportion("confidence", confidence)
         width = special.ndtri(0.5 + confidence / 2)
@@ -133,7 +133,8 @@ class Auto:
         """What the curve is made of, in a few sentences."""
         if not self.members:
             p, rows = float(special.expit(self.line.y[0])), self.positive + self.negative
-            return f"The constant {p:.4g}: {rows:.4g} rows of one class or of one score show no curve."
+            found = "one row shows" if rows == 1.0 else f"{rows:.4g} rows of one class or of one score show"
+            return f"The constant {p:.4g}: {found} no curve."
         shares = sorted(((self.share_of(family), family) for family in FAMILIES if family != "platt"), reverse=True)
         told = [
             f"{FAMILIES[family]} ({share:.0%})" for share, family in shares if share >= _TOLD or share == shares[0][0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from calibrant.version import __version__
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-__all__ = ["classes_of_columns", "count_columns", "describe_map", "onnx"]
+__all__ = ["classes_of_columns", "count_columns", "describe_map", "export_map", "onnx"]
 
 
 def onnx(mapping: Any, *, dtype: str = "float64", columns: int | None = None, rows: Any = None) -> ModelProto:
@@ -56,6 +56,11 @@ def onnx(mapping: Any, *, dtype: str = "float64", columns: int | None = None, ro
     if not callable(mapping):
         msg = f"mapping must be a map, or a fitted CalibratedClassifier or Calibrator; got {mapping!r}"
         raise ValueError(msg)
+    return export_map(mapping, dtype, columns)
+
+
+def export_map(mapping: Any, dtype: str, columns: int | None = None, order: Sequence[int] | None = None) -> ModelProto:
+    """Return the core of `onnx`: the model of a map, its probabilities in an `order` other than its own if given."""
     graph, metadata = Graph(), describe_map(mapping)
     if hasattr(mapping, "scheme"):
         count = count_columns(mapping) if columns is None else check_whole("columns", columns)
@@ -66,6 +71,9 @@ def onnx(mapping: Any, *, dtype: str = "float64", columns: int | None = None, ro
         column = graph.add("Unsqueeze", scores, graph.constant([1], np.int64))
         second, first = both_sides([mapping], [column], ONNX)
         found = [*second, *first]
+    if order is not None:
+        found, classes = [found[c] for c in order], classes_of_columns(mapping)
+        metadata["classes"] = json.dumps(None if classes is None else [classes[c] for c in order])
     return graph.finish(list(found), dtype, metadata, f"Calibrated probabilities: {type(mapping).__name__}")
 
 

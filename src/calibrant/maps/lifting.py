@@ -26,6 +26,7 @@ from calibrant.maps.classes import (
     TwoClassMap,
     join_columns,
     learn_floor,
+    learn_scale,
     to_memberships,
 )
 from calibrant.maps.coupling import combine_sides, temper
@@ -74,7 +75,7 @@ def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | Matrix
 
 def _fit_matrix(row: Method, plan: Plan, data: ClassSample) -> MatrixMap:
     """Fit a method of all classes at once to the rows with all scores, as memberships or as their logarithms."""
-    kind, domain, clip = data.kind, row.domain, 0.0
+    kind, domain, clip, scale = data.kind, row.domain, 0.0, 1.0
     if data.weight is not None:
         check_weights("sample_weight", data.weight, data.index)
         data = data.select(data.weight > 0)
@@ -85,15 +86,16 @@ def _fit_matrix(row: Method, plan: Plan, data: ClassSample) -> MatrixMap:
             check_unit("scores", column)
         if domain == REAL:  # one column is the second of two
             clip = learn_floor(known.scores if known.scores.shape[1] > 1 else to_memberships(known.scores, kind))
+    if kind == "margin" and row.invariant == "scale":
+        scale = learn_scale(known.scores, known.weight)
     if row.labels and known.target is None and len(known.index) and np.ptp(known.index) == 0:
         warn(f"y holds one class only, in {len(known.index)} rows: the map knows nothing of others; give rows of all")
-    members = to_memberships(known.scores, kind, domain, clip)
+    members = to_memberships(known.scores, kind, domain, clip, scale)
     small = members.size * members.shape[1] < _SMALL_PRODUCT
     with one_blas_thread() if small else nullcontext():
         fitted = row.fit(replace(known, scores=members), **plan.options)
-    return MatrixMap(
-        kind, fitted, domain=domain, clip=clip, origin=describe_origin(plan.method, kind, data, data.names)
-    )
+    origin = describe_origin(plan.method, kind, data, data.names)
+    return MatrixMap(kind, fitted, domain=domain, clip=clip, scale=scale, origin=origin)
 
 
 def choose_row(method: Any, row: Method, options: Mapping[str, Any], scheme: str) -> Method:

@@ -68,10 +68,11 @@ class Method:
     `domain` says which scores a map of one column is defined on: "real" (a probability is sent through the logit
     first), "unit" (a logit is sent through the logistic function; a margin through `squash`, or refused where there is
     none) or "any". `invariant` says what may be done to the scores of fit and prediction without changing a
-    probability: "affine" (any scale and offset), "scale", or "none". `labels` says whether the fit looks at the labels.
-    `joint` is the row of the same method for all classes at once, where a method of one column has one. `look(geometry,
-    x, **options)`, where a method of a machine has one, is a number that machines which have not been trained on the
-    calibration rows see in them; it is pooled over folds as their scores are.
+    probability: "affine" (any scale and offset), "scale" (for a method of a matrix, margins are divided by their spread
+    before the fit), or "none". `labels` says whether the fit looks at the labels. `joint` is the row of the same method
+    for all classes at once, where a method of one column has one. `look(geometry, x, **options)`, where a method of a
+    machine has one, is a number that machines which have not been trained on the calibration rows see in them; it is
+    pooled over folds as their scores are.
     """
 
     fit: Callable[..., Any]
@@ -178,6 +179,7 @@ METHODS: dict[str, Method] = {
             REAL,
             True,
             "Guo et al. 2017",
+            "scale",
             needs="matrix",
         ),
     ),
@@ -187,6 +189,7 @@ METHODS: dict[str, Method] = {
         UNIT,
         False,
         "Temperature with a floor for memberships and a mixture with the classes' shares",
+        "scale",
         needs="matrix",
     ),
     "vector": Method(
@@ -195,6 +198,7 @@ METHODS: dict[str, Method] = {
         REAL,
         False,
         "Guo et al. 2017, vector scaling",
+        "scale",
         needs="matrix",
     ),
     "matrix": Method(
@@ -203,6 +207,7 @@ METHODS: dict[str, Method] = {
         UNIT,
         False,
         "Structured matrix scaling, after Berta et al. 2025; strengths: MacKay 1992",
+        "scale",
         needs="matrix",
     ),
     "dirichlet": Method(
@@ -211,6 +216,7 @@ METHODS: dict[str, Method] = {
         REAL,
         False,
         "Kull et al. 2019, with ODIR",
+        "scale",
         needs="matrix",
     ),
     "kull_beta": Method(Later("regressions", "fit_kull_beta"), BetaLogit, REAL, True, "Kull, Silva Filho & Flach 2017"),
@@ -235,6 +241,7 @@ METHODS: dict[str, Method] = {
             UNIT,
             False,
             "Nested maps of all classes, stacked by leave-one-out",
+            "scale",
             needs="matrix",
         ),
     ),

@@ -117,20 +117,30 @@ def fit_dirichlet(data: ClassSample, *, off_diagonal: float = 10.0, intercept: f
     check_number("intercept", intercept)
     x, labels = data.scores, read_labels(data)
     k, total = x.shape[1], labels.total
+    strength, free = 2.0 * total * off_diagonal / (k * (k - 1)), _TUNING.existence
+    # The scale of each class is a term v_c x_c of its own beside M_cc, with precisions whose harmonic sum is `free`.
+    # The minimum is the same, but all of M then has one precision, as the approximate Hessian wants it.
+    apart = strength > 2.0 * free
 
     def make(rows: slice) -> Terms:
         some = x[rows]
-        return Terms(some, np.empty((len(some), 0)), own=(np.broadcast_to(1.0, some.shape),))
+        ones = np.broadcast_to(1.0, some.shape)
+        return Terms(some, np.empty((len(some), 0)), own=(ones, some) if apart else (ones,))
 
     problem = Problem.of(make, labels, mixed=True)
-    square = np.full((k, k), 2.0 * total * off_diagonal / (k * (k - 1)))
-    np.fill_diagonal(square, _TUNING.existence)
-    precision = np.concatenate([np.full(k, 2.0 * total * intercept / k), square.ravel()])
-    start = np.concatenate([np.zeros(k), (_start_scale(data) * np.eye(k)).ravel()])
-    found = minimise(problem, precision, start)
-    _, bias, matrix = problem.split(found.theta)
+    square, scale = np.full((k, k), strength), np.full(k, _start_scale(data))
+    precision = [np.full(k, 2.0 * total * intercept / k)]
+    if apart:
+        precision.append(np.full(k, free * strength / (strength - free)))
+        start = np.concatenate([np.zeros(k), scale, np.zeros(k * k)])
+    else:
+        np.fill_diagonal(square, free)
+        start = np.concatenate([np.zeros(k), np.diag(scale).ravel()])
+    found = minimise(problem, np.concatenate([*precision, square.ravel()]), start)
+    _, (bias, *scales), matrix = problem.split(found.theta)
     assert matrix is not None
-    return LinearClasses(tuple((matrix + np.eye(k)).ravel().tolist()), tuple(bias[0].tolist()))
+    matrix = matrix + np.diag(sum(scales, start=np.ones(k)))
+    return LinearClasses(tuple(matrix.ravel().tolist()), tuple(bias.tolist()))
 
 
 def _start_scale(data: ClassSample) -> float:

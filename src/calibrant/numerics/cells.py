@@ -83,9 +83,15 @@ def _divide(data: Sample, most: int) -> tuple[float, _Table]:
 
 def _number(x: Floats) -> Index:
     """Return the number of the cell of each x in [-1, 1]: the exponent and the first bits of the fraction."""
-    bits = np.abs(x).view(np.int64) >> (52 - _PER_OCTAVE)
-    away = np.maximum(bits - ((1023 - _OCTAVES) << _PER_OCTAVE), 0)
-    return np.asarray(np.where(x < 0, _MIDDLE - away, _MIDDLE + away), np.intp)
+    cell = x.view(np.int64) >> (52 - _PER_OCTAVE)
+    sign = cell >> 63  # 0 or -1: v ^ sign - sign is v or -v
+    cell &= (1 << (11 + _PER_OCTAVE)) - 1
+    cell -= (1023 - _OCTAVES) << _PER_OCTAVE
+    np.maximum(cell, 0, out=cell)
+    cell ^= sign
+    cell -= sign
+    cell += _MIDDLE
+    return np.asarray(cell, np.intp)
 
 
 def _blocks(data: Sample, largest: float) -> Iterator[tuple[Floats, Floats, Floats | None, Floats | None]]:

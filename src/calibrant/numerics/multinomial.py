@@ -43,6 +43,9 @@ class _Tuning:
     rough_decrement: float = 2e-7  # the same of an L-BFGS minimum: 1/100 nat in 50,000 rows
     newton_steps: int = 200
     lbfgs_steps: int = 300
+    cg_newton_steps: int = 60
+    cg_steps: int = 300  # of conjugate gradients in a Newton step ...
+    cg_rest: float = 0.03  # ... that end when the residual has fallen to this share
     memory: int = 20  # pairs of steps and gradients that L-BFGS keeps
     armijo: float = 1e-4
     halvings: int = 40
@@ -198,6 +201,18 @@ class Problem:
             r *= labels.weight[:, None]
             gradient += self._project(terms, r)
         return value, gradient
+
+    def curve(self, theta: Floats, precision: Floats, direction: Floats) -> Floats:
+        """Return the Hessian of F times a direction: sum_i w_i J_i' (diag q_i - q_i q_i') J_i d, and the penalty."""
+        product = precision * direction
+        for _, terms, labels in self.blocks():
+            _, q = _softmax(self.logits(terms, theta))
+            moved = self.logits(terms, direction) - terms.x
+            moved -= row_sums(q * moved)[:, None]
+            moved *= q
+            moved *= labels.weight[:, None]
+            product += self._project(terms, moved)
+        return product
 
     def _project(self, terms: Terms, r: Floats) -> Floats:
         """Return sum_i J_i' r_i, J the derivative of the logits of a row by theta."""
@@ -501,8 +516,34 @@ def _lbfgs(problem: Problem, precision: Floats, theta: Floats, steps: int | None
         pairs = [*pairs[1 - _TUNING.memory :], (s, y, float(s @ y))]
     decrement = float(gradient @ inverse.solve(gradient))
     if steps is None and decrement > enough:
-        raise RuntimeError(_UNFINISHED.format(_TUNING.lbfgs_steps))
+        return _newton_cg(problem, precision, theta, enough)
     return Minimum(theta, value, decrement, inverse)
+
+
+def _newton_cg(problem: Problem, precision: Floats, theta: Floats, enough: float) -> Minimum:
+    """Take Newton steps solved by conjugate gradients: for the few problems on which L-BFGS is too slow."""
+    value, gradient = problem.evaluate(theta, precision)
+    for _ in range(_TUNING.cg_newton_steps):
+        inverse = Blocks.at(problem, theta, precision)
+        step, rest = np.zeros_like(theta), gradient.copy()
+        solved = inverse.solve(rest)
+        direction, size = solved, float(rest @ solved)
+        first = size
+        for _ in range(_TUNING.cg_steps):
+            curved = problem.curve(theta, precision, direction)
+            length = size / float(direction @ curved)
+            step += length * direction
+            rest -= length * curved
+            solved = inverse.solve(rest)
+            size, last = float(rest @ solved), size
+            if size <= _TUNING.cg_rest**2 * first:
+                break
+            direction = solved + (size / last) * direction
+        decrement = float(gradient @ step)
+        theta, value, gradient, _ = _search(problem, precision, theta, value, gradient, -step)
+        if decrement <= enough:
+            return Minimum(theta, value, decrement, inverse)
+    raise RuntimeError(_UNFINISHED.format(_TUNING.cg_newton_steps))
 
 
 def _search(

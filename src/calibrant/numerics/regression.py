@@ -134,10 +134,26 @@ def _regress_points(phi: Floats, ones: Floats, zeros: Floats, free: Sequence[int
         level = np.log(ones.sum()) - np.log(zeros.sum())
         flat = nodes.design @ (ones + zeros) * (level / (ones + zeros).sum())
         start = flat if nodes.value(flat) < nodes.value(start) else start
+    elif len(basis) == 1:
+        start = np.full(1, _guess_slope(nodes, ones - zeros, ones + zeros))
     inner = descend(nodes, start)
     if len(basis) and certify(nodes, inner) is None:
         raise RuntimeError(UNCERTAIN)
     return Regression(inner @ basis, nodes.value(inner), basis, inner)
+
+
+def _guess_slope(nodes: Nodes, sign: Floats, weight: Floats) -> float:
+    """Return the slope of one function if its values z were normal and the logistic curve Phi(logit/1.7), else 0.
+
+    With E z^2 = 1 then E z (y - 1/2) = k/sqrt(2 pi (1 + k^2)) for the slope 1.7 k. A slope that would move some logit
+    by more than 16 is not taken, so that curvature is left.
+    """
+    z = nodes.design[0]
+    moment = float(np.sqrt(np.pi / 2) * (z @ sign) / weight.sum())
+    if not abs(moment) < 1.0:
+        return 0.0
+    slope = 1.7 * moment / np.sqrt(1.0 - moment**2)
+    return slope if abs(slope) * max(float(z.max()), -float(z.min())) <= 16.0 else 0.0
 
 
 def _orthonormalise(phi: Floats, weight: Floats, free: Sequence[int]) -> Floats:

@@ -58,6 +58,11 @@ class Graph:
 
     def add(self, operator: str, *inputs: Any, **attributes: Any) -> Node:
         """Return the output of a new node; numbers among its inputs become constants."""
+        if operator in _NEUTRAL:
+            x, number = inputs if isinstance(inputs[0], Node) or operator in ("Sub", "Div") else inputs[::-1]
+            neutral, near, instead = _NEUTRAL[operator]
+            if isinstance(x, Node) and isinstance(number, float) and 0.0 < abs(number - neutral) < near:
+                return instead(x, number)
         return self.add_several(operator, 1, *inputs, **attributes)[0]
 
     def add_several(self, operator: str, outputs: int, *inputs: Any, **attributes: Any) -> list[Node]:
@@ -191,6 +196,16 @@ class Node:
 
     def __or__(self, other: Node) -> Node:
         return self.graph.add("Or", self, other)
+
+
+# onnxruntime leaves out x + c, x - c, x * c and x / c where c rounds to 0 or 1 in float32, also if it is a double: the
+# neutral number of an operator, how near to it a number is lost, and the same operation in a way that is kept.
+_NEUTRAL: dict[str, tuple[float, float, Callable[[Node, float], Node]]] = {
+    "Add": (0.0, 1e-45, lambda x, c: -(-c - x)),
+    "Sub": (0.0, 1e-45, lambda x, c: -(c - x)),
+    "Mul": (1.0, 1e-7, lambda x, c: x * (c / 2.0) * 2.0),
+    "Div": (1.0, 1e-7, lambda x, c: x / (c * 2.0) * 2.0),
+}
 
 
 def _columns(function: Callable[[Columns], Columns], scores: Columns, count: int | None, meaning: str) -> Columns:
