@@ -313,15 +313,24 @@ class TestNamesOfColumns:
         names = [pattern.format(name) for name in NAMES[:3]]
         fitted = calibrant.fit("platt", make(P, columns=names), y, kind="probability")
         turned = make(P[:, ::-1], columns=names[::-1])
-        wanted = r"columns must be in the order of the classes, \w+, \w+, cat; got .*: put them in that order, or say"
-        for wrong in (
-            lambda: calibrant.fit("platt", turned, y, kind="probability"),
-            lambda: calibrant.fit("platt", make(P, columns=names), y, kind="probability", classes=NAMES[[1, 0, 2]]),
-            lambda: fitted(turned),
-            lambda: Calibrator(kind="probability").fit(P, y).predict_proba(turned),
+        wanted = r"columns must be in the order of the classes, \w+, \w+, cat; got .*: put them in that order"
+        plain = make(P, columns=names)
+        for way, wrong in (
+            (", or say theirs by classes", lambda: calibrant.fit("platt", turned, y, kind="probability")),
+            (
+                ", or say theirs by classes",
+                lambda: calibrant.fit("platt", plain, y, kind="probability", classes=NAMES[[1, 0, 2]]),
+            ),
+            ("", lambda: fitted(turned)),
+            ("", lambda: Calibrator(kind="probability").fit(P, y).predict_proba(turned)),
+            (", or say theirs by labels", lambda: calibrant.assess(y, turned, draws=9)),
+            (", or say theirs by labels", lambda: calibrant.metrics.log_loss(y, turned)),
+            (", or say theirs by labels", lambda: calibrant.metrics.log_loss(y, plain, labels=NAMES[[1, 0, 2]])),
         ):
-            with pytest.raises(ValueError, match=wanted):
+            with pytest.raises(ValueError, match=f"{wanted}{way}$"):
                 wrong()
+        loss = calibrant.metrics.log_loss(y, plain)
+        np.testing.assert_allclose(calibrant.metrics.log_loss(y, turned, labels=NAMES[2::-1]), loss, rtol=1e-12)
         again = calibrant.fit("platt", turned, y, kind="probability", classes=NAMES[2::-1])
         np.testing.assert_allclose(again(turned), fitted(P)[:, ::-1], rtol=1e-9)
 

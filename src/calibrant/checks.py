@@ -484,8 +484,10 @@ def _wrong_entries(name: str, rule: str, array: NDArray[Any], wrong: NDArray[np.
     return ValueError(f"{name} must {rule}; got {int(wrong.sum())} {what}, {first}")
 
 
-def refuse_other_order(table: Any, classes: Iterable[Any]) -> None:
+def refuse_other_order(table: Any, classes: Iterable[Any], argument: str | None = "classes") -> None:
     """Raise if the columns of a table are named as classes, whole or between a common start and end, in another order.
+
+    `argument` is the one that says the order, None where there is none. What is no table has no names, and passes.
 
     >>> import types
     >>> refuse_other_order(types.SimpleNamespace(columns=["p_dog", "p_cat"]), ["cat", "dog"])
@@ -493,6 +495,8 @@ def refuse_other_order(table: Any, classes: Iterable[Any]) -> None:
     ValueError: columns must be in the order of the classes, cat, dog; got p_dog, p_cat: put them in that order, or say
     theirs by classes
     """
+    if not hasattr(table, "columns"):
+        return
     given, wanted = list(table.columns), [str(each) for each in classes]
     names = [str(each) for each in given]
     if given == list(range(len(given))) or names == [f"column_{i}" for i in range(len(names))]:
@@ -500,7 +504,7 @@ def refuse_other_order(table: Any, classes: Iterable[Any]) -> None:
     if match_names(names, wanted) not in (None, wanted):
         msg = (
             f"columns must be in the order of the classes, {_list_some(wanted)}; got {_list_some(names)}: put them in "
-            "that order, or say theirs by classes"
+            f"that order{'' if argument is None else f', or say theirs by {argument}'}"
         )
         raise ValueError(msg)
 

@@ -208,8 +208,7 @@ def class_sample(
         index = target.argmax(axis=1)
         named = list(y.columns) if classes is None and hasattr(y, "columns") else classes
         names = np.arange(columns) if named is None else check_class_names("classes", named)
-        if hasattr(y, "columns"):
-            refuse_other_order(y, names.tolist())
+        refuse_other_order(y, names.tolist())
         target = np.asarray(target / target.sum(axis=1, keepdims=True), np.float64)
     else:
         labels = check_known_labels("y", given)
@@ -220,8 +219,7 @@ def class_sample(
     if target is None:
         index = find_classes(labels, names, "classes")
     known = tuple(names.tolist() if names.dtype.kind not in "mM" else names)
-    if hasattr(scores, "columns"):
-        refuse_other_order(scores, known)
+    refuse_other_order(scores, known)
     data = ClassSample(matrix, index, columns, kind, names=known, target=target)
     if weight is None:
         return data

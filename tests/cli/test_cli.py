@@ -430,7 +430,7 @@ REFUSED_FITS = {
     "unknown method": (
         GOOD,
         (*FIT, "--method", "plat"),
-        f"--method must be one of {', '.join(list_methods('column'))}; got 'plat'",
+        f"--method must be one of {', '.join(list_methods('column', 'matrix'))}; got 'plat'",
     ),
     "method of a machine": (
         GOOD,

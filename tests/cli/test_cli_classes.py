@@ -121,7 +121,8 @@ class TestFit:
         path, given = tmp_path / "t.csv", pets()
         given[given["pet"] != "dog"].to_csv(path, index=False)
         asked = ("fit", path, "--score", ",".join(COLUMNS), "--label", "pet", "--kind", "probability", "-o")
-        assert "give --classes" in refused(*asked, tmp_path / "map.json")
+        says = "no row has the label dog, of which there are columns: give --classes cat,dog,hare if so"
+        assert says in refused(*asked, tmp_path / "map.json")
         result = done(*asked, tmp_path / "map.json", "--classes", "cat,dog,hare", "--method", "beta")
         assert "dog 0" in result.stdout
         assert calibrant.load(tmp_path / "map.json").origin.classes == tuple(CLASSES)

@@ -38,10 +38,11 @@ from sklearn.tree import DecisionTreeClassifier
 import calibrant
 from calibrant import CalibratedClassifier, KernelLogisticRegression, compare, compare_scores
 from calibrant import progress as bars
-from calibrant.comparing import DEFAULT_METHODS, GRIDS, arguments, tasks
+from calibrant.comparing import DEFAULT_METHODS, GRIDS, SCORE_METHODS, arguments, tasks
 from calibrant.comparing.content import content_of
 from calibrant.comparing.folder import key_of
 from calibrant.comparing.tasks import ComparisonSettings, SearchTask
+from calibrant.comparing.verdicts import describe_verdict, standings_of
 from calibrant.evidence.words import to_json
 from calibrant.samples import Sample
 
@@ -270,6 +271,17 @@ class TestMethods:
         expected = [name for name in DEFAULT_METHODS if name != "raw"]
         assert found.methods("linear") == expected
         assert len(expected) == 9
+
+    def test_of_scores_the_default_has_auto_too(self):
+        score = np.linspace(-2, 2, 60)
+        found = compare_scores(score, np.arange(60) % 3 > score + 1, cv=2, progress=False)
+        assert set(found.methods("scores")) == set(SCORE_METHODS) - {"klr", "raw"}
+        assert {"temperature", "isotonic", "auto"} < set(SCORE_METHODS)
+
+    def test_printed_it_is_its_verdict(self):
+        found = quick(methods=["platt", "softmax"])
+        assert str(found) == found.verdict == describe_verdict(found, standings_of(found))
+        assert repr(found) == "Comparison(platt, softmax on 1 data set(s), by brier, log_loss)"
 
     def test_options_and_functions(self):
         methods = {

@@ -77,7 +77,7 @@ _Methods = Annotated[
     str | None,
     typer.Option(
         help='The methods to compare, with options as in "platt,bins k=20", or all.',
-        show_default="those of Rüping 2004",
+        show_default="those of Rüping 2004; with --score also temperature, isotonic, auto",
     ),
 ]
 _Metrics = Annotated[list[str], typer.Option(help="The metrics to compute; methods are ranked by the first.")]

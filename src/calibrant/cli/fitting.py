@@ -292,7 +292,8 @@ def sql(
 
     Each line is an expression of the columns of scores with the name of its
     probability, to stand in a SELECT: one line, or one per class. A missing score
-    gives NULL.
+    gives NULL. Select the key of your rows too: an engine may return the rows of
+    long expressions in another order.
 
     [bold]Examples[/bold]
 

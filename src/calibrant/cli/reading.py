@@ -6,6 +6,7 @@ import fnmatch
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -175,11 +176,32 @@ def classes_of(columns: Sequence[str], y: NDArray[Any], classes: str | None) -> 
     by_name = match_names(columns, found)
     if by_name is not None:
         return by_name
+    likely = _find_more_classes(columns, found)
+    if likely is not None:
+        lacking = _format_values([each for each in likely if each not in map(str, found)])
+        msg = f"no row has the label {lacking}, of which there are columns: give --classes {','.join(likely)} if so"
+        raise ValueError(msg)
     msg = (
         f"give --classes, the class of each of the columns {_format_values(columns)} in that order: "
         f"their names do not say which are {_format_values(found)}"
     )
     raise ValueError(msg)
+
+
+def _find_more_classes(columns: Sequence[str], found: Sequence[Any]) -> list[str] | None:
+    """Return the classes that the columns seem to be named after, if those of the labels are some of them, else None.
+
+    >>> _find_more_classes(["p_hare", "p_cat", "p_dog"], ["cat", "dog"])
+    ['hare', 'cat', 'dog']
+    """
+    first, wanted = columns[0], {str(each) for each in found}
+    for left, right in product(range(len(first)), range(len(first))):
+        start, end = first[:left], first[len(first) - right :]
+        names = [name.removeprefix(start).removesuffix(end) for name in columns]
+        alike = all(f"{start}{name}{end}" == column and name for name, column in zip(names, columns, strict=True))
+        if alike and wanted < {*names}:
+            return names
+    return None
 
 
 def require_one_naming(source: Source, columns: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.checks import check_one_of
 from calibrant.comparing import arguments
-from calibrant.comparing.arguments import DEFAULT_METHODS, GRIDS
+from calibrant.comparing.arguments import DEFAULT_METHODS, GRIDS, SCORE_METHODS
 from calibrant.comparing.computing import run_tasks
 from calibrant.comparing.folder import prepare_folder
 from calibrant.comparing.records import Cell, Choice, Comparison, Predictions
@@ -29,7 +29,17 @@ from calibrant.estimators.protocols import PROTOCOLS
 from calibrant.progress import Progress
 from calibrant.samples import ask_for_kind, read_kind
 
-__all__ = ["DEFAULT_METHODS", "GRIDS", "Cell", "Choice", "Comparison", "Predictions", "compare", "compare_scores"]
+__all__ = [
+    "DEFAULT_METHODS",
+    "GRIDS",
+    "SCORE_METHODS",
+    "Cell",
+    "Choice",
+    "Comparison",
+    "Predictions",
+    "compare",
+    "compare_scores",
+]
 
 
 def compare(
@@ -157,6 +167,7 @@ def compare_scores(
     kind : {"margin", "probability", "logit"}, default=None
         What the scores are. None stands for "margin", decision values, and asks by a warning where every score lies in
         [0, 1]. Probabilities and logits are also compared as they are, as method "raw".
+    methods : as for `compare`; the default is the methods of Rüping, "temperature", "isotonic", "auto", and "raw".
     cv : number of stratified folds, or a splitter.
     groups : rows of a group stay in one fold.
     sample_weight : one weight per row, used in fitting and in the metrics.
@@ -176,7 +187,7 @@ def compare_scores(
     brier    scores  data     0.150    0.150   0.152
     log_loss scores  data     0.457    0.457     inf
     """
-    chosen = arguments.read_methods(DEFAULT_METHODS if methods is None else methods)
+    chosen = arguments.read_methods(SCORE_METHODS if methods is None else methods)
     settings = ComparisonSettings(
         methods={each.label: each.text for each in chosen},
         metrics=tuple(metrics),

@@ -54,6 +54,7 @@ from calibrant.metrics import METRICS
 __all__ = [
     "DEFAULT_METHODS",
     "GRIDS",
+    "SCORE_METHODS",
     "check_scores",
     "check_settings",
     "check_trainers",
@@ -80,6 +81,12 @@ DEFAULT_METHODS: dict[str, Any] = {
     "softmax": "softmax",
     "clip01": "clip01",
     "pp": "pp",
+}
+# Of scores: the same, and what is in use today.
+SCORE_METHODS: dict[str, Any] = DEFAULT_METHODS | {
+    "temperature": "temperature",
+    "isotonic": "isotonic",
+    "auto": "auto",
 }
 
 
@@ -317,8 +324,7 @@ def check_scores(data: CheckedData, kind: str, sample_weight: ArrayLike | None, 
             wanted = f"{k} columns, one per class of y" + (", or one number per row" if k == 2 else "")
             msg = f"scores must have {wanted}, and classes must name those; got shape {matrix.shape}"
             raise ValueError(msg)
-        if hasattr(data.X, "columns"):
-            refuse_other_order(data.X, names.tolist())
+        refuse_other_order(data.X, names.tolist())
         matrix = matrix[:, order]
     else:
         scores = np.asarray(data.X)

@@ -68,7 +68,7 @@ class Predictions:
     weight: Floats | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Comparison:
     """The results of a comparison; the tables are data frames of pandas.
 
@@ -82,6 +82,21 @@ class Comparison:
     predictions: Mapping[tuple[str, str, str], Predictions]
     settings: Mapping[str, Any]
     computed: int
+
+    def __str__(self) -> str:
+        return self.verdict
+
+    def __repr__(self) -> str:
+        datasets = len({cell.dataset for cell in self.cells})
+        methods = unique(cell.method for cell in self.cells)
+        return f"Comparison({', '.join(methods)} on {datasets} data set(s), by {', '.join(self.metrics)})"
+
+    @property
+    def verdict(self) -> str:
+        """Which method is best, by the first metric, and whether the difference is real."""
+        from calibrant.comparing.verdicts import describe_verdict, standings_of  # which needs this module
+
+        return describe_verdict(self, standings_of(self))
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -193,8 +193,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if checked.ndim != 2 or checked.shape[1] != columns:
             msg = f"scores must have {columns} columns, one per class; got an array of shape {checked.shape}"
             raise ValueError(msg)
-        if hasattr(scores, "columns"):
-            refuse_other_order(scores, fitted.origin.classes)
+        refuse_other_order(scores, fitted.origin.classes, None)
         validate_data(self, scores, skip_check_array=True, reset=False)
         known = ~np.isnan(checked).any(axis=1) if self.kind == "probability" else np.zeros(1, bool)
         if known.any():

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
 from calibrant.kernels.functions import SERIAL, Gram, Workers, blocks
+from calibrant.numerics.blas import blas_controller
 
 __all__ = [
     "COLUMNS_AT_ONCE",
@@ -217,22 +217,10 @@ def with_workers(K: Products, workers: Workers) -> Products:
     return again
 
 
-@cache
-def _blas_controller() -> Any:
-    """Return the object that reads and sets the number of BLAS threads, or None; finding it takes milliseconds."""
-    import scipy.linalg  # noqa: F401  # loads the BLAS of SciPy, which may differ from that of NumPy
-
-    try:
-        from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]  # comes with scikit-learn
-    except ImportError:
-        return None
-    return ThreadpoolController().select(user_api="blas")
-
-
 @contextmanager
 def threads(rows: int) -> Iterator[Workers]:
     """Yield as many workers as BLAS has threads, and limit BLAS to one thread per worker; few rows get one worker."""
-    found = _blas_controller()
+    found = blas_controller()
     count = max([library["num_threads"] for library in found.info()], default=1) if found else 1
     if count == 1:
         yield SERIAL

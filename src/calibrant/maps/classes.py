@@ -391,8 +391,8 @@ def join_columns(scores: NDArray[Any], kind: str) -> Floats:
 
 def _in_order(scores: Any, origin: Origin | None) -> Any:
     """Return scores, after checking that the columns of a table are not named as classes in another order."""
-    if origin is not None and origin.classes is not None and hasattr(scores, "columns"):
-        refuse_other_order(scores, origin.classes)
+    if origin is not None and origin.classes is not None:
+        refuse_other_order(scores, origin.classes, None)
     return scores
 
 

@@ -48,7 +48,7 @@ def onnx(mapping: Any, *, dtype: str = "float64", columns: int | None = None, ro
     >>> [each.name for each in model.graph.input], [each.name for each in model.graph.output]
     (['scores'], ['probabilities'])
     >>> [node.op_type for node in model.graph.node][:5]
-    ['Cast', 'Unsqueeze', 'Mul', 'Sub', 'Neg']
+    ['Cast', 'Unsqueeze', 'Mul', 'Sub', 'Greater']
     """
     check_one_of("dtype", dtype, DTYPES)
     if hasattr(mapping, "to_onnx"):

@@ -27,6 +27,7 @@ from calibrant.checks import (
     check_weights,
     find_classes,
     refuse_masked,
+    refuse_other_order,
     require_real,
 )
 from calibrant.samples import Sample, refuse_swapped
@@ -105,7 +106,7 @@ def check_forecasts(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, l
 def check_posteriors(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, labels: Classes = None) -> Posteriors:
     """Check posteriors, one column per class, and return the rows with a weight."""
     posterior = check_distributions("p", p)
-    return keep_weighted(Posteriors(posterior, find_columns(y, posterior, labels)), sample_weight)
+    return keep_weighted(Posteriors(posterior, find_columns(y, posterior, labels, p)), sample_weight)
 
 
 def check_probabilities(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, labels: Classes = None) -> Sample:
@@ -141,7 +142,7 @@ def check_forecasts_or_logs(
     logs = as_floats(logs)
     with np.errstate(over="ignore"):
         check_distributions("exp(log_p)", np.exp(logs))
-    return keep_weighted(Posteriors(logs, find_columns(y, logs, labels), logs=True), sample_weight)
+    return keep_weighted(Posteriors(logs, find_columns(y, logs, labels, log_p), logs=True), sample_weight)
 
 
 def keep_weighted(data: AnyForecasts, sample_weight: Weights) -> AnyForecasts:
@@ -168,8 +169,8 @@ def binary_labels(y: ArrayLike, labels: Classes) -> NDArray[Any]:
         raise ValueError(str(error).replace("pos_label", "labels=[negative, positive]")) from None
 
 
-def find_columns(y: ArrayLike, p: NDArray[Any], labels: Classes) -> Index:
-    """Return the column of each row's class in checked posteriors."""
+def find_columns(y: ArrayLike, p: NDArray[Any], labels: Classes, given: Any = None) -> Index:
+    """Return the column of each row's class in checked posteriors; `given` is what they were read from."""
     observed = check_known_labels("y", y)
     check_length("y", observed, p)
     classes = np.unique(observed) if labels is None else check_vector("labels", labels)
@@ -177,6 +178,7 @@ def find_columns(y: ArrayLike, p: NDArray[Any], labels: Classes) -> Index:
         found = f"{len(classes)} classes" if len(classes) > 1 else f"y that holds one class only, {str(classes[0])!r}"
         msg = f"p must have one column per class; got {p.shape[1]} columns for {found}: give labels"
         raise ValueError(msg)
+    refuse_other_order(given, classes.tolist(), "labels")
     return find_classes(observed, classes)
 
 

@@ -52,7 +52,7 @@ def sql(mapping: Callable[..., Any], column: str | Sequence[str], dialect: str =
     For a map of several classes give the names of its columns of scores; the result is a tuple with one expression per
     class. A row with a NULL in any column gives NULL, else one with a NaN gives NaN. A map that was fitted to
     probabilities takes nothing else: a score outside [0, 1] by more than 1e-5, for which the map itself raises an
-    error, gives NULL.
+    error, gives NULL. Select the key of the rows beside it: an engine may return them in another order.
 
     Dialects: duckdb, postgres, spark, sqlite. Formulas are carried over as they are. Incomplete beta functions and
     kernel sums, which no engine has, become piecewise polynomials that are right to 1e-12. Postgres raises an error
