@@ -323,7 +323,7 @@ def _predict(method: NamedMethod, scores: SharedScores, classes: int) -> Floats:
     for each in scores.parts:
         known = ClassSample(each.scores, each.index, len(each.present), each.kind, each.weight)
         p = np.zeros((len(each.test), classes))
-        if each.scheme == "matrix":  # one column per class: the method says how it is fitted
+        if each.scheme in ("ovr", "matrix"):  # one column per class: the method says how it is fitted
             fitted = fit_class_map(method.method, known, **method.options)
         else:
             fitted = fit_classes(plan, each.scheme, known)

@@ -297,7 +297,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             rule = f"kind must be 'auto' or 'margin' for method {self.method!r}, which takes decision values"
             msg = f"{rule}; got {self.kind!r}"
             raise ValueError(msg)
-        scheme = choose_scheme(self.multiclass, self.estimator, len(classes), row.needs)
+        scheme = choose_scheme(self.multiclass, self.estimator, len(classes), row)
         return choose_row(self.method, row, options, scheme), Job(
             self.estimator,
             X,
