@@ -196,10 +196,11 @@ def confidence(rest: Any, ops: Ops = NUMPY) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Inputs:
-    """What structured maps of one base have in common: q, x = log q less its mean, 1 - q, and the confidence t."""
+    """What structured maps of one base have in common: q, log q and its mean, 1 - q, and the confidence t."""
 
     q: Columns
-    x: Columns
+    logs: Columns
+    mean: Any
     rest: Columns
     level: Any
 
@@ -211,7 +212,7 @@ def _inputs(base: RobustTemperature, memberships: Columns, ops: Ops) -> _Inputs:
     mean = ops.share(sum(logs[1:], start=logs[0]) * (1.0 / len(logs)))
     rest = [ops.share(ops.clip(1.0 - each, FAINT, 1.0)) for each in q]
     top = ops.clip(1.0 - ops.largest(q), FAINT, 1.0)
-    return _Inputs(q, [ops.share(x - mean) for x in logs], rest, ops.share(confidence(top, ops)))
+    return _Inputs(q, logs, mean, rest, ops.share(confidence(top, ops)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +223,9 @@ class StructuredClasses:
 
         f_c = slope(t) x_c + bias_c + other_c log(1 - q_c) + sum_m hinges_mc log(1 - q_c + q_c exp(-t_m)) + (W x)_c.
 
-    `slope` is linear between the `knots` and constant beyond. `weights` is W row by row, or its
-    diagonal alone. `hinges` are those of all classes at the first t_m, then at the next, or none.
+    `slope` is linear between the `knots` and constant beyond; the mean makes no difference to its term and is left out
+    there. `weights` is W row by row, or its diagonal alone. `hinges` are those of all classes at the first t_m, then at
+    the next, or none.
     """
 
     base: RobustTemperature
@@ -255,11 +257,12 @@ class StructuredClasses:
         k = len(self.bias)
         slope = ops.share(ops.lines(inputs.level, self.knots, self.slope)) if len(self.knots) > 1 else self.slope[0]
         if len(self.weights) == k:
-            mixed: Columns = [x * v for x, v in zip(inputs.x, self.weights, strict=True)]
+            mixed: Columns = [(x - inputs.mean) * v for x, v in zip(inputs.logs, self.weights, strict=True)]
         else:
-            mixed = ops.linear(inputs.x, np.reshape(self.weights, (k, k)))
+            weights = np.reshape(self.weights, (k, k))
+            mixed = ops.linear(inputs.logs, weights - weights.mean(axis=1, keepdims=True))  # W x of log q itself
         logits = []
-        for c, (x, q, rest) in enumerate(zip(inputs.x, inputs.q, inputs.rest, strict=True)):
+        for c, (x, q, rest) in enumerate(zip(inputs.logs, inputs.q, inputs.rest, strict=True)):
             f = x * slope + mixed[c] + self.bias[c] + ops.log(rest) * self.other[c]
             for m, t in enumerate(HINGES if self.hinges else ()):
                 f = f + ops.log(rest + q * float(np.exp(-t))) * self.hinges[m * k + c]

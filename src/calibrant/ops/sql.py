@@ -159,7 +159,9 @@ def _with_parts(shared: Shared) -> Ops:
     return replace(
         _SQL,
         share=shared,
-        softmax=lambda columns: _shared_softmax(columns, shared),
+        softmax=_sql_softmax
+        if shared.dialect in _WITHOUT_QUERIES
+        else lambda columns: _shared_softmax(columns, shared),
         smooth=lambda function, x, low, high: shared(_sql_smooth(function, shared(x), low, high)),
         smooth_parts=lambda function, x, parts: shared(_sql_smooth_parts(function, shared(x), parts)),
     )

@@ -1,0 +1,129 @@
+"""The penalised multinomial regression: derivatives, minima, leave-one-out; and samples of rows."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import log_softmax, softmax
+
+from calibrant.numerics import multinomial
+from calibrant.numerics.multinomial import Blocks, Dense, Labels, Problem, Terms, minimise
+from calibrant.numerics.rows import pick_rows
+
+
+def problem_of(n=60, k=4, *, mixed=True, soft=False, seed=0):
+    """Return a problem with terms of every kind."""
+    rng = np.random.default_rng(seed)
+    x, s, d = rng.normal(size=(3, n, k))
+    factors = rng.normal(size=(n, 2))
+    own = (np.broadcast_to(1.0, (n, k)), d)
+    target = rng.dirichlet(np.ones(k), n) if soft else None
+    index = rng.integers(0, k, n) if target is None else target.argmax(axis=1)
+    labels = Labels(index, rng.uniform(0.5, 2.0, n), target)
+    return Problem.of(
+        lambda rows: Terms(x[rows], factors[rows], (s[rows],), tuple(each[rows] for each in own)), labels, mixed=mixed
+    )
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_derivatives_are_those_of_the_loss(mixed, soft):
+    problem = problem_of(mixed=mixed, soft=soft)
+    rng = np.random.default_rng(1)
+    theta, precision = 0.3 * rng.normal(size=problem.size), rng.uniform(0.1, 1.0, problem.size)
+    slopes, bends = [], []
+    for step in 1e-5 * np.eye(problem.size):
+        (above, up), (below, down) = (problem.evaluate(theta + sign * step, precision) for sign in (1, -1))
+        slopes.append((above - below) / 2e-5)
+        bends.append((up - down) / 2e-5)
+    np.testing.assert_allclose(problem.evaluate(theta, precision)[1], slopes, atol=1e-6)
+    np.testing.assert_allclose(problem.hessian(theta) + np.diag(precision), bends, atol=1e-6)
+
+
+def test_the_value_is_the_formula():
+    problem = problem_of(soft=True)
+    theta = 0.2 * np.random.default_rng(2).normal(size=problem.size)
+    (terms,) = problem.kept
+    f = terms.x * (1.0 + terms.factors @ theta[:2])[:, None] + theta[2] * terms.common[0]
+    f = f + theta[3:7] + theta[7:11] * terms.own[1] + terms.x @ theta[11:].reshape(4, 4).T
+    logs = log_softmax(f, axis=1)
+    wanted = -(problem.labels.weight @ (problem.labels.target * logs).sum(axis=1)) + 0.05 * theta @ theta
+    assert problem.evaluate(theta, np.full(problem.size, 0.1))[0] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_steps_without_a_dense_hessian_end_at_the_same_minimum(mixed, monkeypatch):
+    problem = problem_of(150, mixed=mixed)
+    precision = np.full(problem.size, 0.5)
+    dense = minimise(problem, precision, np.zeros(problem.size))
+    assert isinstance(dense.inverse, Dense)
+    monkeypatch.setattr(multinomial, "_TUNING", replace(multinomial._TUNING, dense_size=0, rough_decrement=1e-13))
+    rough = minimise(problem, precision, np.zeros(problem.size))
+    assert isinstance(rough.inverse, Blocks)
+    np.testing.assert_allclose(rough.theta, dense.theta, atol=1e-5)
+    assert np.abs(problem.evaluate(dense.theta, precision)[1]).max() < 1e-4
+
+
+def test_blocks_are_the_inverse_where_the_hessian_has_blocks():
+    problem = problem_of(80, mixed=False)
+    precision = np.full(problem.size, 0.5)
+    blocks = Blocks.at(problem, np.zeros(problem.size), precision)
+    inverse = np.column_stack([blocks.solve(unit) for unit in np.eye(problem.size)])
+    np.testing.assert_allclose(inverse, inverse.T, atol=1e-12)
+    np.testing.assert_allclose(np.diag(inverse), blocks.diagonal(), rtol=1e-10)
+    hessian = problem.hessian(np.zeros(problem.size)) + np.diag(precision)
+    np.testing.assert_allclose(np.linalg.inv(hessian[:3, :3]), inverse[:3, :3], rtol=1e-8)
+    at = [3, 7]  # the own terms of the first class
+    np.testing.assert_allclose(np.linalg.inv(hessian[np.ix_(at, at)]), inverse[np.ix_(at, at)], rtol=1e-8)
+
+
+def test_a_search_that_does_not_end_raises(monkeypatch):
+    problem = problem_of()
+    monkeypatch.setattr(multinomial, "_TUNING", replace(multinomial._TUNING, newton_steps=1))
+    with pytest.raises(RuntimeError, match="did not converge in 1 steps"):
+        minimise(problem, np.full(problem.size, 0.1), np.zeros(problem.size))
+
+
+def test_rows_read_anew_give_the_same(monkeypatch):
+    problem = problem_of(soft=True)
+    theta, precision = np.full(problem.size, 0.1), np.ones(problem.size)
+    inverse = Dense.at(problem, theta, precision)
+    slope, bend, left = problem.evaluate(theta, precision)[1], problem.hessian(theta), inverse.leave_out(problem, theta)
+    monkeypatch.setattr(multinomial, "_TUNING", replace(multinomial._TUNING, kept=0, block=40, wide=200, deep=3))
+    again = Problem.of(problem.make, problem.labels, mixed=True)
+    assert not again.kept
+    np.testing.assert_allclose(again.evaluate(theta, precision)[1], slope, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(again.hessian(theta), bend, rtol=1e-8, atol=1e-12)
+    np.testing.assert_allclose(inverse.leave_out(again, theta), left, rtol=1e-10)
+
+
+@given(n=st.integers(1, 60), count=st.integers(1, 80), seed=st.integers(0, 999), soft=st.booleans())
+@settings(max_examples=80)
+def test_picked_rows_do_not_depend_on_order_or_on_repetition(n, count, seed, soft):
+    rng = np.random.default_rng(seed)
+    scores = softmax(rng.integers(0, 3, (n, 3)).astype(float), axis=1)  # with many ties
+    target = np.eye(3)[rng.integers(0, 3, n)] * 0.5 + 1 / 6 if soft else None
+    index = rng.integers(0, 3, n) if target is None else target.argmax(axis=1)
+    labels = Labels(index, rng.integers(1, 4, n).astype(float), target)
+
+    def content(rows, picked, scores):
+        """Return the weight of each different row."""
+        found = {}
+        for number, row in enumerate(rows):
+            key = (*scores[row], picked.index[number])
+            found[key] = found.get(key, 0.0) + picked.weight[number]
+        return found
+
+    one = content(*pick_rows(labels, scores, count), scores)
+    assert sum(one.values()) == pytest.approx(labels.total)
+    order = rng.permutation(n)
+    other = content(*pick_rows(labels.part(order), scores[order], count), scores[order])
+    assert one.keys() == other.keys()
+    assert all(one[key] == pytest.approx(other[key]) for key in one)
+    if target is None:
+        times = np.repeat(np.arange(n), labels.weight.astype(int))
+        repeated = replace(labels.part(times), weight=np.ones(len(times)))
+        again = content(*pick_rows(repeated, scores[times], count), scores[times])
+        assert all(one[key] == pytest.approx(again.get(key, 0.0)) for key in one)
