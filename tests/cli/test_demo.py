@@ -31,7 +31,7 @@ def result() -> Comparison:
 
 class TestNumbers:
     def test_every_method_is_tried_on_every_fold(self, result: Comparison) -> None:
-        expected = {"klr", *list_methods("column")} - {*demo.ALGORITHMS}
+        expected = {"klr", *list_methods("column", "matrix")} - {*demo.ALGORITHMS}
         assert {(cell.method, cell.fold) for cell in result.cells} == {(m, k) for m in expected for k in range(10)}
         assert len(result.cells) == 10 * len(expected)
 
