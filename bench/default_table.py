@@ -16,7 +16,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.svm import SVC
+from sklearn.svm import SVC, LinearSVC
 
 import calibrant
 from bench.arena.data import DATA, find_in_folder, find_packaged
@@ -57,6 +57,9 @@ SYSTEMS = {  # machine, scheme and data sets
     "SVC by pairs": (SVC(), "ovo", SEVERAL),
     "SVC one-vs-rest": (SVC(), "ovr", SEVERAL),
     "forest one-vs-rest": (RandomForestClassifier(60, random_state=0), "ovr", SEVERAL),
+    # What the default does with them: `platt` has one map per class, `auto` one of all classes.
+    "LinearSVC, all classes at once": (LinearSVC(), "auto", SEVERAL),
+    "forest, all classes at once": (RandomForestClassifier(60, random_state=0), "auto", SEVERAL),
 }
 
 

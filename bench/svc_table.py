@@ -33,7 +33,8 @@ DATA = {
 SYSTEMS = {
     "`SVC(probability=True)`": lambda seed: SVC(probability=True, random_state=seed),
     "`CalibratedClassifierCV(SVC(), ensemble=False)`": lambda seed: CalibratedClassifierCV(SVC(), ensemble=False),
-    "`calibrant.svc(temper=False)`": lambda seed: calibrant.svc(temper=False, random_state=seed),
+    '`calibrant.svc("platt", temper=False)`': lambda seed: calibrant.svc("platt", temper=False, random_state=seed),
+    '`calibrant.svc("platt")`': lambda seed: calibrant.svc("platt", random_state=seed),
     "`calibrant.svc()`": lambda seed: calibrant.svc(random_state=seed),
 }
 

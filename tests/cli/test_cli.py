@@ -164,9 +164,8 @@ class TestFit:
         if labels == ["07", "7"] and ending == ".csv":
             pytest.skip("CSV does not say that a number is text")
         table = write(tmp_path / f"t{ending}", f=SCORES, y=[labels[y] for y in LABELS])
-        summary = json.loads(
-            done("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json", "--json").stdout
-        )
+        arguments = ("--score", "f", "--label", "y", "--method", "platt", "-o", tmp_path / "m.json", "--json")
+        summary = json.loads(done("fit", table, *arguments).stdout)
         assert summary["positive_label"] == positive
         assert summary["map"].pop("fitted_on")["positive"] == positive
         assert summary["map"] == to_dict(replace(calibrant.fit("platt", SCORES, LABELS), origin=None))
@@ -204,27 +203,39 @@ class TestFit:
     def test_labels_as_categories(self, tmp_path: Path) -> None:
         labels = pa.array(["ab"[y] for y in LABELS]).dictionary_encode()
         table = write(tmp_path / "t.parquet", f=SCORES, y=labels)
-        done("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json")
+        done("fit", table, "--score", "f", "--label", "y", "--method", "platt", "-o", tmp_path / "m.json")
         assert calibrant.load(tmp_path / "m.json") == calibrant.fit("platt", SCORES, LABELS)
 
     @pytest.mark.parametrize(("labels", "positive"), [([0, 1], "0"), ([False, True], "false"), (["a", "b"], "a")])
     def test_the_positive_label_may_be_said(self, labels: list[object], positive: str, tmp_path: Path) -> None:
         table = write(tmp_path / "t.parquet", f=SCORES, y=[labels[y] for y in LABELS])
-        arguments = ("--score", "f", "--label", "y", "--pos-label", positive, "-o", tmp_path / "m.json", "--json")
-        summary = json.loads(done("fit", table, *arguments).stdout)
+        arguments = ("--score", "f", "--label", "y", "--pos-label", positive, "--method", "platt", "--json")
+        summary = json.loads(done("fit", table, *arguments, "-o", tmp_path / "m.json").stdout)
         assert str(summary["positive_label"]).lower() == positive
         assert summary["positives"] == LABELS.count(0)
         assert "anti-correlated" in summary["warnings"][0]
 
     def test_a_warning_goes_to_stderr(self, table: Path, tmp_path: Path) -> None:
-        result = done("fit", table, "--score", "f", "--label", "y", "--pos-label", "0", "-o", tmp_path / "m.json")
+        arguments = ("--score", "f", "--label", "y", "--pos-label", "0", "-o", tmp_path / "m.json")
+        result = done("fit", table, *arguments, "--method", "platt")
         assert result.stderr.startswith("warning: scores are anti-correlated")
 
-    def test_prints_what_was_fitted(self, table: Path, tmp_path: Path) -> None:
+    def test_the_default_warns_of_scores_that_rank_backwards(self, tmp_path: Path) -> None:
+        table = write(tmp_path / "t.csv", f=SCORES * 3, y=[1 - label for label in LABELS] * 3)
         result = done("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json")
+        assert result.stderr.startswith("warning: scores are anti-correlated with the labels: the fitted curve falls")
+        assert np.diff(calibrant.load(tmp_path / "m.json")(SCORES)).max() < 0
+
+    @pytest.mark.parametrize(
+        ("asked", "told"), [(("--method", "platt"), ("platt", "Sigmoid(")), ((), ("auto", "Auto(", "why"))]
+    )
+    def test_prints_what_was_fitted(
+        self, asked: tuple[str, ...], told: tuple[str, ...], table: Path, tmp_path: Path
+    ) -> None:
+        result = done("fit", table, "--score", "f", "--label", "y", *asked, "-o", tmp_path / "m.json")
         mapping = calibrant.load(tmp_path / "m.json")
         for words in (
-            "platt", "Sigmoid(", "rows", "positives", "on the fitting rows",
+            *told, "rows", "positives", "on the fitting rows",
             f"{metrics.log_loss(LABELS, mapping(SCORES)):.4f}", f"{metrics.brier(LABELS, mapping(SCORES)):.4f}",
         ):  # fmt: skip
             assert words in result.stdout
@@ -266,7 +277,8 @@ class TestFit:
     def test_kind_reaches_the_method(self, tmp_path: Path) -> None:
         p = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.9]
         table = write(tmp_path / "t.csv", p=p, y=LABELS)
-        done("fit", table, "--score", "p", "--label", "y", "--kind", "probability", "-o", tmp_path / "m.json")
+        arguments = ("--score", "p", "--label", "y", "--kind", "probability", "-o", tmp_path / "m.json")
+        done("fit", table, *arguments, "--method", "platt")
         assert calibrant.load(tmp_path / "m.json") == calibrant.fit("platt", p, LABELS, kind="probability")
 
     def test_soft_labels(self, tmp_path: Path) -> None:
@@ -437,7 +449,8 @@ REFUSED_FITS = {
         (*FIT, "--method", "moderated"),
         "'moderated' needs the support vectors of an SVC: use CalibratedClassifier in Python",
     ),
-    "unknown option": (GOOD, (*FIT, "--option", "q=1"), "method 'platt' has no option 'q'"),
+    "unknown option": (GOOD, (*FIT, "--method", "platt", "--option", "q=1"), "method 'platt' has no option 'q'"),
+    "unknown option of auto": (GOOD, (*FIT, "--option", "q=1"), "method 'auto' has no option 'q'; it has monotone"),
     "option without value": (GOOD, (*FIT, "--option", "k"), "--option must be name=value"),
     "option twice": (GOOD, (*FIT, "--method", "bins", "--option", "k=2", "--option", "k=3"), "each name once"),
     "option of a wrong type": (GOOD, (*FIT, "--method", "bins", "--option", "k=x"), "k must be a whole number"),
@@ -490,7 +503,8 @@ class TestRefusals:
             raise error(msg)
 
         monkeypatch.setattr(fitting, "fit_map", fails)
-        message = refused("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json")
+        arguments = ("--score", "f", "--label", "y", "--method", "platt", "-o", tmp_path / "m.json")
+        message = refused("fit", table, *arguments)
         assert message == "error: method 'platt' failed: it did not converge\n"
 
     def test_text_that_is_not_utf_8(self, map_file: Path, tmp_path: Path) -> None:
@@ -1008,9 +1022,10 @@ class TestReproduce:
 class TestProcess:
     def test_from_scores_to_probabilities(self, tmp_path: Path) -> None:
         table = write(tmp_path / "t.csv", f=SCORES, y=LABELS)
+        columns = ("--score", "f", "--label", "y")
         command = [sys.executable, "-c", "from calibrant.cli import main; main()"]
         fitted = subprocess.run(
-            [*command, "fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json", "--json"],
+            [*command, "fit", table, *columns, "--method", "platt", "-o", tmp_path / "m.json", "--json"],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert json.loads(fitted.stdout)["map"] == to_dict(calibrant.fit("platt", SCORES, LABELS))
@@ -1065,7 +1080,7 @@ def test_onnx_writes_a_model_and_says_how_to_run_it(tmp_path, dtype):
         write(tmp_path / "scores.csv", f=SCORES, y=["no" if label == 0 else "yes" for label in LABELS]),
         tmp_path / "m.onnx",
     )
-    done("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "map.json")
+    done("fit", table, "--score", "f", "--label", "y", "--method", "platt", "-o", tmp_path / "map.json")
     told = done("onnx", tmp_path / "map.json", "-o", output, "--dtype", dtype).stdout
     for said in ("Sigmoid, fitted by platt", f"scores: {dtype} of shape [n], the kind margin", "the classes no, yes"):
         assert said in told

@@ -127,12 +127,13 @@ class TestFit:
         assert "dog 0" in result.stdout
         assert calibrant.load(tmp_path / "map.json").origin.classes == tuple(CLASSES)
 
-    def test_weights_count(self, table, tmp_path):
+    @pytest.mark.parametrize("method", ["platt", "auto"])
+    def test_weights_count(self, method, table, tmp_path):
         given = pets()
-        summary = json.loads(fit(table, tmp_path / "map.json", "--weight", "w", "--json").stdout)
+        summary = json.loads(fit(table, tmp_path / "map.json", "--weight", "w", "--method", method, "--json").stdout)
         assert summary["classes"] == given.groupby("pet")["w"].sum().to_dict()
         expected = calibrant.fit(
-            "platt", given[COLUMNS].to_numpy(), given["pet"], kind="probability", sample_weight=given["w"]
+            method, given[COLUMNS].to_numpy(), given["pet"], kind="probability", sample_weight=given["w"]
         )
         np.testing.assert_allclose(
             calibrant.load(tmp_path / "map.json")(given[COLUMNS]), expected(given[COLUMNS]), rtol=1e-9
@@ -165,12 +166,14 @@ class TestFit:
         asked = ("fit", path, "--score", "p_cat", "--label", "pet", "--method", "joint", "-o", tmp_path / "m.json")
         assert "got 'joint', which needs one column of scores per class: give them as" in refused(*asked)
 
-    def test_two_columns(self, tmp_path):
+    @pytest.mark.parametrize("method", ["platt", "auto"])
+    def test_two_columns(self, method, tmp_path):
         path, given = tmp_path / "t.csv", pets(classes=["no", "yes"])
         given.to_csv(path, index=False)
-        done("fit", path, "--score", "p_yes,p_no", "--label", "pet", "--kind", "probability", "-o", tmp_path / "m.json")
+        arguments = ("--score", "p_yes,p_no", "--label", "pet", "--kind", "probability", "-o", tmp_path / "m.json")
+        done("fit", path, *arguments, "--method", method)
         found = calibrant.load(tmp_path / "m.json")
-        expected = calibrant.fit("platt", given["p_no"], given["pet"], kind="probability", pos_label="no")
+        expected = calibrant.fit(method, given["p_no"], given["pet"], kind="probability", pos_label="no")
         np.testing.assert_allclose(found(given[["p_yes", "p_no"]])[:, 1], expected(given["p_no"]), rtol=1e-9)
 
     def test_a_warning_asks_for_the_kind(self, table, tmp_path):

@@ -164,7 +164,7 @@ class TestNumbers:
         found = quick(
             (X, names), machines={"bayes": GaussianNB()}, methods=["klr", "raw", "platt"], metrics=["log_loss"]
         )
-        model = CalibratedClassifier(make_pipeline(StandardScaler(), SVC(kernel="linear")), random_state=0)
+        model = CalibratedClassifier(make_pipeline(StandardScaler(), SVC(kernel="linear")), "platt", random_state=0)
         train, test = next(StratifiedKFold(3, shuffle=True, random_state=0).split(X, y))
         p = model.fit(X[train], names[train]).predict_proba(X[test])
         kept = found.predictions["data", "linear", "platt"]
@@ -233,13 +233,28 @@ class TestNumbers:
         order = np.random.default_rng(0).permutation(150)
         X, y = X[order], y[order]
         folds = [(np.flatnonzero((np.arange(150) % 2 == 0) & (y != 2)), np.flatnonzero(np.arange(150) % 2))]
-        found = quick((X, y), machines={"nb": GaussianNB()}, methods=["platt", "softmax", "raw"], cv=folds)
-        for machine, method in (("linear", "platt"), ("linear", "softmax"), ("nb", "platt"), ("nb", "raw")):
+        methods = {"linear": ["platt", "auto", "softmax"], "nb": ["platt", "auto", "raw"]}
+        found = quick((X, y), machines={"nb": GaussianNB()}, methods=["platt", "auto", "softmax", "raw"], cv=folds)
+        for machine, method in ((machine, method) for machine, names in methods.items() for method in names):
             p = found.predictions["data", machine, method].p
             np.testing.assert_allclose(p.sum(axis=1), 1)
             assert not p[:, 2].any()
-        alone = CalibratedClassifier(GaussianNB()).fit(X[folds[0][0]], y[folds[0][0]])
-        np.testing.assert_allclose(found.predictions["data", "nb", "platt"].p[:, :2], alone.predict_proba(X[1::2]))
+        for method in ("platt", "auto"):
+            alone = CalibratedClassifier(GaussianNB(), method).fit(X[folds[0][0]], y[folds[0][0]])
+            p = found.predictions["data", "nb", method].p
+            np.testing.assert_allclose(p[:, :2], alone.predict_proba(X[1::2]))
+
+    @pytest.mark.parametrize("method", ["platt", "auto", "temperature", "dirichlet"])
+    def test_a_class_of_four_that_a_training_part_lacks_has_no_probability(self, method):
+        rng = np.random.default_rng(1)
+        y = np.arange(240) % 4
+        X = rng.normal(size=(240, 2)) + 2.0 * np.array([[0, 0], [0, 1], [1, 0], [1, 1]])[y]
+        train, test = np.flatnonzero((np.arange(240) < 160) & (y != 1)), np.arange(160, 240)
+        found = quick((X, y), kernels=[], machines={"nb": GaussianNB()}, methods=[method], cv=[(train, test)])
+        alone = CalibratedClassifier(GaussianNB(), method, random_state=0).fit(X[train], y[train])
+        p = found.predictions["data", "nb", method].p
+        assert not p[:, 1].any()
+        np.testing.assert_allclose(p[:, [0, 2, 3]], alone.predict_proba(X[test]), rtol=1e-9)
 
     def test_a_splitter_and_one_fold_and_one_method(self):
         found = quick(cv=ShuffleSplit(1, random_state=0), methods="platt")

@@ -70,6 +70,7 @@ SAMPLE_WEIGHT = {
     [
         (CalibratedClassifier(SVC()), SAMPLE_WEIGHT),
         (CalibratedClassifier(LogisticRegression(), consistent=True), {}),
+        (CalibratedClassifier(GaussianNB(), consistent=True), {}),
         (CalibratedClassifier(GaussianNB(), method="isotonic", consistent=True), {}),
         (CalibratedClassifier(LogisticRegression(), protocol="train", consistent=True), {}),
         (CalibratedClassifier(LogisticRegression(), protocol="ensemble"), {}),
@@ -95,26 +96,28 @@ def test_every_protocol(protocol, data):
     np.testing.assert_array_equal(again.predict_proba(X), P)
 
 
-def test_pooled_scores_are_those_of_the_folds():
+@pytest.mark.parametrize("method", ["platt", "auto"])
+def test_pooled_scores_are_those_of_the_folds(method):
     X, y = two_classes()
     folds = StratifiedKFold(4)
     scores = np.empty(len(y))
     for rows, held in folds.split(X, y):
         scores[held] = SVC().fit(X[rows], y[rows]).decision_function(X[held])
-    model = CalibratedClassifier(SVC(), cv=folds).fit(X, y)
-    assert model.calibrated_[0][1].maps[0] == calibrant.fit("platt", scores, y)
-    expected = calibrant.fit("platt", scores, y)(SVC().fit(X, y).decision_function(X))
+    model = CalibratedClassifier(SVC(), method, cv=folds).fit(X, y)
+    assert model.calibrated_[0][1].maps[0] == calibrant.fit(method, scores, y)
+    expected = calibrant.fit(method, scores, y)(SVC().fit(X, y).decision_function(X))
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], expected)
 
 
-def test_ensemble_averages_machines_and_their_maps():
+@pytest.mark.parametrize("method", ["platt", "auto"])
+def test_ensemble_averages_machines_and_their_maps(method):
     X, y = two_classes()
     folds = StratifiedKFold(3)
     parts = []
     for rows, held in folds.split(X, y):
         machine = SVC().fit(X[rows], y[rows])
-        parts.append(calibrant.fit("platt", machine.decision_function(X[held]), y[held])(machine.decision_function(X)))
-    model = CalibratedClassifier(SVC(), protocol="ensemble", cv=folds).fit(X, y)
+        parts.append(calibrant.fit(method, machine.decision_function(X[held]), y[held])(machine.decision_function(X)))
+    model = CalibratedClassifier(SVC(), method, protocol="ensemble", cv=folds).fit(X, y)
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], np.mean(parts, axis=0))
 
 
@@ -179,7 +182,7 @@ def test_repeated_scores_are_averaged():
     total = np.zeros(60)
     for rows, held in splitter.split(X, y):
         total[held] += LogisticRegression().fit(X[rows], y[rows]).decision_function(X[held]) / 3
-    model = CalibratedClassifier(LogisticRegression(), cv=splitter).fit(X, y)
+    model = CalibratedClassifier(LogisticRegression(), "platt", cv=splitter).fit(X, y)
     np.testing.assert_allclose(model.calibrated_[0][1].maps[0].a, calibrant.fit("platt", total, y).a)
 
 
@@ -436,11 +439,12 @@ def test_any_classifier(estimator, multiclass):
         np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), P, rtol=1e-9)
 
 
-def test_probabilities_are_calibrated_through_their_logit():
+@pytest.mark.parametrize("method", ["platt", "auto"])
+def test_probabilities_are_calibrated_through_their_logit(method):
     X, y = two_classes(200)
-    model = CalibratedClassifier(GaussianNB(), protocol="train").fit(X, y)
+    model = CalibratedClassifier(GaussianNB(), method, protocol="train").fit(X, y)
     p = GaussianNB().fit(X, y).predict_proba(X)[:, 1]
-    expected = calibrant.fit("platt", p, y, kind="probability")
+    expected = calibrant.fit(method, p, y, kind="probability")
     np.testing.assert_allclose(model.predict_proba(X)[:, 1], expected(p))
     assert isinstance(expected, calibrant.maps.Linked)
 
@@ -461,7 +465,7 @@ def test_libsvms_own_sigmoid(vectors):
     case = vectors["libsvm_end_to_end"]
     y = np.array(case["y"])
     machine = FixedScores().fit(np.array(case["decision_values_5fold"])[:, None], y)
-    model = CalibratedClassifier(machine, protocol="prefit").fit(machine.X_, y)
+    model = CalibratedClassifier(machine, "platt", protocol="prefit").fit(machine.X_, y)
     fitted = model.calibrated_[0][1].maps[0]
     np.testing.assert_allclose([fitted.a, fitted.b], [case["libsvm_probA"], case["libsvm_probB"]], atol=1e-6)
 
@@ -517,10 +521,11 @@ def test_couplings(coupling):
     np.testing.assert_allclose(P.sum(axis=1), 1)
 
 
-def test_consistency_is_measured_and_made():
+@pytest.mark.parametrize("method", ["platt", "auto"])
+def test_consistency_is_measured_and_made(method):
     X, y = two_classes(300, seed=3, weights=[0.65], class_sep=0.4)
-    free = CalibratedClassifier(SVC()).fit(X, y)
-    bound = CalibratedClassifier(SVC(), consistent=True).fit(X, y)
+    free = CalibratedClassifier(SVC(), method).fit(X, y)
+    bound = CalibratedClassifier(SVC(), method, consistent=True).fit(X, y)
     np.testing.assert_array_equal(free.predict(X), SVC().fit(X, y).predict(X))
     np.testing.assert_array_equal(bound.predict(X), bound.classes_[bound.predict_proba(X).argmax(axis=1)])
     differ = np.mean(free.predict(X) != bound.predict(X))
@@ -528,19 +533,22 @@ def test_consistency_is_measured_and_made():
     scores = np.empty(300)
     for rows, held in StratifiedKFold(3, shuffle=True, random_state=0).split(X, y):
         scores[held] = SVC().fit(X[rows], y[rows]).decision_function(X[held])
-    p = calibrant.fit("platt", scores, y)(scores)
+    p = calibrant.fit(method, scores, y)(scores)
     assert free.disagreement_ == pytest.approx(np.mean((scores > 0) != (p >= 0.5)))
     assert free.consistency_cost_ == pytest.approx(np.mean((scores > 0) == y) - np.mean((p >= 0.5) == y))
 
 
-def test_weights_reach_the_machine_and_the_map():
+@pytest.mark.parametrize("method", ["platt", "auto"])
+def test_weights_reach_the_machine_and_the_map(method):
     X, y = two_classes(120)
     weight = np.random.default_rng(0).integers(1, 4, 120).astype(float)
     rows, held = np.arange(80), np.arange(80, 120)
-    model = CalibratedClassifier(LogisticRegression(), cv=[(rows, held)]).fit(X, y, weight)
+    model = CalibratedClassifier(LogisticRegression(), method, cv=[(rows, held)]).fit(X, y, weight)
     machine = LogisticRegression().fit(X[rows], y[rows], weight[rows])
-    expected = calibrant.fit("platt", machine.decision_function(X[held]), y[held], sample_weight=weight[held])
-    assert model.calibrated_[0][1].maps[0].a == pytest.approx(expected.a, rel=1e-9)
+    scores = machine.decision_function(X[held])
+    expected, plain = (calibrant.fit(method, scores, y[held], sample_weight=w) for w in (weight[held], None))
+    np.testing.assert_allclose(model.calibrated_[0][1].maps[0](scores), expected(scores), rtol=1e-9)
+    assert abs(expected(scores) - plain(scores)).max() > 0.01
     final = LogisticRegression().fit(X, y, weight)
     np.testing.assert_allclose(model.estimator_.coef_, final.coef_)
 
@@ -633,17 +641,18 @@ class Column(ClassifierMixin, BaseEstimator):
         return self.classes_[(X[:, self.column] > 0).astype(int)]
 
 
-def test_candidates_are_judged_with_weights():
+@pytest.mark.parametrize("method", ["platt", "auto"])
+def test_candidates_are_judged_with_weights(method):
     rng = np.random.default_rng(8)
     y = rng.integers(0, 2, 200)
     half = np.arange(200) < 100  # column 0 is good on the first half, column 1 on the second, which weighs more
     signal = np.where(y == 1, 1.0, -1.0)[:, None] * np.column_stack([half, ~half])
     X, weight = signal + rng.normal(0.3, 0.5, (200, 2)), np.where(half, 1.0, 5.0)
-    model = CalibratedClassifier(Column(), search={"column": [0, 1]}).fit(X, y, sample_weight=weight)
-    plain = CalibratedClassifier(Column(), search={"column": [0, 1]}).fit(X[half], y[half])
+    model = CalibratedClassifier(Column(), method, search={"column": [0, 1]}).fit(X, y, sample_weight=weight)
+    plain = CalibratedClassifier(Column(), method, search={"column": [0, 1]}).fit(X[half], y[half])
     assert (model.best_index_, plain.best_index_) == (1, 0)
     for column, result in enumerate(model.search_results_):
-        p = calibrant.fit("platt", X[:, column], y, sample_weight=weight)(X[:, column])
+        p = calibrant.fit(method, X[:, column], y, sample_weight=weight)(X[:, column])
         loss = sklearn.metrics.log_loss(y, p, sample_weight=weight)
         assert result["log_loss"] == pytest.approx(loss, rel=1e-9)
         assert loss != pytest.approx(sklearn.metrics.log_loss(y, p), rel=0.01)
@@ -651,7 +660,7 @@ def test_candidates_are_judged_with_weights():
             share = sklearn.metrics.accuracy_score(y, decided, sample_weight=weight)
             assert result[name] == pytest.approx(share, rel=1e-12)
             assert share != pytest.approx(np.mean(decided == y), rel=0.01)
-    decided, own = calibrant.fit("platt", X[:, 1], y, sample_weight=weight)(X[:, 1]) > 0.5, X[:, 1] > 0
+    decided, own = calibrant.fit(method, X[:, 1], y, sample_weight=weight)(X[:, 1]) > 0.5, X[:, 1] > 0
     assert model.disagreement_ == pytest.approx(np.average(own != decided, weights=weight))
     assert model.disagreement_ != pytest.approx(np.mean(own != decided), rel=0.01)
 
@@ -912,10 +921,11 @@ def test_maps_are_records_that_can_be_stored(tmp_path):
     ],
     ids=lambda e: type(e).__name__,
 )
-def test_an_svc_inside_another_machine_does_not_make_it_pairwise(estimator):
+@pytest.mark.parametrize(("method", "scheme"), [("platt", "ovr"), ("auto", "matrix")])
+def test_an_svc_inside_another_machine_does_not_make_it_pairwise(method, scheme, estimator):
     X, y = three_classes(120)
-    model = CalibratedClassifier(estimator).fit(X, y)
-    assert model.calibrated_[0][1].scheme == "ovr"
+    model = CalibratedClassifier(estimator, method).fit(X, y)
+    assert model.calibrated_[0][1].scheme == scheme
     assert model.disagreement_ < 0.3
 
 
@@ -979,13 +989,14 @@ def test_tempering_does_no_harm_to_maps_that_return_zero():
     assert brier[True] < 1.1 * brier[False]
 
 
-def test_training_rows_drawn_with_replacement_are_not_all_rows():
+@pytest.mark.parametrize("method", ["platt", "auto"])
+def test_training_rows_drawn_with_replacement_are_not_all_rows(method):
     X, y = two_classes(60)
     drawn = np.random.default_rng(0).integers(0, 60, 60)  # as many as there are rows
     rest = np.setdiff1d(np.arange(60), drawn)
     scores = SVC().fit(X[drawn], y[drawn]).decision_function(X[rest])
-    model = CalibratedClassifier(SVC(), cv=[(drawn, rest)]).fit(X, y)
-    assert model.calibrated_[0][1].maps[0] == calibrant.fit("platt", scores, y[rest])
+    model = CalibratedClassifier(SVC(), method, cv=[(drawn, rest)]).fit(X, y)
+    assert model.calibrated_[0][1].maps[0] == calibrant.fit(method, scores, y[rest])
 
 
 def test_masks_are_folds_too():
@@ -1020,7 +1031,8 @@ class Mute(ClassifierMixin, BaseEstimator):
         (CalibratedClassifier(SVC(), coupling="x"), ValueError, "coupling must be one of"),
         (CalibratedClassifier(SVC(), protocol="loo", loo="x"), ValueError, "loo must be one of exact, drop_own, span"),
         (CalibratedClassifier(SVC(), method="plat"), ValueError, "method must be one of"),
-        (CalibratedClassifier(SVC(), options={"k": 1}), ValueError, "method 'platt' has no option 'k'"),
+        (CalibratedClassifier(SVC(), "platt", options={"k": 1}), ValueError, "method 'platt' has no option 'k'"),
+        (CalibratedClassifier(SVC(), options={"k": 1}), ValueError, "method 'auto' has no option 'k'; it has monotone"),
         (CalibratedClassifier(SVC(), cv=1), ValueError, "cv must be at least 2 folds; got 1"),
         (CalibratedClassifier(SVC(), cv=KFold(500)), ValueError, "makes no folds of these 150 rows"),
         (CalibratedClassifier(SVC(), cv=[]), ValueError, "at least one fold"),
@@ -1094,4 +1106,4 @@ def test_bad_plans_for_several_classes_are_named():
     with pytest.raises(ValueError, match="multiclass='ovo' needs pairwise scores, and a prefit GaussianNB has none"):
         CalibratedClassifier(fitted, protocol="prefit", multiclass="ovo").fit(X, y)
     with pytest.raises(ValueError, match="multiclass='matrix' needs a method that maps all classes at once"):
-        CalibratedClassifier(LogisticRegression(), multiclass="matrix").fit(X, y)
+        CalibratedClassifier(LogisticRegression(), "platt", multiclass="matrix").fit(X, y)

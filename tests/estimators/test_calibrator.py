@@ -144,7 +144,7 @@ def test_weights_options_functions_and_kinds():
 
 def test_prediction_takes_what_fitting_refuses():
     scores, y = noisy_scores()
-    P = Calibrator().fit(scores, y).predict_proba([np.nan, np.inf, -np.inf])
+    P = Calibrator("platt").fit(scores, y).predict_proba([np.nan, np.inf, -np.inf])
     assert np.isnan(P[0]).all()
     assert P[1:].tolist() == [[0, 1], [1, 0]]
 

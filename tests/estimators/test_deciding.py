@@ -227,7 +227,7 @@ class TestCombining:
         X, y = data(classes=classes)
         members = [SVC(), LinearSVC()]  # without posteriors of their own
         model = CombiningClassifier(members, "mean", calibrate="platt").fit(X, y)
-        expected = combine([CalibratedClassifier(each).fit(X, y).predict_proba(X) for each in members], "mean")
+        expected = combine([CalibratedClassifier(each, "platt").fit(X, y).predict_proba(X) for each in members], "mean")
         np.testing.assert_allclose(model.predict_proba(X), expected)
         fitted = [each.fit(X[:200], y[:200]) for each in members]
         prefit = CombiningClassifier(fitted, "log", calibrate="platt", prefit=True).fit(X[200:], y[200:])

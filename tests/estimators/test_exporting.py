@@ -29,7 +29,7 @@ from sklearn.tree import DecisionTreeClassifier
 import calibrant
 from calibrant import CalibratedClassifier, Calibrator
 from calibrant.maps import Lines, Sigmoid
-from calibrant.maps.classes import ClassMap
+from calibrant.maps.classes import ClassMap, MatrixMap
 from tests.ops.test_onnx import run
 
 X, y = load_iris(return_X_y=True)
@@ -248,10 +248,11 @@ def test_an_unfitted_classifier_is_refused():
             calibrant.onnx(model)
 
 
-def test_a_machine_that_lacks_a_class_is_refused():
-    fitted = CalibratedClassifier(LogisticRegression()).fit(X, y)
+@pytest.mark.parametrize(("method", "record"), [("platt", ClassMap), ("auto", MatrixMap)])
+def test_a_machine_that_lacks_a_class_is_refused(method, record):
+    fitted = CalibratedClassifier(LogisticRegression(), method).fit(X, y)
     [(_, mapping)] = fitted.calibrated_
-    assert isinstance(mapping, ClassMap)
+    assert isinstance(mapping, record)
     fitted.calibrated_ = [(LogisticRegression().fit(*TWO), mapping)]
     with pytest.raises(ValueError, match="every machine must know all 3 classes"):
         calibrant.onnx(fitted)

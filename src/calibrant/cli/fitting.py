@@ -121,7 +121,9 @@ def fit(
     label: Annotated[str, typer.Option(help="The column of labels: classes; of one column of scores also shares.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="The JSON file to write the map to.")],
     weight: Weight = None,
-    method: Annotated[str, typer.Option(help="A method listed by `calibrant methods`.")] = "platt",
+    method: Annotated[
+        str, typer.Option(help="A method listed by `calibrant methods`; platt is Platt's sigmoid.")
+    ] = "auto",
     kind: Kind = None,
     pos_label: PosLabel = None,
     classes: Classes = None,
@@ -144,7 +146,7 @@ def fit(
       calibrant fit scores.parquet --score p --label y --kind probability \
           --method bins --option k=20 --option smoothing=raw -o map.json
       calibrant fit pets.csv --score p_cat,p_dog,p_hare --label pet \
-          --kind probability --method auto -o map.json
+          --kind probability -o map.json
     """
     if method in list_methods("machine"):
         msg = f"--method must be one that needs scores alone; {method!r} needs {NEEDS['machine']}: use "

@@ -69,10 +69,11 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
     Parameters
     ----------
     estimator : a classifier with `decision_function` or `predict_proba`; pipelines and searches too.
-    method : str or callable, default="platt"
-        How scores become probabilities: a name of `calibrant.METHODS`, or a function from a `Sample` to a map. The two
-        methods of `calibrant.MACHINE_METHODS`, "moderated" (Kwok 1999) and "local_cosine" (Vapnik 1998), both
-        reconstructions, also look at the support vectors of an `SVC`.
+    method : str or callable, default="auto"
+        How scores become probabilities: a name of `calibrant.METHODS`, or a function from a `Sample` to a map. "auto"
+        averages smooth curves; "platt" is the sigmoid of `SVC(probability=True)`. The two methods of
+        `calibrant.MACHINE_METHODS`, "moderated" (Kwok 1999) and "local_cosine" (Vapnik 1998), both reconstructions,
+        also look at the support vectors of an `SVC`.
     protocol : {"cv", "holdout", "loo", "ensemble", "train", "prefit"}, default="cv"
         Where the calibration scores come from; see `calibrant.estimators.protocols` for what each costs.
     cv : int or splitter, default=3
@@ -86,8 +87,8 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
     multiclass : {"auto", "ovo", "ovr", "matrix"}, default="auto"
         "ovo": one map per pair of classes, then coupling, as LIBSVM does; unless the machine is made of pairs, as `SVC`
         is, one machine is trained per pair. "ovr": one map per class, normalised. "matrix": one map of all scores, if
-        the method has one. "auto": "matrix" for a method that needs all classes at once; else "ovo" for machines made
-        of pairs; else "matrix" for a method that has one map of all scores too, such as "auto" and "temperature"; else
+        the method has one. "auto": "ovo" for machines made of pairs, as `SVC` is, unless the method needs all classes
+        at once; for others "matrix", if the method has a map of all classes, as "auto" and "temperature" have, else
         "ovr".
     consistent : bool, default=False
         True: `predict` is the most probable class. False: `predict` is the machine's own answer, and
@@ -126,10 +127,10 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
     >>> from sklearn.svm import SVC
     >>> from calibrant import CalibratedClassifier
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = CalibratedClassifier(SVC(C=10), method="platt").fit(X, y)
+    >>> model = CalibratedClassifier(SVC(C=10)).fit(X, y)
     >>> model.predict_proba(X[[0, 77]]).round(2)
     array([[1.  , 0.  , 0.  ],
-           [0.  , 0.61, 0.39]])
+           [0.  , 0.63, 0.37]])
     """
 
     __metadata_request__fit = {"groups": UNUSED}  # the splitter's request decides  # noqa: RUF012
@@ -137,7 +138,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
     def __init__(
         self,
         estimator: Any,
-        method: str | Callable[..., Map] = "platt",
+        method: str | Callable[..., Map] = "auto",
         *,
         protocol: str = "cv",
         cv: Any = 3,
@@ -298,8 +299,7 @@ class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, B
             rule = f"kind must be 'auto' or 'margin' for method {self.method!r}, which takes decision values"
             msg = f"{rule}; got {self.kind!r}"
             raise ValueError(msg)
-        joint = row.joint is not None
-        scheme = choose_scheme(self.multiclass, self.estimator, len(classes), row.needs, joint=joint)
+        scheme = choose_scheme(self.multiclass, self.estimator, len(classes), row)
         return choose_row(self.method, row, options, scheme), Job(
             self.estimator,
             X,
@@ -449,11 +449,11 @@ def check_known_classes(estimator: Any, labels: NDArray[Any]) -> NDArray[Any]:
     return classes
 
 
-def svc(method: str | Callable[..., Map] = "platt", **parameters: Any) -> CalibratedClassifier:
+def svc(method: str | Callable[..., Map] = "auto", **parameters: Any) -> CalibratedClassifier:
     """Return a support vector classifier with probabilities: the successor to `SVC(probability=True)`.
 
     `parameters` are those of scikit-learn's `SVC` (C, kernel, gamma, ...) and of `CalibratedClassifier` (protocol, cv,
-    multiclass, consistent, options, ...); `random_state` is that of the folds.
+    multiclass, consistent, options, ...); `random_state` is that of the folds. `svc("platt")` has sigmoids, as LIBSVM.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)

@@ -48,8 +48,9 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    method : str or callable, default="platt"
-        A name of `calibrant.METHODS`, or a function from a `Sample` to a map.
+    method : str or callable, default="auto"
+        A name of `calibrant.METHODS`, or a function from a `Sample` to a map. "auto" averages smooth curves, of several
+        columns maps of all classes; "platt" is Platt's sigmoid.
     kind : {"margin", "probability", "logit"}, default=None
         What the scores are, in `fit` and in prediction. None stands for "margin", decision values, and asks by a
         warning where every score lies in [0, 1].
@@ -68,21 +69,21 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Examples
     --------
     >>> from calibrant import Calibrator
-    >>> model = Calibrator("platt").fit([-2.1, -1.3, -0.2, 0.1, 0.6, 1.4], ["no", "no", "yes", "no", "yes", "yes"])
+    >>> model = Calibrator().fit([-2.1, -1.3, -0.2, 0.1, 0.6, 1.4], ["no", "no", "yes", "no", "yes", "yes"])
     >>> model.predict_proba([0.0, 3.0]).round(3)
-    array([[0.451, 0.549],
-           [0.056, 0.944]])
+    array([[0.455, 0.545],
+           [0.06 , 0.94 ]])
     >>> model.predict([-1.0, 1.0])
     array(['no', 'yes'], dtype='<U3')
     >>> P = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.3, 0.3, 0.4], [0.6, 0.3, 0.1], [0.1, 0.2, 0.7], [0.2, 0.5, 0.3]]
-    >>> pets = Calibrator("platt", kind="probability").fit(P, ["cat", "dog", "hare", "cat", "hare", "dog"])
+    >>> pets = Calibrator(kind="probability").fit(P, ["cat", "dog", "hare", "cat", "hare", "dog"])
     >>> pets.predict([[0.1, 0.8, 0.1]])
     array(['dog'], dtype='<U4')
     """
 
     def __init__(
         self,
-        method: str | Callable[..., Map] = "platt",
+        method: str | Callable[..., Map] = "auto",
         *,
         kind: str | None = None,
         classes: Any = None,

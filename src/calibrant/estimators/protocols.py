@@ -44,6 +44,7 @@ from calibrant.arrays import Floats, Index
 from calibrant.checks import check_finite, check_length, check_vector, refuse_missing
 from calibrant.maps.classes import SCHEMES, View
 from calibrant.maps.coupling import pairs, votes
+from calibrant.maps.methods import Method
 from calibrant.svm.leave_one_out import svc_leave_one_out
 from calibrant.svm.support import Geometry, kernel_inputs, pairwise_decisions, read_geometries
 from calibrant.warning import warn
@@ -625,22 +626,24 @@ def _weight_among(fit_params: Mapping[str, Any]) -> Any:
     return next((value for name, value in fit_params.items() if name.endswith("sample_weight")), None)
 
 
-def choose_scheme(multiclass: str, estimator: Any, k: int, needs: str = "column", *, joint: bool = False) -> str:
+def choose_scheme(multiclass: str, estimator: Any, k: int, row: Method | None = None) -> str:
     """Return the scheme for k classes that serves the needs of a method.
 
-    Without a wish it is pairs for machines that are made of pairs, as `SVC` is. For others it is all classes at once
-    where the method has a row for that too, `joint`, as `calibrant.fit` has it; else one versus rest. `make svm-table`
-    measures both: the scores per class that `SVC` makes of its pairs say much less than the pairs.
+    Without a wish it is pairs for machines that are made of pairs, as `SVC` is; for others all classes at once, if the
+    method can, else one versus rest. `make svm-table` measures both: the scores per class that `SVC` makes of its pairs
+    say much less than the pairs.
     """
     if k == 2:
         return "binary"
     if multiclass != "auto":
         return multiclass
     pairwise = isinstance(estimator, OneVsOne) or isinstance(layers(estimator)[-1][1], (SVC, NuSVC))
-    if joint and not pairwise:
-        return "matrix"
     usual = "ovo" if pairwise else "ovr"
-    return next(name for name in ("matrix", usual, "ovo") if needs in SCHEMES[name].serves)
+    if row is None:
+        return usual
+    if row.takes_all and not pairwise:
+        return "matrix"
+    return next(name for name in (usual, "matrix", "ovo") if row.needs in SCHEMES[name].serves)
 
 
 def prepare_machine(estimator: Any, scheme: str, kind: str, *, fitted: bool, looking: str | None = None) -> Any:

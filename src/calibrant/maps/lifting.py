@@ -60,7 +60,7 @@ def fit_class_map(method: Any, data: ClassSample, **options: Any) -> Any:
         one = Sample(join_columns(data.scores, data.kind), label, data.weight, classes=classes)
         inner = fit_map(method, one, data.kind, **options)
         return TwoClassMap(data.kind, inner, origin=describe_origin(method, data.kind, data, data.names))
-    return fit_classes(Plan(method, options), "ovr" if row.needs == "column" and row.joint is None else "matrix", data)
+    return fit_classes(Plan(method, options), "matrix" if row.takes_all else "ovr", data)
 
 
 def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | MatrixMap:

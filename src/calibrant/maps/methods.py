@@ -93,6 +93,11 @@ class Method:
     sift: Callable[..., Any] | None = None
     look: Callable[..., Any] | None = None
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether it is fitted to all classes at once, where there is one column of scores per class."""
+        return self.needs == "matrix" or self.joint is not None
+
     def options(self) -> list[str]:
         """Return the names of the options the fit takes."""
         return [p.name for p in inspect.signature(self.fit).parameters.values() if p.kind is p.KEYWORD_ONLY]
