@@ -63,10 +63,11 @@ def _calls(folder: Path) -> dict[str, Callable[[], Any]]:
         calibrant.save(fitted, folder / "platt.json")
         calibrant.sql(fitted, "score")
 
-    model = calibrant.CalibratedClassifier(SVC()).fit(X, y)
+    model = calibrant.CalibratedClassifier(SVC(), "platt").fit(X, y)
     return {
+        'CalibratedClassifier(SVC(), "platt").fit on iris': lambda: model.fit(X, y),
+        'CalibratedClassifier(SVC(), "platt").predict_proba on iris': lambda: model.predict_proba(X),
         "CalibratedClassifier(SVC()).fit on iris": lambda: calibrant.CalibratedClassifier(SVC()).fit(X, y),
-        "CalibratedClassifier(SVC()).predict_proba on iris": lambda: model.predict_proba(X),
         'fit("platt") to JSON and SQL': fit_and_store,
         'fit("auto")': lambda: calibrant.fit("auto", scores, happened),
         "metrics.log_loss": lambda: calibrant.metrics.log_loss(happened, p),
