@@ -16,6 +16,7 @@ import threadpoolctl
 
 from bench.cases import CASES, OURS, Case
 from bench.class_cases import CLASS_CASES
+from bench.engine_cases import ENGINE_CASES
 from bench.evidence_cases import EVIDENCE_CASES
 from bench.klr_cases import KLR_CASES
 from bench.libsvm import sigmoid_newton
@@ -143,7 +144,7 @@ def main() -> None:
         print("There is no C compiler (cc): the lines against LIBSVM's C are left out.")
     lines: list[Line] = []
     with threadpoolctl.threadpool_limits(chosen.threads):
-        for case in (*CASES, *MAP_CASES, *CLASS_CASES, *EVIDENCE_CASES, *POSTERIOR_CASES, *KLR_CASES):
+        for case in (*CASES, *MAP_CASES, *CLASS_CASES, *EVIDENCE_CASES, *POSTERIOR_CASES, *KLR_CASES, *ENGINE_CASES):
             for size in sorted({min(size, QUICK) for size in case.sizes} if chosen.quick else case.sizes):
                 if chosen.only in case.name:
                     print(

@@ -35,6 +35,7 @@ ROOMS = [
     ("evidence",),
     ("posteriors",),
     # shells
+    ("engines",),
     ("estimators",),
     ("comparing",),
     ("plots",),
@@ -43,7 +44,7 @@ ROOMS = [
     ("cli",),
 ]
 RANK = {room: rank for rank, rooms in enumerate(ROOMS) for room in rooms}
-SHELLS = {"estimators", "comparing", "plots", "report", "papers", "cli"}
+SHELLS = {"engines", "estimators", "comparing", "plots", "report", "papers", "cli"}
 DOORS = {"__init__", "__main__"}  # of the package itself: they name every room, and import none before it is needed
 
 # Doors inside a room to one below it, opened when a person asks: `result.report(...)`, names kept where they were.
@@ -55,23 +56,24 @@ ON_DEMAND = {
 }
 
 OWNERS = {
-    "sklearn": SHELLS - {"plots", "report"},
+    "sklearn": SHELLS - {"engines", "plots", "report"},
     "joblib": {"estimators", "comparing", "papers"},
     "matplotlib": {"plots", "papers"},
     "sqlglot": {"ops"},
     "onnx": {"ops"},
     "onnxruntime": {"estimators"},
     "skl2onnx": {"estimators"},
-    "pyarrow": {"cli"},
+    "pyarrow": {"engines", "cli"},
     "pandas": {"comparing", "report", "papers", "cli"},
     "jinja2": {"report", "papers"},
     "altair": {"report"},
     "vl_convert": {"report"},
     "typer": {"cli"},
     "rich": {"cli"},
-    "polars": set(),
-    "duckdb": set(),
-    "ibis": set(),
+    "narwhals": {"ops", "engines"},
+    "polars": {"engines"},
+    "duckdb": {"engines"},
+    "ibis": {"engines"},
 }
 
 

@@ -25,6 +25,7 @@ from calibrant.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from calibrant import decisions as decisions
+    from calibrant import engines as engines
     from calibrant import inference as inference
     from calibrant import metrics as metrics
     from calibrant import papers as experiments
@@ -72,6 +73,7 @@ __all__ = [
     "curves",
     "datasets",
     "decisions",
+    "engines",
     "experiments",
     "fit",
     "generators",
@@ -106,6 +108,7 @@ _LATER = {
     "curves": "calibrant.evidence.curves",
     "datasets": "calibrant.papers.datasets",
     "decisions": "calibrant.decisions",
+    "engines": "calibrant.engines",
     "experiments": "calibrant.papers",
     "generators": "calibrant.papers.generators",
     "inference": "calibrant.inference",

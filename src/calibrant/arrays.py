@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Floats", "Index"]
+__all__ = ["Floats", "Index", "Truths"]
 
 Floats = NDArray[np.float64]
 Index = NDArray[np.intp]  # numbers of rows, of classes, of cells
+Truths = NDArray[np.bool_]

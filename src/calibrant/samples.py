@@ -65,7 +65,8 @@ class Sample:
     The arrays keep the caller's memory and dtype wherever they can: read them in blocks with
     `blocks`, or whole as float64 with `arrays`. `negative` is the weight of negatives in pooled rows, where
     weight (1 - label) would lose a few of them beside many positives. `classes` are the negative and the positive
-    class, where the labels came from two.
+    class, where the labels came from two. `rows` is the number of rows that were pooled, where these are points that
+    stand for rows at other scores.
     """
 
     score: NDArray[Any]
@@ -73,6 +74,7 @@ class Sample:
     weight: NDArray[Any] | None = None
     negative: Floats | None = field(default=None, repr=False)
     classes: tuple[Any, Any] | None = field(default=None, repr=False)
+    rows: int | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         """Return the number of rows."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from os import PathLike
 from typing import Any
@@ -82,6 +82,7 @@ __all__ = [
     "Measure",
     "NamedForecasts",
     "assess",
+    "assess_forecasts",
     "count_decisions",
     "describe_calibration",
     "estimate_level",
@@ -92,6 +93,7 @@ __all__ = [
 
 
 _BOOTSTRAP_ROWS = 10_000  # intervals for more rows come from a random sample of this many
+_MOST_COUNTED = 1e9  # rows that NumPy can draw from without replacement
 _FEWEST_ROWS_PER_CLASS = 50  # such a sample gives no intervals if it holds fewer rows of some class
 _ERROR_REJECT_POINTS = 500  # at most this many points of the error-reject curve are kept
 _NAMED_ABSENT = 10  # at most so many classes without rows are named
@@ -330,7 +332,7 @@ def assess(
             "and the positive class (labels)."
         )
         return _assess_nothing(rows, (ClassShare(unnamed, rows, 1.0, float("nan"), float("nan")),), options, reason)
-    return _assess_rows(_name_forecasts(y, p, sample_weight, labels), options)
+    return assess_forecasts(_name_forecasts(y, p, sample_weight, labels), options)
 
 
 def _assess_nothing(rows: float, classes: tuple[ClassShare, ...], options: AssessOptions, reason: str) -> Assessment:
@@ -377,8 +379,8 @@ def _name_forecasts(
     return NamedForecasts(data, tuple(str(name) for name in names))
 
 
-def _assess_rows(rows: NamedForecasts, options: AssessOptions) -> Assessment:
-    """Run all metrics, tests and curves on checked rows."""
+def assess_forecasts(rows: NamedForecasts, options: AssessOptions) -> Assessment:
+    """Run all metrics, tests and curves on checked rows, or counts of them."""
     data, shares = rows.binary, rows.shares()
     parts = {score: decompose(rows.data, score) for score in ("brier", "log_loss")}
     sampled, scale = _sample_rows(rows, options)
@@ -466,9 +468,24 @@ def _sample_rows(rows: NamedForecasts, options: AssessOptions) -> tuple[NamedFor
     few_values = isinstance(data, Sample) and rows.has_whole_rows and len(np.unique(data.score)) <= _BOOTSTRAP_ROWS // 2
     if n <= _BOOTSTRAP_ROWS or few_values:
         return rows, 1.0
-    chosen = np.sort(np.random.default_rng(options.random_state).choice(n, _BOOTSTRAP_ROWS, replace=False))
-    sampled = NamedForecasts(select(data, chosen), rows.classes)
+    rng = np.random.default_rng(options.random_state)
+    if rows.has_whole_rows and data.weight is not None:  # weight k is k rows
+        drawn = _draw_counts(rows.weight, rng)
+        chosen = np.flatnonzero(drawn)
+        kept = replace(select(data, chosen), weight=drawn[chosen])
+    else:
+        kept = select(data, np.sort(rng.choice(n, _BOOTSTRAP_ROWS, replace=False)))
+    sampled = NamedForecasts(kept, rows.classes)
     return sampled, float(np.sqrt(sampled.weight.sum() / rows.weight.sum()))
+
+
+def _draw_counts(count: Floats, rng: np.random.Generator) -> Floats:
+    """Return how many of some rows, drawn from counts of rows, fall on each of them."""
+    if count.sum() < _MOST_COUNTED:
+        drawn = rng.multivariate_hypergeometric(count.astype(np.int64), _BOOTSTRAP_ROWS, method="marginals")
+    else:  # of so many, hardly any twice
+        drawn = rng.multinomial(_BOOTSTRAP_ROWS, count / count.sum())
+    return drawn.astype(np.float64)
 
 
 def _limit_draws(rows: NamedForecasts, options: AssessOptions) -> int:

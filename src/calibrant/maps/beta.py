@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calibrant.arrays import Floats
+from calibrant.arrays import Floats, Truths
 from calibrant.checks import check_distributions, check_length, check_one_of, check_weights
 from calibrant.maps.margins import weigh_one_row
 from calibrant.maps.records import BetaCdf, BetaClasses, BetaPiece, Steps, assigned_class, shares_of_rest
@@ -22,7 +22,7 @@ from calibrant.ops import EDGE, NUMPY
 from calibrant.samples import ClassSample, Sample, collapse, squashed_cells
 from calibrant.warning import warn
 
-__all__ = ["fit_beta", "fit_beta2", "fit_beta_classes", "fit_beta_matrix"]
+__all__ = ["fit_beta", "fit_beta2", "fit_beta_classes", "fit_beta_matrix", "sift_beta"]
 
 _FLAT = 1e-4  # klaR's eps: memberships of smaller variance are shifted
 _LEAST, _MOST = 1e-2, 1e4  # the sizes Beta-2 searches, and the least a sample can have
@@ -63,6 +63,20 @@ def fit_beta(data: Sample, *, criterion: str = "mse", dis: bool = True, as_print
     memberships = np.column_stack([1.0 - score, score])
     counts = np.column_stack([negative, positive])
     return BetaClasses(_fit_pieces(memberships, counts, criterion, dis=dis), as_printed)
+
+
+def sift_beta(
+    low: Floats,
+    high: Floats,
+    positive: Floats,
+    weight: Floats,
+    *,
+    criterion: str = "mse",
+    dis: bool = True,
+    as_printed: bool = False,
+) -> Truths:
+    """Return the cells of decision values or logits that hold rows of both predicted classes."""
+    return (low < 0.0) & (high >= 0.0)
 
 
 def fit_beta_matrix(

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from calibrant.arrays import Floats
+from calibrant.arrays import Floats, Index, Truths
 from calibrant.checks import check_number, check_one_of, check_whole
 from calibrant.maps.records import Steps
 from calibrant.samples import Sample, collapse
 
-__all__ = ["MOST_BINS", "fit_bins", "frequency_edges"]
+__all__ = ["MOST_BINS", "fit_bins", "frequency_edges", "sift_bins"]
 
 MOST_BINS = 100_000
 
@@ -45,6 +45,15 @@ def fit_bins(
 
 def frequency_edges(score: Floats, weight: Floats, k: int) -> Floats:
     """Return the midpoints between groups as equal as possible, the first n mod k of them one larger."""
+    before, after = _find_cuts(weight, k)
+    edges = score[before] / 2 + score[after] / 2
+    # Ties can make two edges part the scores in the same way: one of them is enough.
+    _, first = np.unique(np.searchsorted(score, edges, side="left"), return_index=True)
+    return np.asarray(edges[first])
+
+
+def _find_cuts(weight: Floats, k: int) -> tuple[Index, Index]:
+    """Return the last place before and the first after each cut between groups as equal as possible."""
     total, reached = float(weight.sum()), np.cumsum(weight)
     j = np.arange(1, k)
     if np.array_equal(weight, np.floor(weight)):
@@ -54,11 +63,28 @@ def frequency_edges(score: Floats, weight: Floats, k: int) -> Floats:
         cut = j * (total / k)
     cut = cut[(cut > 0) & (cut < total)]
     before = np.searchsorted(reached, cut * (1 - 1e-12), side="left")
-    after = np.minimum(np.searchsorted(reached, cut * (1 + 1e-12), side="right"), len(score) - 1)
-    edges = score[before] / 2 + score[after] / 2
-    # Ties can make two edges part the scores in the same way: one of them is enough.
-    _, first = np.unique(np.searchsorted(score, edges, side="left"), return_index=True)
-    return np.asarray(edges[first])
+    after = np.minimum(np.searchsorted(reached, cut * (1 + 1e-12), side="right"), len(weight) - 1)
+    return before, after
+
+
+def sift_bins(
+    low: Floats,
+    high: Floats,
+    positive: Floats,
+    weight: Floats,
+    *,
+    k: int = 10,
+    strategy: str = "frequency",
+    smoothing: str = "laplace",
+    strength: float = 2.0,
+) -> Truths:
+    """Return the cells, from their first to their last scores, that an edge of a bin divides."""
+    if strategy == "width":
+        edges = _width_edges(np.array([low[0], high[-1]]), weight, int(k))
+        return np.searchsorted(edges, low, side="right") < np.searchsorted(edges, high, side="right")
+    found = np.zeros(len(low), bool)
+    found[np.concatenate(_find_cuts(weight, int(k)))] = True
+    return found
 
 
 def _width_edges(score: Floats, weight: Floats, k: int) -> Floats:

@@ -21,7 +21,9 @@ __all__ = [
     "check_method",
     "check_options",
     "choose_fit",
+    "choose_link",
     "describe_origin",
+    "finish_map",
     "fit_map",
     "learn_clip",
 ]
@@ -73,7 +75,11 @@ def check_options(method: str, options: Mapping[str, Any], *rows: Method) -> Non
 def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin", **options: Any) -> Map:
     """Fit a method of the table, or a function of one's own, to a checked sample; say so where it lacks a class."""
     row = check_method(method, options)
-    fitted: Map = choose_fit(row, kind, options)(data)
+    return finish_map(choose_fit(row, kind, options)(data), method, row, data, kind)
+
+
+def finish_map(fitted: Any, method: str | Callable[..., Map], row: Method, data: Sample, kind: str) -> Map:
+    """Return a fitted map that knows its origin; say so where the sample lacks a class."""
     low, high = extremes(data.label)
     if row.labels and low == high and low in (0, 1):
         side = "positive" if low else "negative"
@@ -81,7 +87,8 @@ def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin"
         p = np.asarray(fitted(score))
         constant = np.ptp(score) > 0 and np.ptp(p) == 0
         found = f"the map is the constant {p[0]:.4g}" if constant else "the map knows nothing of the other"
-        warn(f"y holds one class only, {len(data)} rows that are all {side}: {found}; give rows of both classes")
+        rows = len(data) if data.rows is None else data.rows
+        warn(f"y holds one class only, {rows} rows that are all {side}: {found}; give rows of both classes")
     known: Map = with_origin(fitted, describe_origin(method, kind, data, data.classes))
     return known
 
@@ -93,20 +100,25 @@ def describe_origin(
     while isinstance(method, partial):
         method = method.func
     name = ALIASES.get(method, method) if isinstance(method, str) else getattr(method, "__name__", repr(method))
-    rows = len(data.index if isinstance(data, ClassSample) else data)
+    rows = len(data.index) if isinstance(data, ClassSample) else len(data) if data.rows is None else data.rows
     with np.errstate(over="ignore"):  # a total beyond the range of doubles is infinite
         weight = float(rows if data.weight is None else np.sum(data.weight, dtype=np.float64))
     positive = classes[1] if classes is not None and len(classes) == 2 else None
     return Origin(name, kind, rows, weight, classes, positive)
 
 
-def choose_fit(row: Method, kind: str, options: Mapping[str, Any]) -> Callable[[Sample], Any]:
-    """Return the fit of a method of one column to scores of a kind: by a link where it is defined on another kind."""
+def choose_link(row: Method, kind: str) -> str | None:
+    """Return the link by which scores of a kind become those that a method is defined on, None where they are."""
     link = row.squash if (kind, row.domain) == ("margin", UNIT) else _NEEDED_LINK.get((kind, row.domain))
     if kind == "margin" and link is None and row.domain == UNIT:
         msg = f"kind must be 'probability' or 'logit' for a method of {row.record.__name__} maps; got 'margin'"
         raise ValueError(msg)
-    fit = partial(row.fit, **options)
+    return link
+
+
+def choose_fit(row: Method, kind: str, options: Mapping[str, Any]) -> Callable[[Sample], Any]:
+    """Return the fit of a method of one column to scores of a kind: by a link where it is defined on another kind."""
+    link, fit = choose_link(row, kind), partial(row.fit, **options)
     return fit if link is None else partial(_fit_linked, link, fit)
 
 

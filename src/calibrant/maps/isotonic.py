@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from calibrant.arrays import Floats
+from calibrant.arrays import Floats, Truths
 from calibrant.checks import check_one_of
 from calibrant.maps.records import Lines, Steps
 from calibrant.numerics.pava import (
     FEWEST_TO_SIFT,
+    may_bend,
     mean_scores,
     pool_blocks,
     sift_rows,
@@ -18,7 +19,7 @@ from calibrant.numerics.pava import (
 )
 from calibrant.samples import Sample, moderate_weights
 
-__all__ = ["fit_isotonic", "fit_isotonic_centered", "make_steps"]
+__all__ = ["fit_isotonic", "fit_isotonic_centered", "make_steps", "sift_isotonic"]
 
 _EQUAL = 1e-12  # shares of positives nearer to each other than this differ by rounding
 
@@ -65,6 +66,11 @@ def fit_isotonic_centered(data: Sample) -> Lines:
 def _find_blocks(data: Sample) -> tuple[Floats, Floats, Floats]:
     """Return the first score, the last score and the share of positives of each block of the isotonic regression."""
     return pool_blocks(*(sort_rows(data) if len(data) <= FEWEST_TO_SIFT else sift_rows(data)))
+
+
+def sift_isotonic(low: Floats, high: Floats, positive: Floats, weight: Floats, *, between: str = "lines") -> Truths:
+    """Return the cells in which a block may begin or end."""
+    return may_bend(positive, weight)
 
 
 def _lines(first: Floats, last: Floats, value: Floats) -> Lines:

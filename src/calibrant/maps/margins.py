@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from calibrant.arrays import Floats
+from calibrant.arrays import Floats, Truths
 from calibrant.checks import check_one_of
 from calibrant.maps.records import Clip, Ends, QuadraticLogit, Sigmoid
 from calibrant.samples import Sample, magnitude
@@ -21,6 +21,7 @@ __all__ = [
     "fit_pp",
     "fit_printed01",
     "share_outside",
+    "sift_margin",
     "solve_gauss",
     "solve_gauss_tied",
     "sum_classes",
@@ -65,6 +66,11 @@ def _outside_margin(data: Sample, smoothing: str) -> tuple[float, float]:
         (float(positive[rows].sum()), float((positive + negative)[rows].sum())) for rows in (score < -1.0, score > 1.0)
     ]
     return share_outside(sides[0], 0.0, added[smoothing]), share_outside(sides[1], 1.0, added[smoothing])
+
+
+def sift_margin(low: Floats, high: Floats, positive: Floats, weight: Floats, *, smoothing: str = "raw") -> Truths:
+    """Return the cells, from their first to their last scores, that an end of the margin divides."""
+    return ((low < -1.0) & (high >= -1.0)) | ((low <= 1.0) & (high > 1.0))
 
 
 def share_outside(counts: tuple[float, float], empty: float, added: float) -> float:
@@ -182,6 +188,8 @@ def weigh_one_row(data: Sample) -> float:
     if data.weight is None:
         return 1.0
     total = float(np.sum(data.weight, dtype=np.float64))
+    if data.rows is not None:
+        return min(1.0, total / data.rows)
     return 1.0 if total >= len(data) else min(1.0, total / len(np.unique(data.score)))
 
 

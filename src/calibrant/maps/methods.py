@@ -69,10 +69,14 @@ class Method:
     first), "unit" (a logit is sent through the logistic function; a margin through `squash`, or refused where there is
     none) or "any". `invariant` says what may be done to the scores of fit and prediction without changing a
     probability: "affine" (any scale and offset), "scale" (for a method of a matrix, margins are divided by their spread
-    before the fit), or "none". `labels` says whether the fit looks at the labels. `joint` is the row of the same method
-    for all classes at once, where a method of one column has one. `look(geometry, x, **options)`, where a method of a
-    machine has one, is a number that machines which have not been trained on the calibration rows see in them; it is
-    pooled over folds as their scores are.
+    before the fit), or "none". `labels` says whether the fit looks at the labels.
+    `reduce` says how the fit depends on the scores, and so what an engine must bring home of a table: "moments" (their
+    means and variances, if at all), "sums" (sums of smooth functions of them), or "cells" (anything else).
+    `sift(low, high, positive, weight, **options)`, where the fit depends on the order of scores, says in which cells of
+    rows, given their first and last scores, the order inside matters.
+    `joint` is the row of the same method for all classes at once, where a method of one column has one. `look(geometry,
+    x, **options)`, where a method of a machine has one, is a number that machines which have not been trained on the
+    calibration rows see in them; it is pooled over folds as their scores are.
     """
 
     fit: Callable[..., Any]
@@ -85,6 +89,8 @@ class Method:
     labels: bool = True
     needs: str = "column"
     joint: Method | None = None
+    reduce: str = "cells"
+    sift: Callable[..., Any] | None = None
     look: Callable[..., Any] | None = None
 
     @property
@@ -131,12 +137,21 @@ class Later:
 
 
 METHODS: dict[str, Method] = {
-    "softmax": Method(fit_softmax, Sigmoid, REAL, True, "Rüping 2004, sec. 4", labels=False),
-    "platt": Method(fit_platt, Sigmoid, REAL, True, "Platt 1999; Lin, Lin & Weng 2007, hardened", "affine"),
-    "platt_newton": Method(
-        Later("published", "fit_platt_newton"), Sigmoid, REAL, True, "Lin, Lin & Weng 2007, appendix, as printed"
+    "softmax": Method(fit_softmax, Sigmoid, REAL, True, "Rüping 2004, sec. 4", labels=False, reduce="moments"),
+    "platt": Method(
+        fit_platt, Sigmoid, REAL, True, "Platt 1999; Lin, Lin & Weng 2007, hardened", "affine", reduce="sums"
     ),
-    "platt_lm": Method(Later("published", "fit_platt_lm"), Sigmoid, REAL, True, "Platt 1999, appendix, as printed"),
+    "platt_newton": Method(
+        Later("published", "fit_platt_newton"),
+        Sigmoid,
+        REAL,
+        True,
+        "Lin, Lin & Weng 2007, appendix, as printed",
+        reduce="sums",
+    ),
+    "platt_lm": Method(
+        Later("published", "fit_platt_lm"), Sigmoid, REAL, True, "Platt 1999, appendix, as printed", reduce="sums"
+    ),
     "platt_gauss": Method(
         Later("priors", "fit_platt_gauss"),
         Sigmoid,
@@ -144,6 +159,7 @@ METHODS: dict[str, Method] = {
         True,
         "Platt 1999, sec. 2.2: Gaussian prior on the slope",
         "affine",
+        reduce="sums",
     ),
     "platt_laplace": Method(
         Later("priors", "fit_platt_laplace"),
@@ -152,6 +168,7 @@ METHODS: dict[str, Method] = {
         True,
         "Platt 1999, sec. 2.2: Laplace prior on the slope",
         "affine",
+        reduce="sums",
     ),
     "platt_parzen": Method(
         Later("priors", "fit_platt_parzen"),
@@ -161,7 +178,9 @@ METHODS: dict[str, Method] = {
         "Platt 1999, sec. 2.2: scores with Parzen noise",
         "affine",
     ),
-    "duin_tax": Method(Later("duin_tax", "fit_duin_tax"), Sigmoid, REAL, True, "Duin & Tax 1998, sec. 2.2"),
+    "duin_tax": Method(
+        Later("duin_tax", "fit_duin_tax"), Sigmoid, REAL, True, "Duin & Tax 1998, sec. 2.2", reduce="sums"
+    ),
     "gauss_tied": Method(
         Later("margins", "fit_gauss_tied"),
         Sigmoid,
@@ -169,8 +188,11 @@ METHODS: dict[str, Method] = {
         True,
         "Hastie & Tibshirani 1996, in Platt 1999, sec. 2.1",
         "scale",
+        reduce="moments",
     ),
-    "gauss": Method(Later("margins", "fit_gauss"), QuadraticLogit, REAL, False, "Platt 1999, sec. 2.1", "affine"),
+    "gauss": Method(
+        Later("margins", "fit_gauss"), QuadraticLogit, REAL, False, "Platt 1999, sec. 2.1", "affine", reduce="moments"
+    ),
     "temperature": Method(
         Later("regressions", "fit_temperature"),
         Sigmoid,
@@ -187,6 +209,7 @@ METHODS: dict[str, Method] = {
             "scale",
             needs="matrix",
         ),
+        reduce="sums",
     ),
     "temperature_robust": Method(
         Later("temperatures", "fit_temperature_robust"),
@@ -224,7 +247,9 @@ METHODS: dict[str, Method] = {
         "scale",
         needs="matrix",
     ),
-    "kull_beta": Method(Later("regressions", "fit_kull_beta"), BetaLogit, REAL, True, "Kull, Silva Filho & Flach 2017"),
+    "kull_beta": Method(
+        Later("regressions", "fit_kull_beta"), BetaLogit, REAL, True, "Kull, Silva Filho & Flach 2017", reduce="sums"
+    ),
     "quadratic": Method(
         Later("regressions", "fit_quadratic"),
         QuadraticLogit,
@@ -232,6 +257,7 @@ METHODS: dict[str, Method] = {
         True,
         "Logistic regression on the logit and its square, kept rising",
         "affine",
+        reduce="sums",
     ),
     "auto": Method(
         Later("auto", "fit_auto"),
@@ -259,16 +285,40 @@ METHODS: dict[str, Method] = {
         "affine",
     ),
     "bins": Method(
-        Later("bins", "fit_bins"), Steps, ANY, False, "Drish 2001; Zadrozny & Elkan 2001; Rüping 2004, sec. 4", "affine"
+        Later("bins", "fit_bins"),
+        Steps,
+        ANY,
+        False,
+        "Drish 2001; Zadrozny & Elkan 2001; Rüping 2004, sec. 4",
+        "affine",
+        sift=Later("bins", "sift_bins"),
     ),
     "isotonic": Method(
-        Later("isotonic", "fit_isotonic"), Lines, ANY, True, "Ayer et al. 1955; Zadrozny & Elkan 2002", "affine"
+        Later("isotonic", "fit_isotonic"),
+        Lines,
+        ANY,
+        True,
+        "Ayer et al. 1955; Zadrozny & Elkan 2002",
+        "affine",
+        sift=Later("isotonic", "sift_isotonic"),
     ),
     "isotonic_centered": Method(
-        Later("isotonic", "fit_isotonic_centered"), Lines, ANY, True, "Oron & Flournoy 2017", "affine"
+        Later("isotonic", "fit_isotonic_centered"),
+        Lines,
+        ANY,
+        True,
+        "Oron & Flournoy 2017",
+        "affine",
+        sift=Later("isotonic", "sift_isotonic"),
     ),
     "venn_abers": Method(
-        Later("venn_abers", "fit_venn_abers"), VennAbers, ANY, True, "Vovk, Petej & Fedorova 2015", "affine"
+        Later("venn_abers", "fit_venn_abers"),
+        VennAbers,
+        ANY,
+        True,
+        "Vovk, Petej & Fedorova 2015",
+        "affine",
+        sift=Later("venn_abers", "sift_venn_abers"),
     ),
     "beta": Method(
         Later("beta", "fit_beta"),
@@ -277,6 +327,7 @@ METHODS: dict[str, Method] = {
         False,
         "Garczarek 2002, as in klaR; Rüping 2004, sec. 4",
         squash="softmax",
+        sift=Later("beta", "sift_beta"),
         joint=Method(
             Later("beta", "fit_beta_classes"), BetaClasses, UNIT, False, "Garczarek 2002, as in klaR", needs="matrix"
         ),
@@ -284,10 +335,24 @@ METHODS: dict[str, Method] = {
     "beta2": Method(
         Later("beta", "fit_beta2"), BetaCdf, UNIT, True, "Rüping 2004, sec. 4, Beta-2 (reconstructed)", squash="softmax"
     ),
-    "clip01": Method(Later("margins", "fit_clip01"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-01", labels=False),
-    "pp": Method(Later("margins", "fit_pp"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-PP"),
+    "clip01": Method(
+        Later("margins", "fit_clip01"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-01", labels=False, reduce="moments"
+    ),
+    "pp": Method(
+        Later("margins", "fit_pp"),
+        Clip,
+        REAL,
+        True,
+        "Rüping 2004, sec. 4, SVM-PP",
+        sift=Later("margins", "sift_margin"),
+    ),
     "printed01": Method(
-        Later("margins", "fit_printed01"), Ends, REAL, False, "Rüping 2004, sec. 4, sigma_01 as printed"
+        Later("margins", "fit_printed01"),
+        Ends,
+        REAL,
+        False,
+        "Rüping 2004, sec. 4, sigma_01 as printed",
+        sift=Later("margins", "sift_margin"),
     ),
     "parzen": Method(
         Later("parzen", "fit_parzen"), Parzen, REAL, False, "Parzen 1962; in Platt 1999, sec. 2.2", "affine"

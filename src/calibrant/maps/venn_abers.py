@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from calibrant.arrays import Floats, Index
+from calibrant.arrays import Floats, Index, Truths
 from calibrant.maps.records import VennAbers
 from calibrant.numerics.pava import pool_adjacent_violators, sort_rows
 from calibrant.samples import Sample, moderate_weights
 
-__all__ = ["fit_venn_abers"]
+__all__ = ["fit_venn_abers", "sift_venn_abers"]
 
 _ROUNDING = 1e-11  # of a cumulative sum, as a share of the total weight
 
@@ -66,6 +66,22 @@ def fit_venn_abers(data: Sample) -> VennAbers:
     with np.errstate(over="ignore"):
         beyond = np.nextafter(score[np.append(first[1:], len(score)) - 1], np.inf)  # where p1 rises: above a score
     return _merge_steps(score[first], np.append(0.0, low), beyond, np.append(high, 1.0))
+
+
+def sift_venn_abers(low: Floats, high: Floats, positive: Floats, weight: Floats) -> Truths:
+    """Return the cells in which H - G may be as low as at a point that matters, and those after them.
+
+    In a cell that starts at height H over G, of slope g, and holds the weight w- of negatives, no point is lower than
+    H - G - g w- over G.
+    """
+    _, slope = pool_adjacent_violators(positive, weight)
+    above = np.cumsum(positive - slope * weight)
+    above -= positive - slope * weight  # at the start of each cell
+    slack = np.maximum(slope, 1.0 - slope) + _ROUNDING * weight.sum()
+    near = above - slope * (weight - positive) <= slack
+    near[:-1] |= above[1:] <= slack[:-1]
+    near[1:] |= near[:-1].copy()
+    return np.asarray(near)
 
 
 def _sum_from_tangent(hits: Floats, misses: Floats, block: Index, one: float) -> tuple[Floats, Floats]:

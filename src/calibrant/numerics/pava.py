@@ -11,7 +11,16 @@ from calibrant.arrays import Floats, Index
 from calibrant.checks import LARGEST
 from calibrant.samples import Sample, magnitude
 
-__all__ = ["FEWEST_TO_SIFT", "Grid", "mean_scores", "pool_adjacent_violators", "pool_blocks", "sift_rows", "sort_rows"]
+__all__ = [
+    "FEWEST_TO_SIFT",
+    "Grid",
+    "may_bend",
+    "mean_scores",
+    "pool_adjacent_violators",
+    "pool_blocks",
+    "sift_rows",
+    "sort_rows",
+]
 
 _Points = tuple[Floats, Floats, Floats]  # score, weight of positives, weight
 
@@ -90,7 +99,7 @@ def sift_rows(data: Sample) -> _Points:
     positive, weight = _count_by_cell(data, grid)
     filled = np.flatnonzero(weight)
     bends = np.zeros(grid.cells, bool)
-    bends[filled] = _may_bend(positive[filled], weight[filled])
+    bends[filled] = may_bend(positive[filled], weight[filled])
     score, hits, total = _sort_distinct(*_rows_in_cells(data, grid, bends))
     cells = filled[~bends[filled]]
     if len(cells) == 0:
@@ -173,7 +182,7 @@ def _rows_in_cells(data: Sample, grid: Grid, wanted: NDArray[np.bool_]) -> _Poin
     return scores, positives, weights
 
 
-def _may_bend(positive: Floats, weight: Floats) -> NDArray[np.bool_]:
+def may_bend(positive: Floats, weight: Floats) -> NDArray[np.bool_]:
     """Return which cells may hold a vertex of the minorant of all rows, or border on one.
 
     Let G, the minorant of the cells' ends, have slope g over a cell that starts at height C and holds the weights w+ of

@@ -10,10 +10,10 @@ from numpy.polynomial import Chebyshev, Polynomial
 
 from calibrant.arrays import Floats
 
-__all__ = ["Part", "Piece", "horner", "interpolate"]
+__all__ = ["DEGREE", "Part", "Piece", "horner", "interpolate"]
 
 
-_DEGREE = 9
+DEGREE = 9
 _ACCURACY = 1e-13  # of a logit, or of its share where that is larger than 1
 
 
@@ -51,8 +51,8 @@ def interpolate(function: Callable[[Floats], Floats], low: float, high: float, b
     """
     if not low < high:  # further from 0 than an interval is wide
         return [Piece(low, function(np.array([low])))]
-    fitted = Chebyshev.interpolate(function, _DEGREE, domain=[low, high])
-    check = np.linspace(low, high, 4 * _DEGREE + 3)
+    fitted = Chebyshev.interpolate(function, DEGREE, domain=[low, high])
+    check = np.linspace(low, high, 4 * DEGREE + 3)
     values = function(check)
     error = float((np.abs(fitted(check) - values) / np.maximum(np.abs(values), 1.0)).max())
     middle = low + (high - low) / 2

@@ -1,0 +1,90 @@
+"""Tables that stay where they are, next to the least that any exact solver must do, and to a copy of the file."""
+
+from __future__ import annotations
+
+import atexit
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import calibrant
+from bench.cases import MILLION, OURS, Case, Contest, Cost, Data
+from calibrant import engines
+
+NEWTON = "one Newton aggregate"
+COPY = "DuckDB's copy"
+SIGMOID = "a sigmoid in SQL"  # copies the file with one more column of doubles, which is most of the cost
+MANY = 10 * MILLION
+
+_FOLDER = tempfile.TemporaryDirectory()
+atexit.register(_FOLDER.cleanup)
+
+
+@cache
+def write_rows(n: int) -> str:
+    """Write scores and labels to a Parquet file and return its path."""
+    data = Data.draw(n)
+    path = str(Path(_FOLDER.name) / f"rows{n}.parquet")
+    pq.write_table(pa.table({"f": data.score, "y": data.label.astype("int8"), "p": data.probability}), path)
+    return path
+
+
+def sum_newton(connection: Any, path: str) -> Any:
+    """Return the sums of one Newton step of Platt's fit, as one would write them by hand."""
+    return connection.execute(
+        "SELECT sum(p), sum(p * f), sum(p * (1 - p)), sum(p * (1 - p) * f), sum(p * (1 - p) * f * f) "
+        "FROM (SELECT f, 1 / (1 + exp(0.5 - 1.3 * f)) AS p FROM read_parquet(?))",
+        [path],
+    ).fetchall()
+
+
+def fit(method: str, n: int) -> Contest:
+    path, connection = write_rows(n), duckdb.connect()
+
+    def ours() -> Any:
+        return engines.fit(method, connection.read_parquet(path), score="f", label="y", kind="margin")
+
+    return Contest({OURS: ours, NEWTON: lambda: sum_newton(connection, path)})
+
+
+def assess(n: int) -> Contest:
+    path, connection = write_rows(n), duckdb.connect()
+
+    def ours() -> Any:
+        return engines.assess(connection.read_parquet(path), probability="p", label="y", draws=1)
+
+    return Contest({OURS: ours, NEWTON: lambda: sum_newton(connection, path)})
+
+
+def apply(method: str, n: int) -> Contest:
+    path, connection = write_rows(n), duckdb.connect()
+    data = Data.draw(20_000)
+    fitted = calibrant.fit(method, data.score, data.label, kind="margin")
+    target = str(Path(_FOLDER.name) / "written.parquet")
+
+    def ours() -> None:
+        engines.apply(fitted, connection.read_parquet(path), score="f").write_parquet(target)
+
+    def by_hand() -> None:
+        query = "SELECT *, 1 / (1 + exp(0.5 - 1.3 * f)) AS q FROM read_parquet(?)"
+        connection.sql(query, params=[path]).write_parquet(target)
+
+    return Contest({OURS: ours, SIGMOID: by_hand, COPY: lambda: connection.read_parquet(path).write_parquet(target)})
+
+
+SIZES = (MILLION, MANY)
+
+ENGINE_CASES = (
+    Case("engine: platt", lambda n: fit("platt", n), SIZES, goals={(NEWTON, MANY): Cost(3.0)}),
+    Case("engine: kull_beta", lambda n: fit("kull_beta", n), SIZES),
+    Case("engine: isotonic", lambda n: fit("isotonic", n), SIZES),
+    Case("engine: auto", lambda n: fit("auto", n), SIZES),
+    Case("engine: assess", assess, SIZES),
+    Case("engine: apply platt", lambda n: apply("platt", n), SIZES, goals={(SIGMOID, MANY): Cost(1.5)}),
+    Case("engine: apply isotonic", lambda n: apply("isotonic", n), SIZES),
+)

@@ -1,0 +1,293 @@
+"""Apply a map to columns of a table: one more column, in the caller's own kind of table.
+
+A lazy table gets the map's formula as an expression. A map of many pieces, such as a step function of a thousand steps,
+is looked up: the range of the scores is cut into cells, a small table has for each cell the first piece and the edges
+inside, and a second one the numbers of each piece. Edges that crowd in few cells are found by bisection. A table in
+memory is computed with NumPy.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from calibrant.arrays import Floats
+from calibrant.engines.tables import Opened, one_where, open_table
+from calibrant.maps.records import Map
+from calibrant.ops.frames import branch, express, frame_ops
+
+__all__ = ["apply"]
+
+_SHORT = 64  # numbers of a map up to which an expression with all of them is faster than a lookup
+_PER_EDGE = 8  # cells per edge of a lookup
+_FEWEST_CELLS = 1_024
+_MOST_EDGES = 16  # in one cell of a lookup; where there are more, they are found by bisection
+
+
+def apply(
+    map: Map | Mapping[Any, Map],
+    table: Any,
+    *,
+    score: str | Sequence[str],
+    into: str = "probability",
+    by: str | None = None,
+) -> Any:
+    """Return the table with the probabilities of a map as one more column, `into`.
+
+    The result is of the caller's kind: lazy for a lazy table, and a DuckDB relation for files. NULL gives NULL and NaN
+    gives NaN. For a map of several classes `score` names its columns of scores, and there is one new column per class,
+    `into` and the class joined by an underscore. For the maps of groups, as `fit(..., by=)` gives them, `by` names the
+    column of groups; rows of other groups get NULL.
+
+    >>> import pyarrow, calibrant
+    >>> apply(calibrant.maps.Sigmoid(-2.0, 0.0), pyarrow.table({"f": [0.0, 0.5]}), score="f")["probability"].to_pylist()
+    [0.5, 0.7310585786300049]
+    """
+    if isinstance(map, Mapping) is (by is None):
+        wanted = "a dictionary of maps" if by is not None else "one map, or by must name the column of groups"
+        msg = f"map must be {wanted}; got {type(map).__name__} and by={by!r}"
+        raise ValueError(msg)
+    several = hasattr(map, "scheme")
+    names = [score] if isinstance(score, str) else list(score)
+    if isinstance(score, str) is several or not names:
+        wanted = "a list of names, one per column of scores," if several else "the name of a column"
+        msg = f"score must be {wanted} for a {type(map).__name__}; got {score!r}"
+        raise ValueError(msg)
+    opened = open_table(table)
+    columns = [opened.column("score", name) for name in names]
+    schema = opened.rows.select(*columns).collect_schema()
+    for name, dtype in zip(names, schema.dtypes(), strict=True):
+        if not (dtype.is_numeric() or dtype == nw.Boolean):
+            msg = f"score must name columns of real numbers; {name!r} is of type {dtype}: cast it"
+            raise ValueError(msg)
+    group = None if by is None else opened.column("by", by)
+    if isinstance(opened.frame, nw.DataFrame):
+        return _apply_in_memory(map, opened.frame, names, into, by, several=several)
+    scores = [column.cast(nw.Float64) for column in columns]
+    return _apply_lazily(map, opened, scores, into, group, several=several)
+
+
+def _name_columns(map: Any, names: Sequence[str], into: str, count: int, *, several: bool, folds: bool) -> list[str]:
+    """Return the names of the new columns, none of which the table may have; `folds`: case does not count."""
+    found = [into]
+    if several:
+        origin = getattr(map, "origin", None)
+        classes = range(count) if origin is None or origin.classes is None else origin.classes
+        found = [f"{into}_{name}" for name in classes]
+    fold: Callable[[str], str] = str.casefold if folds else str
+    taken = [name for name in found if fold(name) in {fold(other) for other in names}]
+    if taken:
+        msg = f"into must name a new column; the table has {taken[0]!r} already"
+        raise ValueError(msg)
+    return found
+
+
+def _apply_in_memory(
+    map: Any, frame: nw.DataFrame[Any], names: list[str], into: str, by: str | None, *, several: bool
+) -> Any:
+    """Return a table in memory with new columns, computed with NumPy."""
+    scores = [np.asarray(frame[name].cast(nw.Float64).to_numpy(), np.float64) for name in names]
+    missing = np.any([frame[name].is_null().to_numpy() for name in names], axis=0)
+    if by is not None:
+        found, unknown = np.full(len(frame), np.nan), np.ones(len(frame), bool)
+        for value, own in map.items():
+            rows = (frame[by].is_null() if value is None else frame[by] == value).fill_null(False).to_numpy()
+            found[rows], unknown[rows] = own(scores[0][rows]), False
+        missing |= unknown
+    else:
+        given = np.column_stack(scores) if several else scores[0]
+        found = np.asarray(map(given)) if len(frame) or several else np.empty(0)
+    columns = found.T if several else found[None, :]
+    new = _name_columns(map, frame.columns, into, len(columns), several=several, folds=False)
+    added = []
+    for name, values in zip(new, columns, strict=True):
+        values = np.ascontiguousarray(values, np.float64)
+        series = nw.new_series(name, values, nw.Float64, backend=frame.implementation)
+        if missing.any():
+            mask = nw.new_series(name, missing, nw.Boolean, backend=frame.implementation)
+            series = series.zip_with(
+                ~mask, nw.new_series(name, [None] * len(values), nw.Float64, backend=frame.implementation)
+            )
+        added.append(series)
+    return frame.with_columns(*added).to_native()
+
+
+def _apply_lazily(
+    map: Any,
+    opened: Opened,
+    columns: list[nw.Expr],
+    into: str,
+    group: nw.Expr | None,
+    *,
+    several: bool,
+) -> Any:
+    """Return a lazy table with new columns, expressions of its engine."""
+    plan = _Plan(opened.rows, list(opened.names.values()))
+    ops = frame_ops(plan.choose, plan.share)
+    scores = [plan.share(column) for column in columns]
+    if group is None:
+        found = express(map, scores, ops, several=several)
+    else:
+        chosen = nw.lit(None, nw.Float64)
+        for value, own in map.items():
+            here = group.is_null() if value is None else group == value
+            chosen = nw.when(here).then(plan.share(express(own, scores, ops)[0])).otherwise(chosen)
+        found = [chosen]
+    folds = not opened.frame.implementation.is_polars()  # as in SQL
+    added = _name_columns(map, list(opened.names), into, len(found), several=several, folds=folds)
+    safe = added
+    if opened.frame.implementation.is_spark_like():
+        safe = [f"added{place}" for place in range(len(added))]
+    frame = plan.settle().with_columns(**dict(zip(safe, found, strict=True))).select(*opened.names.values(), *safe)
+    native = frame.to_native()
+    return native.toDF(*opened.names, *added) if opened.frame.implementation.is_spark_like() else native
+
+
+class _Plan:
+    """A lazy table under way: what a formula uses more than once, and what it looks up, become columns of it.
+
+    Columns that do not use each other are added together, level by level: DuckDB reads a chain of a hundred queries
+    anew for each of them.
+    """
+
+    def __init__(self, frame: nw.LazyFrame[Any], names: list[str]) -> None:
+        """Start with a table and the names it has."""
+        self.frame = frame
+        self.prefix = "calibrant_" + "_" * max(
+            (len(name) for name in names if name.lower().startswith("calibrant_")), default=0
+        )
+        self.count = 0
+        self.levels: list[dict[str, nw.Expr]] = []  # columns that are not added yet
+        self.level_of: dict[str, int] = {}
+        self.mention = re.compile(rf"col\(({self.prefix}\d+)\)")
+
+    def name(self) -> str:
+        """Return a name that no column has."""
+        self.count += 1
+        return f"{self.prefix}{self.count}"
+
+    def share(self, x: Any) -> Any:
+        """Return an expression as a column."""
+        if not isinstance(x, nw.Expr) or self.mention.fullmatch(repr(x)):
+            return x
+        name, level = self.name(), self.find_level(x)
+        if level == len(self.levels):
+            self.levels.append({})
+        self.levels[level][name] = x
+        self.level_of[name] = level
+        return nw.col(name)
+
+    def find_level(self, x: nw.Expr) -> int:
+        """Return after how many others an expression can be computed, by the columns that it shows."""
+        shown = repr(x)
+        if "col(" not in shown:  # it does not tell
+            return len(self.levels)
+        return 1 + max((self.level_of.get(name, -1) for name in self.mention.findall(shown)), default=-1)
+
+    def settle(self) -> nw.LazyFrame[Any]:
+        """Return the table with all columns."""
+        for level in self.levels:
+            self.frame = self.frame.with_columns(**level)
+        self.levels, self.level_of = [], {}
+        return self.frame
+
+    def choose(self, x: nw.Expr, edges: Floats, numbers: Floats, formula: Callable[..., Any]) -> nw.Expr:
+        """Choose the piece of each x by lookup, or by comparisons where they are few."""
+        if numbers.size <= _SHORT:
+            return branch(self.share(x), edges, numbers, formula)
+        x = self.share(x)
+        cells = _lay_cells(edges)
+        inside = nw.when(x.is_nan()).then(nw.lit(cells.low, nw.Float64)).otherwise(x.clip(cells.low, cells.high))
+        inside = self.share(inside)
+        place = self.share(cells.place(inside).floor().cast(nw.Int64))
+        number = cells.place(np.clip(edges, cells.low, cells.high)).astype(np.intp)
+        first = np.searchsorted(number, np.arange(cells.count + 1))
+        most = int(np.diff(first).max())
+        if most <= _MOST_EDGES:
+            within = np.full((most, cells.count), np.nan)
+            within[np.arange(len(edges)) - first[number], number] = edges
+            piece, *steps = self.look_up(place, np.vstack([first[:-1], within]))
+            for edge in steps:
+                piece = piece + one_where(x >= edge)
+        else:
+            low, high = self.look_up(place, np.stack([first[:-1], first[1:]]))
+            piece = self.bisect(x, edges, low, high, most)
+        found: nw.Expr = formula(x, *self.look_up(self.share(piece.cast(nw.Int64)), numbers))
+        return found
+
+    def bisect(self, x: nw.Expr, edges: Floats, low: nw.Expr, high: nw.Expr, most: int) -> nw.Expr:
+        """Return how many edges are not above x, given that it is from `low` to `high`, which are `most` apart."""
+        bounded = np.append(edges, np.inf)[None, :]
+        for _ in range(int(most).bit_length()):
+            middle = self.share(((low + high) * 0.5).floor())
+            (edge,) = self.look_up(middle.cast(nw.Int64), bounded)
+            passed = self.share(one_where((x >= edge) & (middle < high)))
+            low, high = self.share(low + passed * (middle + 1.0 - low)), self.share(middle + passed * (high - middle))
+        return low
+
+    def look_up(self, place: nw.Expr, numbers: Floats) -> list[nw.Expr]:
+        """Return the numbers at a place of each row: joined from a small table."""
+        key, names = self.name(), [self.name() for _ in numbers]
+        columns = {key: np.arange(numbers.shape[1])} | dict(zip(names, numbers, strict=True))
+        self.frame = _join_left(self.settle().with_columns(**{key: place}), columns, key)
+        return [nw.col(name) for name in names]
+
+
+@dataclass(frozen=True, slots=True)
+class _Cells:
+    """Cells of x in [low, high]: intervals of u/(1 + |u|), u = (x - center)/scale, from `first` on, `per` each unit."""
+
+    low: float
+    high: float
+    center: float
+    scale: float
+    first: float
+    per: float
+    count: int
+
+    def place(self, x: Any) -> Any:
+        """Return where x in [low, high] lies, in cells."""
+        u = (x - self.center) / self.scale
+        away = u.abs() if isinstance(u, nw.Expr) else np.abs(u)
+        place = (u / (away + 1.0) - self.first) * self.per
+        return place.clip(0.0, self.count - 1.0)
+
+
+def _lay_cells(edges: Floats) -> _Cells:
+    """Return cells about the median of the edges, in their quartile ranges."""
+    finite = edges[np.isfinite(edges)]
+    low, high = float(finite[0]), float(finite[-1])
+    first, center, last = np.quantile(finite / 2, [0.25, 0.5, 0.75]) * 2
+    scale = float(max(last - first, (high / 2 - low / 2) * 1e-300)) or 1.0
+    count = max(_FEWEST_CELLS, _PER_EDGE * len(edges))
+    ends = [(end - center) / scale / (abs((end - center) / scale) + 1.0) for end in (low, high)]
+    per = (count - 1) / (ends[1] - ends[0]) if ends[1] > ends[0] else 1.0
+    return _Cells(low, high, float(center), scale, float(ends[0]), float(per), count)
+
+
+def _join_left(frame: nw.LazyFrame[Any], columns: dict[str, Any], key: str) -> nw.LazyFrame[Any]:
+    """Return a lazy table joined with a small one of the same engine; a Polars frame keeps the order of its rows."""
+    import pyarrow
+
+    small = pyarrow.table(columns)
+    native, engine = frame.to_native(), frame.implementation
+    if engine.is_polars():
+        import polars
+
+        ordered = native.join(polars.LazyFrame(columns), on=key, how="left", maintain_order="left")
+        joined: nw.LazyFrame[Any] = nw.from_native(ordered).lazy()
+        return joined
+    if engine.is_duckdb():
+        other = native.query("calibrant_source", "SELECT * FROM small")  # of the same connection
+    elif engine.is_spark_like():
+        other = native.sparkSession.createDataFrame(small)
+    else:
+        import ibis
+
+        other = ibis.memtable(small)
+    return frame.join(nw.from_native(other), on=key, how="left")

@@ -1,0 +1,423 @@
+"""The door of tables: any table that narwhals wraps, or files, as checked columns of scores, labels and weights.
+
+Nothing of the length of the table leaves its engine. One query counts what is missing and finds the range of every
+column; further ones follow only where values are not finite, where rows must be left out, where labels are not 0 and 1,
+or where probabilities are 0 or 1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from os import PathLike, fspath
+from pathlib import PurePath
+from typing import Any, TypeVar
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from calibrant.arrays import Floats
+from calibrant.checks import KINDS, ROUNDING, check_labels, check_one_of
+from calibrant.extras import require_extra
+from calibrant.warning import warn
+
+__all__ = ["LABEL", "SCORE", "Opened", "Span", "Table", "each_group", "fetch", "one_where", "open_rows", "open_table"]
+
+_MISSING = ("error", "skip")
+_MOST_GROUPS = 10_000
+_MOST_CLASSES = 100  # labels shown in an error; a column with more is no column of labels
+_FILES = {"parquet": "read_parquet", "pq": "read_parquet", "csv": "read_csv", "tsv": "read_csv", "txt": "read_csv"}
+
+_T = TypeVar("_T")
+SCORE, LABEL, _WEIGHT = (nw.col(name) for name in ("score", "label", "weight"))
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A table as narwhals sees it, under names that its engine can read, and the caller's names of its columns.
+
+    Spark takes dots and backticks in a name as its own syntax, so its columns are renamed by position.
+    """
+
+    frame: nw.LazyFrame[Any] | nw.DataFrame[Any]
+    names: dict[str, str]
+
+    @property
+    def rows(self) -> nw.LazyFrame[Any]:
+        """The table, lazy."""
+        return self.frame.lazy() if isinstance(self.frame, nw.DataFrame) else self.frame
+
+    def column(self, argument: str, name: Any) -> nw.Expr:
+        """Return the column that an argument names."""
+        if not isinstance(name, str) or name not in self.names:
+            msg = f"{argument} must name a column of the table, one of {', '.join(map(repr, self.names))}; got {name!r}"
+            raise ValueError(msg)
+        return nw.col(self.names[name])
+
+
+def open_table(table: Any) -> Opened:
+    """Return any table: what narwhals wraps, or a path, a list of paths or a glob, which DuckDB reads."""
+    if isinstance(table, Opened):
+        return table
+    native = _read_files(table) if isinstance(table, (str, PathLike, list, tuple)) else table
+    try:
+        frame = nw.from_native(native)
+    except TypeError:
+        msg = (
+            "table must be a DuckDB relation, a table of Polars, pandas, PyArrow, PySpark or Ibis, or the path of a "
+            f"Parquet or CSV file; got {type(native).__name__}"
+        )
+        raise ValueError(msg) from None
+    if frame.implementation.is_ibis() and native.get_backend().name == "pyspark":
+        msg = (
+            "table must not be of Ibis on Spark, whose tests for missing values are wrong; give the DataFrame of Spark"
+        )
+        raise ValueError(msg)
+    names = list(frame.columns)
+    if frame.implementation.is_spark_like():
+        safe = [f"column{place}" for place in range(len(names))]
+        return Opened(nw.from_native(native.toDF(*safe)), dict(zip(names, safe, strict=True)))
+    return Opened(frame, {name: name for name in names})
+
+
+def _read_files(table: Any) -> Any:
+    """Return the relation of one or several files."""
+    with require_extra("reading files", "engine"):
+        import duckdb
+
+    paths = [table] if isinstance(table, (str, PathLike)) else list(table)
+    if not paths or not all(isinstance(path, (str, PathLike)) for path in paths):
+        msg = f"table must be a path, a list of paths or a table; got {table!r}"
+        raise ValueError(msg)
+    texts = [fspath(path) for path in paths]
+    kinds = {PurePath(text.removesuffix(".gz").removesuffix(".zst")).suffix.lower().lstrip(".") for text in texts}
+    if len(kinds) > 1 or not kinds <= _FILES.keys():
+        shown = ", ".join(map(_hide_credentials, texts))
+        msg = f"table must name Parquet files (.parquet) or CSV files (.csv), all of one kind; got {shown}"
+        raise ValueError(msg)
+    try:
+        return getattr(duckdb.connect(), _FILES[kinds.pop()])(texts)
+    except duckdb.Error as error:
+        reason = _hide_credentials(str(error).partition("\n")[0])
+        msg = f"table must name files that can be read; {reason}"
+        raise ValueError(msg) from None
+
+
+def _hide_credentials(text: str) -> str:
+    """Return a text without what stands between // and @ in addresses, nor what follows a question mark.
+
+    >>> _hide_credentials("s3://me:secret@bucket/rows.parquet?key=1")
+    's3://...@bucket/rows.parquet?...'
+    """
+    return re.sub(r"\?\S*", "?...", re.sub(r"//[^/@\s]*@", "//...@", text))
+
+
+def each_group(table: Any, by: str, work: Callable[[Opened], _T]) -> dict[Any, _T]:
+    """Return what is made of the rows of each group, one group after the other."""
+    opened = open_table(table)
+    column = opened.column("by", by)
+    found = opened.rows.select(group=column).unique().head(_MOST_GROUPS + 1)
+    values = found.collect(backend="pyarrow").to_arrow()["group"].to_pylist()
+    if len(values) > _MOST_GROUPS:
+        msg = f"by must name a column of at most {_MOST_GROUPS:,} groups; {by!r} has more"
+        raise ValueError(msg)
+    made = {}
+    for value in sorted(values, key=lambda value: (value is None, str(type(value)), value)):
+        rows = opened.frame.filter(column.is_null() if value is None else column == value)
+        try:
+            made[value] = work(replace(opened, frame=rows))
+        except (ValueError, RuntimeError) as error:
+            msg = f"in the group {value!r} of {by!r}: {error}"
+            raise type(error)(msg) from error
+    return made
+
+
+def fetch(frame: nw.LazyFrame[Any], names: Sequence[str]) -> dict[str, Floats]:
+    """Return the columns of a small result as float64, NaN where there is none; the one exit of numbers."""
+    found = frame.select(*names).collect(backend="pyarrow").to_arrow()
+    return {name: np.asarray(found[name].cast("float64").to_numpy(), np.float64) for name in names}
+
+
+def one_where(condition: nw.Expr) -> nw.Expr:
+    """Return 1.0 where a condition holds, else 0.0; some engines do not cast truth to numbers."""
+    return nw.when(condition).then(nw.lit(1.0, nw.Float64)).otherwise(nw.lit(0.0, nw.Float64))
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The ends of scores, the negative and the positive class, and the number of rows."""
+
+    low: float
+    high: float
+    classes: tuple[Any, Any]
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Checked rows in their engine: `score`, `label` in [0, 1] and, where rows are weighted, `weight` above 0.
+
+    `low` and `high` are the ends of the scores, `inner` those of the scores strictly between 0 and 1, where they are
+    probabilities. `classes` are the negative and the positive class. Cells are made of the scores, or of a `coordinate`
+    that rises with them; `mean` and `deviation` are about its mean and standard deviation.
+    """
+
+    frame: nw.LazyFrame[Any]
+    rows: int
+    weight: float
+    weighted: bool
+    low: float
+    high: float
+    mean: float
+    deviation: float
+    inner: tuple[float, float] | None
+    classes: tuple[Any, Any]
+    coordinate: nw.Expr | None = None
+
+    @property
+    def span(self) -> Span:
+        """What points that stand for the rows must know of them."""
+        return Span(self.low, self.high, self.classes, self.rows)
+
+    def weigh(self, x: nw.Expr) -> nw.Expr:
+        """Return an expression times the weight of the row."""
+        return x * _WEIGHT if self.weighted else x
+
+    @property
+    def positive(self) -> nw.Expr:
+        """The weight of positives of a row."""
+        return self.weigh(LABEL)
+
+    @property
+    def negative(self) -> nw.Expr:
+        """The weight of negatives of a row."""
+        return self.weigh(nw.lit(1.0, nw.Float64) - LABEL)
+
+    def require_rows(self, found: float, expected: int | None = None) -> None:
+        """Raise if a query has seen another number of rows than the first one."""
+        if found != (self.rows if expected is None else expected):
+            msg = (
+                f"the table changed while it was read: {self.rows if expected is None else expected} rows at first, "
+                f"{found:.0f} later; give a table that stays the same"
+            )
+            raise RuntimeError(msg)
+
+
+def open_rows(
+    table: Any,
+    *,
+    score: Any,
+    label: Any,
+    weight: Any = None,
+    kind: str = "margin",
+    pos_label: Any = None,
+    missing: str = "error",
+    argument: str = "score",
+) -> Table:
+    """Check the columns of a table and return them as a `Table`.
+
+    The rules are those of `calibrant.fit`. `missing="skip"` leaves out rows in which one of the columns is missing
+    (NULL or NaN), and a warning says how many. `argument` is what the caller calls the scores.
+    """
+    check_one_of("kind", kind, KINDS)
+    check_one_of("missing", missing, _MISSING)
+    opened = open_table(table)
+    asked = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
+    said = {"score": argument, "label": "label", "weight": "weight"}
+    columns = {role: opened.column(said[role], name) for role, name in asked.items()}
+    schema = opened.rows.select(**columns).collect_schema()
+    for role in asked.keys() - {"label"}:
+        columns[role] = _as_number(said[role], asked[role], columns[role], schema[role])
+    rows = _Rows(opened.rows.select(**columns), asked, dict(schema.items()), said)
+    try:
+        seen = rows.look()
+    except (TypeError, ValueError):
+        objects = [role for role in asked.keys() - {"label"} if schema[role] == nw.Object]
+        if not objects:
+            raise
+        raise _refuse_type(said[objects[0]], asked[objects[0]], nw.Object) from None
+    if rows.refuse_or_skip(seen, missing):
+        rows = rows.without_missing(seen)
+        seen = rows.look()
+    if seen["rows"] == 0:
+        msg = f"table must have at least one row; got none{' without a missing value' if missing == 'skip' else ''}"
+        raise ValueError(msg)
+    if weight is not None and seen["low_weight"] <= 0.0:
+        rows = rows.without_zeros(seen)
+        seen = rows.look()
+    if kind == "probability":
+        rows = rows.in_unit(seen)
+    rows, classes = rows.read_labels(seen, pos_label)
+    return rows.finish(seen, classes, kind)
+
+
+def _as_number(argument: str, name: str, column: nw.Expr, dtype: Any) -> nw.Expr:
+    """Return a column as float64."""
+    if dtype == nw.Boolean:
+        return nw.when(column.is_null()).then(nw.lit(None, nw.Float64)).otherwise(one_where(column))
+    if not (dtype.is_numeric() or dtype == nw.Object):  # pandas keeps decimals as objects
+        raise _refuse_type(argument, name, dtype)
+    return column.cast(nw.Float64)
+
+
+def _refuse_type(argument: str, name: str, dtype: Any) -> ValueError:
+    """Return the error for a column that does not hold numbers."""
+    return ValueError(f"{argument} must name a column of real numbers; {name!r} is of type {dtype}: cast it")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Columns on their way through the door: a frame, the caller's names, their types, and the names of arguments."""
+
+    frame: nw.LazyFrame[Any]
+    asked: dict[str, str]
+    types: dict[str, Any]
+    said: dict[str, str]
+
+    def may_be_nan(self, role: str) -> bool:
+        """Return whether a column can hold NaN."""
+        return role != "label" or self.types["label"].is_float()
+
+    @property
+    def has_numeric_label(self) -> bool:
+        """Whether the labels are numbers that need no casting from text, dates or truth."""
+        return bool(self.types["label"].is_numeric())
+
+    def look(self) -> dict[str, float]:
+        """Return the number of rows, and of each column how many values are known, their range and their sum.
+
+        The first query. A sum that is not finite shows NaN and infinite values, which a second one counts.
+        """
+        numbers = [name for name in self.asked if name != "label" or self.has_numeric_label]
+        columns = {name: nw.col(name).cast(nw.Float64) for name in numbers} | {"square": SCORE * SCORE}
+        sums = {f"known_{name}": nw.col(name).count() for name in self.asked}
+        sums |= {f"low_{name}": nw.col(name).min() for name in numbers}
+        sums |= {f"high_{name}": nw.col(name).max() for name in numbers}
+        sums |= {f"sum_{name}": nw.col(name).sum() for name in (*numbers, "square")}
+        found = fetch(self.frame.with_columns(**columns).select(rows=nw.len(), **sums), ["rows", *sums])
+        seen = {name: float(values[0]) for name, values in found.items()}
+        if not np.isfinite([seen[f"sum_{name}"] for name in numbers]).all():
+            known = {f"known_{name}": one_where(~nw.col(name).is_null() & ~nw.col(name).is_nan()) for name in numbers}
+            counts = {name: nw.col(name).sum() for name in known}
+            frame = self.frame.with_columns(**columns).with_columns(**known)
+            seen |= {name: float(values[0]) for name, values in fetch(frame.select(**counts), [*counts]).items()}
+        return seen
+
+    def look_inside(self) -> tuple[float, float]:
+        """Return the smallest and the largest score strictly between 0 and 1."""
+        inside = self.frame.filter((SCORE > 0.0) & (SCORE < 1.0))
+        found = fetch(inside.select(low=SCORE.min(), high=SCORE.max()), ["low", "high"])
+        return float(found["low"][0]), float(found["high"][0])
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether there is a column of weights."""
+        return "weight" in self.asked
+
+    def refuse_or_skip(self, seen: dict[str, float], missing: str) -> bool:
+        """Return whether rows have to be left out; raise where that was not asked for."""
+        lost = {name: int(seen["rows"] - seen[f"known_{name}"]) for name in self.asked}
+        said = ", ".join(f"{count:,} of {self.asked[name]!r}" for name, count in lost.items() if count)
+        if said and missing == "error":
+            arguments = ", ".join(self.said[role] for role in self.asked)
+            msg = (
+                f"{arguments} must not be missing; got {said} in {seen['rows']:,.0f} rows (NULL or NaN): "
+                "give missing='skip' to leave these rows out"
+            )
+            raise ValueError(msg)
+        return bool(said)
+
+    def without_missing(self, seen: dict[str, float]) -> _Rows:
+        """Leave out rows with a missing value, and say how many."""
+        frame = self.frame
+        for role in self.asked:
+            column = nw.col(role)
+            frame = frame.filter(~column.is_null())
+            if self.may_be_nan(role):
+                frame = frame.filter(~column.is_nan())
+        left = replace(self, frame=frame)
+        count = int(fetch(frame.select(rows=nw.len()), ["rows"])["rows"][0])
+        warn(f"{int(seen['rows']) - count:,} of {int(seen['rows']):,} rows have a missing value and are left out")
+        return left
+
+    def without_zeros(self, seen: dict[str, float]) -> _Rows:
+        """Leave out rows of weight 0, which count for nothing."""
+        if seen["low_weight"] < 0.0:
+            msg = f"weight must not be negative; got {seen['low_weight']} in {self.asked['weight']!r}"
+            raise ValueError(msg)
+        if seen["high_weight"] <= 0.0:
+            msg = f"weight must not be zero in every row; got {seen['rows']:,.0f} zeros in {self.asked['weight']!r}"
+            raise ValueError(msg)
+        return replace(self, frame=self.frame.filter(_WEIGHT > 0.0))
+
+    def in_unit(self, seen: dict[str, float]) -> _Rows:
+        """Return scores that are probabilities, those outside by no more than rounding cut."""
+        low, high = seen["low_score"], seen["high_score"]
+        if low < -ROUNDING or high > 1.0 + ROUNDING:
+            found = f"{self.asked['score']!r} has values in [{low}, {high}]"
+            msg = f"{self.said['score']} declared as probabilities must lie in [0, 1]; {found}"
+            raise ValueError(msg)
+        if low >= 0.0 and high <= 1.0:
+            return self
+        return replace(self, frame=self.frame.with_columns(score=SCORE.clip(0.0, 1.0)))
+
+    def read_labels(self, seen: dict[str, float], pos_label: Any) -> tuple[_Rows, tuple[Any, Any]]:
+        """Return labels as numbers in [0, 1], and the negative and the positive class, by the rules of arrays."""
+        name, dtype = self.asked["label"], self.types["label"]
+        if pos_label is None and dtype == nw.Boolean:
+            return replace(self, frame=self.frame.with_columns(label=one_where(LABEL))), (False, True)
+        if pos_label is None and self.has_numeric_label:
+            low, high = seen["low_label"], seen["high_label"]
+            if not np.isfinite([low, high]).all():
+                msg = f"label must be finite; got values in [{low}, {high}] in {name!r}"
+                raise ValueError(msg)
+            if low >= 0.0 and high <= 1.0:
+                return replace(self, frame=self.frame.with_columns(label=LABEL.cast(nw.Float64))), (0, 1)
+        found = self.frame.select("label").unique().head(_MOST_CLASSES + 1)
+        values = found.collect(backend="pyarrow").to_arrow()["label"].to_pylist()
+        if len(values) > _MOST_CLASSES:
+            msg = f"label must hold two classes, or numbers in [0, 1]; {name!r} has more than {_MOST_CLASSES} values"
+            raise ValueError(msg)
+        values = [float(value) if isinstance(value, Decimal) else value for value in values]
+        _, classes = check_labels("label", _as_array(values), pos_label)
+        if pos_label is None and classes == (0, 1) and not set(values) <= {0, 1}:  # shares, kept as objects
+            return replace(self, frame=self.frame.with_columns(label=LABEL.cast(nw.Float64))), classes
+        positive = next((value for value in values if value == classes[1]), pos_label)
+        frame = self.frame.with_columns(label=one_where(nw.lit(positive) == LABEL))
+        return replace(self, frame=frame), classes
+
+    def finish(self, seen: dict[str, float], classes: tuple[Any, Any], kind: str) -> Table:
+        """Return the checked table."""
+        for role in self.asked.keys() - {"label"}:
+            ends = seen[f"low_{role}"], seen[f"high_{role}"]
+            if not np.isfinite(ends).all():
+                msg = (
+                    f"{self.said[role]} must be finite; got infinite values in {self.asked[role]!r}, "
+                    f"which lies in [{ends[0]}, {ends[1]}]"
+                )
+                raise ValueError(msg)
+        rows, low, high = int(seen["rows"]), seen["low_score"], seen["high_score"]
+        with np.errstate(all="ignore"):
+            mean = np.float64(seen["sum_score"]) / rows
+            deviation = np.sqrt(np.float64(seen["sum_square"]) / rows - mean**2)
+        if not np.isfinite([mean, deviation]).all() or not deviation > 0.0:
+            mean, deviation = np.float64(low / 2 + high / 2), np.float64(high / 2 - low / 2)
+        inner = None
+        if kind == "probability":
+            inner = (low, high) if low > 0.0 and high < 1.0 else self.look_inside()
+            low, high = max(low, 0.0), min(high, 1.0)
+        weight = seen["sum_weight"] if self.is_weighted else float(rows)
+        frame = float(mean), float(deviation)
+        return Table(self.frame, rows, weight, self.is_weighted, low, high, *frame, inner, classes)
+
+
+def _as_array(values: list[Any]) -> np.ndarray[Any, Any]:
+    """Return labels as an array, dates and times as objects."""
+    if values and isinstance(values[0], (str, bool, int, float, datetime)):
+        return np.asarray(values)
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array
