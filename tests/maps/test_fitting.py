@@ -131,7 +131,7 @@ class TestAMethodOfAMatrix:
         with pytest.raises(ValueError, match=r"multiclass must be 'ovr' or 'matrix' for method 'shrunk'.*got 'ovo'"):
             CalibratedClassifier(SVC(), "shrunk", multiclass="ovo").fit(X, Y)
         with pytest.raises(ValueError, match=r"at once, (.*, )?beta, (.*, )?shrunk, softened; got 'platt'"):
-            CalibratedClassifier(SVC(), multiclass="matrix").fit(X, Y)
+            CalibratedClassifier(SVC(), "platt", multiclass="matrix").fit(X, Y)
         with pytest.raises(ValueError, match="method 'shrunk' has no option 'size'; it has share"):
             CalibratedClassifier(SVC(), "shrunk", options={"size": 1}).fit(X, Y)
         wanted = (
