@@ -50,7 +50,7 @@ def test_the_product_with_a_direction_is_that_of_the_hessian(mixed, soft):
     theta, direction = 0.3 * rng.normal(size=(2, problem.size))
     precision = rng.uniform(0.1, 1.0, problem.size)
     wanted = (problem.hessian(theta) + np.diag(precision)) @ direction
-    np.testing.assert_allclose(problem.curve(theta, precision, direction), wanted, atol=1e-10)
+    np.testing.assert_allclose(problem.curve(problem.probabilities(theta), precision, direction), wanted, atol=1e-10)
 
 
 @pytest.mark.parametrize("mixed", [False, True])

@@ -303,7 +303,7 @@ def learn_floor(p: NDArray[Any]) -> float:
     >>> learn_floor(np.array([[0.0, 0.02, 0.98], [0.0, 0.5, 0.5]]))
     0.01
     """
-    least, size = 1.0, BLOCK
+    least, size = 1.0, max(BLOCK // p.shape[1], 1)
     for start in range(0, len(p), size):
         block = np.asarray(p[start : start + size], np.float64)
         least = min(least, float(np.min(block, initial=1.0, where=block > 0.0)))

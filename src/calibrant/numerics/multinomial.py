@@ -202,11 +202,17 @@ class Problem:
             gradient += self._project(terms, r)
         return value, gradient
 
-    def curve(self, theta: Floats, precision: Floats, direction: Floats) -> Floats:
-        """Return the Hessian of F times a direction: sum_i w_i J_i' (diag q_i - q_i q_i') J_i d, and the penalty."""
+    def probabilities(self, theta: Floats) -> list[Floats]:
+        """Return softmax(f), one array per block of rows."""
+        return [_softmax(self.logits(terms, theta))[1] for _, terms, _ in self.blocks()]
+
+    def curve(self, probabilities: list[Floats], precision: Floats, direction: Floats) -> Floats:
+        """Return the Hessian of F times a direction: sum_i w_i J_i' (diag q_i - q_i q_i') J_i d, and the penalty.
+
+        The q are the `probabilities` at the point of the Hessian, which are the same for all directions.
+        """
         product = precision * direction
-        for _, terms, labels in self.blocks():
-            _, q = _softmax(self.logits(terms, theta))
+        for (_, terms, labels), q in zip(self.blocks(), probabilities, strict=True):
             moved = self.logits(terms, direction) - terms.x
             moved -= row_sums(q * moved)[:, None]
             moved *= q
@@ -516,21 +522,22 @@ def _lbfgs(problem: Problem, precision: Floats, theta: Floats, steps: int | None
         pairs = [*pairs[1 - _TUNING.memory :], (s, y, float(s @ y))]
     decrement = float(gradient @ inverse.solve(gradient))
     if steps is None and decrement > enough:
-        return _newton_cg(problem, precision, theta, enough)
+        return _newton_cg(problem, precision, theta, value, gradient, enough)
     return Minimum(theta, value, decrement, inverse)
 
 
-def _newton_cg(problem: Problem, precision: Floats, theta: Floats, enough: float) -> Minimum:
+def _newton_cg(
+    problem: Problem, precision: Floats, theta: Floats, value: float, gradient: Floats, enough: float
+) -> Minimum:
     """Take Newton steps solved by conjugate gradients: for the few problems on which L-BFGS is too slow."""
-    value, gradient = problem.evaluate(theta, precision)
     for _ in range(_TUNING.cg_newton_steps):
-        inverse = Blocks.at(problem, theta, precision)
+        inverse, probabilities = Blocks.at(problem, theta, precision), problem.probabilities(theta)
         step, rest = np.zeros_like(theta), gradient.copy()
         solved = inverse.solve(rest)
         direction, size = solved, float(rest @ solved)
         first = size
         for _ in range(_TUNING.cg_steps):
-            curved = problem.curve(theta, precision, direction)
+            curved = problem.curve(probabilities, precision, direction)
             length = size / float(direction @ curved)
             step += length * direction
             rest -= length * curved
