@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["read_limited", "replace_file", "write_whole"]
+__all__ = ["hide_credentials", "read_limited", "replace_file", "write_whole"]
 
 _CHUNK = 2**20  # bytes read at a time
 
@@ -85,10 +86,22 @@ def _replace_at_end(path: Path, existing: os.stat_result | None) -> Iterator[Pat
         if existing is not None:
             _copy_owner(existing, temporary)
             os.chmod(temporary, stat.S_IMODE(existing.st_mode))
+        _store(temporary)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    with suppress(OSError):  # some systems do not open folders
+        _store(path.parent)
+
+
+def _store(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk, so that a loss of power leaves no empty file."""
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _copy_owner(source: os.stat_result, path: Path) -> None:
@@ -99,6 +112,18 @@ def _copy_owner(source: os.stat_result, path: Path) -> None:
             os.chown(path, -1, source.st_gid)
         with suppress(PermissionError):
             os.chown(path, source.st_uid, -1)
+
+
+def hide_credentials(text: str) -> str:
+    """Return a text without what stands between // and @ in addresses, what follows a question mark, and passwords.
+
+    >>> hide_credentials("s3://me:secret@bucket/rows.parquet?key=1"), hide_credentials("host=h password='my secret'")
+    ('s3://...@bucket/rows.parquet?...', 'host=h password=...')
+    """
+    text = re.sub(r"(://\S*?)\?[^\s;]+", r"\1?...", re.sub(r"//[^/@\s]*@", "//...@", text))
+    return re.sub(
+        r"\b(password|passwd|pwd|secret|token)\s*=\s*('[^']*'|\"[^\"]*\"|[^\s;]+)", r"\1=...", text, flags=re.IGNORECASE
+    )
 
 
 def read_limited(path: str | os.PathLike[str], most: int) -> bytes:

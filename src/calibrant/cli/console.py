@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import wraps
 from typing import Any
 
@@ -18,12 +19,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from calibrant.files import hide_credentials
 from calibrant.progress import Step, draw_bar
 
 __all__ = [
     "format_number",
     "make_table",
     "name_options",
+    "print_aside",
     "print_json",
     "print_line",
     "print_message",
@@ -65,6 +68,13 @@ def print_line(line: str) -> None:
     Console(highlight=False, soft_wrap=True).print(Text(line))
 
 
+@contextmanager
+def print_aside(output: str) -> Iterator[None]:
+    """Print on the standard error stream where the output itself goes to the standard output."""
+    with redirect_stdout(sys.stderr) if output == "-" else nullcontext():
+        yield
+
+
 def print_next(*words: object) -> None:
     """Print the command that is useful next, as it can be typed: words with spaces get quotes."""
     line = Text.assemble(("next: ", "dim"), (shlex.join(["calibrant", *map(str, words)]), "green"))
@@ -94,9 +104,9 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
-def show_activity(what: str, total: float | None = None) -> Iterator[Step]:
+def show_activity(what: str, total: float | None = None, unit: str | None = None) -> Iterator[Step]:
     """Show a progress bar on a terminal, and yield the function that updates it."""
-    with draw_bar(what, total) as step:
+    with draw_bar(what, total, unit=unit) as step:
         yield (lambda **_: None) if step is None else step
 
 
@@ -114,7 +124,7 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
                 print_message("warning", message, "yellow")
         except BrokenPipeError:  # typer exits quietly, as in `calibrant methods | head`
             raise
-        except (ValueError, OSError, ModuleNotFoundError) as error:
+        except (ValueError, OSError, ModuleNotFoundError, RuntimeError) as error:
             sentence = str(error)
             if isinstance(error, OSError) and error.strerror:
                 sentence = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -127,16 +137,34 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+def _name_arguments(found: re.Match[str]) -> str:
+    """Return names of arguments as options."""
+    return ", ".join(f"--{name.replace('_', '-')}" for name in found[1].split(", ")) + " must"
+
+
+_AS_OPTIONS: list[tuple[str, Any]] = [
+    (r"\bkind='(\w+)'", r"--kind \1"),
+    (r"give missing='skip'", "give --skip-missing"),
+    (r"\bby pos_label\b", "by --pos-label"),
+    (
+        r"^((?:(?:score|label|weight|probability|by|kind|pos_label|method|methods|metrics)(?:, )?)+) must",
+        _name_arguments,
+    ),
+]  # words of the library, and those of the command line
+
+
 def name_options(message: str) -> str:
     """Return a message of the library in words of the command line.
 
-    >>> name_options("give kind='probability'"), name_options("kind must be 'logit'; got 'margin'")
-    ('give --kind probability', "--kind must be 'logit'; got 'margin'")
+    >>> name_options("give kind='probability'"), name_options("pos_label must be one of the labels; got 'margin'")
+    ('give --kind probability', "--pos-label must be one of the labels; got 'margin'")
     """
-    return re.sub(r"^kind must be", "--kind must be", re.sub(r"\bkind='(\w+)'", r"--kind \1", message))
+    for theirs, ours in _AS_OPTIONS:
+        message = re.sub(theirs, ours, message)
+    return message
 
 
 def print_message(what: str, message: str, style: str) -> None:
     """Print a message on stderr in one line."""
-    line = Text.assemble((f"{what}: ", style), " ".join(name_options(message).split()))
+    line = Text.assemble((f"{what}: ", style), " ".join(hide_credentials(name_options(message)).split()))
     Console(stderr=True, soft_wrap=True, highlight=False).print(line)

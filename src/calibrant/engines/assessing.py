@@ -31,7 +31,7 @@ from calibrant.maps.isotonic import sift_isotonic
 from calibrant.metrics import Decomposition
 from calibrant.samples import Sample
 
-__all__ = ["assess"]
+__all__ = ["assess", "sum_losses"]
 
 _BINS = (10, 15, 20, 40)  # of equal width or mass, that metrics, tests and histograms divide probabilities into
 _EXACT = {"brier": "brier", "log_loss": "log_loss", "mcre": "log_loss"}  # metrics that are means over all rows
@@ -144,7 +144,7 @@ def _split_classes(data: Sample) -> Sample:
 
 def _correct(found: Assessment, table: Table, sifted: Sifted) -> Assessment:
     """Return an assessment of cells with the Brier score and the log loss of all rows, and a note on the rest."""
-    exact = _mean_losses(table)
+    exact = sum_losses(table)
     parts = {name: _set_score(part, exact[name]) for name, part in found.decompositions.items()}
     values = {name: exact[score] for name, score in _EXACT.items()} | {
         "total_log_loss": exact["log_loss"] * table.weight
@@ -175,8 +175,11 @@ def _set_value(measure: Measure, value: float) -> Measure:
     return replace(measure, value=value, low=measure.low + off, high=measure.high + off)
 
 
-def _mean_losses(table: Table) -> dict[str, float]:
-    """Return the mean Brier score and log loss of all rows, by one query."""
+def sum_losses(table: Table) -> dict[str, float]:
+    """Return the mean Brier score and log loss of all rows, the weight of positives and that of labels between 0 and 1.
+
+    By one query.
+    """
     sides = {"hit": (LABEL, SCORE), "miss": (nw.lit(1.0, nw.Float64) - LABEL, nw.lit(1.0, nw.Float64) - SCORE)}
     columns = {}
     for name, (happened, p) in sides.items():
@@ -184,13 +187,16 @@ def _mean_losses(table: Table) -> dict[str, float]:
         columns[name] = table.weigh(happened * inside.log() * -1.0)
         columns[f"never_{name}"] = table.weigh(happened * one_where(p <= 0.0))
     columns["brier"] = table.weigh(LABEL * _square(sides["miss"][1]) + sides["miss"][0] * _square(SCORE))
+    columns["positive"] = table.positive
+    columns["shares"] = table.weigh(one_where((LABEL > 0.0) & (LABEL < 1.0)))
     sums = {name: nw.col(name).sum() for name in columns}
     found = fetch(table.frame.select(**columns).select(rows=nw.len(), **sums), ["rows", *sums])
     table.require_rows(found["rows"][0])
     total = {name: float(values[0]) for name, values in found.items()}
     never = total["never_hit"] + total["never_miss"] > 0.0
     log_loss = np.inf if never else (total["hit"] + total["miss"]) / table.weight
-    return {"brier": total["brier"] / table.weight, "log_loss": log_loss}
+    means = {"brier": total["brier"] / table.weight, "log_loss": log_loss}
+    return means | {"positive": total["positive"], "shares": total["shares"]}
 
 
 def _square(x: nw.Expr) -> nw.Expr:

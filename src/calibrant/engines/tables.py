@@ -7,10 +7,9 @@ or where probabilities are 0 or 1.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from os import PathLike, fspath
 from pathlib import PurePath
@@ -22,9 +21,22 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.checks import KINDS, ROUNDING, check_labels, check_one_of
 from calibrant.extras import require_extra
+from calibrant.files import hide_credentials
 from calibrant.warning import warn
 
-__all__ = ["LABEL", "SCORE", "Opened", "Span", "Table", "each_group", "fetch", "one_where", "open_rows", "open_table"]
+__all__ = [
+    "LABEL",
+    "SCORE",
+    "Opened",
+    "Span",
+    "Table",
+    "each_group",
+    "fetch",
+    "one_where",
+    "open_rows",
+    "open_table",
+    "parse_value",
+]
 
 _MISSING = ("error", "skip")
 _MOST_GROUPS = 10_000
@@ -95,24 +107,15 @@ def _read_files(table: Any) -> Any:
     texts = [fspath(path) for path in paths]
     kinds = {PurePath(text.removesuffix(".gz").removesuffix(".zst")).suffix.lower().lstrip(".") for text in texts}
     if len(kinds) > 1 or not kinds <= _FILES.keys():
-        shown = ", ".join(map(_hide_credentials, texts))
+        shown = ", ".join(map(hide_credentials, texts))
         msg = f"table must name Parquet files (.parquet) or CSV files (.csv), all of one kind; got {shown}"
         raise ValueError(msg)
     try:
         return getattr(duckdb.connect(), _FILES[kinds.pop()])(texts)
     except duckdb.Error as error:
-        reason = _hide_credentials(str(error).partition("\n")[0])
+        reason = hide_credentials(str(error).partition("\n")[0])
         msg = f"table must name files that can be read; {reason}"
         raise ValueError(msg) from None
-
-
-def _hide_credentials(text: str) -> str:
-    """Return a text without what stands between // and @ in addresses, nor what follows a question mark.
-
-    >>> _hide_credentials("s3://me:secret@bucket/rows.parquet?key=1")
-    's3://...@bucket/rows.parquet?...'
-    """
-    return re.sub(r"\?\S*", "?...", re.sub(r"//[^/@\s]*@", "//...@", text))
 
 
 def each_group(table: Any, by: str, work: Callable[[Opened], _T]) -> dict[Any, _T]:
@@ -421,3 +424,28 @@ def _as_array(values: list[Any]) -> np.ndarray[Any, Any]:
     array = np.empty(len(values), object)
     array[:] = values
     return array
+
+
+def parse_value(table: Any, name: str, text: str) -> Any:
+    """Return a text as a value of the type that a column of a table has, or the text itself if it cannot be one.
+
+    >>> import pyarrow
+    >>> [parse_value(pyarrow.table({"y": [value]}), "y", "1") for value in (0, 0.5, True, "no")]
+    [1, 1.0, True, '1']
+    """
+    opened = open_table(table)
+    dtype = opened.rows.select(value=opened.column("label", name)).collect_schema()["value"]
+    words = {"true": True, "false": False, "1": True, "0": False}
+    kinds: dict[Any, Callable[[str], Any]] = {
+        nw.Boolean: lambda text: words[text.lower()],
+        nw.Date: date.fromisoformat,
+        nw.Datetime: datetime.fromisoformat,
+        nw.Decimal: Decimal,
+    }
+    read = next((read for kind, read in kinds.items() if dtype == kind), None)
+    if read is None:
+        read = int if dtype.is_integer() else float if dtype.is_float() else str
+    try:
+        return read(text)
+    except (ValueError, KeyError, ArithmeticError):
+        return text
