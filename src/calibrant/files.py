@@ -115,15 +115,18 @@ def _copy_owner(source: os.stat_result, path: Path) -> None:
 
 
 def hide_credentials(text: str) -> str:
-    """Return a text without what stands between // and @ in addresses, what follows a question mark, and passwords.
+    """Return a text without passwords: what stands between // and @ in addresses, what follows ? or /; and password=.
 
-    >>> hide_credentials("s3://me:secret@bucket/rows.parquet?key=1"), hide_credentials("host=h password='my secret'")
-    ('s3://...@bucket/rows.parquet?...', 'host=h password=...')
+    >>> hide_credentials("s3://me:secret@bucket/rows.parquet?key=1"), hide_credentials("sc://host:15002/;token=secret")
+    ('s3://...@bucket/rows.parquet?...', 'sc://host:15002/;...')
+    >>> hide_credentials("host=h password='my secret' port=1")
+    'host=h password=... port=1'
     """
-    text = re.sub(r"(://\S*?)\?[^\s;]+", r"\1?...", re.sub(r"//[^/@\s]*@", "//...@", text))
-    return re.sub(
-        r"\b(password|passwd|pwd|secret|token)\s*=\s*('[^']*'|\"[^\"]*\"|[^\s;]+)", r"\1=...", text, flags=re.IGNORECASE
-    )
+    text = re.sub(r"(://\S*?)(\?|/;)\S+", r"\1\2...", re.sub(r"//[^/\s]*@", "//...@", text))
+    return _SECRET.sub(r"\1=...", text)
+
+
+_SECRET = re.compile(r"\b(password|passwd|pwd|secret|token)\s*=\s*('[^']*'|\"[^\"]*\"|[^\s;]+)", re.IGNORECASE)
 
 
 def read_limited(path: str | os.PathLike[str], most: int) -> bytes:

@@ -47,7 +47,17 @@ def draw_bar(
         yield None
         return
     with bar:
-        yield partial(bar.update, bar.add_task(what, total=total))
+        task = bar.add_task(what, total=total, speed="")
+        if unit is None:
+            yield partial(bar.update, task)
+            return
+
+        def step(**changes: Any) -> None:
+            bar.update(task, **changes)
+            speed = bar.tasks[0].speed
+            bar.update(task, speed=f"{speed:,.0f} {unit}/s" if speed else "")
+
+        yield step
 
 
 def _is_terminal() -> bool:
@@ -68,7 +78,6 @@ def _make_bar(*, timed: bool, stays: bool, unit: str | None) -> Any:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
-    from rich.text import Text
 
     columns: list[ProgressColumn] = [
         SpinnerColumn(),
@@ -79,10 +88,5 @@ def _make_bar(*, timed: bool, stays: bool, unit: str | None) -> Any:
     if timed:
         columns += [TextColumn("left"), TimeRemainingColumn(), TaskProgressColumn()]
     if unit is not None:
-
-        class Speed(ProgressColumn):
-            def render(self, task: Any) -> Text:
-                return Text(f"{task.speed:,.0f} {unit}/s" if task.speed else "")
-
-        columns.append(Speed())
+        columns.append(TextColumn("{task.fields[speed]}", markup=False))
     return Progress(*columns, console=Console(stderr=True), transient=not stays)

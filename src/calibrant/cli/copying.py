@@ -37,11 +37,11 @@ __all__ = ["add_columns"]
 _GROUP_ROWS = 1 << 20  # in a row group of Parquet that is made of another format
 _GROUP_BYTES = 1 << 28  # in memory, above which a row group is cut
 
-Formula = Callable[[Floats, pa.RecordBatch], Floats]
+_Formula = Callable[[Floats, pa.RecordBatch], Floats]
 
 
 def add_columns(
-    source: Files, target: str, scores: list[str], names: list[str], formula: Formula
+    source: Files, target: str, scores: list[str], names: list[str], formula: _Formula
 ) -> Generator[pa.RecordBatch, None, None]:
     """Copy a table with the columns `names` = formula(scores) added or replaced; yield each batch once it is written.
 

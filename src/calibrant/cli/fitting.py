@@ -358,13 +358,15 @@ def apply(
     """Add a column of probabilities, or one per class, to a copy of a table.
 
     All other columns stay as they are: Parquet keeps its types, row groups and
-    compression, CSV the text of its values, its delimiter and encoding. When CSV
-    becomes Parquet, types are found from the whole file. The copy is made batch by
-    batch, and appears when it is complete. A missing score gets a missing
-    probability, an infinite score the limit of the map. Columns whose names say
-    their classes, as p_cat, p_dog, may be given in any order, others in that of
-    the fit. Several files become one. With --engine spark, the output is a folder
-    of Parquet files that Spark writes.
+    compression, CSV the text of its values, its delimiter and its encoding. When
+    CSV becomes Parquet, types are found from the whole file. The copy appears
+    when it is complete, and several files become one. A missing score gets a
+    missing probability, an infinite score the limit of the map. Columns whose
+    names say their classes, as p_cat, p_dog, may be given in any order, others
+    in that of the fit.
+
+    Rows are copied batch by batch on this machine. With --engine spark, Spark
+    writes a new folder of Parquet files.
 
     [bold]Examples[/bold]
 

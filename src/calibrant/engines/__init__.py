@@ -15,6 +15,7 @@ with require_extra("calibrant.engines", "engine"):
     from calibrant.engines.applying import apply
     from calibrant.engines.assessing import assess
     from calibrant.engines.fitting import fit
+    from calibrant.engines.sessions import open_spark, read_spark
     from calibrant.engines.summaries import Summary, summarise
 
-__all__ = ["Summary", "apply", "assess", "fit", "summarise"]
+__all__ = ["Summary", "apply", "assess", "fit", "open_spark", "read_spark", "summarise"]

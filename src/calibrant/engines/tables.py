@@ -32,6 +32,7 @@ __all__ = [
     "Table",
     "each_group",
     "fetch",
+    "kind_of_files",
     "one_where",
     "open_rows",
     "open_table",
@@ -41,7 +42,7 @@ __all__ = [
 _MISSING = ("error", "skip")
 _MOST_GROUPS = 10_000
 _MOST_CLASSES = 100  # labels shown in an error; a column with more is no column of labels
-_FILES = {"parquet": "read_parquet", "pq": "read_parquet", "csv": "read_csv", "tsv": "read_csv", "txt": "read_csv"}
+_FILES = {"parquet": "parquet", "pq": "parquet", "csv": "csv", "tsv": "csv", "txt": "csv"}
 
 _T = TypeVar("_T")
 SCORE, LABEL, _WEIGHT = (nw.col(name) for name in ("score", "label", "weight"))
@@ -105,17 +106,23 @@ def _read_files(table: Any) -> Any:
         msg = f"table must be a path, a list of paths or a table; got {table!r}"
         raise ValueError(msg)
     texts = [fspath(path) for path in paths]
-    kinds = {PurePath(text.removesuffix(".gz").removesuffix(".zst")).suffix.lower().lstrip(".") for text in texts}
-    if len(kinds) > 1 or not kinds <= _FILES.keys():
-        shown = ", ".join(map(hide_credentials, texts))
-        msg = f"table must name Parquet files (.parquet) or CSV files (.csv), all of one kind; got {shown}"
-        raise ValueError(msg)
+    read = {"parquet": duckdb.read_parquet, "csv": duckdb.read_csv}[kind_of_files(texts)]
     try:
-        return getattr(duckdb.connect(), _FILES[kinds.pop()])(texts)
+        return read(texts, connection=duckdb.connect())
     except duckdb.Error as error:
         reason = hide_credentials(str(error).partition("\n")[0])
         msg = f"table must name files that can be read; {reason}"
         raise ValueError(msg) from None
+
+
+def kind_of_files(paths: Sequence[str]) -> str:
+    """Return "parquet" or "csv", by how the names of files end."""
+    ends = {PurePath(path.removesuffix(".gz").removesuffix(".zst")).suffix.lower().lstrip(".") for path in paths}
+    if len(ends) != 1 or not ends <= _FILES.keys():
+        shown = ", ".join(map(hide_credentials, paths))
+        msg = f"table must name Parquet files (.parquet) or CSV files (.csv), all of one kind; got {shown}"
+        raise ValueError(msg)
+    return _FILES[ends.pop()]
 
 
 def each_group(table: Any, by: str, work: Callable[[Opened], _T]) -> dict[Any, _T]:
