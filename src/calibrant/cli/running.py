@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -82,10 +83,21 @@ def open_in_engine(
                 msg = f"files at an address must be Parquet, or read by --engine spark; {files.name} is {files.format}"
                 raise ValueError(msg)
             paths, seen = [str(Path(folder) / "columns.parquet")], _Count()
-            with show_activity(f"reading {files.name}", unit="rows") as step:
+            with show_activity(f"reading {files.name}", unit="rows") as step, _explain_full_disk(folder):
                 types = stage_columns(files, numbers, others, Path(paths[0]), seen.pass_on(step))
             rows = seen.rows
         yield (_open_duckdb if engine == "duckdb" else _open_polars)(files, paths, types, rows, [*numbers, *others])
+
+
+@contextmanager
+def _explain_full_disk(folder: str) -> Iterator[None]:
+    """Say where a copy of columns has no room, and what to do."""
+    try:
+        yield
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        msg = f"cannot keep the columns in {Path(folder).parent}: {reason}; let TMPDIR name a folder with more room"
+        raise ValueError(msg) from None
 
 
 @dataclass(slots=True)
@@ -186,6 +198,8 @@ def translate_engine_errors(files: Files) -> Iterator[None]:
         raise
     except Exception as error:
         package = type(error).__module__.partition(".")[0]
+        if isinstance(error, OSError) and not error.errno:  # of Polars
+            package = "polars"
         if package not in _OF_ENGINES:
             raise
         if "interrupt" in type(error).__name__.lower():
