@@ -79,9 +79,11 @@ def _fit_matrix(row: Method, plan: Plan, data: ClassSample) -> MatrixMap:
     if data.weight is not None:
         check_weights("sample_weight", data.weight, data.index)
         data = data.select(data.weight > 0)
-    known = data.complete()
-    if kind == "probability":
+    known, (low, high) = data, extremes(data.scores) if len(data.scores) else (0.0, 1.0)
+    if np.isnan(low):
+        known = data.complete()
         low, high = extremes(known.scores) if len(known.scores) else (0.0, 1.0)
+    if kind == "probability":
         for column in known.scores.T if low < 0.0 or high > 1.0 else ():
             check_unit("scores", column)
         if domain == REAL:  # one column is the second of two
