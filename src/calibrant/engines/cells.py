@@ -38,6 +38,7 @@ __all__ = [
     "Sifted",
     "bound_error",
     "collapse_table",
+    "find_nodes",
     "lay_grid",
     "move_grid",
     "sift_table",
@@ -168,7 +169,7 @@ class Moments:
     def nodes(self, table: Span) -> Sample:
         """Return the points that stand for the rows: up to two of each class in each cell."""
         low, high = self.grid.edges(self.cell)
-        parts = [_quadrature(sums, high - low) for sums in (self.positive, self.negative)]
+        parts = [find_nodes(sums, high - low)[:2] for sums in (self.positive, self.negative)]
         u = np.concatenate([point for point, _ in parts])
         label = np.repeat([1.0, 0.0], [len(point) for point, _ in parts])
         weight = np.concatenate([each for _, each in parts])
@@ -233,10 +234,11 @@ def sum_moments(table: Table, grid: Grid, *, ends: bool = False) -> Moments:
     return Moments(grid, found["cell"][order], positive, negative, outer)
 
 
-def _quadrature(sums: Floats, width: Floats) -> tuple[Floats, Floats]:
-    """Return the points and weights of Gauss' quadrature with two points, from the sums of weight times 1, u, u^2, u^3.
+def find_nodes(sums: Floats, width: Floats) -> tuple[Floats, Floats, Index]:
+    """Return the points of Gauss' quadrature with two points, their weights, and the cell of each.
 
-    About the mean, in standard deviations, the points are g/2 -+ sqrt(1 + g^2/4) with g the skewness.
+    `sums` are those of weight times 1, u, u^2 and u^3 in each cell. About the mean, in standard deviations, the points
+    are g/2 -+ sqrt(1 + g^2/4) with g the skewness.
     """
     filled = sums[0] > 0.0
     mass, first, second, third = sums[:, filled]
@@ -252,7 +254,9 @@ def _quadrature(sums: Floats, width: Floats) -> tuple[Floats, Floats]:
     share = above / (above - below)  # of the lower point
     points = [mean[single], (mean + deviation * below)[~single], (mean + deviation * above)[~single]]
     weights = [mass[single], (mass * share)[~single], (mass * (1.0 - share))[~single]]
-    return np.concatenate(points), np.concatenate(weights)
+    cells = np.flatnonzero(filled)
+    place = np.concatenate([cells[single], cells[~single], cells[~single]])
+    return np.concatenate(points), np.concatenate(weights), place
 
 
 def bound_error(moments: Moments, logit: Callable[[Floats], Floats]) -> float:
