@@ -23,9 +23,9 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats, Truths
-from calibrant.engines.cells import find_nodes
 from calibrant.engines.tables import SCORE, Table, fetch
 from calibrant.metrics.decomposition import SCORES, recalibrated_score
+from calibrant.numerics.quadrature import quadrature
 from calibrant.samples import Sample
 
 __all__ = ["ForecastCells", "choose_cells", "sum_forecasts"]
@@ -83,7 +83,7 @@ class ForecastCells:
         base, low, high = self._base[filled], self.low[filled], self.high[filled]
         if np.any(high == 0.0 if happened else low == 1.0):
             return float(np.inf)
-        v, weight, place = find_nodes(sums[:, filled], high - low)
+        v, weight, place = quadrature(sums[:, filled], high - low)
         near = base[place] == 1 - happened  # v is then p, or p - 1, of which the logarithm is taken
         with np.errstate(divide="ignore"):  # of a probability that is 0, next to others that are nearly 0
             logs = np.where(near, np.log(np.where(near, np.abs(v), 1.0)), np.log1p(-np.abs(np.where(near, 0.0, v))))
