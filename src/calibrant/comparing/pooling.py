@@ -33,10 +33,10 @@ def pool_folds(data: CheckedData, folds: Sequence[Fold], kind: str) -> tuple[Che
 
     def count(rows: Index) -> tuple[Floats, Floats]:
         taken = place[rows]
-        counts = np.bincount(taken, minlength=2 * len(score)).reshape(size)
+        counts = np.bincount(taken, minlength=2 * len(score)).reshape(size).astype(np.float64)
         if data.weight is None:
             return counts, counts
-        return counts, np.bincount(taken, data.weight[rows], minlength=2 * len(score)).reshape(size)
+        return counts, np.bincount(taken, data.weight[rows], minlength=2 * len(score)).reshape(size).astype(np.float64)
 
     return spread_cells(data, score, [(count(train), count(test)) for train, test in folds])
 

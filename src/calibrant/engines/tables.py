@@ -8,7 +8,7 @@ or where probabilities are 0 or 1.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -182,6 +182,11 @@ class Table:
         """What points that stand for the rows must know of them."""
         return Span(self.low, self.high, self.classes, self.rows)
 
+    @property
+    def axis(self) -> nw.Expr:
+        """What cells are made of."""
+        return SCORE if self.coordinate is None else self.coordinate
+
     def weigh(self, x: nw.Expr) -> nw.Expr:
         """Return an expression times the weight of the row."""
         return x * _WEIGHT if self.weighted else x
@@ -216,11 +221,13 @@ def open_rows(
     pos_label: Any = None,
     missing: str = "error",
     argument: str = "score",
+    keep: Mapping[str, Any] | None = None,
 ) -> Table:
     """Check the columns of a table and return them as a `Table`.
 
     The rules are those of `calibrant.fit`. `missing="skip"` leaves out rows in which one of the columns is missing
-    (NULL or NaN), and a warning says how many. `argument` is what the caller calls the scores.
+    (NULL or NaN), and a warning says how many. `argument` is what the caller calls the scores. `keep` names further
+    columns by what the caller calls them; they stay in the frame unchecked, under these names.
     """
     check_one_of("kind", kind, KINDS)
     check_one_of("missing", missing, _MISSING)
@@ -231,6 +238,7 @@ def open_rows(
     schema = opened.rows.select(**columns).collect_schema()
     for role in asked.keys() - {"label"}:
         columns[role] = _as_number(said[role], asked[role], columns[role], schema[role])
+    columns |= {name: opened.column(name, column) for name, column in (keep or {}).items()}
     rows = _Rows(opened.rows.select(**columns), asked, dict(schema.items()), said)
     try:
         seen = rows.look()
