@@ -61,12 +61,14 @@ def count_folds(table: Table, *, by_fold: bool) -> FoldCells:
         raise ValueError(msg)
     number = {value: at for at, value in enumerate(values)}
     fold = np.array([number[value] for value in found["fold"]])
-    count, weight = np.zeros((2, len(values), len(cell), 2))
-    for side, (rows, sums) in enumerate(
-        [(found["rows"] - found["hits"], found["negative"]), (found["hits"], found["positive"])]
-    ):
-        np.add.at(count, (fold, place, side), rows)  # an engine may tell 0.0 and -0.0 apart
-        np.add.at(weight, (fold, place, side), np.where(rows > 0.0, sums, 0.0))
+    shape = (len(values), len(cell))
+    index, size = fold * len(cell) + place, len(values) * len(cell)
+    sides = [(found["rows"] - found["hits"], found["negative"]), (found["hits"], found["positive"])]
+    # Added, because an engine may tell 0.0 and -0.0 apart.
+    count, weight = (
+        np.stack([np.bincount(index, sums, size).reshape(shape) for sums in both], axis=2)
+        for both in zip(*((rows, np.where(rows > 0.0, sums, 0.0)) for rows, sums in sides), strict=True)
+    )
     local = _local(table, grid)
     mean = np.bincount(place, found["total"]) / weight.sum(axis=(0, 2)) * local.scale + local.center
     low, high = np.full(len(cell), np.inf), np.full(len(cell), -np.inf)
