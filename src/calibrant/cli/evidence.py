@@ -74,6 +74,7 @@ __all__ = [
     "write_page",
 ]
 
+_FEW_ROWS = 100_000  # up to which methods are compared on the rows themselves, in memory
 _MOST_CONFUSED = 12  # so many confusions of several classes are printed
 
 _Probability = Annotated[
@@ -290,6 +291,8 @@ def compare(
     delimiter: Delimiter = None,
     encoding: Encoding = None,
     decimal: Decimal = None,
+    engine: Engine = "duckdb",
+    master: Master = None,
     skip_missing: SkipMissing = False,
     as_json: AsJson = False,
 ) -> None:
@@ -344,7 +347,7 @@ def compare(
         explain_interruption(folder),
         open_files(table, delimiter=delimiter, encoding=encoding, decimal=decimal) as files,
     ):
-        source = Source(files, label, weight, pos_label, classes, skip_missing=skip_missing)
+        source = Source(files, label, weight, pos_label, classes, engine, master, skip_missing)
         if score:
             options |= {"kind": kind, "methods": parse_methods(methods, read_kind(kind))}
             found = _compare_on_scores(source, score, group, options)
@@ -361,8 +364,7 @@ def compare(
     if as_json:
         print_json({"table": files.name, **summarise_comparison(found), "report": report})
     else:
-        rows = max(len(each.rows) for each in found.predictions.values())
-        print_comparison(found, f"{files.name}: {rows:,} rows")
+        print_comparison(found, f"{files.name}: {_count_rows(found):,.10g} rows")
         if report is not None:
             print_line(f"Report: {report}")
         if score:
@@ -370,6 +372,15 @@ def compare(
             print_next(*_find_next_command(found, table, **given, classes=classes))
         else:
             print_next("methods")
+
+
+def _count_rows(found: Comparison) -> float:
+    """Return the number of rows that were compared; where they were pooled into cells, their weight."""
+    pooled = "cells" in found.settings
+    return max(
+        float(each.weight.sum()) if pooled and each.weight is not None else len(each.rows)
+        for each in found.predictions.values()
+    )
 
 
 def _find_next_command(found: Comparison, table: Sequence[str], **options: Any) -> list[Any]:
@@ -428,6 +439,14 @@ def _compare_on_scores(
 
     columns = columns_of(source.files, score)
     require_one_naming(source, columns)
+    if len(columns) == 1 and group is None:
+        from calibrant import engines
+
+        with source.open(columns) as running:
+            if running.rows is None or running.rows > _FEW_ROWS:
+                reading = source.reading(running.table)
+                compared: Comparison = engines.compare(running.table, score=columns[0], **reading, **options)
+                return compared
     rows = read_rows(source, columns)
     y, classes = _check_labels(source, rows.y), None
     if len(columns) > 1:

@@ -143,7 +143,7 @@ def fit(
     option: Annotated[list[str], typer.Option(help="An option of the method as name=value; may be repeated.")] = [],  # noqa: B006
     update: Annotated[
         Path | None,
-        typer.Option(help="A summary of earlier tables, to which this one is added; the map is fitted to all of them."),
+        typer.Option(help="A summary of earlier tables, .json or .parquet: this one is added, and all are fitted."),
     ] = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
@@ -215,7 +215,7 @@ def fit(
     else:
         save(fitted.mapping, Path(output))
     if update is not None and fitted.summary is not None:
-        write_whole(update, fitted.summary.encode())  # after the map: a failure before it leaves the summary as it was
+        fitted.summary.save(update)  # after the map: a failure before it leaves the summary as it was
     for note in fitted.notes:
         print_message("warning", note, "yellow")
     if as_json:
@@ -238,12 +238,12 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """A map, what is told about its fit, the warnings, and the text of a summary that was updated."""
+    """A map, what is told about its fit, the warnings, and a summary that was updated."""
 
     mapping: Map
     about: dict[str, Any]
     notes: list[str]
-    summary: str | None = None
+    summary: Any = None
 
 
 def _fit_in_engine(source: Source, column: str, wanted: _Wanted, update: Path | None) -> _Fitted:
@@ -274,7 +274,7 @@ def _fit_in_engine(source: Source, column: str, wanted: _Wanted, update: Path | 
             "positive_label": origin.positive,
             "on_new_rows": losses,
         }
-    return _Fitted(mapping, about, notes, None if summary is None else summary.to_json() + "\n")
+    return _Fitted(mapping, about, notes, summary)
 
 
 def _add_to_summary(path: Path, table: Any, kind: str | None, reading: dict[str, Any]) -> Any:
@@ -285,7 +285,7 @@ def _add_to_summary(path: Path, table: Any, kind: str | None, reading: dict[str,
     before = None
     if path.exists():
         try:
-            before = engines.Summary.from_json(path.read_text(encoding="utf-8"))
+            before = engines.Summary.load(path)
         except ValueError as error:
             msg = f"{path} is not a summary that `calibrant fit --update` wrote: {error}"
             raise ValueError(msg) from None

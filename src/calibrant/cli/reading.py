@@ -159,8 +159,8 @@ def read_rows(source: Source, columns: list[str]) -> TableRows:
     from calibrant.cli import tables
 
     label, weight = source.label, source.weight
-    if source.engine != "duckdb":
-        msg = f"--engine {source.engine} is for one column; several columns, and comparisons, are read into memory"
+    if source.engine == "spark":
+        msg = "--engine spark is for one column of numbers, without --group; others are read into memory"
         raise ValueError(msg)
     with show_activity(f"reading {source.files.name}"):
         names = columns if weight is None else [*columns, weight]

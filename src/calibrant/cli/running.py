@@ -184,7 +184,7 @@ def _open_spark(files: Files, master: str | None) -> Iterator[Any]:
         )
 
 
-_OF_ENGINES = ("duckdb", "_duckdb", "polars", "pyspark", "py4j", "grpc")
+_OF_ENGINES = ("duckdb", "_duckdb", "narwhals", "polars", "pyspark", "py4j", "grpc")
 
 
 @contextmanager
@@ -198,8 +198,6 @@ def translate_engine_errors(files: Files) -> Iterator[None]:
         raise
     except Exception as error:
         package = type(error).__module__.partition(".")[0]
-        if isinstance(error, OSError) and not error.errno:  # of Polars
-            package = "polars"
         if package not in _OF_ENGINES:
             raise
         if "interrupt" in type(error).__name__.lower():

@@ -26,6 +26,7 @@ import numpy as np
 from calibrant.arrays import Floats, Index, Truths
 from calibrant.engines.tables import SCORE, Span, Table, fetch
 from calibrant.maps.records import LINKS
+from calibrant.numerics.quadrature import quadrature
 from calibrant.ops import EDGE, NUMPY
 from calibrant.ops.frames import FRAMES
 from calibrant.samples import Sample
@@ -33,6 +34,7 @@ from calibrant.samples import Sample
 __all__ = [
     "FEW_ROWS",
     "MOST_ROWS",
+    "PER_POOLED",
     "Grid",
     "Moments",
     "Sifted",
@@ -55,7 +57,7 @@ _SPREAD = 4.0  # scale of cells of (p - 1/2)/(p (1 - p)), whose slope is 4 at 1/
 _BULK = 4.0  # of |u|; beyond are the tails
 _PER = 512  # cells per unit of log(1 + |u|): they are 0.0004 standard deviations wide at the center, 0.006 at three
 _PER_ORDER = 32_768  # the same for fits by order: about 40 rows per cell and 260,000 cells at 1e7 rows
-_PER_POOLED = 4_096  # the same where no order matters, and the mean of a cell stands for its scores
+PER_POOLED = 4_096  # the same where no order matters, and the mean of a cell stands for its scores
 _ROWS_PER_ORDER = 300  # rows for each of these, where there are fewer rows
 _FINER = 4  # times as many cells where the first were too wide
 _DEEPER = 16  # times as many cells where too many rows would come home
@@ -168,10 +170,10 @@ class Moments:
     def nodes(self, table: Span) -> Sample:
         """Return the points that stand for the rows: up to two of each class in each cell."""
         low, high = self.grid.edges(self.cell)
-        parts = [_quadrature(sums, high - low) for sums in (self.positive, self.negative)]
-        u = np.concatenate([point for point, _ in parts])
-        label = np.repeat([1.0, 0.0], [len(point) for point, _ in parts])
-        weight = np.concatenate([each for _, each in parts])
+        parts = [quadrature(sums, high - low) for sums in (self.positive, self.negative)]
+        u = np.concatenate([point for point, _, _ in parts])
+        label = np.repeat([1.0, 0.0], [len(point) for point, _, _ in parts])
+        weight = np.concatenate([each for _, each, _ in parts])
         score = np.clip(u * self.grid.scale + self.grid.center, table.low, table.high)
         return Sample(score, label, weight, weight * (1.0 - label), table.classes, table.rows)
 
@@ -231,28 +233,6 @@ def sum_moments(table: Table, grid: Grid, *, ends: bool = False) -> Moments:
         negative[:, negative[0] <= 1e-14 * both[0]] = 0.0
     outer = np.stack([found["low"][order], found["high"][order]]) if ends else None
     return Moments(grid, found["cell"][order], positive, negative, outer)
-
-
-def _quadrature(sums: Floats, width: Floats) -> tuple[Floats, Floats]:
-    """Return the points and weights of Gauss' quadrature with two points, from the sums of weight times 1, u, u^2, u^3.
-
-    About the mean, in standard deviations, the points are g/2 -+ sqrt(1 + g^2/4) with g the skewness.
-    """
-    filled = sums[0] > 0.0
-    mass, first, second, third = sums[:, filled]
-    width = width[filled]
-    mean, square, cube = first / mass, second / mass, third / mass
-    variance = square - mean**2
-    single = variance <= 16.0 * _EPS * square  # rounding
-    deviation = np.sqrt(np.where(single, 1.0, variance))
-    skewness = (cube - 3.0 * mean * square + 2.0 * mean**3) / deviation**3
-    skewness = np.clip(skewness, -width / deviation, width / deviation)  # in spite of rounding the points stay near
-    root = np.sqrt(1.0 + skewness**2 / 4.0)
-    below, above = skewness / 2.0 - root, skewness / 2.0 + root
-    share = above / (above - below)  # of the lower point
-    points = [mean[single], (mean + deviation * below)[~single], (mean + deviation * above)[~single]]
-    weights = [mass[single], (mass * share)[~single], (mass * (1.0 - share))[~single]]
-    return np.concatenate(points), np.concatenate(weights)
 
 
 def bound_error(moments: Moments, logit: Callable[[Floats], Floats]) -> float:
@@ -333,7 +313,7 @@ class Sifted:
 
 def sift_table(table: Table, sift: _Sift | None) -> Sifted:
     """Return the rows that a fit by order must see, and the others pooled by cells."""
-    most = _PER_POOLED if sift is None else _PER_ORDER
+    most = PER_POOLED if sift is None else _PER_ORDER
     grid = lay_grid(table, min(most, max(_PER, table.rows // _ROWS_PER_ORDER)))
     frame = table.frame
     cells = _count_cells(table, frame, grid, 0, table.rows)
@@ -363,19 +343,14 @@ def sift_table(table: Table, sift: _Sift | None) -> Sifted:
     return cells.finish(table)
 
 
-def _coordinate(table: Table) -> nw.Expr:
-    """Return what the cells of a table are made of."""
-    return SCORE if table.coordinate is None else table.coordinate
-
-
 def _rows_in(table: Table, frame: nw.LazyFrame[Any], grid: Grid, cells: Floats) -> nw.LazyFrame[Any]:
     """Return the rows in some cells."""
-    return frame.filter(grid.number(grid.place(_coordinate(table))).is_in([int(cell) for cell in cells]))
+    return frame.filter(grid.number(grid.place(table.axis)).is_in([int(cell) for cell in cells]))
 
 
 def _count_cells(table: Table, frame: nw.LazyFrame[Any], grid: Grid, depth: int, rows: int) -> _Cells:
     """Return the cells of some rows, by one query."""
-    u = grid.place(_coordinate(table))
+    u = grid.place(table.axis)
     local = Grid(0.0, 1.0) if table.coordinate is not None else grid  # in which the scores are of moderate size
     columns = {"positive": table.positive, "negative": table.negative, "total": table.weigh(local.place(SCORE))}
     given = frame.select(score=SCORE, cell=grid.number(u), **columns)

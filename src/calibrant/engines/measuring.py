@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import narwhals.stable.v2 as nw
+import numpy as np
+
 from calibrant.engines.applying import apply
-from calibrant.engines.assessing import sum_losses
-from calibrant.engines.tables import open_rows, open_table
+from calibrant.engines.tables import LABEL, SCORE, Table, fetch, one_where, open_rows, open_table
 
 __all__ = ["Measured", "measure"]
 
@@ -56,5 +58,27 @@ def measure(
         pos_label=pos_label,
         missing=missing,
     )
-    found = sum_losses(rows)
+    found = _sum_losses(rows)
     return Measured(found["positive"], found["shares"] == 0.0, found["log_loss"], found["brier"])
+
+
+def _sum_losses(table: Table) -> dict[str, float]:
+    """Return the mean Brier score and log loss, the weight of positives and that of labels between 0 and 1."""
+    one = nw.lit(1.0, nw.Float64)
+    columns = {}
+    for name, happened, p in (("hit", LABEL, SCORE), ("miss", one - LABEL, one - SCORE)):
+        inside = nw.when(p > 0.0).then(p).otherwise(one)
+        columns[name] = table.weigh(happened * inside.log() * -1.0)
+        columns[f"never_{name}"] = table.weigh(happened * one_where(p <= 0.0))
+    columns["brier"] = table.weigh(LABEL * (one - SCORE) * (one - SCORE) + (one - LABEL) * SCORE * SCORE)
+    columns["positive"] = table.positive
+    columns["shares"] = table.weigh(one_where((LABEL > 0.0) & (LABEL < 1.0)))
+    sums = {name: nw.col(name).sum() for name in columns}
+    found = fetch(table.frame.select(**columns).select(rows=nw.len(), **sums), ["rows", *sums])
+    table.require_rows(found["rows"][0])
+    total = {name: float(values[0]) for name, values in found.items()}
+    never = total["never_hit"] + total["never_miss"] > 0.0
+    means = {"brier": total["brier"], "log_loss": np.inf if never else total["hit"] + total["miss"]}
+    return {name: value / table.weight for name, value in means.items()} | {
+        name: total[name] for name in ("positive", "shares")
+    }

@@ -7,7 +7,7 @@ or where probabilities are 0 or 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
@@ -192,6 +192,11 @@ class Table:
         """What points that stand for the rows must know of them."""
         return Span(self.low, self.high, self.classes, self.rows)
 
+    @property
+    def axis(self) -> nw.Expr:
+        """What cells are made of."""
+        return SCORE if self.coordinate is None else self.coordinate
+
     def weigh(self, x: nw.Expr) -> nw.Expr:
         """Return an expression times the weight of the row."""
         return x * _WEIGHT if self.weighted else x
@@ -226,11 +231,15 @@ def open_rows(
     pos_label: Any = None,
     missing: str = "error",
     argument: str = "score",
+    keep: Mapping[str, Any] | None = None,
+    classes: tuple[Any, Any] | None = None,
 ) -> Table:
     """Check the columns of a table and return them as a `Table`.
 
     The rules are those of `calibrant.fit`. `missing="skip"` leaves out rows in which one of the columns is missing
-    (NULL or NaN), and a warning says how many. `argument` is what the caller calls the scores.
+    (NULL or NaN), and a warning says how many. `argument` is what the caller calls the scores. `keep` names further
+    columns by what the caller calls them; they stay in the frame unchecked, under these names. `classes` are the
+    negative and the positive class where they are known before, of which a table may lack one.
     """
     check_one_of("kind", kind, KINDS)
     check_one_of("missing", missing, _MISSING)
@@ -241,6 +250,7 @@ def open_rows(
     schema = opened.rows.select(**columns).collect_schema()
     for role in asked.keys() - {"label"}:
         columns[role] = _as_number(said[role], asked[role], columns[role], schema[role])
+    columns |= {name: opened.column(name, column) for name, column in (keep or {}).items()}
     rows = _Rows(opened.rows.select(**columns), asked, dict(schema.items()), said)
     try:
         seen = rows.look()
@@ -260,8 +270,8 @@ def open_rows(
         seen = rows.look()
     if kind == "probability":
         rows = rows.in_unit(seen)
-    rows, classes = rows.read_labels(seen, pos_label)
-    return rows.finish(seen, classes, kind)
+    rows, found = rows.read_labels(seen, pos_label, classes)
+    return rows.finish(seen, found, kind)
 
 
 def _as_number(argument: str, name: str, column: nw.Expr, dtype: Any) -> nw.Expr:
@@ -374,7 +384,9 @@ class _Rows:
             return self
         return replace(self, frame=self.frame.with_columns(score=SCORE.clip(0.0, 1.0)))
 
-    def read_labels(self, seen: dict[str, float], pos_label: Any) -> tuple[_Rows, tuple[Any, Any]]:
+    def read_labels(
+        self, seen: dict[str, float], pos_label: Any, known: tuple[Any, Any] | None
+    ) -> tuple[_Rows, tuple[Any, Any]]:
         """Return labels as numbers in [0, 1], and the negative and the positive class, by the rules of arrays."""
         name, dtype = self.asked["label"], self.types["label"]
         if pos_label is None and dtype == nw.Boolean:
@@ -392,6 +404,8 @@ class _Rows:
             msg = f"label must hold two classes, or numbers in [0, 1]; {name!r} has more than {_MOST_CLASSES} values"
             raise ValueError(msg)
         values = [float(value) if isinstance(value, Decimal) else value for value in values]
+        if known is not None and set(values) <= set(known):
+            return replace(self, frame=self.frame.with_columns(label=one_where(nw.lit(known[1]) == LABEL))), known
         _, classes = check_labels("label", _as_array(values), pos_label)
         if pos_label is None and classes == (0, 1) and not set(values) <= {0, 1}:  # shares, kept as objects
             return replace(self, frame=self.frame.with_columns(label=LABEL.cast(nw.Float64))), classes
