@@ -80,7 +80,10 @@ def _replace_at_end(path: Path, existing: os.stat_result | None) -> Iterator[Pat
     """Yield a temporary file in the same folder that replaces `path` at the end, with the same mode and owner."""
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
     # The system applies the umask to the mode of a new file. What replaces a private file is private from the start.
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if existing is None else 0o600))
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if existing is None else 0o600))
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from None  # not the name that nobody knows
     try:
         yield temporary
         if existing is not None:

@@ -139,17 +139,17 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 def _name_arguments(found: re.Match[str]) -> str:
     """Return names of arguments as options."""
-    return ", ".join(f"--{name.replace('_', '-')}" for name in found[1].split(", ")) + " must"
+    return ", ".join(f"--{name.replace('_', '-')}" for name in found[1].split(", "))
 
 
+_ARGUMENTS = ("score", "label", "weight", "probability", "by", "kind", "pos_label", "methods", "dialect")
 _AS_OPTIONS: list[tuple[str, Any]] = [
     (r"\bkind='(\w+)'", r"--kind \1"),
     (r"give missing='skip'", "give --skip-missing"),
     (r"\bby pos_label\b", "by --pos-label"),
-    (
-        r"^((?:(?:score|label|weight|probability|by|kind|pos_label|method|methods|metrics)(?:, )?)+) must",
-        _name_arguments,
-    ),
+    (r", or a function of a Sample", ""),
+    (r"^y holds", "the column of --label holds"),
+    (rf"^((?:(?:{'|'.join(_ARGUMENTS)})(?:, )?)+)(?= must| declared)", _name_arguments),
 ]  # words of the library, and those of the command line
 
 

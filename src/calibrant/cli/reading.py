@@ -60,7 +60,7 @@ ENGINES = ("duckdb", "polars", "spark")
 TableFiles = Annotated[
     list[str],
     typer.Argument(
-        metavar="TABLE...",
+        metavar="TABLE",
         help='CSV, Parquet or Arrow files, a pattern as "day*.parquet", or - for the standard input.',
         show_default=False,
     ),
