@@ -376,6 +376,7 @@ _SQL = Ops(
     run_columns=_sql_columns,
     exp=lambda x: exp.Exp(this=_node(x)),
     log=_sql_log,
+    sqrt=lambda x: exp.Sqrt(this=_node(x)),
     logit=_sql_logit,
     cos=lambda x: exp.func("COS", _node(x)),
     sign=_sql_sign,
