@@ -40,13 +40,12 @@ _MANY_ROWS = 100_000  # from which rows are summed in cells
 _TOLD = 3  # groups that are mentioned
 
 
-def _formula(x: Any, numbers: Sequence[Any], ops: Ops) -> Any:
+def _formula(u: Any, numbers: Sequence[Any], ops: Ops) -> Any:
     """Return the log-odds of a group: (l + s u)/sqrt(q0 + q1 u + q2 u^2), u = x - center cut to [low, high].
 
-    `numbers` are center, l, s, q0, q1, q2, low and high.
+    `numbers` are l, s, q0, q1, q2, low and high.
     """
-    center, level, slope, q0, q1, q2, low, high = numbers
-    u = x - center
+    level, slope, q0, q1, q2, low, high = numbers
     if isinstance(low, float):
         u = ops.clip(u, low, high)
     else:
@@ -69,7 +68,7 @@ def _numbers(center: float, a: Floats, b: Floats, covariance: Floats) -> Floats:
         turn = np.clip(np.nan_to_num(-n0 / n1, nan=_FARTHEST), -_FARTHEST, _FARTHEST)
     rises = n1 * slope > 0.0
     low, high = np.where(rises, turn, -_FARTHEST), np.where(rises | (n1 == 0.0), _FARTHEST, turn)
-    return np.stack([np.full(len(a), center), level, slope, q0, q1, q2, low, high])
+    return np.stack([level, slope, q0, q1, q2, low, high])
 
 
 def _half_width(u: Floats, covariance: Any, confidence: float) -> Floats:
@@ -107,7 +106,7 @@ class Adjusted:
     def logit(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return log(p/(1 - p))."""
         one = np.array([self.intercept]), np.array([self.slope]), np.array(self.covariance)[:, None]
-        return _formula(log_odds(self.inner, score, ops), _numbers(self.center, *one)[:, 0].tolist(), ops)
+        return _formula(log_odds(self.inner, score, ops) - self.center, _numbers(self.center, *one)[:, 0].tolist(), ops)
 
     @formula
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
@@ -193,20 +192,26 @@ class PooledMaps:
 
     def __call__(self, score: Any, groups: Any = None, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score, group): one group per score."""
+        return self.at(score, _find_places(self, groups, score), ops)
+
+    def at(self, score: Any, place: Index, ops: Ops = NUMPY) -> Floats:
+        """Return P(y = 1) of scores whose groups have these places in `groups`, -1 for others."""
         numbers = self.numbers()
 
         def evaluate(scores: Floats, place: Index) -> Floats:
             return np.asarray(self.formula(scores, list(numbers[:, place]), place >= 0, ops))
 
-        return _by_rows(self, evaluate, score, groups)
+        return _by_rows(evaluate, score, place)
 
     def formula(self, score: Any, numbers: Sequence[Any], known: Any, ops: Ops) -> Any:
         """Return the probability of rows whose group has these numbers; of unknown groups that of the overall map."""
-        x = ops.share(log_odds(self.overall, score, ops))
-        return ops.where(known, ops.expit(_formula(x, numbers, ops)), self.overall(score, ops))
+        if self.origin is not None and self.origin.kind == "probability":
+            score = ops.in_unit(score)
+        u = log_odds(self.overall, score, ops) - self.center
+        return ops.where(known, ops.expit(_formula(u, numbers, ops)), self.overall(score, ops))
 
     def numbers(self) -> Floats:
-        """Return what `formula` needs of each group, a column each: center, l, s, q0, q1, q2, low and high."""
+        """Return what `formula` needs of each group, a column each: l, s, q0, q1, q2, low and high."""
         return _numbers(self.center, np.array(self.intercepts), np.array(self.slopes), np.array(self._errors))
 
     def band(self, score: Any, groups: Any, confidence: float = 0.95) -> tuple[Any, Any]:
@@ -225,7 +230,7 @@ class PooledMaps:
             p = self.formula(scores, list(numbers[:, place]), place >= 0, NUMPY)
             return np.stack([np.minimum(NUMPY.expit(middle - half), p), np.maximum(NUMPY.expit(middle + half), p)])
 
-        low, high = _by_rows(self, evaluate, score, groups)
+        low, high = _by_rows(evaluate, score, _find_places(self, groups, score))
         return low, high
 
     def __getitem__(self, group: Any) -> Adjusted:
@@ -306,16 +311,19 @@ class SeparateMaps:
 
     def __call__(self, score: Any, groups: Any = None, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score, group): one group per score."""
+        return self.at(score, _find_places(self, groups, score), ops)
+
+    def at(self, score: Any, place: Index, ops: Ops = NUMPY) -> Floats:
+        """Return P(y = 1) of scores whose groups have these places in `groups`, -1 for others."""
 
         def evaluate(scores: Floats, place: Index) -> Floats:
             found = np.empty(len(scores))
-            order = np.argsort(place, kind="stable")
-            for rows in np.split(order, np.flatnonzero(np.diff(place[order])) + 1):
-                own = place[rows[0]]
+            for own in np.unique(place).tolist():
+                rows = place == own
                 found[rows] = (self.overall if own < 0 else self.maps[own])(scores[rows], ops)
             return found
 
-        return _by_rows(self, evaluate, score, groups)
+        return _by_rows(evaluate, score, place)
 
     def __getitem__(self, group: Any) -> Any:
         """Return the map of one group."""
@@ -354,32 +362,33 @@ def _list_keys(keys: Keys) -> str:
 
 def _place_of(record: Any, group: Any) -> int:
     """Return the place of one group."""
-    key = tuple(plain_key("group", each) for each in group) if isinstance(group, tuple) else plain_key("group", group)
+    key = plain_key("group", group)
     if key not in record.groups:
         raise KeyError(group)
     return int(record.groups.index(key))
 
 
-def _by_rows(record: Any, evaluate: Callable[[Floats, Index], Floats], score: Any, groups: Any) -> Any:
-    """Return a function of scores and the places of their groups, block by block."""
+def _find_places(record: Any, groups: Any, score: Any) -> Index:
+    """Return the places of the groups of scores."""
     if groups is None:
         msg = "groups must hold one group per score; got None: use the map `.overall` where there are no groups"
         raise ValueError(msg)
+    if not np.size(score):
+        return np.empty(0, np.intp)
+    given = read_keys("groups", groups)
+    return find_keys(record.groups, given.keys)[given.index]
+
+
+def _by_rows(evaluate: Callable[[Floats, Index], Floats], score: Any, place: Index) -> Floats:
+    """Return a function of scores and the places of their groups, block by block."""
     scores = np.asarray(NUMPY.run(np.asarray, score), np.float64)
     if scores.ndim != 1:
         msg = f"score must be one-dimensional, with one group per score; got an array of shape {scores.shape}"
         raise ValueError(msg)
-    if not len(scores):
-        return evaluate(scores, np.empty(0, np.intp))
-    given = read_keys("groups", groups)
-    check_length("groups", given.index, scores)
-    place = find_keys(record.groups, given.keys)[given.index]
+    check_length("groups", place, scores)
     with np.errstate(all="ignore"):
-        parts = [
-            evaluate(scores[start : start + BLOCK], place[start : start + BLOCK])
-            for start in range(0, len(scores), BLOCK)
-        ]
-    return np.concatenate(parts, axis=-1)
+        rows = [slice(start, start + BLOCK) for start in range(0, max(len(scores), 1), BLOCK)]
+        return np.concatenate([evaluate(scores[part], place[part]) for part in rows], axis=-1)
 
 
 def fit_groups(

@@ -5,7 +5,7 @@ A missing group is a group of its own, as in GROUP BY.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -23,12 +23,16 @@ __all__ = [
     "Keys",
     "RowKeys",
     "check_keys",
+    "columns_of",
     "decode_keys",
     "encode_keys",
     "find_keys",
+    "join_keys",
+    "kind_of",
     "plain_key",
     "read_keys",
     "read_row_keys",
+    "sort_keys",
 ]
 
 Key = Any  # str, bool, int, float, date, datetime or None, or a tuple of these
@@ -56,7 +60,11 @@ def read_keys(name: str, groups: Any) -> RowKeys:
     (('a', 1), ('a', 2))
     """
     columns, names = _columns_of(name, groups)
-    parts = [_read_column(name, column) for column in columns]
+    return join_keys(name, [_read_column(name, column) for column in columns], names)
+
+
+def join_keys(name: str, parts: Sequence[tuple[Keys, Index]], names: tuple[str, ...]) -> RowKeys:
+    """Return the groups of rows from the keys of each column and the number of each row's."""
     if len(parts) == 1:
         return RowKeys(*parts[0], names)
     sizes = {len(index) for _, index in parts}
@@ -121,6 +129,11 @@ def _read_column(name: str, values: Any) -> tuple[Keys, Index]:
             msg = f"{name} must hold texts, numbers or dates; got values that are neither, such as {array[0]!r}"
             raise ValueError(msg) from None
         found = [plain_key(name, value) for _, value in seen]
+    return sort_keys(name, found, index)
+
+
+def sort_keys(name: str, found: Sequence[Key], index: Index) -> tuple[Keys, Index]:
+    """Return the different keys in order, and the number of each row's, from that of a list with repetitions."""
     _refuse_mixed(name, found)
     keys = tuple(sorted(set(found), key=_rank))
     place = {key: number for number, key in enumerate(keys)}
@@ -128,7 +141,9 @@ def _read_column(name: str, values: Any) -> tuple[Keys, Index]:
 
 
 def plain_key(name: str, value: Any) -> Key:
-    """Return one value of a column as a key."""
+    """Return one value of a column as a key, or a tuple of several columns."""
+    if isinstance(value, tuple):
+        return tuple(plain_key(name, each) for each in value)
     if isinstance(value, (np.datetime64, np.timedelta64)):
         unit = np.datetime_data(value)[0]
         value = value.astype("datetime64[D]" if unit in "YMWD" else "datetime64[us]").item()
@@ -157,6 +172,20 @@ def _kinds(values: Iterable[Key]) -> set[str]:
     return {_KINDS[type(value)] for value in values if value is not None}
 
 
+def columns_of(keys: Keys) -> list[tuple[Key, ...]]:
+    """Return the columns of keys.
+
+    >>> columns_of((("a", 1), ("b", 2)))
+    [('a', 'b'), (1, 2)]
+    """
+    return list(zip(*(key if isinstance(key, tuple) else (key,) for key in keys), strict=True))
+
+
+def kind_of(column: Iterable[Key]) -> str | None:
+    """Return what the keys of a column are, in words; None where all are missing."""
+    return next(iter(_kinds(column)), None)
+
+
 def _refuse_mixed(name: str, values: Iterable[Key]) -> None:
     """Raise unless the keys of one column are of one kind."""
     kinds = _kinds(values)
@@ -179,7 +208,7 @@ def check_keys(name: str, keys: Keys, columns: int) -> None:
     if len(widths) > 1 or (columns and widths != {columns}):
         msg = f"{name} must have one value per column, {columns or 'the same number each'}; got {sorted(widths)}"
         raise ValueError(msg)
-    for column in zip(*(key if isinstance(key, tuple) else (key,) for key in keys), strict=True):
+    for column in columns_of(keys):
         for value in column:
             if type(value) not in (*_KINDS, type(None)) or (isinstance(value, float) and not np.isfinite(value)):
                 msg = f"{name} must be texts, finite numbers, truth values, dates or None; got {shortened(value)}"
@@ -196,13 +225,11 @@ def find_keys(known: Keys, given: Keys, name: str = "groups") -> Index:
     >>> find_keys(("a", "b"), ("b", "c"))
     array([ 1, -1])
     """
-    several = {len(key) if isinstance(key, tuple) else 1 for key in (*known, *given)}
-    if len(several) > 1:
-        msg = f"{name} must have {len(known[0]) if isinstance(known[0], tuple) else 1} column(s), as in the fit"
+    mine, theirs = columns_of(known), columns_of(given)
+    if len(mine) != len(theirs):
+        msg = f"{name} must have {len(mine)} column(s), as in the fit; got {len(theirs)}"
         raise ValueError(msg)
-    columns = [list(zip(*(k if isinstance(k, tuple) else (k,) for k in side), strict=True)) for side in (known, given)]
-    for mine, theirs in zip(*columns, strict=bool(given)):
-        fitted, found = _kinds(mine), _kinds(theirs)
+    for fitted, found in zip(map(_kinds, mine), map(_kinds, theirs), strict=True):
         if fitted and found - fitted:
             msg = f"{name} must be {' '.join(fitted)}, as in the fit; got {' and '.join(sorted(found))}"
             raise ValueError(msg)
