@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ with require_extra("writing a table", "cli"):
     import pyarrow.ipc as arrow_ipc
     import pyarrow.parquet as parquet
 
-__all__ = ["add_columns"]
+__all__ = ["add_columns", "read_groups"]
 
 _GROUP_ROWS = 1 << 20  # in a row group of Parquet that is made of another format
 _GROUP_BYTES = 1 << 28  # in memory, above which a row group is cut
@@ -126,6 +127,29 @@ def _set_column(batch: pa.RecordBatch, name: str, values: Floats) -> pa.RecordBa
     place = batch.schema.get_field_index(name)
     columns[len(columns) if place < 0 else place] = column
     return pa.RecordBatch.from_arrays(list(columns.values()), schema=_set_field(batch.schema, name))
+
+
+def read_groups(mapping: Any, batch: pa.RecordBatch) -> pa.Table:
+    """Return the columns of groups that maps need; text becomes what the groups of the fit were."""
+    columns = {}
+    for place, name in enumerate(mapping.by):
+        keys = [group[place] if isinstance(group, tuple) else group for group in mapping.groups]
+        kinds = {type(key) for key in keys if key is not None}
+        column = batch.column(name)
+        if pa.types.is_string(column.type) and len(kinds) == 1 and not kinds <= {str}:
+            column = pa.array([_read_key(text, *kinds) for text in Narrowing().see(column).to_pylist()])
+        columns[name] = column
+    return pa.table(columns)
+
+
+def _read_key(text: str | None, kind: type) -> Any:
+    """Return a text as a group of some type, None where it is none."""
+    try:
+        if text is None or kind not in (bool, date, datetime):
+            return text if text is None else kind(text)
+        return {"true": True, "false": False}[text.lower()] if kind is bool else kind.fromisoformat(text)
+    except (KeyError, ValueError):
+        return None
 
 
 # Writing --------------------------------------------------------------------------------------------------------------

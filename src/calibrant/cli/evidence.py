@@ -18,6 +18,7 @@ from calibrant.checks import check_unit
 from calibrant.cli.console import (
     format_number,
     make_table,
+    name_group,
     print_json,
     print_line,
     print_next,
@@ -26,8 +27,8 @@ from calibrant.cli.console import (
     show_activity,
 )
 from calibrant.cli.reading import (
-    ROWS,
     AsJson,
+    By,
     Classes,
     Decimal,
     Delimiter,
@@ -110,9 +111,7 @@ def assess(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A JSON file to write the result to, with the curves.")
     ] = None,
-    by: Annotated[
-        str | None, typer.Option(help="A column of groups: each group is evaluated by itself.", rich_help_panel=ROWS)
-    ] = None,
+    by: By = [],  # noqa: B006
     delimiter: Delimiter = None,
     encoding: Encoding = None,
     decimal: Decimal = None,
@@ -144,7 +143,9 @@ def assess(
     if output is not None:
         require_place(output, *table)
     with open_files(table, delimiter=delimiter, encoding=encoding, decimal=decimal) as files:
-        source = Source(files, label, weight, pos_label, classes, engine, master, skip_missing, by)
+        source = Source(
+            files, label, weight, pos_label, classes, engine, master, skip_missing, (*columns_of(files, by),)
+        )
         found = _assess_table(source, probability)
     for each in found.values() if isinstance(found, dict) else [found]:
         if not each.measures:
@@ -152,7 +153,7 @@ def assess(
             raise ValueError(f"{one_class}probabilities" if each.rows else each.verdict)
     document: dict[str, Any] = {"table": files.name}
     if isinstance(found, dict):
-        document["groups"] = [{"group": group, **each.as_dict()} for group, each in found.items()]
+        document["groups"] = [{"group": _plain(group), **each.as_dict()} for group, each in found.items()]
     else:
         document |= found.as_dict()
     if output is not None:
@@ -173,7 +174,7 @@ def _assess_table(source: Source, probability: Sequence[str]) -> Assessment | di
     columns = columns_of(source.files, probability)
     require_one_naming(source, columns)
     if len(columns) > 1:
-        if source.by is not None:
+        if source.by:
             msg = f"--by is for one column of probabilities; got {len(columns)}: {', '.join(columns)}"
             raise ValueError(msg)
         return _assess_classes(source, columns)
@@ -181,7 +182,10 @@ def _assess_table(source: Source, probability: Sequence[str]) -> Assessment | di
 
     with source.open(columns) as running, running.show(f"assessing {columns[0]}"):
         reading = source.reading(running.table)
-        return engines.assess(running.table, probability=columns[0], by=source.by, **reading)
+        grouped: dict[str, Any] = {"by": [*source.by]} if source.by else {}
+        found: Assessment | dict[Any, Assessment]
+        found = engines.assess(running.table, probability=columns[0], **grouped, **reading)
+        return found
 
 
 def _assess_classes(source: Source, columns: list[str]) -> Assessment:
@@ -196,6 +200,11 @@ def _assess_classes(source: Source, columns: list[str]) -> Assessment:
         return assess_arrays(rows.y, rows.numbers, sample_weight=rows.weight, labels=labels)
 
 
+def _plain(group: Any) -> Any:
+    """Return a group as JSON has it; one of several columns as a list."""
+    return list(group) if isinstance(group, tuple) else group
+
+
 def _print_groups(table: str, found: Mapping[Any, Assessment]) -> None:
     """Print the main numbers of each group as one table."""
     groups = make_table("group", "rows", "log loss", "Brier score", "miscalibration", "AUC", "p of calibration")
@@ -203,7 +212,7 @@ def _print_groups(table: str, found: Mapping[Any, Assessment]) -> None:
         values = [each[name].value for name in ("log_loss", "brier", "miscalibration", "auc")]
         pvalue = min((test.pvalue for test in each.tests if test.name == "corp"), default=None)
         shown = "-" if pvalue is None else f"{pvalue:.3g}"
-        groups.add_row(Text(str(group)), f"{each.rows:,.10g}", *map(format_number, values), shown)
+        groups.add_row(Text(name_group(group)), f"{each.rows:,.10g}", *map(format_number, values), shown)
     print_text(
         Text(f"{table}: {len(found):,} groups", style="bold"),
         groups,

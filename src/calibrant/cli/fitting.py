@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from inspect import signature
@@ -23,6 +23,7 @@ from calibrant.checks import check_one_of, match_names
 from calibrant.cli.console import (
     format_number,
     make_table,
+    name_group,
     name_options,
     print_aside,
     print_json,
@@ -34,7 +35,9 @@ from calibrant.cli.console import (
 )
 from calibrant.cli.reading import (
     ENGINES,
+    ROWS,
     AsJson,
+    By,
     Classes,
     Decimal,
     Delimiter,
@@ -145,6 +148,16 @@ def fit(
         Path | None,
         typer.Option(help="A summary of earlier tables, .json or .parquet: this one is added, and all are fitted."),
     ] = None,
+    by: By = [],  # noqa: B006
+    pool: Annotated[
+        bool | None,
+        typer.Option(
+            "--pool/--no-pool",
+            help="Whether groups are drawn towards each other, as far as they agree.",
+            show_default="pool, if there are several",
+            rich_help_panel=ROWS,
+        ),
+    ] = None,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
     decimal: Decimal = None,
@@ -164,6 +177,9 @@ def fit(
     and the classes are given by --classes, or by the names of the columns, as in
     p_cat, p_dog; they are never taken from the order of the columns.
 
+    With --by, each group gets a map of its own in the same file, drawn towards
+    that of all rows where its own rows are few; unknown groups get the map of all.
+
     With --update, a summary file of some thousand numbers is read if there is
     one, the table is added to it, and it is written again: each table once.
 
@@ -172,6 +188,7 @@ def fit(
       calibrant fit scores.csv --score f --label churned -o map.json
       calibrant fit "scores/*.parquet" --score p --label y --kind probability \
           --method bins --option k=20 --option smoothing=raw -o map.json
+      calibrant fit scores.parquet --score f --label y --by country -o maps.json
       calibrant fit today.parquet --score f --label y --method platt \
           --update summary.json -o map.json
       calibrant fit pets.csv --score p_cat,p_dog,p_hare --label pet \
@@ -190,17 +207,16 @@ def fit(
     options = parse_options(option)
     with open_files(table, delimiter=delimiter, encoding=encoding, decimal=decimal) as files:
         columns = columns_of(files, score)
-        source = Source(files, label, weight, pos_label, classes, engine, master, skip_missing)
+        groups = (*columns_of(files, by),)
+        source = Source(files, label, weight, pos_label, classes, engine, master, skip_missing, groups)
         require_one_naming(source, columns)
         check_method(method, options, ("column", "matrix") if len(columns) > 1 else ("column",))
         wanted = _Wanted(method, kind, options)
+        _refuse_together(update, pool, groups, columns)
         if len(columns) > 1:
-            if update is not None:
-                msg = f"--update is for one column of scores; got {len(columns)}: {', '.join(columns)}"
-                raise ValueError(msg)
             fitted = _fit_classes(source, columns, wanted)
         else:
-            fitted = _fit_in_engine(source, columns[0], wanted, update)
+            fitted = _fit_in_engine(source, columns[0], wanted, update, pool)
     summary = {
         "method": method,
         "kind": read_kind(kind),
@@ -227,6 +243,20 @@ def fit(
             print_next("apply", output, "NEW.csv", *repeat_options(score=score), "-o", "OUT.csv")
 
 
+def _refuse_together(update: Path | None, pool: bool | None, groups: Sequence[str], columns: Sequence[str]) -> None:
+    """Raise if options were given that do not go together."""
+    several = f"got {len(columns)}: {', '.join(columns)}"
+    rules = {
+        f"--update is for one column of scores; {several}": update is not None and len(columns) > 1,
+        f"--by is for one column of scores; {several}": bool(groups) and len(columns) > 1,
+        "--update is for one map; leave out --by, or fit the groups to all rows": update is not None and bool(groups),
+        "--pool and --no-pool are for groups; give --by, the column of groups": pool is not None and not groups,
+    }
+    for rule, broken in rules.items():
+        if broken:
+            raise ValueError(rule)
+
+
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     """What to fit."""
@@ -246,7 +276,7 @@ class _Fitted:
     summary: Any = None
 
 
-def _fit_in_engine(source: Source, column: str, wanted: _Wanted, update: Path | None) -> _Fitted:
+def _fit_in_engine(source: Source, column: str, wanted: _Wanted, update: Path | None, pool: bool | None) -> _Fitted:
     """Fit a map to one column of scores, by sums of an engine."""
     from calibrant import engines
     from calibrant.engines.measuring import measure
@@ -256,7 +286,9 @@ def _fit_in_engine(source: Source, column: str, wanted: _Wanted, update: Path | 
         summary = None
         with running.show(f"fitting {wanted.method}"), _catch_warnings(wanted.method) as notes:
             if update is None:
-                mapping = engines.fit(wanted.method, running.table, kind=wanted.kind, **reading, **wanted.options)
+                grouped: dict[str, Any] = {"by": list(source.by), "pool": pool} if source.by else {}
+                given = {"kind": wanted.kind, **grouped, **reading, **wanted.options}
+                mapping = engines.fit(wanted.method, running.table, **given)
             else:
                 summary = _add_to_summary(update, running.table, wanted.kind, reading)
                 mapping = engines.fit(wanted.method, summary, **wanted.options)
@@ -268,6 +300,9 @@ def _fit_in_engine(source: Source, column: str, wanted: _Wanted, update: Path | 
     if summary is None:
         about |= {"positives": measured.positives, "positive_label": origin.positive if measured.are_classes else None}
         about["on_fitting_rows"] = losses
+        if source.by:
+            backwards = [name_group(group) for group in getattr(mapping, "reversed", ())]
+            about |= {"by": list(source.by), "groups": len(mapping.groups), "reversed": backwards}
     else:
         about |= {
             "positives": float(summary.moments.positive[0].sum()),
@@ -324,6 +359,8 @@ def _print_fit(mapping: Map, summary: dict[str, Any], *, weighted: bool) -> None
         which = "" if summary["positive_label"] is None else f" (label {summary['positive_label']})"
         positives = Text(f"{summary['positives']:,.10g}{which}")
         table.add_row("weight of positives" if weighted else "positives", positives)
+    if "groups" in summary:
+        table.add_row("groups", Text(f"{summary['groups']:,} of {', '.join(summary['by'])}"))
     why = getattr(mapping, "why", None)
     table.add_row("map", Text(_format_record(mapping)))
     if why is not None:
@@ -396,7 +433,7 @@ def apply(
             rows, missing = _apply_on_spark(mapping, files, columns, name, output, master), None
         else:
             known = column_names(files)
-            require_columns(files.name, known, columns)
+            require_columns(files.name, known, [*columns, *getattr(mapping, "by", ())])
             present = [each for each in names if each in known]
             if present and not overwrite:
                 msg = f"{files.name} already has a column {present[0]!r}; choose another --name, or replace it with "
@@ -533,6 +570,10 @@ def _as_formula(mapping: Any) -> Any:
     """Return a map as a function from an array of columns, and the batch they are of, to an array of columns."""
     if hasattr(mapping, "scheme"):
         return lambda values, batch: mapping(values)
+    if hasattr(mapping, "groups"):
+        from calibrant.cli.copying import read_groups
+
+        return lambda values, batch: np.asarray(mapping(values[:, 0], read_groups(mapping, batch)))[:, None]
     return lambda values, batch: np.asarray(mapping(values[:, 0]))[:, None]
 
 

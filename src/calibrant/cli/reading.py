@@ -28,6 +28,7 @@ __all__ = [
     "ENGINES",
     "ROWS",
     "AsJson",
+    "By",
     "Classes",
     "Decimal",
     "Delimiter",
@@ -92,6 +93,9 @@ SkipMissing = Annotated[
     bool,
     typer.Option("--skip-missing", help="Leave out rows with a missing value, and say how many.", rich_help_panel=ROWS),
 ]
+By = Annotated[
+    list[str], typer.Option(help="A column of groups, or several: each group by itself.", rich_help_panel=ROWS)
+]
 Label = Annotated[str, typer.Option(help="The column of labels.")]
 Weight = Annotated[str | None, typer.Option(help="The column of weights; a row of weight k counts k times.")]
 _KIND = f"The kind of the scores: {', '.join(KINDS)}."
@@ -123,7 +127,7 @@ class Source:
     engine: str = "duckdb"
     master: str | None = None
     skip_missing: bool = False
-    by: str | None = None
+    by: tuple[str, ...] = ()
 
     @contextmanager
     def open(self, numbers: list[str]) -> Iterator[Running]:
@@ -131,9 +135,10 @@ class Source:
         from calibrant.cli.running import open_in_engine
 
         weights = [] if self.weight is None else [self.weight]
-        others = [self.label] if self.by is None else [self.label, self.by]
         columns = [*numbers, *weights]
-        with open_in_engine(self.files, columns, others, engine=self.engine, master=self.master) as running:
+        with open_in_engine(
+            self.files, columns, [self.label, *self.by], engine=self.engine, master=self.master
+        ) as running:
             yield running
 
     def reading(self, table: Any) -> dict[str, Any]:

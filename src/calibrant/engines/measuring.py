@@ -33,11 +33,12 @@ def measure(
     score: str,
     label: str,
     weight: str | None = None,
-    by: str | None = None,
     pos_label: Any = None,
     missing: str = "error",
 ) -> Measured:
     """Return the log loss and the Brier score of a map on a table; the arguments are those of `fit`.
+
+    Maps of groups know their columns.
 
     >>> import pyarrow, calibrant
     >>> table = pyarrow.table({"f": [-1.0, 0.0, 1.0, 0.0], "y": [0, 0, 1, 1]})
@@ -48,7 +49,7 @@ def measure(
     names, into = open_table(table).names, _NEW
     while into in names:
         into += "_"
-    applied = apply(map, table, score=score, into=into, **({} if by is None else {"by": by}))
+    applied = apply(map, table, score=score, into=into)
     rows = open_rows(
         applied,
         score=into,

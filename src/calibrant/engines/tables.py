@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
+from functools import reduce
 from os import PathLike, fspath
 from pathlib import PurePath
 from typing import Any, TypeVar
@@ -30,8 +31,10 @@ __all__ = [
     "Opened",
     "Span",
     "Table",
+    "check_by",
     "each_group",
     "fetch",
+    "is_group",
     "kind_of_files",
     "one_where",
     "open_rows",
@@ -125,24 +128,45 @@ def kind_of_files(paths: Sequence[str]) -> str:
     return _FILES[ends.pop()]
 
 
-def each_group(table: Any, by: str, work: Callable[[Opened], _T]) -> dict[Any, _T]:
-    """Return what is made of the rows of each group, one group after the other."""
+def check_by(by: Any) -> list[str]:
+    """Return the names of the columns of groups: one, or several as a list."""
+    names = [by] if isinstance(by, str) else list(by) if isinstance(by, Sequence) else []
+    if not names or len(set(names)) < len(names):
+        msg = f"by must name a column of groups, or be a list of different names; got {by!r}"
+        raise ValueError(msg)
+    return names
+
+
+def each_group(table: Any, by: str | Sequence[str], work: Callable[[Opened], _T]) -> dict[Any, _T]:
+    """Return what is made of the rows of each group, one after the other; groups of several columns are tuples."""
     opened = open_table(table)
-    column = opened.column("by", by)
-    found = opened.rows.select(group=column).unique().head(_MOST_GROUPS + 1)
-    values = found.collect(backend="pyarrow").to_arrow()["group"].to_pylist()
+    columns = [opened.column("by", name) for name in check_by(by)]
+    names = [f"by{place}" for place in range(len(columns))]
+    found = opened.rows.select(**dict(zip(names, columns, strict=True))).unique().head(_MOST_GROUPS + 1)
+    home = found.collect(backend="pyarrow").to_arrow()
+    values = list(zip(*(home[name].to_pylist() for name in names), strict=True))
     if len(values) > _MOST_GROUPS:
         msg = f"by must name a column of at most {_MOST_GROUPS:,} groups; {by!r} has more"
         raise ValueError(msg)
     made = {}
-    for value in sorted(values, key=lambda value: (value is None, str(type(value)), value)):
-        rows = opened.frame.filter(column.is_null() if value is None else column == value)
+    for key in sorted(values, key=lambda key: [(value is None, str(type(value)), value) for value in key]):
+        value = key if len(key) > 1 else key[0]
+        rows = opened.frame.filter(is_group(columns, value))
         try:
             made[value] = work(replace(opened, frame=rows))
         except (ValueError, RuntimeError) as error:
             msg = f"in the group {value!r} of {by!r}: {error}"
             raise type(error)(msg) from error
     return made
+
+
+def is_group(columns: Sequence[nw.Expr], group: Any) -> nw.Expr:
+    """Return where the columns of groups have the values of a group, of which some may be missing."""
+    parts = group if isinstance(group, tuple) else (group,)
+    conditions = [
+        column.is_null() if value is None else column == value for column, value in zip(columns, parts, strict=True)
+    ]
+    return reduce(lambda one, two: one & two, conditions)
 
 
 def fetch(frame: nw.LazyFrame[Any], names: Sequence[str]) -> dict[str, Floats]:

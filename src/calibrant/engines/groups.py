@@ -1,0 +1,63 @@
+"""Groups of a table: the engine sums each of them in cells of the overall map's log-odds, by one query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import narwhals.stable.v2 as nw
+import numpy as np
+
+from calibrant.arrays import Floats
+from calibrant.engines.applying import add_log_odds, as_text, read_groups
+from calibrant.engines.cells import FEW_ROWS
+from calibrant.engines.tables import SCORE, Table
+from calibrant.maps.keys import Keys, RowKeys, join_keys
+from calibrant.maps.records import log_odds
+from calibrant.numerics.pooling import PER_LOGIT, GroupCells, group_cells, points_of_cells
+
+__all__ = ["sum_groups"]
+
+
+def sum_groups(table: Table, overall: Any, columns: Sequence[str], names: Sequence[str]) -> tuple[Keys, GroupCells]:
+    """Return the groups of checked rows and their cells; of few rows the distinct scores.
+
+    `columns` are those of the checked rows that hold the groups, `names` what the caller calls them.
+    """
+    schema = table.frame.collect_schema()
+    groups = {column: as_text(nw.col(column), schema[column]) for column in columns}
+    if table.rows <= FEW_ROWS:
+        given = table.frame.select(**groups, score=SCORE, positive=table.positive, negative=table.negative)
+        keys, found = _sum_by(table, given, [*columns, "score"], ["positive", "negative"], columns, names)
+        with np.errstate(all="ignore"):
+            x = log_odds(overall, found["score"])
+        return keys.keys, group_cells(keys.index, x, found["positive"], found["negative"])
+    frame = add_log_odds(table.frame.with_columns(**groups), overall, "x")
+    frame = frame.select(*columns, place=nw.col("x") * float(PER_LOGIT), positive0=table.positive, all0=_weight(table))
+    frame = frame.with_columns(cell=nw.col("place").floor())
+    inside = nw.col("inside")
+    frame = frame.with_columns(inside=nw.col("place") - nw.col("cell"), cell=nw.col("cell").cast(nw.Int64))
+    for k in range(3):
+        frame = frame.with_columns(**{f"{of}{k + 1}": nw.col(f"{of}{k}") * inside for of in ("positive", "all")})
+    sums = [f"{of}{k}" for of in ("positive", "all") for k in range(4)]
+    keys, found = _sum_by(table, frame, [*columns, "cell"], sums, columns, names)
+    positive, both = (np.stack([found[f"{of}{k}"] for k in range(4)]) for of in ("positive", "all"))
+    negative = both - positive
+    negative[:, negative[0] <= 1e-14 * both[0]] = 0.0  # what rounding leaves of weights is no row
+    return keys.keys, points_of_cells(keys.index, found["cell"], positive, negative)
+
+
+def _weight(table: Table) -> nw.Expr:
+    return table.weigh(nw.lit(1.0, nw.Float64))
+
+
+def _sum_by(
+    table: Table, frame: nw.LazyFrame[Any], by: list[str], sums: list[str], columns: Sequence[str], names: Sequence[str]
+) -> tuple[RowKeys, dict[str, Floats]]:
+    """Return the keys of groups and the sums of some columns, by one query."""
+    query = frame.group_by(*by).agg(rows=nw.len(), **{name: nw.col(name).sum() for name in sums})
+    home = query.collect(backend="pyarrow").to_arrow()
+    found = {name: np.asarray(home[name].cast("float64").to_numpy(), np.float64) for name in (by[-1], "rows", *sums)}
+    table.require_rows(found["rows"].sum())
+    parts = [read_groups(name, home[column]) for column, name in zip(columns, names, strict=True)]
+    return join_keys("by", parts, tuple(names)), found
