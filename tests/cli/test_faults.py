@@ -80,9 +80,10 @@ main()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("output", ["out.parquet", "out.csv"])
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_leaves_nothing(output, number, code, folder):
+@pytest.mark.parametrize(
+    ("number", "code", "output"), [(signal.SIGINT, 130, "out.parquet"), (signal.SIGTERM, 143, "out.csv")]
+)
+def test_a_signal_leaves_nothing(number, code, output, folder):
     (folder / "work" / output).write_text("old")
     before = listing(folder / "work")
     asked = ("apply", "map.json", "t.parquet", "--score", "f", "-o", output)
@@ -94,7 +95,7 @@ def test_a_signal_leaves_nothing(output, number, code, folder):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
-@pytest.mark.parametrize("output", ["out.parquet", "out.csv", "out.arrow", "out.csv.gz"])
+@pytest.mark.parametrize("output", ["out.parquet", "out.csv.gz"])
 def test_a_full_disk_leaves_nothing(output, folder):
     before = listing(folder / "work")
     asked = ("apply", "map.json", "t.parquet", "--score", "f", "-o", output)

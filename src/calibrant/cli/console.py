@@ -128,7 +128,7 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
                 command(*arguments, **options)
             for message in dict.fromkeys(str(warning.message) for warning in caught):
                 print_message("warning", message, "yellow")
-        except BrokenPipeError:  # typer exits quietly, as in `calibrant methods | head`
+        except (BrokenPipeError, typer.Exit):  # typer exits quietly, as in `calibrant methods | head`
             raise
         except (ValueError, OSError, ModuleNotFoundError, RuntimeError) as error:
             sentence = str(error)

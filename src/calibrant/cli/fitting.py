@@ -92,6 +92,10 @@ def methods(*, as_json: AsJson = False) -> None:
     how several classes are fitted: each against the rest, or all at once. Give
     options to fit as --option name=value. A second table lists methods that need
     the support vectors of an SVC: they work with CalibratedClassifier in Python.
+
+    [bold]Example[/bold]
+
+      calibrant methods
     """
     if as_json:
         print_json([_describe_method(name) for name in METHODS])
