@@ -8,6 +8,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import calibrant
 
@@ -169,11 +171,20 @@ class TestFiles:
         assert "must have the same columns" in refused("fit", tmp_path / "a.csv", tmp_path / "b.csv", *asked)
         assert "must all be of one format" in refused("fit", tmp_path / "a.csv", tmp_path / "c.parquet", *asked)
         assert "--decimal is for CSV files" in refused("fit", tmp_path / "c.parquet", *asked, "--decimal", ",")
-        assert 'is a directory; name its files, as in "' in refused("fit", tmp_path, *asked)
+        (tmp_path / "empty").mkdir()
+        assert "is a directory without Parquet files" in refused("fit", tmp_path / "empty", *asked)
         (tmp_path / "a.csv").rename(tmp_path / "scores.csv")
         assert f"does not exist; did you mean '{tmp_path}/scores.csv'?" in refused(
             "fit", tmp_path / "score.csv", *asked
         )
+
+    def test_a_folder_of_parquet_files(self, tmp_path):
+        (tmp_path / "t.parquet" / "day=1").mkdir(parents=True)
+        (tmp_path / "t.parquet" / "_SUCCESS").write_text("")
+        arrow_parquet.write_table(pa.table({"f": SCORES[:3], "name": NAMES[:3]}), tmp_path / "t.parquet" / "a.parquet")
+        rest = pa.table({"f": SCORES[3:], "name": NAMES[3:]})
+        arrow_parquet.write_table(rest, tmp_path / "t.parquet" / "day=1" / "b.parquet")
+        fit(tmp_path / "t.parquet", tmp_path)
 
 
 class TestApply:
@@ -300,3 +311,67 @@ def test_update_adds_tables_up(tmp_path):
     message = refused("fit", tmp_path / "0.parquet", *asked, "-o", tmp_path / "m.json")
     assert "summary.json is not a summary that `calibrant fit --update` wrote" in message
     assert listing(tmp_path)["m.json"] == before["m.json"]
+
+
+HOSTILE = ['"; drop table --', 'a.b `c`, "d"', "Y"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_names_of_columns_may_be_anything(ending, tmp_path):
+    score, label, other = HOSTILE
+    columns = {score: SCORES, label: LABELS, other: NAMES}
+    path = tmp_path / f"t.{ending}"
+    table = pa.table(columns)
+    arrow_parquet.write_table(table, path) if ending == "parquet" else arrow_csv.write_csv(table, path)
+    asked = ("--score", score, "--label", label)
+    done("fit", path, *asked, "--method", "platt", "-o", tmp_path / "m.json")
+    np.testing.assert_allclose(calibrant.load(tmp_path / "m.json")(SCORES), EXPECTED(SCORES), rtol=1e-9)
+    done("apply", tmp_path / "m.json", path, "--score", score, "--name", "p\"'", "-o", tmp_path / f"o.{ending}")
+    found = json.loads(
+        done("assess", tmp_path / f"o.{ending}", "--probability", "p\"'", "--label", label, "--json").stdout
+    )
+    assert found["rows"] == len(SCORES)
+
+
+@pytest.mark.parametrize("groups", [[1, 2], ["a", "b"], [True, False], [0.5, 1.5]])
+@pytest.mark.parametrize("pool", ["--pool", "--no-pool"])
+def test_maps_of_groups_are_applied_to_text(groups, pool, tmp_path):
+    rng = np.random.default_rng(2)
+    f, group = rng.normal(size=400), np.array(groups)[np.arange(400) % 2]
+    y = (rng.random(400) < 1 / (1 + np.exp(-f))).astype(int)
+    table = pa.table({"f": f, "y": y, "g": group})
+    arrow_csv.write_csv(table, tmp_path / "t.csv")
+    arrow_parquet.write_table(table, tmp_path / "t.parquet")
+    asked = ("--score", "f", "--label", "y", "--by", "g", pool, "--method", "platt", "-o", tmp_path / "m.json")
+    told = json.loads(done("fit", tmp_path / "t.csv", *asked, "--json").stdout)
+    assert (told["by"], told["groups"]) == (["g"], 2)
+    maps = calibrant.load(tmp_path / "m.json")
+    expected = maps(f, group)
+    assert np.abs(expected - maps.overall(f)).max() > 1e-6
+    for ending in ("csv", "parquet"):
+        done("apply", tmp_path / "m.json", tmp_path / f"t.{ending}", "--score", "f", "-o", tmp_path / "o.parquet")
+        found = arrow_parquet.read_table(tmp_path / "o.parquet")["probability"].to_numpy()
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+CELLS = st.text(st.characters(codec="latin-1", exclude_characters="\0\r", exclude_categories=["Cc"]), max_size=6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(-9, 9), CELLS), min_size=2, max_size=6),
+    st.sampled_from(",;|\t"),
+    st.sampled_from(["utf-8", "latin-1", "utf-16"]),
+)
+def test_every_text_survives_in_every_dialect(tmp_path_factory, rows, delimiter, encoding):
+    folder = tmp_path_factory.mktemp("dialect")
+    calibrant.save(EXPECTED, folder / "m.json")
+    with (folder / "t.csv").open("w", encoding=encoding, newline="") as file:
+        csv.writer(file, delimiter=delimiter).writerows([("f", "word"), *rows])
+    said = ("--delimiter", delimiter, "--encoding", encoding)
+    done("apply", folder / "m.json", folder / "t.csv", "--score", "f", *said, "-o", folder / "o.csv")
+    with (folder / "o.csv").open(encoding=encoding, newline="") as file:
+        header, *found = csv.reader(file, delimiter=delimiter)
+    assert header == ["f", "word", "probability"]
+    assert [(float(f), word) for f, word, _ in found] == rows
+    assert [float(p) for *_, p in found] == EXPECTED([f for f, _ in rows]).tolist()

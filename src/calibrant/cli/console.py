@@ -148,7 +148,7 @@ def _name_arguments(found: re.Match[str]) -> str:
     return ", ".join(f"--{name.replace('_', '-')}" for name in found[1].split(", "))
 
 
-_ARGUMENTS = ("score", "label", "weight", "probability", "by", "kind", "pos_label", "methods", "dialect")
+_ARGUMENTS = ("score", "label", "weight", "probability", "by", "kind", "pos_label", "methods", "dialect", "master")
 _AS_OPTIONS: list[tuple[str, Any]] = [
     (r"\bkind='(\w+)'", r"--kind \1"),
     (r"give missing='skip'", "give --skip-missing"),

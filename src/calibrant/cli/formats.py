@@ -126,9 +126,12 @@ def _expand(text: str, folder: Path) -> list[str]:
     if "://" in text:
         return [text]
     path = Path(text)
-    if path.is_dir():
-        msg = f'{text} is a directory; name its files, as in "{path}/*.parquet"'
-        raise ValueError(msg)
+    if path.is_dir():  # such as Spark writes
+        parts = sorted(str(each) for each in path.rglob("*.parquet") if not each.name.startswith(("_", ".")))
+        if not parts:
+            msg = f'{text} is a directory without Parquet files; name the files in it, as in "{path}/*.csv"'
+            raise ValueError(msg)
+        return parts
     if path.exists():
         return [text]
     found = sorted(glob.glob(text, recursive=True)) if glob.has_magic(text) else []
