@@ -54,3 +54,8 @@ reproduce-%: .venv/ready
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache calibrant-report.html
+
+# The site, into docs/_build/html; no network is used but by pip.
+docs: .venv/ready
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going -b html docs docs/_build/html
