@@ -30,6 +30,6 @@ for name, each in (("as trained", said), ("after the map", p)):
     print(f"{name:14} log loss {calibrant.metrics.log_loss(y_test, each):.3f}")
 
 figure, axis = plt.subplots(figsize=(6, 5))
-calibrant.plots.MapsDisplay([calibrant.curves.map_curve(fitted, said)]).plot(axis)
+calibrant.plots.MapsDisplay([calibrant.curves.map_curve(fitted, said, name="auto")]).plot(axis)
 axis.set(xlabel="what the trees say", ylabel="what it means")
 plt.show()

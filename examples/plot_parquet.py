@@ -35,5 +35,5 @@ found = calibrant.engines.assess(table, probability="probability", label="bought
 print(found.verdict)
 
 figure, axis = plt.subplots(figsize=(6, 4))
-calibrant.plots.MapsDisplay([calibrant.curves.map_curve(fitted, score[:1000])]).plot(axis)
+calibrant.plots.MapsDisplay([calibrant.curves.map_curve(fitted, score[:1000], name="Platt's sigmoid")]).plot(axis)
 plt.show()
