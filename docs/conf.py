@@ -21,6 +21,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
+    "figures",  # drawn when the site is built
     "docstrings",  # plain text to reStructuredText
     "mathml",  # formulas as MathML, which browsers draw themselves
     "tables",  # tables of methods, metrics, tests, ... read from the code

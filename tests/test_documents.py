@@ -24,7 +24,9 @@ def test_the_readme_example_runs(tmp_path, monkeypatch, capsys):
 
 
 PAGES = {
-    page.relative_to(ROOT / "docs").as_posix(): re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    page.relative_to(ROOT / "docs").as_posix(): re.findall(
+        r"```(?:python|{drawn}[^\n]*)\n(.*?)```", page.read_text(), re.DOTALL
+    )
     for page in sorted((ROOT / "docs").rglob("*.md"))
     if not page.relative_to(ROOT / "docs").parts[0].startswith("_")
 }
@@ -35,6 +37,7 @@ def test_the_code_on_every_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
     names = {}
+    exec("import matplotlib.pyplot as plt\nimport numpy as np\n\nimport calibrant", names)  # what figures start with
     for block in PAGES[page]:
         exec(compile(block, page, "exec"), names)
 
