@@ -317,18 +317,18 @@ class _Plan:
     def look_up_groups(self, columns: list[nw.Expr], keys: list[tuple[Any, ...]], numbers: Floats) -> list[nw.Expr]:
         """Return the numbers of the group of each row, NULL for unknown ones: joined from a small table.
 
-        NULL equals nothing in a join, so that each column of groups becomes two: whether it is known, and its value.
+        NULL equals nothing in a join. Where it is a group, its column becomes two: whether it is known, and its value.
         """
         small: dict[str, Any] = {}
         large: dict[str, nw.Expr] = {}
         for column, values in zip(columns, keys, strict=True):
-            known, value = self.name(), self.name()
-            some = next((each for each in values if each is not None), 0)
-            column = self.share(column)
-            large[known] = one_where(column.is_null())
-            large[value] = nw.when(column.is_null()).then(nw.lit(some)).otherwise(column)
-            small[known] = np.array([each is None for each in values], np.float64)
-            small[value] = [some if each is None else each for each in values]
+            value, some = self.name(), next((each for each in values if each is not None), 0)
+            large[value], small[value] = column, [some if each is None else each for each in values]
+            if None in values:
+                known, column = self.name(), self.share(column)
+                large[value] = nw.when(column.is_null()).then(nw.lit(some)).otherwise(column)
+                large[known] = one_where(column.is_null())
+                small[known] = np.array([each is None for each in values], np.float64)
         names = [self.name() for _ in numbers]
         on = list(small)
         small |= dict(zip(names, numbers, strict=True))

@@ -11,7 +11,7 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.engines.applying import add_log_odds, as_text, read_groups
 from calibrant.engines.cells import FEW_ROWS
-from calibrant.engines.tables import SCORE, Table
+from calibrant.engines.tables import LABEL, SCORE, Table
 from calibrant.maps.keys import Keys, RowKeys, join_keys
 from calibrant.maps.records import log_odds
 from calibrant.numerics.pooling import PER_LOGIT, GroupCells, group_cells, points_of_cells
@@ -32,23 +32,39 @@ def sum_groups(table: Table, overall: Any, columns: Sequence[str], names: Sequen
         with np.errstate(all="ignore"):
             x = log_odds(overall, found["score"])
         return keys.keys, group_cells(keys.index, x, found["positive"], found["negative"])
-    frame = add_log_odds(table.frame.with_columns(**groups), overall, "x")
-    frame = frame.select(*columns, place=nw.col("x") * float(PER_LOGIT), positive0=table.positive, all0=_weight(table))
+    frame = add_log_odds(table.frame.with_columns(**groups), overall, "x").with_columns(place=nw.col("x") * PER_LOGIT)
     frame = frame.with_columns(cell=nw.col("place").floor())
-    inside = nw.col("inside")
-    frame = frame.with_columns(inside=nw.col("place") - nw.col("cell"), cell=nw.col("cell").cast(nw.Int64))
+    inside, weight = nw.col("place") - nw.col("cell"), table.weigh(nw.lit(1.0, nw.Float64))
+    if table.whole:  # each class in cells of its own, with half as many sums
+        twice = (nw.col("cell") * 2.0 + LABEL).cast(nw.Int64)
+        keys, code, sums = _sum_powers(table, frame, {"all": weight}, twice, inside, columns, names)
+        positive = code % 2.0 == 1.0
+        return keys.keys, points_of_cells(keys.index, code // 2.0, sums[0] * positive, sums[0] * ~positive)
+    both = {"positive": table.positive, "all": weight}
+    keys, cell, sums = _sum_powers(table, frame, both, nw.col("cell").cast(nw.Int64), inside, columns, names)
+    negative = sums[1] - sums[0]
+    negative[:, negative[0] <= 1e-14 * sums[1, 0]] = 0.0  # what rounding leaves of weights is no row
+    return keys.keys, points_of_cells(keys.index, cell, sums[0], negative)
+
+
+def _sum_powers(
+    table: Table,
+    frame: nw.LazyFrame[Any],
+    weights: dict[str, nw.Expr],
+    cell: nw.Expr,
+    inside: nw.Expr,
+    columns: Sequence[str],
+    names: Sequence[str],
+) -> tuple[RowKeys, Floats, Floats]:
+    """Return the keys and cells of groups, and of each weight the sums of weight times 1, t, t^2 and t^3 in them."""
+    given = {f"{name}0": weight for name, weight in weights.items()}
+    frame = frame.select(*columns, **given, cell=cell, inside=inside)
     for k in range(3):
-        frame = frame.with_columns(**{f"{of}{k + 1}": nw.col(f"{of}{k}") * inside for of in ("positive", "all")})
-    sums = [f"{of}{k}" for of in ("positive", "all") for k in range(4)]
+        frame = frame.with_columns(**{f"{of}{k + 1}": nw.col(f"{of}{k}") * nw.col("inside") for of in weights})
+    sums = [f"{of}{k}" for of in weights for k in range(4) if k or of != "all" or table.weighted]
     keys, found = _sum_by(table, frame, [*columns, "cell"], sums, columns, names)
-    positive, both = (np.stack([found[f"{of}{k}"] for k in range(4)]) for of in ("positive", "all"))
-    negative = both - positive
-    negative[:, negative[0] <= 1e-14 * both[0]] = 0.0  # what rounding leaves of weights is no row
-    return keys.keys, points_of_cells(keys.index, found["cell"], positive, negative)
-
-
-def _weight(table: Table) -> nw.Expr:
-    return table.weigh(nw.lit(1.0, nw.Float64))
+    found.setdefault("all0", found["rows"])
+    return keys, found["cell"], np.stack([np.stack([found[f"{of}{k}"] for k in range(4)]) for of in weights])
 
 
 def _sum_by(

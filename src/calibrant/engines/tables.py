@@ -196,7 +196,8 @@ class Table:
 
     `low` and `high` are the ends of the scores, `inner` those of the scores strictly between 0 and 1, where they are
     probabilities. `classes` are the negative and the positive class. Cells are made of the scores, or of a `coordinate`
-    that rises with them; `mean` and `deviation` are about its mean and standard deviation.
+    that rises with them; `mean` and `deviation` are about its mean and standard deviation. `whole` says that labels are
+    known to be 0 or 1, by their type.
     """
 
     frame: nw.LazyFrame[Any]
@@ -210,6 +211,7 @@ class Table:
     inner: tuple[float, float] | None
     classes: tuple[Any, Any]
     coordinate: nw.Expr | None = None
+    whole: bool = False
 
     @property
     def span(self) -> Span:
@@ -459,7 +461,9 @@ class _Rows:
             low, high = max(low, 0.0), min(high, 1.0)
         weight = seen["sum_weight"] if self.is_weighted else float(rows)
         frame = float(mean), float(deviation)
-        return Table(self.frame, rows, weight, self.is_weighted, low, high, *frame, inner, classes)
+        dtype = self.types["label"]
+        whole = not (dtype.is_float() or dtype.is_decimal() or dtype == nw.Object)
+        return Table(self.frame, rows, weight, self.is_weighted, low, high, *frame, inner, classes, whole=whole)
 
 
 def _as_array(values: list[Any]) -> np.ndarray[Any, Any]:

@@ -57,7 +57,7 @@ class Prior:
 
 
 PRIOR = Prior()
-PER_LOGIT = 8  # cells of log-odds, whose rows two points of each class stand for: that moves log-odds by about 1e-7
+PER_LOGIT = 4  # cells of log-odds, whose rows two points of each class stand for: that moves log-odds by about 1e-6
 
 _SHORT = 1e-3  # logits: the longest last Newton step, after which less than its square is left
 _WHOLE = 1.5  # logits: up to this reach a whole Newton step lowers the loss (Bach 2010; see numerics/batches.py)
