@@ -33,7 +33,7 @@ from calibrant.ops.frames import FRAMES
 from calibrant.samples import ClassSample, ask_for_kind, class_sample, read_kind
 from calibrant.warning import warn
 
-__all__ = ["ClassTable", "fit_several", "open_columns"]
+__all__ = ["MOST_AT_HOME", "ClassTable", "fit_several", "open_columns"]
 
 MOST_AT_HOME = 1_000_000  # rows that come home; of more a sample of so many
 _MOST_CLASSES = 100
@@ -85,6 +85,22 @@ class ClassTable:
         index = found["index"].astype(np.intp)
         data = class_sample(scores, index, found.get("weight"), kind=self.kind, classes=np.arange(len(known)))
         return replace(data, names=self.classes)
+
+    def mean_losses(self) -> dict[str, float]:
+        """Return the mean Brier score and log loss of all rows of probabilities, by one query."""
+        number, weight = range(len(self.classes)), nw.col("weight") if self.weighted else nw.lit(1.0, nw.Float64)
+        off = {f"off{c}": nw.col(f"score{c}") - _is_class(c) for c in number}
+        own = reduce(lambda one, two: one + two, [_is_class(c) * nw.col(f"score{c}") for c in number])
+        frame = self.frame.with_columns(own=own, **off)
+        brier = reduce(lambda one, two: one + two, [nw.col(name) * nw.col(name) for name in off])
+        inside = nw.when(nw.col("own") > 0.0).then(nw.col("own")).otherwise(nw.lit(1.0, nw.Float64))
+        losses = {"brier": brier, "loss": inside.log() * -1.0, "never": one_where(nw.col("own") <= 0.0)}
+        frame = frame.with_columns(**{name: loss * weight for name, loss in losses.items()})
+        sums = {name: nw.col(name).sum() for name in losses}
+        found = fetch(frame.select(rows=nw.len(), **sums), ["rows", *sums])
+        require_same_rows(self.rows, found["rows"][0])
+        log_loss = np.inf if found["never"][0] > 0.0 else float(found["loss"][0]) / self.weight
+        return {"brier": float(found["brier"][0]) / self.weight, "log_loss": float(log_loss)}
 
 
 def open_columns(

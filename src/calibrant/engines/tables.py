@@ -26,6 +26,7 @@ from calibrant.warning import warn
 
 __all__ = [
     "LABEL",
+    "MOST_GROUPS",
     "SCORE",
     "Opened",
     "Rows",
@@ -41,7 +42,7 @@ __all__ = [
 ]
 
 _MISSING = ("error", "skip")
-_MOST_GROUPS = 10_000
+MOST_GROUPS = 10_000
 _MOST_CLASSES = 100  # labels shown in an error; a column with more is no column of labels
 _FILES = {"parquet": "read_parquet", "pq": "read_parquet", "csv": "read_csv", "tsv": "read_csv", "txt": "read_csv"}
 
@@ -133,10 +134,10 @@ def each_group(table: Any, by: str, work: Callable[[Opened], _T]) -> dict[Any, _
     """Return what is made of the rows of each group, one group after the other."""
     opened = open_table(table)
     column = opened.column("by", by)
-    found = opened.rows.select(group=column).unique().head(_MOST_GROUPS + 1)
+    found = opened.rows.select(group=column).unique().head(MOST_GROUPS + 1)
     values = found.collect(backend="pyarrow").to_arrow()["group"].to_pylist()
-    if len(values) > _MOST_GROUPS:
-        msg = f"by must name a column of at most {_MOST_GROUPS:,} groups; {by!r} has more"
+    if len(values) > MOST_GROUPS:
+        msg = f"by must name a column of at most {MOST_GROUPS:,} groups; {by!r} has more"
         raise ValueError(msg)
     made = {}
     for value in sorted(values, key=lambda value: (value is None, str(type(value)), value)):
