@@ -10,6 +10,7 @@ import pytest
 import calibrant
 from calibrant import engines
 from calibrant.engines import assessing
+from calibrant.engines import forecasts as forecasting
 from calibrant.engines.forecasts import choose_cells, sum_forecasts
 from calibrant.engines.tables import open_rows
 from calibrant.evidence.assessing import PART_METRICS
@@ -17,6 +18,8 @@ from calibrant.metrics import METRICS
 from calibrant.metrics.decomposition import decompose
 from calibrant.samples import Sample
 from tests.engines.backends import BACKENDS
+
+sum_rows = forecasting._sum
 
 # Values that cells may move, and by how much, relatively.
 SMOOTH = {
@@ -135,7 +138,7 @@ def test_cells_move_values_by_no_more_than_the_bounds(seed):
     data, rows = Sample(p, y.astype(float)), open_rows(pa.table({"p": p, "y": y}), score="p", label="y")
     for width in (120, 960, 3_840):
         cells = sum_forecasts(rows, width)
-        points = cells.points((0, 1), len(p))
+        points = cells.points()
         off = abs(METRICS["auc"].core(points) - METRICS["auc"].core(data))
         assert off <= cells.bound_area() + 1e-15
         for score, bound in cells.bound_parts().items():
@@ -180,3 +183,64 @@ def test_wrong_columns_are_refused():
         engines.assess(table, probability="p", label="y")
     with pytest.raises(ValueError, match="probability must name a column of the table"):
         engines.assess(table, probability="q", label="y")
+
+
+@pytest.mark.parametrize("few", [0, 100_000])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_groups_are_assessed_by_one_query(monkeypatch, few, weighted):
+    monkeypatch.setattr(assessing, "FEW_ROWS", few)
+    p, y = forecasts(6_000, seed=8)
+    group, weight = np.arange(6_000) % 3, 1.0 + np.arange(6_000) % 2
+    asked = []
+    monkeypatch.setattr(forecasting, "_sum", lambda *given: asked.append(1) or sum_rows(*given))
+    table = pl.DataFrame({"p": p, "y": y, "g": group, "w": weight})
+    found = engines.assess(table, probability="p", label="y", by="g", weight="w" if weighted else None, draws=10)
+    assert list(found) == [0, 1, 2]
+    assert len(asked) == 1
+    for value, each in found.items():
+        rows = group == value
+        expected = calibrant.assess(y[rows], p[rows], sample_weight=weight[rows] if weighted else None, draws=10)
+        bounds = EXACT if few else bounds_of(p[rows], y[rows], weight[rows] if weighted else None)
+        assert_same(each, expected, bounds)
+
+
+def several_of(n=600, k=3):
+    rng = np.random.default_rng(7)
+    p = rng.dirichlet(np.ones(k), n)
+    y = (p.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
+    names = np.array(["cat", "dog", "hare"])[y]
+    return p, names, pa.table({"p0": p[:, 0], "p1": p[:, 1], "p2": p[:, 2], "y": names, "w": 1.0 + y})
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_several_columns_are_assessed_as_in_memory(backend):
+    p, names, table = several_of()
+    options = {"draws": 10, "costs": 1 - np.eye(3)}
+    native = BACKENDS[backend](table)
+    found = engines.assess(native, probability=["p0", "p1", "p2"], label="y", weight="w", **options)
+    expected = calibrant.assess(names, p, sample_weight=table["w"].to_numpy(), **options)
+    for measure in expected.measures:
+        assert found[measure.name].value == pytest.approx(measure.value, rel=1e-6), measure.name
+    assert found.verdict == expected.verdict
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_of_many_rows_of_several_columns_the_losses_are_exact(monkeypatch, backend):
+    p, names, table = several_of(1_000)
+    monkeypatch.setattr(assessing, "MOST_AT_HOME", 400)
+    found = engines.assess(BACKENDS[backend](table), probability=["p0", "p1", "p2"], label="y", draws=10)
+    expected = calibrant.assess(names, p, draws=10)
+    for name in ("brier", "log_loss"):
+        assert found[name].value == pytest.approx(expected[name].value, rel=1e-12)
+    assert "are those of all 1,000 rows, everything else that of" in found.notes[-1]
+    assert found["ece"].value == pytest.approx(expected["ece"].value, abs=0.1)
+
+
+def test_wrong_names_of_several_columns_are_refused():
+    _, _, table = several_of(50)
+    with pytest.raises(ValueError, match="probability must name a column of the table"):
+        engines.assess(table, probability=["p0", "p1", "p9"], label="y")
+    with pytest.raises(ValueError, match="pos_label is for one column of probabilities"):
+        engines.assess(table, probability=["p0", "p1", "p2"], label="y", pos_label="cat")
+    with pytest.raises(ValueError, match="classes is for several columns of probabilities"):
+        engines.assess(table, probability="p0", label="y", classes=["a", "b"])

@@ -66,7 +66,7 @@ def count_folds(table: Table, *, by_fold: bool) -> FoldCells:
     sides = [(found["rows"] - found["hits"], found["negative"]), (found["hits"], found["positive"])]
     # Added, because an engine may tell 0.0 and -0.0 apart.
     count, weight = (
-        np.stack([np.bincount(index, sums, size).reshape(shape) for sums in both], axis=2)
+        np.stack([np.bincount(index, sums, size).reshape(shape) for sums in both], axis=2).astype(np.float64)
         for both in zip(*((rows, np.where(rows > 0.0, sums, 0.0)) for rows, sums in sides), strict=True)
     )
     local = _local(table, grid)

@@ -16,6 +16,7 @@ between those of L and U.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,24 +24,29 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats, Truths
-from calibrant.engines.tables import SCORE, Table, fetch
+from calibrant.engines.tables import MOST_GROUPS, SCORE, Table, fetch
 from calibrant.metrics.decomposition import SCORES, recalibrated_score
 from calibrant.numerics.quadrature import quadrature
 from calibrant.samples import Sample
 
-__all__ = ["ForecastCells", "choose_cells", "sum_forecasts"]
+__all__ = ["ForecastCells", "choose_cells", "sum_forecasts", "sum_groups"]
 
 _TAIL = 0.0625  # below, and above 1 - this, cells are intervals of a logarithm
 _NEVER = 1e-300  # probabilities below are taken as 0, and sooner than that as 1
 _WIDTHS = (3_840, 30_720)  # cells per unit of p, multiples of 120: at least and at most
 _ROWS_PER_CELL = 2_000  # about so many rows for each of them in between
+_MOST_CELLS = 2_000_000  # of all groups between 0 and 1
 _PER_WIDTH = 0.125  # cells per unit of log(p) for each per unit of p: half as wide where both meet
 
 
 @dataclass(frozen=True, slots=True)
 class ForecastCells:
-    """The sums of weight times 1, v, v^2 and v^3 in each cell, of each class; the first and the last probability."""
+    """The sums of weight times 1, v, v^2 and v^3 in each cell, of each class; the first and the last probability.
 
+    `rows` is the number of all rows.
+    """
+
+    rows: int
     positive: Floats  # (4, cells)
     negative: Floats
     low: Floats
@@ -61,11 +67,11 @@ class ForecastCells:
         """Return p - v."""
         return np.where(self.low < 0.5, 0.0, 1.0)
 
-    def points(self, classes: tuple[Any, Any], rows: int) -> Sample:
+    def points(self) -> Sample:
         """Return one point per cell, at the mean of its probabilities."""
         p = (self.positive + self.negative)[1] / self.weight + self._base
         p = np.where(self.pooled, np.clip(p, self.low, self.high), self.low)
-        return Sample(p, self.positive[0] / self.weight, self.weight, self.negative[0], classes, rows)
+        return Sample(p, self.positive[0] / self.weight, self.weight, self.negative[0], rows=self.rows)
 
     def mean_losses(self) -> dict[str, float]:
         """Return the mean Brier score and log loss of all rows."""
@@ -109,15 +115,18 @@ class ForecastCells:
         }
 
 
-def choose_cells(rows: float) -> int:
-    """Return how many cells a unit of p has, for so many rows.
+def choose_cells(rows: float, groups: int = 1) -> int:
+    """Return how many cells a unit of p has, for so many rows in all, of so many groups.
 
-    >>> choose_cells(1e6), choose_cells(2e7), choose_cells(1e9)
-    (3840, 7680, 30720)
+    >>> choose_cells(1e6), choose_cells(2e7), choose_cells(1e9), choose_cells(1e9, groups=1000)
+    (3840, 7680, 30720, 1920)
     """
-    least, most = _WIDTHS
-    doublings = max(0, int(np.log2(max(rows / _ROWS_PER_CELL / least, 1.0))))
-    return int(min(most, least * 2**doublings))
+    width, most = _WIDTHS
+    while 2 * width <= most and 2 * width * _ROWS_PER_CELL * groups <= rows:
+        width *= 2
+    while width > 120 and width * groups > _MOST_CELLS:
+        width //= 2
+    return width
 
 
 def _number(p: nw.Expr, width: int) -> nw.Expr:
@@ -130,22 +139,57 @@ def _number(p: nw.Expr, width: int) -> nw.Expr:
     return nw.when((p >= _TAIL) & (p <= 1.0 - _TAIL)).then(bulk).otherwise(outer).cast(nw.Int64)
 
 
-def sum_forecasts(table: Table, width: int) -> ForecastCells:
-    """Return the sums over all rows of a table of probabilities, by one query."""
+def sum_forecasts(table: Table, width: int | None) -> ForecastCells:
+    """Return the sums over all rows of a table of probabilities, by one query.
+
+    `width` is the number of cells of a unit of p; without it every distinct probability is a cell.
+    """
+    found = fetch(_sum(table, width, []), _list_sums(table))
+    table.require_rows(found["rows"].sum())
+    return _make_cells(found, weighted=table.weighted)
+
+
+def sum_groups(table: Table, choose_width: Callable[[int], int | None]) -> dict[Any, ForecastCells]:
+    """Return the sums over the rows of each value of the column `by`, by one query after one that counts the groups."""
+    values = table.frame.select("by").unique().head(MOST_GROUPS + 1).collect(backend="pyarrow").to_arrow()
+    if len(values) > MOST_GROUPS:
+        msg = f"by must name a column of at most {MOST_GROUPS:,} groups; got more"
+        raise ValueError(msg)
+    names = _list_sums(table)
+    answer = _sum(table, choose_width(len(values)), ["by"]).select("by", *names).collect(backend="pyarrow").to_arrow()
+    numbers = {name: np.asarray(answer[name].cast("float64").to_numpy(), np.float64) for name in names}
+    table.require_rows(numbers["rows"].sum())
+    group = answer["by"].combine_chunks().dictionary_encode(null_encoding="encode")
+    place, known = group.indices.to_numpy(), group.dictionary.to_pylist()
+    order = np.argsort(place, kind="stable")
+    starts = np.searchsorted(place[order], np.arange(len(known) + 1))
+    made = {}
+    for number in sorted(range(len(known)), key=lambda at: (known[at] is None, str(type(known[at])), known[at])):
+        rows = order[starts[number] : starts[number + 1]]
+        made[known[number]] = _make_cells(
+            {name: column[rows] for name, column in numbers.items()}, weighted=table.weighted
+        )
+    return made
+
+
+def _list_sums(table: Table) -> list[str]:
+    """Return the names of the sums; of rows without weights their number is the first one."""
+    sums = [f"{of}{k}" for of in ("all", "positive") for k in range(4) if table.weighted or f"{of}{k}" != "all0"]
+    return ["rows", *sums, "low", "high"]
+
+
+def _sum(table: Table, width: int | None, by: list[str]) -> nw.LazyFrame[Any]:
+    """Return the sums of each cell, and of each group where the table has them."""
     v = nw.col("v")
-    one = nw.lit(1.0, nw.Float64)
     given = {"score": SCORE, "v": nw.when(SCORE < 0.5).then(SCORE).otherwise(SCORE - 1.0), "positive0": table.positive}
     if table.weighted:
-        given["all0"] = table.weigh(one)
-    frame = table.frame.select(cell=_number(SCORE, width), **given)
+        given["all0"] = table.weigh(nw.lit(1.0, nw.Float64))
+    frame = table.frame.select(*by, cell=SCORE if width is None else _number(SCORE, width), **given)
     frame = frame.with_columns(all1=nw.col("all0") * v if table.weighted else v, positive1=nw.col("positive0") * v)
     for k in (2, 3):
         frame = frame.with_columns(**{f"{of}{k}": nw.col(f"{of}{k - 1}") * v for of in ("all", "positive")})
-    summed = [f"{of}{k}" for of in ("all", "positive") for k in range(4) if table.weighted or f"{of}{k}" != "all0"]
-    sums = {name: nw.col(name).sum() for name in summed} | {"low": SCORE.min(), "high": SCORE.max()}
-    found = fetch(frame.group_by("cell").agg(rows=nw.len(), **sums), ["rows", *sums])
-    table.require_rows(found["rows"].sum())
-    return _make_cells(found, weighted=table.weighted)
+    sums = {name: nw.col(name).sum() for name in _list_sums(table)[1:-2]}
+    return frame.group_by(*by, "cell").agg(rows=nw.len(), **sums, low=SCORE.min(), high=SCORE.max())
 
 
 def _make_cells(found: dict[str, Floats], *, weighted: bool) -> ForecastCells:
@@ -156,4 +200,4 @@ def _make_cells(found: dict[str, Floats], *, weighted: bool) -> ForecastCells:
     negative = both - positive
     if weighted:  # what rounding leaves of weights is no row
         negative[:, negative[0] <= 1e-14 * both[0]] = 0.0
-    return ForecastCells(positive, negative, found["low"][order], found["high"][order])
+    return ForecastCells(int(found["rows"].sum()), positive, negative, found["low"][order], found["high"][order])
