@@ -145,7 +145,7 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
 
 def _name_arguments(found: re.Match[str]) -> str:
     """Return names of arguments as options."""
-    return ", ".join(f"--{name.replace('_', '-')}" for name in found[1].split(", "))
+    return ", ".join(f"--{name.replace('_', '-')}" for name in dict.fromkeys(found[1].split(", ")))
 
 
 _ARGUMENTS = ("score", "label", "weight", "probability", "by", "kind", "pos_label", "methods", "dialect", "master")

@@ -14,7 +14,6 @@ import typer
 from numpy.typing import NDArray
 from rich.text import Text
 
-from calibrant.checks import check_unit
 from calibrant.cli.console import (
     format_number,
     make_table,
@@ -170,34 +169,18 @@ def assess(
 
 
 def _assess_table(source: Source, probability: Sequence[str]) -> Assessment | dict[Any, Assessment]:
-    """Evaluate columns of probabilities of a table: one in the engine, one per class in memory."""
+    """Evaluate a column of probabilities of a table, or one per class."""
     columns = columns_of(source.files, probability)
     require_one_naming(source, columns)
-    if len(columns) > 1:
-        if source.by:
-            msg = f"--by is for one column of probabilities; got {len(columns)}: {', '.join(columns)}"
-            raise ValueError(msg)
-        return _assess_classes(source, columns)
     from calibrant import engines
 
-    with source.open(columns) as running, running.show(f"assessing {columns[0]}"):
-        reading = source.reading(running.table)
-        grouped: dict[str, Any] = {"by": [*source.by]} if source.by else {}
-        found: Assessment | dict[Any, Assessment]
-        found = engines.assess(running.table, probability=columns[0], **grouped, **reading)
+    with source.open(columns) as running, running.show(f"assessing {', '.join(columns)}"):
+        several = len(columns) > 1
+        reading = source.reading_classes(running.table, columns) if several else source.reading(running.table)
+        grouped: dict[str, Any] = {"by": source.by[0] if len(source.by) == 1 else [*source.by]} if source.by else {}
+        asked = {"probability": columns if several else columns[0], **grouped, **reading}
+        found: Assessment | dict[Any, Assessment] = engines.assess(running.table, **asked)
         return found
-
-
-def _assess_classes(source: Source, columns: list[str]) -> Assessment:
-    """Evaluate one column of probabilities per class, in memory."""
-    from calibrant.evidence.assessing import assess as assess_arrays
-
-    rows = read_rows(source, columns)
-    for column, values in zip(columns, rows.numbers.T, strict=True):
-        check_unit(f"column {column!r}", values)
-    labels = classes_of(columns, rows.y, source.classes)
-    with show_activity(f"assessing {', '.join(columns)}"):
-        return assess_arrays(rows.y, rows.numbers, sample_weight=rows.weight, labels=labels)
 
 
 def _plain(group: Any) -> Any:

@@ -52,10 +52,8 @@ from calibrant.cli.reading import (
     Source,
     TableFiles,
     Weight,
-    classes_of,
     columns_of,
     parse_options,
-    read_rows,
     refuse_json_beside,
     require_one_naming,
     require_place,
@@ -63,11 +61,9 @@ from calibrant.cli.reading import (
 )
 from calibrant.files import write_whole
 from calibrant.maps import METHODS, Map, check_method
-from calibrant.maps.lifting import fit_class_map
 from calibrant.maps.methods import ALIASES, NEEDS, list_methods
 from calibrant.maps.store import save, to_dict
-from calibrant.metrics import brier, log_loss
-from calibrant.samples import ClassSample, ask_for_kind, class_sample, read_kind
+from calibrant.samples import read_kind
 from calibrant.warning import warn
 
 if TYPE_CHECKING:
@@ -176,10 +172,10 @@ def fit(
     fold: on its training rows a classifier is overconfident.
 
     One column of scores is that of the positive class; larger scores mean more
-    positive. The engine sums over the table, whatever its size; rows do not have
-    to fit into memory. With one column per class the rows are read into memory,
-    and the classes are given by --classes, or by the names of the columns, as in
-    p_cat, p_dog; they are never taken from the order of the columns.
+    positive. With one column per class, the classes are given by --classes, or
+    by the names of the columns, as in p_cat, p_dog; they are never taken from
+    the order of the columns. The engine sums over the table, whatever its size;
+    rows do not have to fit into memory.
 
     With --by, each group gets a map of its own in the same file, drawn towards
     that of all rows where its own rows are few; unknown groups get the map of all.
@@ -334,15 +330,19 @@ def _add_to_summary(path: Path, table: Any, kind: str | None, reading: dict[str,
 
 
 def _fit_classes(source: Source, columns: list[str], wanted: _Wanted) -> _Fitted:
-    """Fit a map to one column of scores per class, in memory."""
-    data = _read_class_sample(source, columns, read_kind(wanted.kind))
-    counts = np.bincount(data.index, data.weight, data.classes).tolist()
-    about = {"rows": len(data.index), "classes": dict(zip(map(str, data.names or ()), counts, strict=True))}
-    with show_activity(f"fitting {wanted.method}"), _catch_warnings(wanted.method) as notes:
-        mapping: Map = fit_class_map(wanted.method, data, **wanted.options)
-        if wanted.kind is None:
-            ask_for_kind(data.scores)
-    return _Fitted(mapping, {**about, "on_fitting_rows": _compute_losses(mapping, data)}, notes)
+    """Fit a map to one column of scores per class."""
+    from calibrant import engines
+    from calibrant.engines.measuring import measure_classes
+
+    with source.open(columns) as running:
+        reading = {"score": columns, **source.reading_classes(running.table, columns)}
+        with running.show(f"fitting {wanted.method}"), _catch_warnings(wanted.method) as notes:
+            mapping: Any = engines.fit(wanted.method, running.table, kind=wanted.kind, **reading, **wanted.options)
+        with running.show("measuring the fit"), _catch_warnings(wanted.method):
+            measured = measure_classes(mapping, running.table, **reading)
+    weights = {str(name): weight for name, weight in measured.weights.items()}
+    losses = {"log_loss": measured.log_loss, "brier": measured.brier}
+    return _Fitted(mapping, {"rows": mapping.origin.rows, "classes": weights, "on_fitting_rows": losses}, notes)
 
 
 def _print_fit(mapping: Map, summary: dict[str, Any], *, weighted: bool) -> None:
@@ -532,13 +532,6 @@ def _list_names(names: list[str], name: str) -> list[str]:
 _QUOTES = {"spark": "`"}  # around names
 
 
-def _read_class_sample(source: Source, columns: list[str], kind: str) -> ClassSample:
-    """Return columns of a table, one per class, as a sample."""
-    rows = read_rows(source, columns)
-    classes = classes_of(columns, rows.y, source.classes)
-    return class_sample(rows.numbers, rows.y, rows.weight, kind=kind, classes=classes)
-
-
 def _load_map(path: Path) -> Map:
     """Read a map, or raise."""
     if not path.is_file():
@@ -597,15 +590,6 @@ def _catch_warnings(method: str) -> Iterator[list[str]]:
             raise ValueError(msg) from None
         finally:
             notes += dict.fromkeys(name_options(str(warning.message)) for warning in caught)
-
-
-def _compute_losses(mapping: Map, data: ClassSample) -> dict[str, float]:
-    """Return log loss and Brier score of a map on a sample."""
-    p, labels = mapping(data.scores), np.arange(data.classes)
-    return {
-        name: metric(data.index, p, sample_weight=data.weight, labels=labels)
-        for name, metric in (("log_loss", log_loss), ("brier", brier))
-    }
 
 
 def _format_record(value: Any) -> str:

@@ -57,6 +57,7 @@ __all__ = [
     "split_list",
 ]
 
+_MOST_CLASSES = 100
 ENGINES = ("duckdb", "polars", "spark")
 TableFiles = Annotated[
     list[str],
@@ -140,6 +141,15 @@ class Source:
             self.files, columns, [self.label, *self.by], engine=self.engine, master=self.master
         ) as running:
             yield running
+
+    def reading_classes(self, table: Any, columns: list[str]) -> dict[str, Any]:
+        """Return the arguments with which functions of `calibrant.engines` read the labels of several columns."""
+        from calibrant.engines.tables import list_values
+
+        values = np.asarray(list_values(table, "label", self.label, _MOST_CLASSES))
+        missing = "skip" if self.skip_missing else "error"
+        named = classes_of(columns, values, self.classes)
+        return {"label": self.label, "weight": self.weight, "classes": named, "missing": missing}
 
     def reading(self, table: Any) -> dict[str, Any]:
         """Return the arguments with which functions of `calibrant.engines` read labels and weights of a table."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,9 +10,10 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.engines.applying import apply
+from calibrant.engines.classes import open_columns
 from calibrant.engines.tables import LABEL, SCORE, Table, fetch, one_where, open_rows, open_table
 
-__all__ = ["Measured", "measure"]
+__all__ = ["Measured", "MeasuredClasses", "measure", "measure_classes"]
 
 _NEW = "probability of calibrant"
 
@@ -22,6 +24,15 @@ class Measured:
 
     positives: float
     are_classes: bool
+    log_loss: float
+    brier: float
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredClasses:
+    """The weight of each class, and mean losses."""
+
+    weights: dict[Any, float]
     log_loss: float
     brier: float
 
@@ -46,9 +57,7 @@ def measure(
     >>> found.positives, found.are_classes, round(found.brier, 4)
     (2.0, True, 0.1321)
     """
-    names, into = open_table(table).names, _NEW
-    while into in names:
-        into += "_"
+    into = _find_name(table)
     applied = apply(map, table, score=score, into=into)
     rows = open_rows(
         applied,
@@ -61,6 +70,40 @@ def measure(
     )
     found = _sum_losses(rows)
     return Measured(found["positive"], found["shares"] == 0.0, found["log_loss"], found["brier"])
+
+
+def measure_classes(
+    map: Any,
+    table: Any,
+    *,
+    score: Sequence[str],
+    label: str,
+    classes: Sequence[Any],
+    weight: str | None = None,
+    missing: str = "error",
+) -> MeasuredClasses:
+    """Return the log loss and the Brier score of a map of several classes on a table."""
+    into = _find_name(table)
+    applied = apply(map, table, score=list(score), into=into)
+    new = [name for name in open_table(applied).names if name.startswith(f"{into}_")]
+    rows = open_columns(
+        applied, scores=new, label=label, weight=weight, kind="probability", classes=list(classes), missing=missing
+    )
+    one = nw.col("weight") if rows.weighted else nw.lit(1.0, nw.Float64)
+    sums = rows.frame.select("index", total=one).group_by("index").agg(nw.col("total").sum())
+    found = fetch(sums, ["index", "total"])
+    totals = dict(zip(found["index"].astype(int).tolist(), found["total"].tolist(), strict=True))
+    losses = rows.mean_losses()
+    weights = {name: totals.get(place, 0.0) for place, name in enumerate(rows.classes)}
+    return MeasuredClasses(weights, losses["log_loss"], losses["brier"])
+
+
+def _find_name(table: Any) -> str:
+    """Return a name that no column of a table begins with."""
+    names, into = open_table(table).names, _NEW
+    while any(name.startswith(into) for name in names):
+        into += "_"
+    return into
 
 
 def _sum_losses(table: Table) -> dict[str, float]:

@@ -39,6 +39,7 @@ __all__ = [
     "fetch",
     "is_group",
     "kind_of_files",
+    "list_values",
     "one_where",
     "open_rows",
     "open_table",
@@ -494,6 +495,22 @@ def _as_array(values: list[Any]) -> np.ndarray[Any, Any]:
     array = np.empty(len(values), object)
     array[:] = values
     return array
+
+
+def list_values(table: Any, argument: str, name: str, most: int) -> list[Any]:
+    """Return the different values of a column, without missing ones, sorted; raise if they are more than `most`.
+
+    >>> import pyarrow
+    >>> list_values(pyarrow.table({"y": ["dog", None, "cat", "dog"]}), "label", "y", 5)
+    ['cat', 'dog']
+    """
+    opened = open_table(table)
+    found = opened.rows.select(value=opened.column(argument, name)).unique().head(most + 2)
+    values = [value for value in found.collect(backend="pyarrow").to_arrow()["value"].to_pylist() if value is not None]
+    if len(values) > most:
+        msg = f"{argument} must hold at most {most} classes; {name!r} has more"
+        raise ValueError(msg)
+    return sorted(values)
 
 
 def parse_value(table: Any, name: str, text: str) -> Any:
