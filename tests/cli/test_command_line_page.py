@@ -113,20 +113,29 @@ class TestDoctor:
         assert found["passed"] is False
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_complete_commands(shell):
-    words = {"COMP_WORDS": "calibrant app", "COMP_CWORD": "1", "_TYPER_COMPLETE_ARGS": "calibrant app"}
+@pytest.mark.parametrize(
+    ("shell", "typed", "offered", "kept_back"),
+    [
+        ("bash", "calibrant app", "apply", "assess"),
+        ("zsh", "calibrant fit scores.csv --method plat", "platt_lm", "isotonic"),
+        ("fish", "calibrant assess scores.csv --label ch", "churned", "country"),
+    ],
+)
+def test_shells_complete_commands_and_values(shell, typed, offered, kept_back, folder):
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), "_TYPER_COMPLETE_ARGS": typed}
     more = {"_CALIBRANT_COMPLETE": f"complete_{shell}", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     program = "import sys; sys.argv = ['calibrant']; from calibrant.cli import main; main()"
     ended = subprocess.run(
         [sys.executable, "-c", program],
+        cwd=folder[0],
         env={**os.environ, **words, **more},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "apply" in ended.stdout
-    assert "assess" not in ended.stdout
+    assert offered in ended.stdout
+    assert kept_back not in ended.stdout
+    assert "Traceback" not in ended.stderr
 
 
 def test_nearly_right_names_get_a_question(folder):

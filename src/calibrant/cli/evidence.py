@@ -44,6 +44,7 @@ from calibrant.cli.reading import (
     Weight,
     classes_of,
     columns_of,
+    complete_column,
     negative_and_positive,
     parse_options,
     read_labels,
@@ -79,7 +80,10 @@ _MOST_CONFUSED = 12  # so many confusions of several classes are printed
 
 _Probability = Annotated[
     list[str],
-    typer.Option(help="The column of probabilities of the positive class, or one per class, as in p_a,p_b or p_*."),
+    typer.Option(
+        help="The column of probabilities of the positive class, or one per class, as in p_a,p_b or p_*.",
+        autocompletion=complete_column,
+    ),
 ]
 _Methods = Annotated[
     str | None,

@@ -53,6 +53,8 @@ from calibrant.cli.reading import (
     TableFiles,
     Weight,
     columns_of,
+    complete_column,
+    complete_method,
     parse_options,
     refuse_json_beside,
     require_one_naming,
@@ -74,7 +76,10 @@ __all__ = ["apply", "fit", "methods", "sql"]
 _MapFile = Annotated[Path, typer.Argument(metavar="MAP", help="A map written by `calibrant fit`.")]
 _ScoresOfMap = Annotated[
     list[str],
-    typer.Option(help="The column of scores, or one column per class, as in p_a,p_b or p_*, of the kind of the fit."),
+    typer.Option(
+        help="The column of scores, or one column per class, as in p_a,p_b or p_*, of the kind of the fit.",
+        autocompletion=complete_column,
+    ),
 ]
 _Name = Annotated[str, typer.Option(help="The name of the new column; with several classes, NAME_CLASS for each.")]
 
@@ -134,11 +139,19 @@ def fit(
     table: TableFiles,
     *,
     score: Scores,
-    label: Annotated[str, typer.Option(help="The column of labels: classes; of one column of scores also shares.")],
+    label: Annotated[
+        str,
+        typer.Option(
+            help="The column of labels: classes; of one column of scores also shares.", autocompletion=complete_column
+        ),
+    ],
     output: Annotated[str, typer.Option("--output", "-o", help="The JSON file to write the map to; - prints it.")],
     weight: Weight = None,
     method: Annotated[
-        str, typer.Option(help="A method listed by `calibrant methods`; platt is Platt's sigmoid.")
+        str,
+        typer.Option(
+            help="A method listed by `calibrant methods`; platt is Platt's sigmoid.", autocompletion=complete_method
+        ),
     ] = "auto",
     kind: Kind = None,
     pos_label: PosLabel = None,

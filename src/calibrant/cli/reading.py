@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import fnmatch
+import io
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import Floats
 from calibrant.checks import KINDS, check_finite, check_weights, match_names
 from calibrant.cli.console import show_activity
+from calibrant.maps.methods import list_methods
 from calibrant.warning import warn
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ __all__ = [
     "Weight",
     "classes_of",
     "columns_of",
+    "complete_column",
+    "complete_method",
     "negative_and_positive",
     "parse_options",
     "read_labels",
@@ -56,6 +60,34 @@ __all__ = [
     "require_place",
     "split_list",
 ]
+
+
+def complete_column(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the columns of the tables on the command line that begin with a text, for the completion of shells."""
+    from calibrant.cli.formats import column_names, open_files
+
+    words = [*(context.params.get("table") or []), *context.args]  # an option without its value ends the parsing
+    given = [text for text in words if text != "-" and not text.endswith(".json")]
+    try:
+        with redirect_stderr(io.StringIO()), open_files(given) as files:
+            return [name for name in column_names(files) if name.startswith(incomplete)]
+    except (ValueError, OSError, IndexError):
+        return []
+
+
+def _complete_from(choices: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """Return a function that completes one of some words."""
+
+    def complete(incomplete: str) -> list[str]:
+        return [each for each in choices() if each.startswith(incomplete)]
+
+    return complete
+
+
+def complete_method(incomplete: str) -> list[str]:
+    """Return the methods of scores alone that begin with a text."""
+    return [each for each in list_methods("column", "matrix") if each.startswith(incomplete)]
+
 
 _MOST_CLASSES = 100
 ENGINES = ("duckdb", "polars", "spark")
@@ -82,6 +114,7 @@ Decimal = Annotated[
 Engine = Annotated[
     str,
     typer.Option(
+        autocompletion=_complete_from(lambda: ENGINES),
         help="What reads the table: duckdb or polars, on this machine, or spark, on a cluster too.",
         rich_help_panel=ROWS,
     ),
@@ -95,13 +128,24 @@ SkipMissing = Annotated[
     typer.Option("--skip-missing", help="Leave out rows with a missing value, and say how many.", rich_help_panel=ROWS),
 ]
 By = Annotated[
-    list[str], typer.Option(help="A column of groups, or several: each group by itself.", rich_help_panel=ROWS)
+    list[str],
+    typer.Option(
+        help="A column of groups, or several: each group by itself.",
+        rich_help_panel=ROWS,
+        autocompletion=complete_column,
+    ),
 ]
-Label = Annotated[str, typer.Option(help="The column of labels.")]
-Weight = Annotated[str | None, typer.Option(help="The column of weights; a row of weight k counts k times.")]
+Label = Annotated[str, typer.Option(help="The column of labels.", autocompletion=complete_column)]
+Weight = Annotated[
+    str | None,
+    typer.Option(help="The column of weights; a row of weight k counts k times.", autocompletion=complete_column),
+]
 _KIND = f"The kind of the scores: {', '.join(KINDS)}."
-Kind = Annotated[str | None, typer.Option("--kind", help=_KIND, show_default="margin")]
-KindOfMap = Annotated[str | None, typer.Option("--kind", help=_KIND, show_default="that of the map")]
+_complete_kind = _complete_from(lambda: KINDS)
+Kind = Annotated[str | None, typer.Option("--kind", help=_KIND, show_default="margin", autocompletion=_complete_kind)]
+KindOfMap = Annotated[
+    str | None, typer.Option("--kind", help=_KIND, show_default="that of the map", autocompletion=_complete_kind)
+]
 PosLabel = Annotated[
     str | None, typer.Option(help="The label of the positive class.", show_default="the last in sorted order")
 ]
@@ -112,7 +156,12 @@ Classes = Annotated[
         show_default="the names of the columns, as in p_a,p_b,p_c",
     ),
 ]
-Scores = Annotated[list[str], typer.Option(help="The column of scores, or one column per class, as in p_a,p_b or p_*.")]
+Scores = Annotated[
+    list[str],
+    typer.Option(
+        help="The column of scores, or one column per class, as in p_a,p_b or p_*.", autocompletion=complete_column
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
