@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from calibrant.comparing import compare as compare
     from calibrant.comparing import compare_scores as compare_scores
     from calibrant.decisions import combining as combining
+    from calibrant.estimators.by_group import ByGroup as ByGroup
     from calibrant.estimators.calibrated import CalibratedClassifier as CalibratedClassifier
     from calibrant.estimators.calibrated import svc as svc
     from calibrant.estimators.calibrator import Calibrator as Calibrator
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MACHINE_METHODS",
     "METHODS",
+    "ByGroup",
     "CalibratedClassifier",
     "Calibrator",
     "CombiningClassifier",
@@ -95,6 +97,7 @@ __all__ = [
 # Public names that need a heavy package, or that few people need: imported when first used.
 _LATER = {
     "MACHINE_METHODS": "calibrant.maps.methods",
+    "ByGroup": "calibrant.estimators",
     "CalibratedClassifier": "calibrant.estimators",
     "Calibrator": "calibrant.estimators",
     "CombiningClassifier": "calibrant.estimators",

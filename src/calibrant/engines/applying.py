@@ -322,13 +322,15 @@ class _Plan:
         small: dict[str, Any] = {}
         large: dict[str, nw.Expr] = {}
         for column, values in zip(columns, keys, strict=True):
-            value, some = self.name(), next((each for each in values if each is not None), 0)
-            large[value], small[value] = column, [some if each is None else each for each in values]
+            known, value = self.name(), self.name()
+            some = next((each for each in values if each is not None), None)
             if None in values:
-                known, column = self.name(), self.share(column)
-                large[value] = nw.when(column.is_null()).then(nw.lit(some)).otherwise(column)
+                column = self.share(column)
                 large[known] = one_where(column.is_null())
                 small[known] = np.array([each is None for each in values], np.float64)
+                column = nw.when(column.is_null()).then(nw.lit(some)).otherwise(column)
+            if some is not None:
+                large[value], small[value] = column, [some if each is None else each for each in values]
         names = [self.name() for _ in numbers]
         on = list(small)
         small |= dict(zip(names, numbers, strict=True))

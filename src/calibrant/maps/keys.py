@@ -157,6 +157,8 @@ def plain_key(name: str, value: Any) -> Key:
         value = value.decode(errors="backslashreplace")
     if isinstance(value, datetime) and type(value) is not datetime:  # of pandas
         value = datetime.fromisoformat(value.isoformat())
+    if isinstance(value, datetime):
+        value = value.replace(fold=0)
     if isinstance(value, float) and not np.isfinite(value):
         msg = f"{name} must not be infinite; got {value}"
         raise ValueError(msg)

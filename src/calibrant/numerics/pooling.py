@@ -36,7 +36,6 @@ __all__ = [
     "Pooling",
     "Prior",
     "group_cells",
-    "marginal_likelihood",
     "points_of_cells",
     "pool_groups",
     "sum_cells",
@@ -442,22 +441,6 @@ def _root_of(q: Floats) -> Floats:
     """Return the lower triangle with these coordinates."""
     first, second = np.exp(q[:2])
     return np.array([[first, 0.0], [q[2] * second, second]], np.float64)
-
-
-def marginal_likelihood(bend: Floats, slope: Floats, mean: Floats, spread: Floats, scale: Any = 1.0) -> Floats:
-    """Return log of the mean of exp(b' theta - theta' H theta/2) over theta ~ N(mu, Sigma/s), one number per group.
-
-    >>> bend, slope = np.array([[2.0], [0.0], [1.0]]), np.array([[1.0], [0.0]])
-    >>> marginal_likelihood(bend, slope, np.zeros(2), np.array([1.0, 0.0, 1.0])).round(6)
-    array([-0.729213])
-    """
-    inverse = np.linalg.inv(_unpack(spread))
-    precision = scale * _pack(inverse)[:, None] * np.ones(bend.shape[1])
-    pull = slope + _times(precision, mean[:, None])
-    m = _times(_invert(bend + precision, precision), pull)
-    fitted = (m * pull).sum(axis=0) - (mean[:, None] * _times(precision, mean[:, None])).sum(axis=0)
-    sizes = _log_determinant(precision, precision) - _log_determinant(bend + precision, precision)
-    return np.asarray((fitted + sizes) / 2.0)
 
 
 # Symmetric matrices of two rows, as columns of (m00, m01, m11) --------------------------------------------------------
