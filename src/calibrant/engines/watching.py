@@ -51,8 +51,8 @@ def watch(
     """Watch a deployed map for drift on columns of a table, as `calibrant.watch` does on arrays.
 
     `table`, `score`, `label`, `weight` and `missing` are as for `fit`, the others as for `calibrant.watch`. `batch` is
-    the name of the batch, or `batches` names the column of them, which are taken in sorted order. `by` names a column of
-    groups.
+    the name of the batch, or `batches` names the column of them, which are taken in sorted order. `by` names a column
+    of groups.
 
     >>> import pyarrow, calibrant
     >>> table = pyarrow.table({"f": [-1.0, -0.5, 0.2, 1.0], "y": [0, 1, 0, 1], "day": [1, 1, 2, 2]})

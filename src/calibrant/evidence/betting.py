@@ -2,16 +2,15 @@
 
 The null: given the past, row i is positive with a probability inside [s(t_i - d), s(t_i + d)], t_i the logit of its
 forecast, s the logistic function and d a tolerance. Against it bets a fixed mixture of recalibrations
-logit q_k = t + m_k(t), m_k(t) = a_k + b_k (t - center) + c_k (u^2 - 1), u = (t - center)/scale: shifts, slopes, both and
-bends. For a cell of n rows with mean forecast p and y positives
+logit q_k = t + m_k(t), m_k(t) = a_k + b_k (t - center) + c_k (u^2 - 1), u = (t - center)/scale: shifts, slopes, both
+and bends. For a cell of n rows with mean forecast p and y positives
 
     log LR_k = y log(q_k/p_k) + (n - y) log((1 - q_k)/(1 - p_k)),    p_k = q_k cut to the band of p.
 
 E[LR_k] <= 1 under the null for cells of any width. Rows of a cell have different p_i, but the mean of r^y is
 prod(1 - p_i + p_i r) <= (1 - p + p r)^n by the inequality of means, and the ends of the band, s(logit p +- d), are a
-concave and a convex function of p, so those of the mean forecast bound the mean of those of the rows. What holds for the
-mean holds for fewer cells too: wide ones only lose power. A label between 0 and 1 may be counted as a part of a positive
-(r^y is convex in y).
+concave and a convex function of p, so those of the mean forecast bound the mean of those of the rows. Wide cells only
+lose power. A label between 0 and 1 may be counted as a part of a positive (r^y is convex in y).
 
 Two recursions over batches t = 1, 2, ..., one number per alternative each:
 
@@ -88,6 +87,7 @@ def place_bets(
     center: float,
     scale: float,
     tolerance: Floats | float = 0.0,
+    *,
     rising: Truths | bool = True,
     falling: Truths | bool = True,
 ) -> Bets:
@@ -167,7 +167,9 @@ def play(wealth: Wealth, ratio: Floats, saved: Floats) -> Wealth:
     return found
 
 
-def bound_difference(difference: Floats | float, variance: Floats | float, alpha: float = 0.05) -> tuple[Floats, Floats]:
+def bound_difference(
+    difference: Floats | float, variance: Floats | float, alpha: float = 0.05
+) -> tuple[Floats, Floats]:
     """Return ends that hold the sum of (chance - forecast) at all times at once, from the sum of (label - forecast).
 
     Robbins' normal mixture: difference -+ sqrt((V + r) log((V + r)/(r alpha^2))), r = 25, V the sum of variances.

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import reduce
 from hashlib import blake2b
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ class Cells:
         """Return the cells of both."""
         number, place = np.unique(np.concatenate([self.number, other.number]), return_inverse=True)
         sums = [
-            np.bincount(place, np.concatenate([getattr(self, name), getattr(other, name)]), len(number))
+            _sum(place, np.concatenate([getattr(self, name), getattr(other, name)]), len(number))
             for name in ("rows", "predicted", "positive")
         ]
         return Cells(number, *sums)
@@ -97,8 +98,13 @@ def count_cells(p: Floats, label: Floats, weight: Floats | None = None) -> Cells
     n = np.ones(len(p)) if weight is None else np.asarray(weight, np.float64)
     inside = np.clip(np.asarray(p, np.float64), special.expit(-LAST), special.expit(LAST))
     number, place = np.unique(np.floor(special.logit(inside) / WIDTH).astype(np.intp), return_inverse=True)
-    sums = [np.bincount(place, each, len(number)) for each in (n, n * inside, n * np.asarray(label, np.float64))]
+    sums = [_sum(place, each, len(number)) for each in (n, n * inside, n * np.asarray(label, np.float64))]
     return Cells(number, *sums)
+
+
+def _sum(place: Index, values: Floats, size: int) -> Floats:
+    """Return the sums of values by their place."""
+    return np.bincount(place, values, size).astype(np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,8 +211,8 @@ class Watch:
         names = list(self.groups)
         log_e = np.array([float(self.groups[name].wealth.log_e) for name in names])
         alarms = reject_groups(log_e, of_groups)
-        for k in np.argsort(-log_e, kind="stable"):
-            found.append(_find(self.groups[names[k]], names[k], of_groups, alarm=bool(alarms[k])))
+        order = np.argsort(-log_e, kind="stable")
+        found += [_find(self.groups[names[k]], names[k], of_groups, alarm=bool(alarms[k])) for k in order]
         return (*found,)
 
     @property
@@ -283,8 +289,8 @@ def start_watch(
     if information is None and not strict:
         msg = (
             "map must carry the Fisher information of its fit, so that the watch can allow for its fitting error; this "
-            "one does not, as maps made by hand or stored by early versions: fit it again, or give strict=True to go on "
-            "without (then the error of the fit counts as drift), with a tolerance of your own if you like"
+            "one does not, as maps made by hand or stored by early versions: fit it again, or give strict=True to go "
+            "on without (then the error of the fit counts as drift), with a tolerance of your own if you like"
         )
         raise ValueError(msg)
     given = (0.0 if strict else _TOLERANCE) if tolerance is None else tolerance
@@ -319,7 +325,9 @@ def update(state: Watch, counts: Counts, *, partial: bool = False) -> Watch:
         msg = f"batch must be a new one; {counts.batch!r} has been watched already, and would count twice"
         raise ValueError(msg)
     if state.pending is not None and state.pending.batch != counts.batch:
-        msg = f"batch {state.pending.batch!r} must be finished first, of which only parts have come; got {counts.batch!r}"
+        msg = (
+            f"batch {state.pending.batch!r} must be finished first, of which only parts have come; got {counts.batch!r}"
+        )
         raise ValueError(msg)
     for name, cells in counts.groups.items():
         _check_cells(name, cells)
@@ -330,7 +338,8 @@ def update(state: Watch, counts: Counts, *, partial: bool = False) -> Watch:
     if partial:
         return replace(state, pending=given)
     if state.center is None or state.scale is None:  # by the first forecasts; labels play no part, so bets stay fair
-        state = replace(state, **_measure_logits(given.whole))
+        center, scale = _measure_logits(given.whole)
+        state = replace(state, center=center, scale=scale)
     groups = dict(state.groups)
     if state.by is not None:
         for name, cells in given.groups.items():
@@ -357,15 +366,12 @@ def _check_cells(name: str, cells: Cells) -> None:
         raise ValueError(msg)
 
 
-def _measure_logits(cells: Cells) -> dict[str, float]:
+def _measure_logits(cells: Cells) -> tuple[float, float]:
     """Return center and scale of the logits of forecasts, weighted by p (1 - p)."""
     p = cells.predicted / cells.rows
     t, weight = special.logit(p), cells.rows * p * (1.0 - p)
     center = float(weight @ t / weight.sum())
-    return {
-        "center": center,
-        "scale": max(float(np.sqrt(weight @ (t - center) ** 2 / weight.sum())), _LEAST_SCALE),
-    }
+    return center, max(float(np.sqrt(weight @ (t - center) ** 2 / weight.sum())), _LEAST_SCALE)
 
 
 def _advance(state: Watch, stream: Stream, batch: str, cells: Cells, most: int) -> Stream:
@@ -383,7 +389,7 @@ def _advance(state: Watch, stream: Stream, batch: str, cells: Cells, most: int) 
     first, last = np.ceil(ends[0] / WIDTH) * WIDTH, np.floor(ends[1] / WIDTH) * WIDTH
     beyond = high <= first, low >= last
     bounded = np.where(beyond[0], special.expit(first), np.where(beyond[1], special.expit(last), p))
-    bets = place_bets(bounded, state.center, state.scale, tolerance, ~beyond[1], ~beyond[0])
+    bets = place_bets(bounded, state.center, state.scale, tolerance, rising=~beyond[1], falling=~beyond[0])
     wealth = play(stream.wealth, *bets.settle(rows, positives))
     line = Line(
         batch,
@@ -405,7 +411,7 @@ def _thin(lines: tuple[Line, ...], most: int) -> tuple[Line, ...]:
     """Return at most so many lines: of the older half the two neighbours with the fewest batches become one."""
     if len(lines) <= most:
         return lines
-    batches = [two.last - one.first for one, two in zip(lines[: most // 2], lines[1 : most // 2 + 1], strict=True)]
+    batches = [two.last - one.first for one, two in pairwise(lines[: most // 2])]
     k = int(np.argmin(batches))
     return (*lines[:k], lines[k].merge(lines[k + 1]), *lines[k + 2 :])
 
@@ -461,12 +467,19 @@ def describe(state: Watch) -> str:
             f"Of {format_count(len(groups), 'group')} of {state.by!r}, {len(alarms) or 'none'} "
             f"{'has' if len(alarms) == 1 else 'have'} drifted by e-BH at {state.levels[1]:g}."
         )
-    for each in alarms[:_MOST_TEXT]:
-        said.append(f"{each.group}: {_HEADS[each.status].format(since=each.since)} {_describe_numbers(each)}")
+    said += [
+        f"{each.group}: {_HEADS[each.status].format(since=each.since)} {_describe_numbers(each)}"
+        for each in alarms[:_MOST_TEXT]
+    ]
     if len(alarms) > _MOST_TEXT:
         said.append(f"And {len(alarms) - _MOST_TEXT} more.")
     if state.information is None:
         said.append("The error of the map's own fit is not allowed for.")
+    else:
+        allowed = max(state.tolerance, float(state.information.bound(state.information.center)))
+        said.append(
+            f"Differences up to {allowed:.2f} in log-odds, more at the ends, are put down to the map's own fit."
+        )
     if state.pending is not None:
         said.append(f"Batch {state.pending.batch!r} is not finished.")
     return " ".join(said)
@@ -570,8 +583,8 @@ def _decode(given: dict[str, Any]) -> Watch:
     information = None
     if told is not None:
         low, high = told["ends"]
-        degrees = None if told["degrees"] is None else int(told["degrees"])
-        information = Information(tuple(told["logits"]), tuple(told["weight"]), degrees, (float(low), float(high)))
+        logits, weights = (tuple(map(float, told[name])) for name in ("logits", "weight"))
+        information = Information(logits, weights, int(told["degrees"]), (float(low), float(high)))
     pending = given["pending"]
     if pending is not None:
         pending = Counts(
@@ -612,7 +625,9 @@ def _decode_stream(given: dict[str, Any]) -> Stream:
             if values.shape != (len(ALTERNATIVES),) or not np.isfinite(values).all():
                 msg = f"{name} must hold {len(ALTERNATIVES)} finite numbers; got another array"
                 raise ValueError(msg)
-    lines = tuple(Line(str(batch), int(first), int(last), *map(float, rest)) for batch, first, last, *rest in given["lines"])
+    lines = tuple(
+        Line(str(batch), int(first), int(last), *map(float, rest)) for batch, first, last, *rest in given["lines"]
+    )
     best = float(given["best"])
     if not np.isfinite([best, *(line.rows for line in lines)]).all() or bool(lines) != bool(t):
         msg = "best and lines must be finite, and there must be lines where batches have been seen"

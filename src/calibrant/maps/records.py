@@ -74,10 +74,10 @@ class Map(Protocol):
 class Information:
     """How well the rows of a fit determine the logit of its map: the Fisher information, in cells of that logit.
 
-    A cell at logit t has the weight sum w p (1 - p) of its rows. For a map of d free numbers, `degrees`, that is enough
-    for the matrix H = sum weight x x' of x = (1, u, ..., u^(d - 1)), u the logit in standard units: for a line of the
-    scores the information of its intercept and slope in other coordinates. Without `degrees` the map is free in every
-    cell, and the weight is that of one of its levels. Of forecasts beyond `ends` the rows say only that much.
+    A cell at logit t has the weight sum w p (1 - p) of its rows. That is enough for the information matrix of every
+    family of maps that is linear in d functions of the logit: H = sum weight x x' of x = (1, u, ..., u^(d - 1)), u the
+    logit in standard units, d = `degrees`. For a line of the scores it is the information of its intercept and slope,
+    in other coordinates. Of forecasts beyond `ends` the rows say only that they lie beyond.
 
     >>> known = Information(logits=(-1.0, 1.0), weight=(50.0, 50.0), degrees=2)
     >>> known.bound(0.0).round(3), known.bound(2.0).round(3)
@@ -86,7 +86,7 @@ class Information:
 
     logits: tuple[float, ...]
     weight: tuple[float, ...]
-    degrees: int | None = None
+    degrees: int = 2
     ends: tuple[float, float] = (-np.inf, np.inf)
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class Information:
         if not (min(self.weight) > 0.0 and np.isfinite(self.weight).all()):
             msg = f"weight must be above 0 and finite; got {shortened(self.weight)}"
             raise ValueError(msg)
-        if (self.degrees is not None and self.degrees < 0) or not self.ends[0] < self.ends[1]:
+        if self.degrees < 0 or not self.ends[0] < self.ends[1]:
             msg = f"degrees must not be negative, and ends must be in order; got {self.degrees} and {self.ends}"
             raise ValueError(msg)
 
@@ -118,31 +118,22 @@ class Information:
     def bound(self, low: Any, high: Any = None, confidence: float = 0.95) -> Floats:
         """Return the largest error of the map between the logits `low` and `high`, in logits, at all logits at once.
 
-        For d free numbers it is Scheffé's sqrt(chi2_d(confidence) x' H^-1 x); for a free map the largest of normal
-        quantiles that hold in all m cells together, each at the level confidence^(1/m), times 1/sqrt(weight).
+        It is Scheffé's band, sqrt(chi2_d(confidence) x' H^-1 x).
         """
         check_proportion("confidence", confidence)
         low = np.asarray(low, np.float64)
         high = low if high is None else np.asarray(high, np.float64)
-        if self.degrees is not None:
-            degrees = min(self.degrees, len(self.logits))
-            if not degrees:
-                return np.zeros(low.shape)
-            places = low + (high - low) * np.linspace(0.0, 1.0, 5).reshape(-1, *[1] * low.ndim)
-            x, known = (
-                np.stack([((each - self.center) / (self.scale or 1.0)) ** k for k in range(degrees)], axis=-1)
-                for each in (places, np.asarray(self.logits))
-            )
-            inverse = np.linalg.pinv(known.T @ (np.asarray(self.weight)[:, None] * known), hermitian=True)
-            variance = np.einsum("...i,ij,...j->...", x, inverse, x).max(axis=0)
-            return np.asarray(np.sqrt(special.chdtri(degrees, 1.0 - confidence) * variance))
-        cells = np.asarray(self.logits)
-        error = 1.0 / np.sqrt(np.asarray(self.weight))
-        inside = (low[..., None] <= cells) & (cells <= high[..., None])
-        widest = np.where(inside, error, 0.0).max(axis=-1)
-        ends = np.maximum(np.interp(low, cells, error), np.interp(high, cells, error))
-        width = np.sqrt(special.chdtri(1, 1.0 - confidence ** (1.0 / len(cells))))
-        return np.asarray(width * np.maximum(widest, ends))
+        degrees = min(self.degrees, len(self.logits))
+        if not degrees:
+            return np.zeros(low.shape)
+        places = low + (high - low) * np.linspace(0.0, 1.0, 5).reshape(-1, *[1] * low.ndim)
+        x, known = (
+            np.stack([((each - self.center) / (self.scale or 1.0)) ** k for k in range(degrees)], axis=-1)
+            for each in (places, np.asarray(self.logits))
+        )
+        inverse = np.linalg.pinv(known.T @ (np.asarray(self.weight)[:, None] * known), hermitian=True)
+        variance = np.einsum("...i,ij,...j->...", x, inverse, x).max(axis=0)
+        return np.asarray(np.sqrt(special.chdtri(degrees, 1.0 - confidence) * variance))
 
 
 @dataclass(frozen=True, slots=True)
