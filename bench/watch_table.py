@@ -115,7 +115,7 @@ def fit_and_bet(method, truth, rows, rng, *, strict):
     if strict:
         return place_bets(p, known.center, max(known.scale, 0.1))
     low, high = known.ends
-    tolerance = np.maximum(0.05, known.bound(t))
+    tolerance = np.where((t < high) & (t > low), np.maximum(0.05, known.bound(t)), 0.05)
     return place_bets(
         expit(np.clip(t, low, high)), known.center, max(known.scale, 0.1), tolerance, rising=t < high, falling=t > low
     )

@@ -381,14 +381,15 @@ def _advance(state: Watch, stream: Stream, batch: str, cells: Cells, most: int) 
     rows, positives = cells.rows, cells.positive
     p = np.clip(cells.predicted / rows, special.expit(-LAST), special.expit(LAST))
     low, high = cells.number * WIDTH, (cells.number + 1) * WIDTH
-    tolerance, ends = np.full(len(p), state.tolerance), (-np.inf, np.inf)
-    if state.information is not None:
-        tolerance = np.maximum(tolerance, state.information.bound(low, high))
-        # Cells beyond the ends are taken to be there, and bets are only on the other side of them.
-        ends = state.information.ends
-    first, last = np.ceil(ends[0] / WIDTH) * WIDTH, np.floor(ends[1] / WIDTH) * WIDTH
+    known = state.information
+    # Cells beyond the ends of what is known are taken to be there, and bets are only on the other side of them.
+    first, last = (-np.inf, np.inf) if known is None else known.ends
+    first, last = np.ceil(first / WIDTH) * WIDTH, np.floor(last / WIDTH) * WIDTH
     beyond = high <= first, low >= last
     bounded = np.where(beyond[0], special.expit(first), np.where(beyond[1], special.expit(last), p))
+    tolerance = np.full(len(p), state.tolerance)
+    if known is not None:
+        tolerance = np.where(beyond[0] | beyond[1], tolerance, np.maximum(tolerance, known.bound(low, high)))
     bets = place_bets(bounded, state.center, state.scale, tolerance, rising=~beyond[1], falling=~beyond[0])
     wealth = play(stream.wealth, *bets.settle(rows, positives))
     line = Line(

@@ -21,7 +21,7 @@ _DIGITS = 5  # of the numbers that are kept
 # Shares of the information at which cells end: twice as fine at each step outwards, since fits err most at their ends.
 _TAIL = [1 / 64, 1 / 32, 1 / 16, 1 / 8]
 _SHARES = np.array([*_TAIL, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, *(1.0 - share for share in reversed(_TAIL))])
-_RULE_OF_THREE = 3.0  # positives that n rows without one still allow at 95 %: their probability may be 3/n
+_UNSEEN = 4.6  # positives that n rows without one still allow at 99 %, as e^-4.6 = 0.01: their probability may be 4.6/n
 
 # Free numbers of the records that have a fixed number of them. Any other map errs in many directions, but four of them,
 # powers of the logit up to cubes, cover what a watch bets on: shifts, slopes and bends. On lines, bends and kinks
@@ -57,16 +57,16 @@ def measure_information(mapping: Any, data: Sample, *, labels: bool = True) -> I
         logit = np.clip(favour - against, -LAST, LAST)
     if not (np.isfinite(logit).all() and _MODERATE[0] < total < _MODERATE[1]):
         return None
-    p = np.exp(np.maximum(favour, -LAST))
-    distinct, place = np.unique(logit, return_inverse=True)
+    name = type(_innermost(mapping)).__name__
+    ends = _find_ends(np.exp(favour), weight) if labels and name in _STEPS else (-LAST, LAST)
+    distinct, place = np.unique(np.clip(logit, *ends), return_inverse=True)
+    logit = distinct[place]
     known = np.bincount(place, weight * np.exp(-np.abs(logit)) / (1.0 + np.exp(-np.abs(logit))) ** 2)
     share = (np.cumsum(known) - known / 2) / known.sum()
-    name = type(_innermost(mapping)).__name__
     _, cell = np.unique(np.searchsorted(_SHARES, share), return_inverse=True)
     information = np.bincount(cell, known).astype(np.float64)
     at = np.bincount(cell, known * distinct) / information
     degrees = _DEGREES.get(name, _MOST_DEGREES) if labels else 0
-    ends = _find_ends(p, weight) if labels and name in _STEPS else (-LAST, LAST)
     kept = information > 0.0
     logits, weights = (_round(each[kept]) for each in (at, information))
     kept = np.append(True, np.diff(logits) > 0)
@@ -86,14 +86,14 @@ def _innermost(mapping: Any) -> Any:
 
 
 def _find_ends(p: Floats, weight: Floats) -> tuple[float, float]:
-    """Return the logits beyond which levels estimated from counts say nothing: by the rule of three, at both ends.
+    """Return the logits beyond which levels estimated from counts say nothing, at both ends.
 
-    Rows with forecasts below three of all rows say only that the probability is below three of their own number.
+    Rows with forecasts below 4.6 of all rows say only that the probability is below 4.6 of their own number.
     """
     ends = []
     for side in (p, 1.0 - p):
-        rare = float(weight[side * weight.sum() < _RULE_OF_THREE].sum())
-        least = min(_RULE_OF_THREE / rare, 0.4) if rare > 0.0 else 0.0
+        rare = float(weight[side * weight.sum() < _UNSEEN].sum())
+        least = min(_UNSEEN / rare, 0.4) if rare > 0.0 else 0.0
         ends.append(float(np.log(least / (1.0 - least))) if least > 0.0 else -LAST)
     return round(ends[0], _DIGITS), round(-ends[1], _DIGITS)
 
