@@ -29,7 +29,18 @@ def write(path, shift=0.0, n=1500, seed=0, **columns):
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    done("fit", write(tmp_path / "fit.parquet", n=4000, seed=9), "--score", "f", "--label", "y", "-o", "map.json")
+    done(
+        "fit",
+        write(tmp_path / "fit.parquet", n=4000, seed=9),
+        "--score",
+        "f",
+        "--label",
+        "y",
+        "--method",
+        "platt",
+        "-o",
+        "map.json",
+    )
     return tmp_path
 
 
@@ -61,6 +72,7 @@ def test_misfit_from_the_start_is_drift_for_cron_but_another_sentence(place):
     found = json.loads(told.stdout)
     assert (found["drifted"], found["all"]["status"], found["fitting_error_covered"]) == (True, "misfit", True)
     assert found["refit"][:2] == ["calibrant", "fit"]
+    assert found["refit"][found["refit"].index("--method") + 1] == "auto"  # perhaps the shape was wrong
 
 
 def test_what_is_refused_changes_no_file(place):

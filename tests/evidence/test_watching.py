@@ -145,6 +145,15 @@ def test_misfit_from_the_start_is_another_sentence(platt):
     )
 
 
+def test_a_small_misfit_from_the_start_is_not_dated_later_by_chance(platt):
+    statuses = []
+    for seed in range(12):
+        f, y, day = rows(12_000, shift=lambda day: 0.35, days=12, seed=seed)
+        statuses.append(watch(platt, f, y, batch=day).findings[0].status)
+    assert "drift" not in statuses
+    assert statuses.count("misfit") >= 8
+
+
 def test_an_early_warning_is_no_alarm(platt):
     f, y, day = rows(60_000, shift=lambda day: 0.3 * (day >= 100), days=120)
     state, statuses = None, []

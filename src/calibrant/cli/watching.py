@@ -120,8 +120,9 @@ def watch(
         write_whole(picture, drawn)
     origin = getattr(mapping, "origin", None)
     refit = ["fit", tables[0], *repeat_options(score=score, label=label, weight=weight)]
-    if origin is not None:
-        refit += repeat_options(method=origin.method, kind=origin.kind)
+    if origin is not None:  # where the map never fitted, its shape may be wrong: `auto` has none of its own
+        misfit = any(each.status == "misfit" for each in found.findings[:1])
+        refit += repeat_options(method="auto" if misfit else origin.method, kind=origin.kind)
     refit += ["-o", str(map_file)]
     if as_json:
         print_json(_summarise(found, str(state), refit))

@@ -57,7 +57,7 @@ def _list_alternatives() -> tuple[Floats, Floats]:
     both = np.stack([np.tile(a, len(b)), np.repeat(b, len(a)), np.zeros(len(a) * len(b))], axis=1)
     parts = [np.outer(a, [1, 0, 0]), np.outer(b, [0, 1, 0]), both, np.outer(c, [0, 0, 1])]
     share = [np.full(len(part), share / len(part)) for part, share in zip(parts, _SHARES, strict=True)]
-    return np.concatenate(parts), np.concatenate(share)
+    return np.concatenate(parts) + 0.0, np.concatenate(share)  # without negative zeros
 
 
 ALTERNATIVES, PRIOR = _list_alternatives()
@@ -121,13 +121,15 @@ class Wealth:
     """The state of all bets after t batches; arrays end in the alternatives, and may begin with many streams.
 
     `process` and `detector` are log F and log R. `run` is the log LR since `since`, the batch after which it was last
-    not positive (Page 1954): where a change would have begun. `saved` is the log loss saved since then.
+    not positive (Page 1954): where a change would have begun. `total` is that of all batches, so that run - total is
+    the evidence for a later beginning than the first batch. `saved` is the log loss saved since `since`.
     """
 
     t: int
     process: Floats
     detector: Floats
     run: Floats
+    total: Floats
     since: Index
     saved: Floats
 
@@ -146,7 +148,8 @@ def start_wealth(*streams: int) -> Wealth:
     """Return the state before the first batch, of one stream or of an array of them."""
     shape = (*streams, len(PRIOR))
     nothing = np.full(shape, -np.inf)
-    return Wealth(0, nothing, nothing, np.zeros(shape), np.zeros(shape, np.intp), np.zeros(shape))
+    zero = np.zeros(shape)
+    return Wealth(0, nothing, nothing, zero, zero, np.zeros(shape, np.intp), zero)
 
 
 def play(wealth: Wealth, ratio: Floats, saved: Floats) -> Wealth:
@@ -158,6 +161,7 @@ def play(wealth: Wealth, ratio: Floats, saved: Floats) -> Wealth:
         np.logaddexp(wealth.process, np.log(PRIOR) - np.log(t * (t + 1.0))) + ratio,
         np.logaddexp(wealth.detector, np.log(PRIOR)) + ratio,
         np.maximum(wealth.run, 0.0) + ratio,
+        wealth.total + ratio,
         np.where(fresh, t, wealth.since),
         np.where(fresh, 0.0, wealth.saved) + saved,
     )

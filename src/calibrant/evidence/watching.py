@@ -60,6 +60,7 @@ _LAST_CELL = int(LAST / WIDTH)
 _TOLERANCE = 0.05  # log-odds that nobody minds: 5.0 % instead of 4.8 %
 _LEAST_SCALE = 0.1  # of the logits of a map that is nearly constant
 _RUN = 1000.0  # batches that an e-detector runs in the mean before it warns without cause
+_TELLING = 3.0  # nats of evidence, odds of 20, from which a change is said to be later than the first batch
 _LINES, _LINES_OF_GROUP = 366, 60  # kept of the past; older ones are merged, so that sums stay right
 _DIGITS = 6  # decimals of log wealth in a file
 _FORMAT = 1
@@ -425,9 +426,10 @@ def _find(stream: Stream, group: str | None, alpha: float, *, alarm: bool) -> Fi
     wealth = stream.wealth
     warned = not alarm and float(wealth.log_m) >= np.log(_RUN)
     k = int(np.argmax(wealth.process if alarm else wealth.detector))
-    first = int(wealth.since[k]) if alarm or warned else 1
+    began = int(wealth.since[k]) if alarm or warned else 1
+    first = began if wealth.run[k] - wealth.total[k] >= _TELLING else 1
     lines = [line for line in stream.lines if line.last >= first]
-    first = lines[0].first
+    first, lately = lines[0].first, sum(line.rows for line in lines if line.last >= began)
     rows, predicted, positive, variance, squares = (
         sum(getattr(line, name) for line in lines) for name in ("rows", "predicted", "positive", "variance", "squares")
     )
@@ -449,7 +451,7 @@ def _find(stream: Stream, group: str | None, alpha: float, *, alarm: bool) -> Fi
         float(shift),
         1.0 + float(slope),
         float(bend),
-        1000.0 * max(float(wealth.saved[k]), 0.0) / rows if alarm or warned else 0.0,
+        1000.0 * max(float(wealth.saved[k]), 0.0) / lately if alarm or warned else 0.0,
         stream.best if alarm else float(wealth.log_e),
         float(wealth.log_m),
         1.0 / alpha,
@@ -561,7 +563,7 @@ def _encode(state: Watch) -> dict[str, Any]:
 def _encode_stream(stream: Stream) -> dict[str, Any]:
     """Return a stream as JSON values, wealth with six decimals; before the first batch there is none."""
     wealth = stream.wealth
-    numbers = {name: getattr(wealth, name) for name in ("process", "detector", "run", "since", "saved")}
+    numbers = {name: getattr(wealth, name) for name in ("process", "detector", "run", "total", "since", "saved")}
     return {
         "t": wealth.t,
         **({name: np.round(values, _DIGITS).tolist() for name, values in numbers.items()} if wealth.t else {}),
@@ -619,7 +621,9 @@ def _decode_stream(given: dict[str, Any]) -> Stream:
     t = int(given["t"])
     wealth = start_wealth()
     if t:
-        numbers = {name: np.asarray(given[name], np.float64) for name in ("process", "detector", "run", "saved")}
+        numbers = {
+            name: np.asarray(given[name], np.float64) for name in ("process", "detector", "run", "total", "saved")
+        }
         since = np.asarray(given["since"], np.intp)
         wealth = Wealth(t, since=since, **numbers)
         for name, values in [*numbers.items(), ("since", since)]:
