@@ -429,7 +429,7 @@ def _find(stream: Stream, group: str | None, alpha: float, *, alarm: bool) -> Fi
     began = int(wealth.since[k]) if alarm or warned else 1
     first = began if wealth.run[k] - wealth.total[k] >= _TELLING else 1
     lines = [line for line in stream.lines if line.last >= first]
-    first, lately = lines[0].first, sum(line.rows for line in lines if line.last >= began)
+    lately = sum(line.rows for line in lines if line.last >= began)
     rows, predicted, positive, variance, squares = (
         sum(getattr(line, name) for line in lines) for name in ("rows", "predicted", "positive", "variance", "squares")
     )
@@ -441,7 +441,7 @@ def _find(stream: Stream, group: str | None, alpha: float, *, alarm: bool) -> Fi
         group,
         status,
         lines[0].batch,
-        first,
+        lines[0].first,
         wealth.t,
         rows,
         predicted / rows,
@@ -452,7 +452,7 @@ def _find(stream: Stream, group: str | None, alpha: float, *, alarm: bool) -> Fi
         1.0 + float(slope),
         float(bend),
         1000.0 * max(float(wealth.saved[k]), 0.0) / lately if alarm or warned else 0.0,
-        stream.best if alarm else float(wealth.log_e),
+        stream.best if alarm and group is None else float(wealth.log_e),
         float(wealth.log_m),
         1.0 / alpha,
     )
