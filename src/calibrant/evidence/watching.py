@@ -74,7 +74,7 @@ _MOST_TEXT = 5  # groups that are named in the verdict
 class Cells:
     """Rows, the sum of their forecasts and the positives in cells of the forecast's logit, numbered floor(logit/WIDTH).
 
-    >>> one = count_cells(np.array([0.2, 0.205, 0.7]), np.array([0, 1, 1]))
+    >>> one = count_cells(np.array([0.19, 0.2, 0.7]), np.array([0, 1, 1]))
     >>> (one + one).rows.tolist(), (one + one).positive.tolist()
     ([4.0, 2.0], [2.0, 2.0])
     """
