@@ -105,7 +105,8 @@ class ByGroup(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, scores: Any, groups: Any = None) -> NDArray[Any]:
         """Return the more probable class of each score; of two at one half, the second."""
-        return np.asarray(self.classes_[(self.predict_proba(scores, groups)[:, 1] >= 0.5).astype(int)])
+        p = self.predict_proba(scores, groups)[:, 1]
+        return np.asarray(self.classes_[(p >= 0.5).astype(int)])
 
     def __sklearn_tags__(self) -> Any:
         """Declare that scores are one column of two classes."""
