@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from calibrant.estimators.klr import KernelLogisticRegressionCV as KernelLogisticRegressionCV
     from calibrant.evidence import curves as curves
     from calibrant.evidence.assessing import assess as assess
+    from calibrant.evidence.watching import Watch as Watch
+    from calibrant.evidence.watching import watch as watch
     from calibrant.maps.exporting import onnx as onnx
     from calibrant.maps.methods import MACHINE_METHODS as MACHINE_METHODS
     from calibrant.maps.store import load as load
@@ -68,6 +70,7 @@ __all__ = [
     "KernelLogisticRegressionCV",
     "Map",
     "Sample",
+    "Watch",
     "assess",
     "collapse",
     "combining",
@@ -92,6 +95,7 @@ __all__ = [
     "save",
     "sql",
     "svc",
+    "watch",
 ]
 
 # Public names that need a heavy package, or that few people need: imported when first used.
@@ -105,6 +109,7 @@ _LATER = {
     "ImportVectorMachine": "calibrant.estimators",
     "KernelLogisticRegression": "calibrant.estimators",
     "KernelLogisticRegressionCV": "calibrant.estimators",
+    "Watch": "calibrant.evidence.watching",
     "assess": "calibrant.evidence.assessing",
     "combining": "calibrant.decisions.combining",
     "compare": "calibrant.comparing",
@@ -125,6 +130,7 @@ _LATER = {
     "save": "calibrant.maps.store",
     "sql": "calibrant.ops.sql",
     "svc": "calibrant.estimators",
+    "watch": "calibrant.evidence.watching",
 }
 __getattr__, __dir__ = attach(__name__, _LATER)
 
@@ -233,7 +239,9 @@ def fit(
         if groups is None:
             fitted = fit_map(method, one, chosen, **options)
         else:
-            fitted = fit_groups(method, one, read_row_keys(groups, len(scores), sample_weight), chosen, pool, options)
+            fitted = fit_groups(
+                method, one, read_row_keys(groups, len(scores), sample_weight), chosen, pool=pool, options=options
+            )
     if kind is None:
         ask_for_kind(given)
     return fitted
