@@ -239,7 +239,9 @@ def fit(
         if groups is None:
             fitted = fit_map(method, one, chosen, **options)
         else:
-            fitted = fit_groups(method, one, read_row_keys(groups, len(scores), sample_weight), chosen, pool, options)
+            fitted = fit_groups(
+                method, one, read_row_keys(groups, len(scores), sample_weight), chosen, pool=pool, options=options
+            )
     if kind is None:
         ask_for_kind(given)
     return fitted

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 import calibrant
 from calibrant import ByGroup
@@ -16,8 +17,6 @@ class FirstColumn(ByGroup):
     """Scores are the first column of X, as scikit-learn's checks give it."""
 
     def fit(self, X, y, groups=None, sample_weight=None):
-        from sklearn.utils.validation import validate_data
-
         X, y = validate_data(self, X, y)
         columns = self.n_features_in_
         super().fit(X[:, 0], y, groups, sample_weight)
@@ -25,14 +24,13 @@ class FirstColumn(ByGroup):
         return self
 
     def predict_proba(self, X, groups=None):
-        from sklearn.utils.validation import check_is_fitted, validate_data
-
         check_is_fitted(self)
         return super().predict_proba(validate_data(self, X, reset=False)[:, 0], groups)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.one_d_array, tags.input_tags.two_d_array = False, True
+        tags.classifier_tags.poor_score = True  # one column of theirs separates little
         return tags
 
 
@@ -53,7 +51,6 @@ def test_it_is_calibrant_fit_in_estimator_form():
     np.testing.assert_allclose(P[:, 1], fitted(F, G))
     np.testing.assert_allclose(P.sum(axis=1), 1.0)
     assert (model.predict(F, groups=G) == np.where(P[:, 1] >= 0.5, "yes", "no")).all()
-    assert model.score is not None
 
 
 def test_rows_without_groups_get_the_map_of_all():

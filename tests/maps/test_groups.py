@@ -235,7 +235,7 @@ def test_wrong_arguments_are_refused(maps):
         maps(F, G)
     with pytest.raises(ValueError, match=r"groups must have 1 column\(s\), as in the fit; got 2"):
         maps(F, KEYS["tuples"])
-    with pytest.raises(ValueError, match="one group per score|same length|groups"):
+    with pytest.raises(ValueError, match="groups must have"):
         maps(F, ["a"])
     with pytest.raises(ValueError, match="score must be one-dimensional"):
         maps(0.5, ["a"])
@@ -267,12 +267,13 @@ def test_keys_come_back(values):
 @settings(max_examples=40)
 @given(st.lists(st.none() | st.text() | st.integers() | st.floats() | st.binary() | st.dates() | st.complex_numbers()))
 def test_any_list_is_read_or_refused(values):
+    rows, message = None, "groups must"
     try:
         rows = read_keys("groups", values)
     except ValueError as error:
-        assert str(error).startswith("groups must")
-        return
-    assert len(rows.index) == len(values)
+        message = str(error)
+    assert message.startswith("groups must")
+    assert rows is None or len(rows.index) == len(values)
 
 
 # SQL ------------------------------------------------------------------------------------------------------------------

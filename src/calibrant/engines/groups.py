@@ -14,7 +14,7 @@ from calibrant.engines.cells import FEW_ROWS
 from calibrant.engines.tables import LABEL, SCORE, Table
 from calibrant.maps.keys import Keys, RowKeys, join_keys
 from calibrant.maps.records import log_odds
-from calibrant.numerics.pooling import PER_LOGIT, GroupCells, group_cells, points_of_cells
+from calibrant.numerics.pooling import GroupCells, group_cells, place_in_cells, points_of_cells
 
 __all__ = ["sum_groups"]
 
@@ -32,7 +32,8 @@ def sum_groups(table: Table, overall: Any, columns: Sequence[str], names: Sequen
         with np.errstate(all="ignore"):
             x = log_odds(overall, found["score"])
         return keys.keys, group_cells(keys.index, x, found["positive"], found["negative"])
-    frame = add_log_odds(table.frame.with_columns(**groups), overall, "x").with_columns(place=nw.col("x") * PER_LOGIT)
+    frame = add_log_odds(table.frame.with_columns(**groups), overall, "x")
+    frame = frame.with_columns(place=place_in_cells(nw.col("x")))
     frame = frame.with_columns(cell=nw.col("place").floor())
     inside, weight = nw.col("place") - nw.col("cell"), table.weigh(nw.lit(1.0, nw.Float64))
     if table.whole:  # each class in cells of its own, with half as many sums

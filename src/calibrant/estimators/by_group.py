@@ -83,7 +83,7 @@ class ByGroup(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         data = replace(sample(checked, labels == classes[1], sample_weight, kind=kind), classes=tuple(classes.tolist()))
         given = np.zeros(len(checked), np.intp) if groups is None else groups
         rows = read_row_keys(given, len(checked), sample_weight)
-        self.map_ = fit_groups(self.method, data, rows, kind, self.pool, options)
+        self.map_ = fit_groups(self.method, data, rows, kind, pool=self.pool, options=options)
         self.classes_, self.groups_, self.n_features_in_ = classes, None if groups is None else self.map_.groups, 1
         if self.kind is None:
             ask_for_kind(data.score)
@@ -105,7 +105,8 @@ class ByGroup(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, scores: Any, groups: Any = None) -> NDArray[Any]:
         """Return the more probable class of each score; of two at one half, the second."""
-        return np.asarray(self.classes_[(self.predict_proba(scores, groups)[:, 1] >= 0.5).astype(int)])
+        p = self.predict_proba(scores, groups)[:, 1]
+        return np.asarray(self.classes_[(p >= 0.5).astype(int)])
 
     def __sklearn_tags__(self) -> Any:
         """Declare that scores are one column of two classes."""

@@ -398,6 +398,7 @@ def fit_groups(
     data: Sample,
     rows: RowKeys,
     kind: str = "margin",
+    *,
     pool: bool | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> PooledMaps | SeparateMaps:

@@ -30,12 +30,12 @@ from calibrant.arrays import Floats, Index
 from calibrant.numerics.quadrature import quadrature
 
 __all__ = [
-    "PER_LOGIT",
     "PRIOR",
     "GroupCells",
     "Pooling",
     "Prior",
     "group_cells",
+    "place_in_cells",
     "points_of_cells",
     "pool_groups",
     "sum_cells",
@@ -56,7 +56,10 @@ class Prior:
 
 
 PRIOR = Prior()
-PER_LOGIT = 4  # cells of log-odds, whose rows two points of each class stand for: that moves log-odds by about 1e-6
+# Cells of log-odds are intervals of 4 x/(1 + |x|/8), at 0 a quarter wide. Two points of each class stand for the rows
+# of one, which moves intercepts and slopes of groups by some 1e-6.
+_PER_LOGIT = 4.0
+_TAIL = 8.0
 
 _SHORT = 1e-3  # logits: the longest last Newton step, after which less than its square is left
 _WHOLE = 1.5  # logits: up to this reach a whole Newton step lowers the loss (Bach 2010; see numerics/batches.py)
@@ -114,9 +117,15 @@ def group_cells(group: Index, x: Floats, positive: Floats, negative: Floats) -> 
     return GroupCells(x, positive, negative, first, np.diff(np.append(first, len(x))))
 
 
+def place_in_cells(x: Any) -> Any:
+    """Return where log-odds are, in cells; x may be a column of an engine."""
+    away = np.abs(x) if isinstance(x, np.ndarray) else x.abs()
+    return x * _PER_LOGIT / (away / _TAIL + 1.0)
+
+
 def sum_cells(group: Index, x: Floats, positive: Floats, negative: Floats) -> GroupCells:
     """Return points that stand for many rows: those of Gauss' quadrature for each class, group and cell of log-odds."""
-    place = x * PER_LOGIT
+    place = place_in_cells(x)
     cell = np.floor(place)
     low = float(cell.min())
     wide = int(cell.max() - low) + 1
@@ -142,7 +151,8 @@ def points_of_cells(group: Index, cell: Floats, positive: Floats, negative: Floa
     width = np.ones(len(cell))
     parts = [quadrature(sums, width) for sums in (positive, negative)]
     owner = np.concatenate([which for _, _, which in parts])
-    x = (np.concatenate([np.clip(point, 0.0, 1.0) for point, _, _ in parts]) + cell[owner]) / PER_LOGIT
+    place = np.concatenate([np.clip(point, 0.0, 1.0) for point, _, _ in parts]) + cell[owner]
+    x = place / (_PER_LOGIT - np.abs(place) / _TAIL)
     weights = [weight for _, weight, _ in parts]
     ones = np.concatenate([weights[0], np.zeros(len(weights[1]))])
     zeros = np.concatenate([np.zeros(len(weights[0])), weights[1]])
@@ -212,7 +222,7 @@ def _center(cells: GroupCells) -> _Data:
     weight = cells.positive + cells.negative
     p = _expit(cells.x)
     information = weight * p * (1.0 - p)
-    center = float(information @ cells.x / information.sum())
+    center = float((information * cells.x).sum() / information.sum())
     return _Data(cells, center, cells.x - center, weight)
 
 
@@ -358,8 +368,8 @@ class _Normals:
         full = self.bend + precision
         covariance = _invert(full, precision)
         alone = self.start + _times(covariance, self.slope - _times(precision, self.start))  # m where mu is 0
-        left = (scale.sum() + prior.anchor) * np.eye(2) - _unpack(covariance @ scale**2) @ inverse
-        mean = np.linalg.solve(left, alone @ scale)
+        left = (scale.sum() + prior.anchor) * np.eye(2) - _unpack((covariance * scale**2).sum(axis=1)) @ inverse
+        mean = np.linalg.solve(left, (alone * scale).sum(axis=1))
         away = mean[:, None] - self.start
         pull = _times(precision, away)
         q = self.slope + pull
@@ -373,9 +383,9 @@ class _Normals:
             - prior.worth * float(np.trace(guess @ inverse))
         )
         second = np.stack([d[0] ** 2, d[0] * d[1], d[1] ** 2]) + covariance
-        total = _unpack(second @ scale) + prior.anchor * np.outer(mean, mean) + prior.worth * guess
+        total = _unpack((second * scale).sum(axis=1)) + prior.anchor * np.outer(mean, mean) + prior.worth * guess
         slope = (inverse @ total @ inverse - (groups + prior.worth) * inverse) @ root
-        distance = (_pack(inverse) * [1.0, 2.0, 1.0]) @ second
+        distance = inverse[0, 0] * second[0] + 2.0 * inverse[0, 1] * second[1] + inverse[1, 1] * second[2]
         return _Marginal(value, slope, mean, distance, total / (groups + prior.worth))
 
 
