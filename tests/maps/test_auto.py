@@ -88,7 +88,7 @@ def reference(x, y):
     base, found = np.log(hits.sum() + 1) - np.log(misses.sum() + 1), []
     for family, (t, argument) in families.items():
         straight = {}
-        for deviation, tau, count in (("none", 0, 0), ("smooth", 0.5, 12), ("rough", 0.4, 16)):
+        for deviation, tau, count in (("none", 0, 0), ("smooth", 0.5, 12), ("rough", 0.4, 24)):
             for c in SLOPES:
                 if deviation != "none" and straight[c] <= max(straight.values()) - 3:
                     continue
@@ -134,7 +134,7 @@ def reference(x, y):
     p, r = sum(a * special.expit(each[2]) for a, each in zip(q, found, strict=True)), special.expit(line)
     disagreement = total @ (p * np.log(p / r) + (1 - p) * np.log((1 - p) / (1 - r)))
     m = min(hits.sum(), misses.sum())
-    s = np.sqrt(8 / (8 + m)) / (1 + (disagreement / 0.3) ** 4)
+    s = np.sqrt(8 / (8 + m)) / (1 + (disagreement / 0.4) ** 4)
     shares, log_density = np.linspace(0, 1, 21), []
     for h in shares:
         inside = np.clip(h, 0.01, 0.99)
