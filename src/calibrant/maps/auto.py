@@ -71,12 +71,9 @@ class _Tuning:
     insurance: float = 8.0  # B, rows of the rarer class at which Platt's share is expected to be sqrt(1/2)
     sharpness: int = 4  # K
     conviction: float = 32.0  # A, rows
-    disagreement: float = (
-        0.4  # C, nats: a dial, not a plateau. On 2,007 tasks of 50 and 100 rows 0.15, 0.4 and infinity
-    )
-    # had win rates of 0.847, 0.841 and 0.813, and were more than 1 % worse than Platt on logits in 6.5, 3.3 and 1.7 % of
-    # the tasks; h = 0 had 0.848 in 9.1 %. On 878 tasks of 400 rows and more it was 0.852, 0.850 and 0.840 in 1.8, 1.5 and
-    # 0.9 %; h = 0 had 0.853 in 2.1 %. The whole curve is in docs/arena.md
+    disagreement: float = 0.4  # C, nats: a dial, not a plateau; docs/arena.md has the curve. On tasks of 50 and 100 rows
+    # 0.15, 0.4 and infinity had win rates of 0.847, 0.841 and 0.813, and were more than 1 % worse than Platt on logits
+    # in 6.5, 3.3 and 1.7 % of the tasks; h = 0 had 0.848 in 9.1 %
     shares: int = 21  # of Platt's sigmoid that are compared
     insist: float = 5.0  # nats that a monotone curve may cost
     backwards: float = -2.5  # standard errors below 1/2 of the area under the ROC curve
