@@ -71,7 +71,7 @@ class _Tuning:
     insurance: float = 8.0  # B, rows of the rarer class at which Platt's share is expected to be sqrt(1/2)
     sharpness: int = 4  # K
     conviction: float = 32.0  # A, rows
-    disagreement: float = 0.4  # C, nats: a dial, not a plateau; docs/arena.md has the curve. On tasks of 50 and 100 rows
+    disagreement: float = 0.4  # C, nats: a dial; docs/arena.md has the curve. On tasks of 50 and 100 rows
     # 0.15, 0.4 and infinity had win rates of 0.847, 0.841 and 0.813, and were more than 1 % worse than Platt on logits
     # in 6.5, 3.3 and 1.7 % of the tasks; h = 0 had 0.848 in 9.1 %
     shares: int = 21  # of Platt's sigmoid that are compared
