@@ -24,7 +24,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats, Truths
-from calibrant.engines.tables import MOST_GROUPS, SCORE, Table, fetch
+from calibrant.engines.tables import MOST_GROUPS, SCORE, Table, collect, fetch
 from calibrant.metrics.decomposition import SCORES, recalibrated_score
 from calibrant.numerics.quadrature import quadrature
 from calibrant.samples import Sample
@@ -151,12 +151,12 @@ def sum_forecasts(table: Table, width: int | None) -> ForecastCells:
 
 def sum_groups(table: Table, choose_width: Callable[[int], int | None]) -> dict[Any, ForecastCells]:
     """Return the sums over the rows of each value of the column `by`, by one query after one that counts the groups."""
-    values = table.frame.select("by").unique().head(MOST_GROUPS + 1).collect(backend="pyarrow").to_arrow()
+    values = collect(table.frame.select("by").unique().head(MOST_GROUPS + 1))
     if len(values) > MOST_GROUPS:
         msg = f"by must name a column of at most {MOST_GROUPS:,} groups; got more"
         raise ValueError(msg)
     names = _list_sums(table)
-    answer = _sum(table, choose_width(len(values)), ["by"]).select("by", *names).collect(backend="pyarrow").to_arrow()
+    answer = collect(_sum(table, choose_width(len(values)), ["by"]).select("by", *names))
     numbers = {name: np.asarray(answer[name].cast("float64").to_numpy(), np.float64) for name in names}
     table.require_rows(numbers["rows"].sum())
     group = answer["by"].combine_chunks().dictionary_encode(null_encoding="encode")

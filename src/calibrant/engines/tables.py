@@ -33,6 +33,7 @@ __all__ = [
     "Span",
     "Table",
     "as_number",
+    "collect",
     "each_group",
     "fetch",
     "one_where",
@@ -45,6 +46,8 @@ _MISSING = ("error", "skip")
 MOST_GROUPS = 10_000
 _MOST_CLASSES = 100  # labels shown in an error; a column with more is no column of labels
 _FILES = {"parquet": "read_parquet", "pq": "read_parquet", "csv": "read_csv", "tsv": "read_csv", "txt": "read_csv"}
+
+_SECRETS = r"(?i)\b(password|passwd|pwd|passfile|token|secret\w*|\w*key)\s*=\s*('[^']*'|\"[^\"]*\"|[^\s;,]+)"
 
 _T = TypeVar("_T")
 SCORE, LABEL, _WEIGHT = (nw.col(name) for name in ("score", "label", "weight"))
@@ -122,12 +125,15 @@ def _read_files(table: Any) -> Any:
 
 
 def _hide_credentials(text: str) -> str:
-    """Return a text without what stands between // and @ in addresses, nor what follows a question mark.
+    """Return a text without what stands between // and @ in addresses, what follows a question mark, and passwords.
 
     >>> _hide_credentials("s3://me:secret@bucket/rows.parquet?key=1")
     's3://...@bucket/rows.parquet?...'
+    >>> _hide_credentials("cannot connect to host=db user=me password='my secret' port=5432")
+    'cannot connect to host=db user=me password=... port=5432'
     """
-    return re.sub(r"\?\S*", "?...", re.sub(r"//[^/@\s]*@", "//...@", text))
+    text = re.sub(r"\?\S*", "?...", re.sub(r"//[^/@\s]*@", "//...@", text))
+    return re.sub(_SECRETS, r"\1=...", text)
 
 
 def each_group(table: Any, by: str, work: Callable[[Opened], _T]) -> dict[Any, _T]:
@@ -135,7 +141,7 @@ def each_group(table: Any, by: str, work: Callable[[Opened], _T]) -> dict[Any, _
     opened = open_table(table)
     column = opened.column("by", by)
     found = opened.rows.select(group=column).unique().head(MOST_GROUPS + 1)
-    values = found.collect(backend="pyarrow").to_arrow()["group"].to_pylist()
+    values = collect(found)["group"].to_pylist()
     if len(values) > MOST_GROUPS:
         msg = f"by must name a column of at most {MOST_GROUPS:,} groups; {by!r} has more"
         raise ValueError(msg)
@@ -150,9 +156,21 @@ def each_group(table: Any, by: str, work: Callable[[Opened], _T]) -> dict[Any, _
     return made
 
 
+def collect(frame: nw.LazyFrame[Any]) -> Any:
+    """Return a small result as a table of PyArrow; an error of the engine says what failed, without passwords."""
+    try:
+        return frame.collect(backend="pyarrow").to_arrow()
+    except (TypeError, ValueError, ArithmeticError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001, of packages that may not be installed
+        reason = _hide_credentials(str(error).strip().partition("\n")[0])
+        msg = f"the engine could not read the table; {type(error).__name__}: {reason}"
+        raise RuntimeError(msg) from None
+
+
 def fetch(frame: nw.LazyFrame[Any], names: Sequence[str]) -> dict[str, Floats]:
     """Return the columns of a small result as float64, NaN where there is none; the one exit of numbers."""
-    found = frame.select(*names).collect(backend="pyarrow").to_arrow()
+    found = collect(frame.select(*names))
     return {name: np.asarray(found[name].cast("float64").to_numpy(), np.float64) for name in names}
 
 
@@ -427,7 +445,7 @@ class Rows:
             if low >= 0.0 and high <= 1.0:
                 return replace(self, frame=self.frame.with_columns(label=LABEL.cast(nw.Float64))), (0, 1)
         found = self.frame.select("label").unique().head(_MOST_CLASSES + 1)
-        values = found.collect(backend="pyarrow").to_arrow()["label"].to_pylist()
+        values = collect(found)["label"].to_pylist()
         if len(values) > _MOST_CLASSES:
             msg = f"label must hold two classes, or numbers in [0, 1]; {name!r} has more than {_MOST_CLASSES} values"
             raise ValueError(msg)
