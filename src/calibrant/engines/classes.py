@@ -75,7 +75,7 @@ class ClassTable:
 
     def bring_home(self, most: int | None = None) -> ClassSample:
         """Return the rows, or a sample of so many of them."""
-        frame = self.frame if most is None else draw_rows(self.frame, self.rows, most)
+        frame = self.frame if most is None else _draw_rows(self.frame, self.rows, most)
         found = fetch(frame, self.names)
         if most is None:
             require_same_rows(self.rows, len(found["index"]))
@@ -160,7 +160,7 @@ def _name_classes(rows: Rows, label: str, count: int, classes: Any) -> tuple[Any
     return names
 
 
-def draw_rows(frame: nw.LazyFrame[Any], rows: int, most: int) -> nw.LazyFrame[Any]:
+def _draw_rows(frame: nw.LazyFrame[Any], rows: int, most: int) -> nw.LazyFrame[Any]:
     """Return about so many rows drawn at random by the engine, always the same."""
     native, engine, share = frame.to_native(), frame.implementation, most / rows
     if engine.is_duckdb():

@@ -33,7 +33,7 @@ __all__ = ["ForecastCells", "choose_cells", "sum_forecasts", "sum_groups"]
 
 _TAIL = 0.0625  # below, and above 1 - this, cells are intervals of a logarithm
 _NEVER = 1e-300  # probabilities below are taken as 0, and sooner than that as 1
-_WIDTHS = (3_840, 30_720)  # cells per unit of p, multiples of 120: at least and at most
+_WIDTHS = (3_840, 7_680)  # cells per unit of p, multiples of 120: at least and at most; more leave the cache
 _ROWS_PER_CELL = 2_000  # about so many rows for each of them in between
 _MOST_CELLS = 2_000_000  # of all groups between 0 and 1
 _PER_WIDTH = 0.125  # cells per unit of log(p) for each per unit of p: half as wide where both meet
@@ -119,7 +119,7 @@ def choose_cells(rows: float, groups: int = 1) -> int:
     """Return how many cells a unit of p has, for so many rows in all, of so many groups.
 
     >>> choose_cells(1e6), choose_cells(2e7), choose_cells(1e9), choose_cells(1e9, groups=1000)
-    (3840, 7680, 30720, 1920)
+    (3840, 7680, 7680, 1920)
     """
     width, most = _WIDTHS
     while 2 * width <= most and 2 * width * _ROWS_PER_CELL * groups <= rows:
