@@ -17,5 +17,6 @@ with require_extra("calibrant.engines", "engine"):
     from calibrant.engines.comparing import compare
     from calibrant.engines.fitting import fit
     from calibrant.engines.summaries import Summary, summarise
+    from calibrant.engines.watching import watch
 
-__all__ = ["Summary", "apply", "assess", "compare", "fit", "summarise"]
+__all__ = ["Summary", "apply", "assess", "compare", "fit", "summarise", "watch"]
