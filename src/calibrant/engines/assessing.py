@@ -155,6 +155,11 @@ def _assess_cells(cells: ForecastCells, names: tuple[str, ...], options: AssessO
 def _assess_several(rows: ClassTable, options: AssessOptions) -> Assessment:
     """Assess one column of probabilities per class: rows at home, or a sample of them."""
     sampled = rows.rows > MOST_AT_HOME
+    if sampled and len(rows.classes) == 2:  # the second column says all
+        weight = "weight" if rows.weighted else None
+        one = open_rows(rows.opened, score="score1", label="is1", weight=weight, kind="probability")
+        names_of_two = tuple(str(name) for name in rows.classes)
+        return _assess_cells(sum_forecasts(one, _choose_width(one, 1)), names_of_two, options)
     data = rows.bring_home(MOST_AT_HOME if sampled else None)
     names = np.empty(len(rows.classes), object)
     names[:] = rows.classes
@@ -168,7 +173,7 @@ def _assess_several(rows: ClassTable, options: AssessOptions) -> Assessment:
         random_state=options.random_state,
         costs=options.costs,
     )
-    if not sampled or len(rows.classes) == 2:
+    if not sampled:
         return found
     exact = rows.mean_losses()
     values = {name: exact[score] for name, score in _EXACT.items()}
