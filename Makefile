@@ -14,7 +14,7 @@ test: lint
 test-oldest:
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	.venv-oldest/bin/python -m pip install --quiet --editable . --group dev-core $$($(PYTHON) -c "import tomllib; print(*(each.replace('>=', '==') + '.*' for each in tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']))")
+	.venv-oldest/bin/python -m pip install --quiet --editable ".[all]" --group dev $$($(PYTHON) -c "import tomllib; print(*(each.replace('>=', '==') + '.*' for each in tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']))")
 	.venv-oldest/bin/python -m pytest -n auto tests/maps tests/metrics tests/estimators tests/decisions tests/inference tests/numerics tests/svm tests/kernels
 
 # The fits against slow references, on thousands of nasty samples drawn at random; stop it when you have seen enough.

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["hide_credentials", "read_limited", "replace_file", "write_whole"]
+__all__ = ["UnreadableTable", "hide_credentials", "read_limited", "replace_file", "write_whole"]
 
 _CHUNK = 2**20  # bytes read at a time
 
@@ -117,6 +117,10 @@ def _copy_owner(source: os.stat_result, path: Path) -> None:
             os.chown(path, source.st_uid, -1)
 
 
+class UnreadableTable(RuntimeError):
+    """What an engine said when it could not read a table, without passwords."""
+
+
 def hide_credentials(text: str) -> str:
     """Return a text without passwords: what stands between // and @ in addresses, what follows ? or /; and password=.
 
@@ -129,7 +133,9 @@ def hide_credentials(text: str) -> str:
     return _SECRET.sub(r"\1=...", text)
 
 
-_SECRET = re.compile(r"\b(password|passwd|pwd|secret|token)\s*=\s*('[^']*'|\"[^\"]*\"|[^\s;]+)", re.IGNORECASE)
+_SECRET = re.compile(
+    r"\b(password|passwd|pwd|passfile|token|secret\w*|\w*key)\s*=\s*('[^']*'|\"[^\"]*\"|[^\s;,]+)", re.IGNORECASE
+)
 
 
 def read_limited(path: str | os.PathLike[str], most: int) -> bytes:

@@ -236,6 +236,15 @@ def test_of_many_rows_of_several_columns_the_losses_are_exact(monkeypatch, backe
     assert found["ece"].value == pytest.approx(expected["ece"].value, abs=0.1)
 
 
+@pytest.mark.parametrize("most", [100, 10_000])
+def test_of_two_columns_the_second_says_all(monkeypatch, most):
+    monkeypatch.setattr(assessing, "MOST_AT_HOME", most)
+    p, y = forecasts(800, digits=2)
+    table = pa.table({"no": 1.0 - p, "yes": p, "y": np.where(y, "yes", "no")})
+    found = engines.assess(table, probability=["no", "yes"], label="y", draws=10)
+    assert_same(found, calibrant.assess(np.where(y, "yes", "no"), p, draws=10))
+
+
 def test_wrong_names_of_several_columns_are_refused():
     _, _, table = several_of(50)
     with pytest.raises(ValueError, match="probability must name a column of the table"):

@@ -61,7 +61,7 @@ from calibrant.cli.reading import (
     require_place,
     split_list,
 )
-from calibrant.files import write_whole
+from calibrant.files import UnreadableTable, write_whole
 from calibrant.maps import METHODS, Map, check_method
 from calibrant.maps.methods import ALIASES, NEEDS, list_methods
 from calibrant.maps.store import save, to_dict
@@ -597,7 +597,7 @@ def _catch_warnings(method: str) -> Iterator[list[str]]:
         try:
             yield notes
         except (TypeError, RuntimeError) as error:  # an option of the wrong type, or no convergence
-            if "interrupted" in str(error):
+            if isinstance(error, UnreadableTable) or "interrupted" in str(error):
                 raise
             msg = f"method {method!r} failed: {error}"
             raise ValueError(msg) from None

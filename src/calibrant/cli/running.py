@@ -17,7 +17,7 @@ from calibrant.cli.formats import Files, count_rows, require_columns
 from calibrant.cli.reading import ENGINES
 from calibrant.cli.tables import stage_columns
 from calibrant.extras import require_extra
-from calibrant.files import hide_credentials
+from calibrant.files import UnreadableTable, hide_credentials
 
 __all__ = ["Running", "open_in_engine", "translate_engine_errors"]
 
@@ -192,21 +192,20 @@ def translate_engine_errors(files: Files) -> Iterator[None]:
     """Turn errors of an engine into one sentence about the table, and its interruption into that of the command."""
     try:
         yield
-    except RuntimeError as error:
-        if "interrupted" in str(error).lower():
-            raise KeyboardInterrupt from None
-        raise
     except Exception as error:
         package = type(error).__module__.partition(".")[0]
-        if package not in _OF_ENGINES:
+        if package not in _OF_ENGINES and not isinstance(error, RuntimeError):
             raise
-        if "interrupt" in type(error).__name__.lower():
+        if "interrupt" in f"{type(error).__name__} {error}".lower():
             raise KeyboardInterrupt from None
+        if package not in _OF_ENGINES and not isinstance(error, UnreadableTable):
+            raise
         lines = str(error).strip().splitlines() or [type(error).__name__]
         reason = hide_credentials(lines[0].partition("Error: ")[2] or lines[0])
         msg = f"{files.name} is not a readable {files.format} file: {reason}"
         if not _is_about_files(error):
-            msg = f"{package.strip('_')} stopped on {files.name}: {reason}"
+            name = package.strip("_") if package in _OF_ENGINES else "the engine"
+            msg = f"{name} stopped on {files.name}: {reason}"
         raise ValueError(msg) from None
 
 

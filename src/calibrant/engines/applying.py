@@ -162,7 +162,7 @@ def _apply_lazily(
 ) -> Any:
     """Return a lazy table with new columns, expressions of its engine."""
     plan = _Plan(opened.rows, list(opened.names.values()))
-    ops = frame_ops(plan.choose, plan.share)
+    ops = frame_ops(plan.choose, plan.share, overflows=not opened.frame.implementation.is_ibis())
     scores = [plan.share(column) for column in columns]
     if not groups:
         found = express(map, scores, ops, several=several)

@@ -19,7 +19,7 @@ from calibrant.checks import check_proportion, check_whole
 from calibrant.engines.cells import FEW_ROWS
 from calibrant.engines.classes import MOST_AT_HOME, ClassTable, open_columns
 from calibrant.engines.forecasts import ForecastCells, choose_cells, sum_forecasts, sum_groups
-from calibrant.engines.tables import Table, each_group, open_rows
+from calibrant.engines.tables import Table, check_by, each_group, open_rows
 from calibrant.evidence.assessing import (
     Assessment,
     AssessOptions,
@@ -62,7 +62,7 @@ def assess(
     probability: str | Sequence[str],
     label: str,
     weight: str | None = None,
-    by: str,
+    by: str | Sequence[str],
     pos_label: Any = None,
     classes: Any = None,
     missing: str = "error",
@@ -79,7 +79,7 @@ def assess(
     probability: str | Sequence[str],
     label: str,
     weight: str | None = None,
-    by: str | None = None,
+    by: str | Sequence[str] | None = None,
     pos_label: Any = None,
     classes: Any = None,
     missing: str = "error",
@@ -118,6 +118,7 @@ def assess(
     if classes is not None:
         msg = "classes is for several columns of probabilities; got one: give pos_label, the positive class"
         raise ValueError(msg)
+    kept = {} if by is None else {f"by{place or ''}": name for place, name in enumerate(check_by(by))}
     rows = open_rows(
         table,
         score=probability,
@@ -127,12 +128,12 @@ def assess(
         pos_label=pos_label,
         missing=missing,
         argument="probability",
-        keep=None if by is None else {"by": by},
+        keep=kept,
     )
     names = tuple(str(name) for name in rows.classes)
     if by is None:
         return _assess_cells(sum_forecasts(rows, _choose_width(rows, 1)), names, options)
-    groups = sum_groups(rows, partial(_choose_width, rows))
+    groups = sum_groups(rows, list(kept), partial(_choose_width, rows))
     return {value: _assess_cells(cells, names, options) for value, cells in groups.items()}
 
 
@@ -155,6 +156,11 @@ def _assess_cells(cells: ForecastCells, names: tuple[str, ...], options: AssessO
 def _assess_several(rows: ClassTable, options: AssessOptions) -> Assessment:
     """Assess one column of probabilities per class: rows at home, or a sample of them."""
     sampled = rows.rows > MOST_AT_HOME
+    if sampled and len(rows.classes) == 2:  # the second column says all
+        weight = "weight" if rows.weighted else None
+        one = open_rows(rows.opened, score="score1", label="is1", weight=weight, kind="probability")
+        names_of_two = tuple(str(name) for name in rows.classes)
+        return _assess_cells(sum_forecasts(one, _choose_width(one, 1)), names_of_two, options)
     data = rows.bring_home(MOST_AT_HOME if sampled else None)
     names = np.empty(len(rows.classes), object)
     names[:] = rows.classes
@@ -168,7 +174,7 @@ def _assess_several(rows: ClassTable, options: AssessOptions) -> Assessment:
         random_state=options.random_state,
         costs=options.costs,
     )
-    if not sampled or len(rows.classes) == 2:
+    if not sampled:
         return found
     exact = rows.mean_losses()
     values = {name: exact[score] for name, score in _EXACT.items()}

@@ -23,7 +23,7 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.engines.applying import apply
-from calibrant.engines.tables import Opened, Rows, as_number, fetch, one_where, open_table, require_same_rows
+from calibrant.engines.tables import Opened, Rows, as_number, collect, fetch, one_where, open_table, require_same_rows
 from calibrant.maps.class_records import TemperatureClasses
 from calibrant.maps.classes import ClassMap, MatrixMap, TwoClassMap, second_against_first
 from calibrant.maps.fitting import check_method
@@ -146,7 +146,7 @@ def open_columns(
 def _name_classes(rows: Rows, label: str, count: int, classes: Any) -> tuple[Any, ...]:
     """Return the class of each column: those that the caller names, or those of the labels in sorted order."""
     found = rows.frame.select("label").unique().head(_MOST_CLASSES + 1)
-    values = found.collect(backend="pyarrow").to_arrow()["label"].to_pylist()
+    values = collect(found)["label"].to_pylist()
     if len(values) > _MOST_CLASSES:
         msg = f"label must hold at most {_MOST_CLASSES} classes; {label!r} has more"
         raise ValueError(msg)

@@ -14,7 +14,7 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.engines.cells import FEW_ROWS, PER_POOLED, Grid, lay_grid, move_grid
-from calibrant.engines.tables import LABEL, SCORE, Table
+from calibrant.engines.tables import LABEL, SCORE, Table, collect
 from calibrant.warning import warn
 
 __all__ = ["FoldCells", "count_folds", "draw_folds"]
@@ -95,7 +95,7 @@ def _count(table: Table, grid: Grid | None, *, by_fold: bool) -> dict[str, Any]:
     given = table.frame.select(score=SCORE, cell=cell, fold=fold, **columns)
     sums = {name: nw.col(name).sum() for name in columns} | {"low": SCORE.min(), "high": SCORE.max()}
     grouped = given.group_by("cell", "fold").agg(rows=nw.len(), **sums)
-    found = grouped.select("fold", "cell", "rows", *sums).collect(backend="pyarrow").to_arrow()
+    found = collect(grouped.select("fold", "cell", "rows", *sums))
     numbers = {name: np.asarray(found[name].cast("float64").to_numpy(), np.float64) for name in ("cell", "rows", *sums)}
     table.require_rows(numbers["rows"].sum())
     return numbers | {"fold": np.array(found["fold"].to_pylist(), object)}

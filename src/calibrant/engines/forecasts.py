@@ -16,7 +16,7 @@ between those of L and U.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats, Truths
-from calibrant.engines.tables import MOST_GROUPS, SCORE, Table, fetch
+from calibrant.engines.tables import MOST_GROUPS, SCORE, Table, collect, fetch
 from calibrant.metrics.decomposition import SCORES, recalibrated_score
 from calibrant.numerics.quadrature import quadrature
 from calibrant.samples import Sample
@@ -33,7 +33,7 @@ __all__ = ["ForecastCells", "choose_cells", "sum_forecasts", "sum_groups"]
 
 _TAIL = 0.0625  # below, and above 1 - this, cells are intervals of a logarithm
 _NEVER = 1e-300  # probabilities below are taken as 0, and sooner than that as 1
-_WIDTHS = (3_840, 30_720)  # cells per unit of p, multiples of 120: at least and at most
+_WIDTHS = (3_840, 7_680)  # cells per unit of p, multiples of 120: at least and at most; more leave the cache
 _ROWS_PER_CELL = 2_000  # about so many rows for each of them in between
 _MOST_CELLS = 2_000_000  # of all groups between 0 and 1
 _PER_WIDTH = 0.125  # cells per unit of log(p) for each per unit of p: half as wide where both meet
@@ -119,7 +119,7 @@ def choose_cells(rows: float, groups: int = 1) -> int:
     """Return how many cells a unit of p has, for so many rows in all, of so many groups.
 
     >>> choose_cells(1e6), choose_cells(2e7), choose_cells(1e9), choose_cells(1e9, groups=1000)
-    (3840, 7680, 30720, 1920)
+    (3840, 7680, 7680, 1920)
     """
     width, most = _WIDTHS
     while 2 * width <= most and 2 * width * _ROWS_PER_CELL * groups <= rows:
@@ -149,26 +149,30 @@ def sum_forecasts(table: Table, width: int | None) -> ForecastCells:
     return _make_cells(found, weighted=table.weighted)
 
 
-def sum_groups(table: Table, choose_width: Callable[[int], int | None]) -> dict[Any, ForecastCells]:
-    """Return the sums over the rows of each value of the column `by`, by one query after one that counts the groups."""
-    values = table.frame.select("by").unique().head(MOST_GROUPS + 1).collect(backend="pyarrow").to_arrow()
-    if len(values) > MOST_GROUPS:
+def sum_groups(table: Table, by: Sequence[str], choose_width: Callable[[int], int | None]) -> dict[Any, ForecastCells]:
+    """Return the sums over the rows of each group, by one query after one that counts the groups.
+
+    `by` are columns of the table; groups of several are tuples.
+    """
+    count = len(collect(table.frame.select(*by).unique().head(MOST_GROUPS + 1)))
+    if count > MOST_GROUPS:
         msg = f"by must name a column of at most {MOST_GROUPS:,} groups; got more"
         raise ValueError(msg)
     names = _list_sums(table)
-    answer = _sum(table, choose_width(len(values)), ["by"]).select("by", *names).collect(backend="pyarrow").to_arrow()
+    answer = collect(_sum(table, choose_width(count), list(by)).select(*by, *names))
     numbers = {name: np.asarray(answer[name].cast("float64").to_numpy(), np.float64) for name in names}
     table.require_rows(numbers["rows"].sum())
-    group = answer["by"].combine_chunks().dictionary_encode(null_encoding="encode")
-    place, known = group.indices.to_numpy(), group.dictionary.to_pylist()
+    coded = [answer[name].combine_chunks().dictionary_encode(null_encoding="encode") for name in by]
+    values = [each.dictionary.to_pylist() for each in coded]
+    codes, place = np.unique(np.stack([each.indices.to_numpy() for each in coded]), axis=1, return_inverse=True)
+    keys = [tuple(known[code] for known, code in zip(values, column, strict=True)) for column in codes.T]
     order = np.argsort(place, kind="stable")
-    starts = np.searchsorted(place[order], np.arange(len(known) + 1))
+    starts = np.searchsorted(place[order], np.arange(len(keys) + 1))
     made = {}
-    for number in sorted(range(len(known)), key=lambda at: (known[at] is None, str(type(known[at])), known[at])):
-        rows = order[starts[number] : starts[number + 1]]
-        made[known[number]] = _make_cells(
-            {name: column[rows] for name, column in numbers.items()}, weighted=table.weighted
-        )
+    for at in sorted(range(len(keys)), key=lambda at: [(part is None, str(type(part)), part) for part in keys[at]]):
+        rows = order[starts[at] : starts[at + 1]]
+        found = {name: column[rows] for name, column in numbers.items()}
+        made[keys[at] if len(by) > 1 else keys[at][0]] = _make_cells(found, weighted=table.weighted)
     return made
 
 

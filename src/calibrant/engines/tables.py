@@ -22,7 +22,7 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.checks import KINDS, ROUNDING, check_labels, check_one_of
 from calibrant.extras import require_extra
-from calibrant.files import hide_credentials
+from calibrant.files import UnreadableTable, hide_credentials
 from calibrant.warning import warn
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "Table",
     "as_number",
     "check_by",
+    "collect",
     "each_group",
     "fetch",
     "is_group",
@@ -148,7 +149,7 @@ def each_group(table: Any, by: str | Sequence[str], work: Callable[[Opened], _T]
     columns = [opened.column("by", name) for name in check_by(by)]
     names = [f"by{place}" for place in range(len(columns))]
     found = opened.rows.select(**dict(zip(names, columns, strict=True))).unique().head(MOST_GROUPS + 1)
-    home = found.collect(backend="pyarrow").to_arrow()
+    home = collect(found)
     values = list(zip(*(home[name].to_pylist() for name in names), strict=True))
     if len(values) > MOST_GROUPS:
         msg = f"by must name a column of at most {MOST_GROUPS:,} groups; {by!r} has more"
@@ -174,9 +175,21 @@ def is_group(columns: Sequence[nw.Expr], group: Any) -> nw.Expr:
     return reduce(lambda one, two: one & two, conditions)
 
 
+def collect(frame: nw.LazyFrame[Any]) -> Any:
+    """Return a small result as a table of PyArrow; an error of the engine says what failed, without passwords."""
+    try:
+        return frame.collect(backend="pyarrow").to_arrow()
+    except (TypeError, ValueError, ArithmeticError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001, of packages that may not be installed
+        reason = hide_credentials(str(error).strip().partition("\n")[0])
+        msg = f"the engine could not read the table; {type(error).__name__}: {reason}"
+        raise UnreadableTable(msg) from None
+
+
 def fetch(frame: nw.LazyFrame[Any], names: Sequence[str]) -> dict[str, Floats]:
     """Return the columns of a small result as float64, NaN where there is none; the one exit of numbers."""
-    found = frame.select(*names).collect(backend="pyarrow").to_arrow()
+    found = collect(frame.select(*names))
     return {name: np.asarray(found[name].cast("float64").to_numpy(), np.float64) for name in names}
 
 
@@ -453,7 +466,7 @@ class Rows:
             if low >= 0.0 and high <= 1.0:
                 return replace(self, frame=self.frame.with_columns(label=LABEL.cast(nw.Float64))), (0, 1)
         found = self.frame.select("label").unique().head(_MOST_CLASSES + 1)
-        values = found.collect(backend="pyarrow").to_arrow()["label"].to_pylist()
+        values = collect(found)["label"].to_pylist()
         if len(values) > _MOST_CLASSES:
             msg = f"label must hold two classes, or numbers in [0, 1]; {name!r} has more than {_MOST_CLASSES} values"
             raise ValueError(msg)
