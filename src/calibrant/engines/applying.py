@@ -19,7 +19,7 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.engines.tables import Opened, one_where, open_table
 from calibrant.maps.records import Map
-from calibrant.ops.frames import branch, express, frame_ops
+from calibrant.ops.frames import branch, express, frame_ops, is_nan
 
 __all__ = ["apply"]
 
@@ -202,7 +202,7 @@ class _Plan:
             return branch(self.share(x), edges, numbers, formula)
         x = self.share(x)
         cells = _lay_cells(edges)
-        inside = nw.when(x.is_nan()).then(nw.lit(cells.low, nw.Float64)).otherwise(x.clip(cells.low, cells.high))
+        inside = nw.when(is_nan(x)).then(nw.lit(cells.low, nw.Float64)).otherwise(x.clip(cells.low, cells.high))
         inside = self.share(inside)
         place = self.share(cells.place(inside).floor().cast(nw.Int64))
         number = cells.place(np.clip(edges, cells.low, cells.high)).astype(np.intp)

@@ -18,7 +18,7 @@ from calibrant.ops.pieces import DEGREE, Part, Piece, interpolate
 with require_extra("a table of an engine", "engine"):
     import narwhals.stable.v2 as nw
 
-__all__ = ["FRAMES", "Choose", "branch", "express", "frame_ops"]
+__all__ = ["FRAMES", "Choose", "branch", "express", "frame_ops", "is_nan"]
 
 _Formula = Callable[..., Any]  # of x and the numbers of one piece
 _Share = Callable[[Any], Any]
@@ -46,15 +46,24 @@ def express(
     ops = replace(ops, in_unit=in_unit)
     found = mapping(list(scores), ops) if several else [mapping(scores[0], ops)]
     unknown = [score.is_null() for score in scores]
-    unknown += [(score < -ROUNDING) | (score > 1.0 + ROUNDING) & ~score.is_nan() for score in limited]
+    unknown += [(score < -ROUNDING) | (score > 1.0 + ROUNDING) & ~is_nan(score) for score in limited]
     nothing = reduce(lambda one, two: one | two, unknown)
-    nan = reduce(lambda one, two: one | two, [score.is_nan() for score in scores])
+    nan = reduce(lambda one, two: one | two, [is_nan(score) for score in scores])
     return [
         nw.when(nothing)
         .then(nw.lit(None, nw.Float64))
         .otherwise(nw.when(nan).then(nw.lit(float("nan"), nw.Float64)).otherwise(_node(each)))
         for each in found
     ]
+
+
+def is_nan(x: nw.Expr) -> nw.Expr:
+    """Return whether x is NaN, and NULL for NULL.
+
+    DuckDB 2.0 takes `isnan` of a column of a Parquet file for false wherever the file's statistics show no NaN, and
+    writers leave NaN out of them. So: x * 0 is not 0, and x is not infinite.
+    """
+    return ~(x * 0.0 == 0.0) & ~(x.abs() == nw.lit(float("inf"), nw.Float64))
 
 
 def _node(value: Any) -> nw.Expr:
