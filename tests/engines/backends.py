@@ -36,8 +36,6 @@ BACKENDS = {
     "pandas": lambda table: table.to_pandas(),
     "pyarrow": lambda table: table,
 }
-if find_spec("ibis"):
-    BACKENDS["ibis on duckdb"] = to_ibis
 
 LAZY = [name for name in BACKENDS if name not in ("polars", "pandas", "pyarrow")]
 
@@ -77,6 +75,12 @@ def open_backends():
             stack.callback(connection.disconnect)
             return server, connection
 
+        def to_connect(table):
+            if len(table):
+                return connect().createDataFrame(table)
+            one = pa.table([pa.array([1], each.type) for each in table.schema], names=table.column_names)
+            return connect().createDataFrame(one).limit(0)  # an empty table has no schema there
+
         def to_path(table):
             place = next(places)
             place.mkdir()
@@ -101,7 +105,7 @@ def open_backends():
             "path": to_path,
             "glob": to_glob,
             "spark": lambda table: classic().createDataFrame(table),
-            "spark connect": lambda table: connect().createDataFrame(table),
+            "spark connect": to_connect,
             "ibis on duckdb": to_ibis,
             "ibis on postgres": to_postgres,
         }
