@@ -17,5 +17,6 @@ with require_extra("calibrant.engines", "engine"):
     from calibrant.engines.fitting import fit
     from calibrant.engines.sessions import open_spark, read_spark
     from calibrant.engines.summaries import Summary, summarise
+    from calibrant.engines.watching import watch
 
-__all__ = ["Summary", "apply", "assess", "fit", "open_spark", "read_spark", "summarise"]
+__all__ = ["Summary", "apply", "assess", "fit", "open_spark", "read_spark", "summarise", "watch"]
