@@ -228,8 +228,8 @@ def measure_peers(rows):
 
         ways = [
             (
-                "sigmoid, calibrant on the cluster (`duin_tax`)",
-                lambda: engines.fit("duin_tax", frame, **given),
+                "sigmoid, calibrant on the cluster (`platt`, hard targets)",
+                lambda: engines.fit("platt", frame, targets="hard", **given),
                 lambda m: m(f),
                 log_loss,
             ),
