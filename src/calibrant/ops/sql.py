@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from datetime import date, datetime
 from decimal import Decimal
 from functools import partial, reduce
 from itertools import pairwise
@@ -26,6 +27,7 @@ from calibrant.ops.pieces import Part, horner, interpolate
 __all__ = ["DIALECTS", "Dialect", "Text", "quote_name", "quotient_text", "sql"]
 
 _FAR = 708.0  # exp(-708) is still a normal double; Postgres raises an error beyond
+_EXACT = 2**53  # whole numbers up to here are doubles
 _HUGE = 1e307  # engines that raise an error where a product is too large get factors that make at most this
 
 
@@ -76,7 +78,7 @@ class Dialect:
     `double` is the type, `number` writes a constant of it, `is_nan` tests an expression {x} (None: there is no NaN).
     `mark` quotes names; `escapes` says that a backslash in them must be doubled. `overflows` says that a product too
     large for a double is an error instead of infinity, `underflows` that one too small is an error instead of 0.
-    `longest` is the longest statement, in characters.
+    `longest` is the longest statement, in characters. `slashes` says that a backslash in a text must be doubled.
 
     `names` says how parts of a formula get a name in a query: by LATERAL joins, or in nested queries whose columns are
     left out at the end by EXCLUDE or EXCEPT. `nests` says that an expression may hold a query of its own, which gives
@@ -93,6 +95,7 @@ class Dialect:
     overflows: bool = False
     underflows: bool = False
     longest: int = 4_000_000
+    slashes: bool = False
     names: str = "LATERAL"
     nests: bool = False
     once: str = ""
@@ -111,13 +114,25 @@ DIALECTS = {
         nests=True,
         once=" LIMIT 1",
     ),
-    "spark": Dialect(number=_write_suffix, mark="`"),
-    "databricks": Dialect(number=_write_suffix, mark="`", names="EXCEPT"),
+    "spark": Dialect(number=_write_suffix, mark="`", slashes=True),
+    "databricks": Dialect(number=_write_suffix, mark="`", slashes=True, names="EXCEPT"),
     "bigquery": Dialect(
-        "FLOAT64", is_nan="IS_NAN({x})", mark="`", escapes=True, overflows=True, longest=1_000_000, names="EXCEPT"
+        "FLOAT64",
+        is_nan="IS_NAN({x})",
+        mark="`",
+        slashes=True,
+        escapes=True,
+        overflows=True,
+        longest=1_000_000,
+        names="EXCEPT",
     ),
     "snowflake": Dialect(
-        number=_write_cast, is_nan="{x} = 'NaN'::FLOAT8", overflows=True, longest=1_000_000, names="EXCLUDE"
+        number=_write_cast,
+        is_nan="{x} = 'NaN'::FLOAT8",
+        slashes=True,
+        overflows=True,
+        longest=1_000_000,
+        names="EXCLUDE",
     ),
     # NaN equals itself on the leader node as in Postgres, not elsewhere.
     "redshift": Dialect(
@@ -130,7 +145,7 @@ DIALECTS = {
     ),
     "trino": Dialect(is_nan="IS_NAN({x})", longest=1_000_000),
     "clickhouse": Dialect(
-        "Nullable(Float64)", is_nan="isNaN({x})", mark="`", escapes=True, longest=262_144, names="EXCEPT"
+        "Nullable(Float64)", is_nan="isNaN({x})", mark="`", slashes=True, escapes=True, longest=262_144, names="EXCEPT"
     ),
     "sqlite": Dialect(
         "REAL",
@@ -446,6 +461,7 @@ _SQL = Ops(
     run_columns=_run_columns,
     exp=partial(_call, "EXP"),
     log=_log,
+    sqrt=partial(_call, "SQRT"),
     logit=_logit,
     cos=partial(_call, "COS"),
     sign=_sign,
@@ -510,10 +526,12 @@ class _Parts:
         """Return what a SELECT says to give parts their names."""
         return ", ".join(f"{self.texts[number]} AS \0{number}\0" for number in numbers)
 
-    def expression(self, text: str) -> str:
+    def expression(self, start: str, value: str) -> str:
         """Return an expression that stands alone: parts are columns of queries inside it, or written out."""
-        if not self.dialect.nests:
-            return self.write_out(text)
+        return f"{start}{self.nest(value) if self.dialect.nests else self.write_out(value)} END"
+
+    def nest(self, text: str) -> str:
+        """Return an expression with a query inside, in which parts have names."""
         queries, before = [], ""
         for level, numbers in enumerate(self.list_levels(text)):
             start = f"SELECT *, {self.define(numbers)} FROM {before}" if level else f"SELECT {self.define(numbers)}"
@@ -531,11 +549,12 @@ class _Parts:
             _require_length(written[-1], self.dialect)
         return written[-1]
 
-    def query(self, texts: Sequence[str], names: Sequence[str], table: str) -> str:
+    def query(self, values: Sequence[tuple[str, str]], names: Sequence[str], table: str) -> str:
         """Return a query of all columns of a table and new ones."""
+        texts = [f"{start}{value} END" for start, value in values]
         levels = self.list_levels(*texts)
-        if not self.dialect.names:
-            texts, levels = [self.expression(text) for text in texts], []
+        if not self.dialect.names:  # SQLite: a query inside each expression
+            texts, levels = [self.nest(text) for text in texts], []
         new = ", ".join(f"{text} AS {name}" for text, name in zip(texts, names, strict=True))
         rows = f"{self.prefix}rows"
         if self.dialect.names == "LATERAL":
@@ -572,7 +591,12 @@ def _require_length(text: str, dialect: Dialect) -> None:
 
 @overload
 def sql(  # type: ignore[overload-overlap]
-    mapping: Callable[..., Any], column: str, dialect: str = "duckdb", *, table: None = None
+    mapping: Callable[..., Any],
+    column: str,
+    dialect: str = "duckdb",
+    *,
+    by: str | Sequence[str] | None = None,
+    table: None = None,
 ) -> str: ...
 
 
@@ -588,6 +612,7 @@ def sql(
     column: str | Sequence[str],
     dialect: str = "duckdb",
     *,
+    by: str | Sequence[str] | None = None,
     table: str,
     into: str | Sequence[str] = "probability",
 ) -> str: ...
@@ -598,6 +623,7 @@ def sql(
     column: str | Sequence[str],
     dialect: str = "duckdb",
     *,
+    by: str | Sequence[str] | None = None,
     table: str | None = None,
     into: str | Sequence[str] = "probability",
 ) -> str | tuple[str, ...]:
@@ -614,6 +640,10 @@ def sql(
     In it every part of the formula is computed once; without it dialects that take no query inside an expression get
     the parts written out, which for many classes is too long. Select the key of the rows with an expression: an
     engine may return them in another order.
+
+    For the maps of groups `by` names their columns, if these are not those of the fit, and the expression compares them
+    with every group, one after the other. Where there are many, name the `table`: the query then joins it with the
+    numbers of the groups.
 
     Dialects: duckdb, postgres, spark, databricks, bigquery, snowflake, redshift, trino, clickhouse, sqlite. Formulas
     are carried over as they are. Incomplete beta functions and kernel sums, which no engine has, become piecewise
@@ -633,35 +663,177 @@ def sql(
         wanted = "a list of names, one per column of scores," if several else "the name of a column"
         msg = f"column must be {wanted} for a {type(mapping).__name__}; got {column!r}"
         raise ValueError(msg)
+    if hasattr(mapping, "groups"):
+        return _group_sql(mapping, names[0], dialect, by, table, into)
+    if by is not None:
+        msg = f"by is for maps of groups; got it for a {type(mapping).__name__}"
+        raise ValueError(msg)
     parts = _Parts(row, names)
     raw = [Text(quote_name(name, dialect), row) for name in names]
+    named = row.nests if table is None else True
+    ops = _with_parts(parts, named=named) if several or table is not None else _SQL
+    texts = _guard(
+        raw, parts, ops, lambda scores, ops: mapping(scores if several else scores[0], ops), share=table is not None
+    )
+    if table is None:
+        alone = tuple(parts.expression(start, value) for start, value in texts)
+        for text in alone:
+            _require_length(text, row)
+        return alone if several else alone[0]
+    new = [quote_name(name, dialect) for name in _name_new(mapping, into, len(texts), several=several)]
+    query = parts.query(texts, new, _check_table(table))
+    _require_length(query, row)
+    return query
+
+
+def _guard(
+    raw: list[Text], parts: _Parts, ops: Ops, formula: Callable[[list[Text], Ops], Any], *, share: bool = False
+) -> list[tuple[str, str]]:
+    """Return a formula of columns, for each class what stands before it, for NULL and NaN, and the formula itself."""
+    row = raw[0].dialect
     cast = [Text(f"CAST({each} AS {row.double})", row, wide=True) for each in raw]
-    scores = cast if table is None else [parts(_without_nan(each)) for each in cast]
+    scores = [parts(_without_nan(each)) for each in cast] if share else cast
     limited: dict[str, Text] = {}  # the scores that must be probabilities
 
     def in_unit(score: Text) -> Text:
         limited[score.text] = score
         return score
 
-    named = row.nests if table is None else True
-    ops = replace(_with_parts(parts, named=named) if several or table is not None else _SQL, in_unit=in_unit)
-    found = mapping(scores, ops) if several else [mapping(scores[0], ops)]
+    found = formula(scores, replace(ops, in_unit=in_unit))
     whens = [f"WHEN {' OR '.join(f'{each} IS NULL' for each in raw)} THEN NULL"]
     if row.is_nan is not None:
         whens += [f"WHEN {row.is_nan.format(x=each)} THEN {each}" for each in cast]
-    for score in limited.values():
-        whens.append(f"WHEN {(score < -ROUNDING) | (score > 1.0 + ROUNDING)} THEN NULL")
+    whens += [f"WHEN {(score < -ROUNDING) | (score > 1.0 + ROUNDING)} THEN NULL" for score in limited.values()]
     start = f"CASE {' '.join(whens)} ELSE "
-    values = [each if isinstance(each, Text) else _number(each, row) for each in found]
-    if table is None:
-        texts = tuple(f"{start}{parts.expression(each.text)} END" for each in values)
-        for text in texts:
-            _require_length(text, row)
-        return texts if several else texts[0]
-    new = [quote_name(name, dialect) for name in _name_new(mapping, into, len(values), several=several)]
-    query = parts.query([f"{start}{each} END" for each in values], new, _check_table(table))
+    return [
+        (start, str(each if isinstance(each, Text) else _number(each, row)))
+        for each in (found if isinstance(found, (list, tuple)) else [found])
+    ]
+
+
+# Groups ---------------------------------------------------------------------------------------------------------------
+
+
+def _group_sql(
+    mapping: Any,
+    column: str,
+    dialect: str,
+    by: str | Sequence[str] | None,
+    table: str | None,
+    into: str | Sequence[str],
+) -> str:
+    """Return the maps of groups as an expression, or as a query of a table."""
+    names = list(mapping.by) if by is None else [by] if isinstance(by, str) else list(by)
+    first = mapping.groups[0]
+    if len(names) != (len(first) if isinstance(first, tuple) else 1):
+        msg = f"by must name the {len(first) if isinstance(first, tuple) else 1} column(s) of groups; got {by!r}"
+        raise ValueError(msg)
+    row = DIALECTS[dialect]
+    parts = _Parts(row, [column, *names])
+    ops = _with_parts(parts, named=row.nests)
+    if table is not None:
+        [new] = [quote_name(name, dialect) for name in _name_new(mapping, into, 1, several=False)]
+        return _join_groups(mapping, column, names, dialect, parts, ops, _check_table(table), new)
+    keys = [Text(quote_name(name, dialect), row) for name in names]
+    tests = [_is_group(keys, group) for group in mapping.groups]
+
+    def calibrate(scores: list[Text], ops: Ops) -> Text:
+        if not hasattr(mapping, "numbers"):
+            maps = [own(scores[0], ops) for own in mapping.maps]
+            return _case(row, *zip(tests, maps, strict=True), default=mapping.overall(scores[0], ops))
+        found = [
+            parts(Text(f"CASE {' '.join(f'WHEN {test} THEN {_number(x, row)}' for test, x in pairs)} END", row))
+            for pairs in (list(zip(tests, numbers, strict=True)) for numbers in mapping.numbers().tolist())
+        ]
+        return _as_text(mapping.formula(scores[0], found, _is_known(found[0]), ops))
+
+    [(start, value)] = _guard([Text(quote_name(column, dialect), row)], parts, ops, calibrate)
+    text = parts.expression(start, value)
+    _require_length(text, row)
+    return text
+
+
+def _join_groups(
+    mapping: Any, column: str, names: list[str], dialect: str, parts: _Parts, ops: Ops, table: str, new: str
+) -> str:
+    """Return a query that joins a table with the numbers of the groups."""
+    if not hasattr(mapping, "numbers"):
+        msg = f"table is for pooled maps, whose groups differ by numbers alone; got a {type(mapping).__name__}"
+        raise ValueError(msg)
+    row, rows, numbers = DIALECTS[dialect], "calibrant_rows", mapping.numbers()
+    own = [f"calibrant_key{k}" for k in range(len(names))]
+    columns = [f"calibrant_number{k}" for k in range(len(numbers))]
+    values = [
+        [
+            *(_literal(part, row) for part in (group if isinstance(group, tuple) else (group,))),
+            *(str(_number(x, row)) for x in each),
+        ]
+        for group, each in zip(mapping.groups, numbers.T.tolist(), strict=True)
+    ]
+    keys = [Text(f"{rows}.{quote_name(name, dialect)}", row) for name in names]
+    same = [
+        f"({k} = calibrant_groups.{o} OR {k} IS NULL AND calibrant_groups.{o} IS NULL)"
+        for k, o in zip(keys, own, strict=True)
+    ]
+    found = [Text(f"calibrant_groups.{name}", row) for name in columns]
+    score = Text(f"{rows}.{quote_name(column, dialect)}", row)
+    [(start, value)] = _guard(
+        [score], parts, ops, lambda scores, ops: mapping.formula(scores[0], found, _is_known(found[0]), ops)
+    )
+    listed = ", ".join(f"({', '.join(each)})" for each in values)
+    groups = f"calibrant_groups({', '.join([*own, *columns])}) AS (VALUES {listed})"
+    if dialect in ("bigquery", "clickhouse"):  # which have no list of values there
+        selects = [
+            ", ".join(f"{x} AS {name}" for x, name in zip(each, [*own, *columns], strict=True)) for each in values
+        ]
+        groups = f"calibrant_groups AS ({' UNION ALL '.join(f'SELECT {each}' for each in selects)})"
+    query = (
+        f"WITH {groups} SELECT {rows}.*, {parts.expression(start, value)} AS {new} FROM {table} AS {rows} "
+        f"LEFT JOIN calibrant_groups ON {' AND '.join(same)}"
+    )
     _require_length(query, row)
     return query
+
+
+def _as_text(x: Any) -> Text:
+    """Return the formula of a group's map, which always has the score in it."""
+    assert isinstance(x, Text)
+    return x
+
+
+def _is_known(number: Text) -> Text:
+    """Return the condition that a number is not NULL."""
+    return Text(f"{number.inside(_WHOLE)} IS NOT NULL", number.dialect, _COMPARED)
+
+
+def _is_group(keys: list[Text], group: Any) -> Text:
+    """Return the condition that columns have the values of a group."""
+    values = group if isinstance(group, tuple) else (group,)
+    tests = [
+        f"{key} IS NULL" if value is None else f"{key} = {_literal(value, key.dialect)}"
+        for key, value in zip(keys, values, strict=True)
+    ]
+    return Text(" AND ".join(tests), keys[0].dialect, _COMPARED)
+
+
+def _literal(value: Any, dialect: Dialect) -> str:
+    """Return the value of a group in SQL; SQLite keeps dates and times as texts."""
+    if isinstance(value, str) and "\0" in value:
+        msg = f"a group must not hold the character NUL to be written in SQL; got {value!r}"
+        raise ValueError(msg)
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return "TRUE" if value else "FALSE"
+    if isinstance(value, int) and abs(value) > _EXACT:
+        return f"CAST('{value}' AS BIGINT)"
+    if isinstance(value, (int, float)):
+        return str(_number(value, dialect))
+    text = str(value)  # of a time with a space before it
+    text = text.replace("\\", "\\\\").replace("'", "\\'") if dialect.slashes else text.replace("'", "''")
+    if isinstance(value, date) and dialect.is_nan is not None:
+        return f"CAST('{text}' AS {'TIMESTAMP' if isinstance(value, datetime) else 'DATE'})"
+    return f"'{text}'"
 
 
 def _without_nan(score: Text) -> Text:
