@@ -60,7 +60,6 @@ OWNERS = {
     "sklearn": SHELLS - {"engines", "plots", "report"},
     "joblib": {"estimators", "comparing", "papers"},
     "matplotlib": {"plots", "papers"},
-    "sqlglot": {"ops"},
     "onnx": {"ops"},
     "onnxruntime": {"estimators"},
     "skl2onnx": {"estimators"},

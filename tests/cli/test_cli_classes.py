@@ -268,6 +268,16 @@ class TestSql:
             found = json.loads(done(*asked, "--json").stdout)
             assert found == {"dialect": dialect, "expressions": {"probability": expression}}
 
+    def test_a_whole_query(self, tmp_path):
+        calibrant.save(calibrant.maps.Sigmoid(-1.0, 0.0), tmp_path / "map.json")
+        asked = ("sql", tmp_path / "map.json", "--column", "f", "--table", "rows", "--name", "p")
+        with duckdb.connect() as connection:
+            connection.execute("create table rows as select 1 as id, 0.0 as f")
+            assert connection.execute(done(*asked).stdout).fetchall() == [(1, 0, 0.5)]
+        query = json.loads(done(*asked, "--dialect", "snowflake", "--json").stdout)["query"]
+        assert query == calibrant.sql(calibrant.maps.Sigmoid(-1.0, 0.0), "f", "snowflake", table="rows", into="p")
+        assert "--dialect must be one of duckdb, postgres, " in refused(*asked, "--dialect", "oracle")
+
     def test_what_does_not_fit_is_refused(self, table, tmp_path):
         fit(table, tmp_path / "map.json")
         asked = ("sql", tmp_path / "map.json", "--score")

@@ -65,6 +65,7 @@ from calibrant.files import UnreadableTable, write_whole
 from calibrant.maps import METHODS, Map, check_method
 from calibrant.maps.methods import ALIASES, NEEDS, list_methods
 from calibrant.maps.store import save, to_dict
+from calibrant.ops.sql import DIALECTS, quote_name
 from calibrant.samples import read_kind
 from calibrant.warning import warn
 
@@ -81,6 +82,13 @@ _ScoresOfMap = Annotated[
         autocompletion=complete_column,
     ),
 ]
+_ColumnsOfMap = Annotated[
+    list[str],
+    typer.Option(
+        "--score", "--column", help="The column of scores, or one column per class, as in p_a,p_b or p_*, of the map."
+    ),
+]
+_DIALECTS = ", ".join(DIALECTS)
 _Name = Annotated[str, typer.Option(help="The name of the new column; with several classes, NAME_CLASS for each.")]
 
 
@@ -493,12 +501,13 @@ def _apply_on_spark(mapping: Any, files: Files, columns: list[str], name: str, o
 def sql(
     map_file: _MapFile,
     *,
-    score: _ScoresOfMap,
-    dialect: Annotated[str, typer.Option(help="The engine: duckdb, postgres, spark or sqlite.")] = "duckdb",
-    name: _Name = "probability",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file to write the expressions to instead.")
+    score: _ColumnsOfMap,
+    dialect: Annotated[str, typer.Option(help=f"The engine: {_DIALECTS}.")] = "duckdb",
+    table: Annotated[
+        str | None, typer.Option(help="A table as it stands after FROM: print a whole query of it instead.")
     ] = None,
+    name: _Name = "probability",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file to write the SQL to instead.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print a map as SQL, to run where the scores are.
@@ -506,11 +515,14 @@ def sql(
     Each line is an expression of the columns of scores with the name of its
     probability, to stand in a SELECT: one line, or one per class. A missing score
     gives NULL. Select the key of your rows too: an engine may return the rows of
-    long expressions in another order.
+    long expressions in another order. With --table it is a query of all columns
+    of the table and the new ones, short also for many classes. Names are quoted:
+    in Snowflake write those in upper case that were made without quotes.
 
     [bold]Examples[/bold]
 
-      calibrant sql map.json --score f --dialect postgres
+      calibrant sql map.json --column f --dialect postgres
+      calibrant sql map.json --column F --dialect snowflake --table scores
       calibrant sql map.json --score "p_*" -o columns.sql
     """
     mapping = _load_map(map_file)
@@ -521,28 +533,30 @@ def sql(
     columns, names = _match_columns(map_file, mapping, given, name)
     if output is not None:
         require_place(output, map_file)
-    several = hasattr(mapping, "scheme")
-    found = calibrant.sql(mapping, columns, dialect) if several else (calibrant.sql(mapping, columns[0], dialect),)
-    expressions = dict(zip(names, found, strict=True))
-    mark = _QUOTES.get(dialect, '"')
-    lines = [f"{text} AS {mark}{each.replace(mark, 2 * mark)}{mark}" for each, text in expressions.items()]
-    if output is not None:
-        write_whole(output, (",\n".join(lines) + "\n").encode())
-    if as_json:
-        print_json({"dialect": dialect, "expressions": expressions})
-    elif output is None:
-        print_line(",\n".join(lines))
+    check_one_of("--dialect", dialect, DIALECTS)
+    given_columns: Any = columns if hasattr(mapping, "scheme") else columns[0]
+    if table is not None:
+        text = calibrant.sql(mapping, given_columns, dialect, table=table, into=names)
+        what: dict[str, Any] = {"query": text}
     else:
-        print_line(f"{output}: {len(lines)} expression(s) of {', '.join(columns[:_SHOWN])} for {dialect}")
+        found = calibrant.sql(mapping, given_columns, dialect)
+        what = {"expressions": dict(zip(names, [found] if isinstance(found, str) else found, strict=True))}
+        text = ",\n".join(f"{each} AS {quote_name(name, dialect)}" for name, each in what["expressions"].items())
+    if output is not None:
+        write_whole(output, f"{text}\n".encode())
+    if as_json:
+        print_json({"dialect": dialect} | what)
+    elif output is None:
+        print_line(text)
+    else:
+        kind = f"a query of {table}" if table is not None else f"{len(names)} expression(s)"
+        print_line(f"{output}: {kind} of {', '.join(columns[:_SHOWN])} for {dialect}")
         print_next("assess", "OUT.csv", *repeat_options(probability=_list_names(names, name)), "--label", "LABEL")
 
 
 def _list_names(names: list[str], name: str) -> list[str]:
     """Return the names of results, or a pattern of them if they are many."""
     return names if len(names) <= _SHOWN else [f"{name}_*"]
-
-
-_QUOTES = {"spark": "`"}  # around names
 
 
 def _load_map(path: Path) -> Map:

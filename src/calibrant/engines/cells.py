@@ -24,7 +24,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats, Index, Truths
-from calibrant.engines.tables import SCORE, Span, Table, fetch
+from calibrant.engines.tables import ONE, SCORE, Span, Table, fetch
 from calibrant.maps.records import LINKS
 from calibrant.numerics.quadrature import quadrature
 from calibrant.ops import EDGE, NUMPY
@@ -215,7 +215,7 @@ def move_grid(grid: Grid, cell: Floats, weight: Floats, table: Table) -> Grid | 
 
 def sum_moments(table: Table, grid: Grid, *, ends: bool = False) -> Moments:
     """Return the sums over all rows, by one query, and on demand the ends of the cells."""
-    u, weight = nw.col("u"), table.weigh(nw.lit(1.0, nw.Float64))
+    u, weight = nw.col("u"), table.weigh(ONE)
     given = {"score": SCORE} if ends else {}
     frame = table.frame.select(u=grid.place(SCORE), positive0=table.positive, all0=weight, **given)
     frame = frame.with_columns(cell=grid.number(u))

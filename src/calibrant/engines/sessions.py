@@ -50,7 +50,7 @@ def open_spark(master: str | None = None, settings: Mapping[str, str] | None = N
         return
     address = "local[*]" if master is None else master
     remote = address.startswith("sc://")
-    builder = SparkSession.builder.remote(address) if remote else SparkSession.builder.master(address)
+    builder: Any = _build_remote(address) if remote else SparkSession.builder.master(address)
     for name, value in (({} if remote else _quieten(address)) | dict(settings or {})).items():
         builder = builder.config(name, value)
     with nullcontext() if remote else find_java():
@@ -68,6 +68,14 @@ def open_spark(master: str | None = None, settings: Mapping[str, str] | None = N
             yield session
         finally:
             session.stop()
+
+
+def _build_remote(address: str) -> Any:
+    """Return the builder of a session of Spark Connect, which may be open beside others."""
+    with require_extra("Spark Connect", "spark"):
+        from pyspark.sql.connect.session import SparkSession
+
+    return SparkSession.builder.remote(address)
 
 
 def _quieten(address: str) -> dict[str, str]:

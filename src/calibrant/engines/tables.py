@@ -23,11 +23,13 @@ from calibrant.arrays import Floats
 from calibrant.checks import KINDS, ROUNDING, check_labels, check_one_of
 from calibrant.extras import require_extra
 from calibrant.files import UnreadableTable, hide_credentials
+from calibrant.ops.frames import is_nan
 from calibrant.warning import warn
 
 __all__ = [
     "LABEL",
     "MOST_GROUPS",
+    "ONE",
     "SCORE",
     "Opened",
     "Rows",
@@ -54,6 +56,7 @@ _MOST_CLASSES = 100  # labels shown in an error; a column with more is no column
 _FILES = {"parquet": "parquet", "pq": "parquet", "csv": "csv", "tsv": "csv", "txt": "csv"}
 
 _T = TypeVar("_T")
+ONE = nw.lit(1.0, nw.Float32).cast(nw.Float64)  # Postgres takes 1.0 for a decimal, and so a sum of it
 SCORE, LABEL, _WEIGHT = (nw.col(name) for name in ("score", "label", "weight"))
 
 
@@ -195,7 +198,7 @@ def fetch(frame: nw.LazyFrame[Any], names: Sequence[str]) -> dict[str, Floats]:
 
 def one_where(condition: nw.Expr) -> nw.Expr:
     """Return 1.0 where a condition holds, else 0.0; some engines do not cast truth to numbers."""
-    return nw.when(condition).then(nw.lit(1.0, nw.Float64)).otherwise(nw.lit(0.0, nw.Float64))
+    return nw.when(condition).then(ONE).otherwise(ONE * 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +390,7 @@ class Rows:
         found = fetch(self.frame.with_columns(**columns).select(rows=nw.len(), **sums), ["rows", *sums])
         seen = {name: float(values[0]) for name, values in found.items()}
         if not np.isfinite([seen[f"sum_{name}"] for name in numbers]).all():
-            known = {f"known_{name}": one_where(~nw.col(name).is_null() & ~nw.col(name).is_nan()) for name in numbers}
+            known = {f"known_{name}": one_where(~nw.col(name).is_null() & ~is_nan(nw.col(name))) for name in numbers}
             counts = {name: nw.col(name).sum() for name in known}
             frame = self.frame.with_columns(**columns).with_columns(**known)
             seen |= {name: float(values[0]) for name, values in fetch(frame.select(**counts), [*counts]).items()}
@@ -424,7 +427,7 @@ class Rows:
             column = nw.col(role)
             frame = frame.filter(~column.is_null())
             if self.may_be_nan(role):
-                frame = frame.filter(~column.is_nan())
+                frame = frame.filter(~is_nan(column))
         left = replace(self, frame=frame)
         count = int(fetch(frame.select(rows=nw.len()), ["rows"])["rows"][0])
         warn(f"{int(seen['rows']) - count:,} of {int(seen['rows']):,} rows have a missing value and are left out")

@@ -18,7 +18,7 @@ from calibrant.ops.pieces import DEGREE, Part, Piece, interpolate
 with require_extra("a table of an engine", "engine"):
     import narwhals.stable.v2 as nw
 
-__all__ = ["FRAMES", "Choose", "branch", "express", "frame_ops"]
+__all__ = ["FRAMES", "Choose", "branch", "express", "frame_ops", "is_nan"]
 
 _Formula = Callable[..., Any]  # of x and the numbers of one piece
 _Share = Callable[[Any], Any]
@@ -49,9 +49,9 @@ def express(
     if not used and not several and isinstance(found[0], nw.Expr):  # arithmetic keeps NULL and NaN by itself
         return found
     unknown = [score.is_null() for score in scores]
-    unknown += [(score < -ROUNDING) | (score > 1.0 + ROUNDING) & ~score.is_nan() for score in limited]
+    unknown += [(score < -ROUNDING) | (score > 1.0 + ROUNDING) & ~is_nan(score) for score in limited]
     nothing = reduce(lambda one, two: one | two, unknown)
-    nan = reduce(lambda one, two: one | two, [score.is_nan() for score in scores])
+    nan = reduce(lambda one, two: one | two, [is_nan(score) for score in scores])
     return [
         nw.when(nothing)
         .then(nw.lit(None, nw.Float64))
@@ -75,6 +75,15 @@ def _watch(ops: Ops) -> tuple[Ops, set[str]]:
     return replace(ops, **watched), used
 
 
+def is_nan(x: nw.Expr) -> nw.Expr:
+    """Return whether x is NaN, and NULL for NULL.
+
+    DuckDB 2.0 takes `isnan` of a column of a Parquet file for false wherever the file's statistics show no NaN, and
+    writers leave NaN out of them. So: x * 0 is not 0, and x is not infinite.
+    """
+    return ~(x * 0.0 == 0.0) & ~(x.abs() == nw.lit(float("inf"), nw.Float64))
+
+
 def _node(value: Any) -> nw.Expr:
     """Return a number as a literal, and an expression as it is."""
     return value if isinstance(value, nw.Expr) else nw.lit(float(value), nw.Float64)
@@ -89,7 +98,7 @@ def _expit(u: nw.Expr) -> nw.Expr:
     """Return the logistic function without an exponential that overflows or underflows; it ends at 3e-308, not at 0."""
     inside = (u * -1.0).clip(-_FAR, _FAR)
     bounded = _node(1.0) / (inside.exp() + 1.0)
-    return nw.when(u.is_nan()).then(u).otherwise(bounded)
+    return nw.when(is_nan(u)).then(u).otherwise(bounded)
 
 
 def _expit_freely(u: nw.Expr) -> nw.Expr:
