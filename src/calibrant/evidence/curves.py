@@ -32,6 +32,7 @@ __all__ = [
     "RELIABILITY",
     "Band",
     "BandOptions",
+    "Blocks",
     "ErrorRejectCurve",
     "Histogram",
     "MapCurve",
@@ -43,6 +44,7 @@ __all__ = [
     "cliques",
     "corp_band",
     "error_reject_curve",
+    "find_band",
     "histogram",
     "map_curve",
     "posterior",
@@ -51,6 +53,7 @@ __all__ = [
     "reliability",
     "reliability_by_class",
     "scores_by_class",
+    "trace_blocks",
     "trace_by_class",
     "trace_reliability",
 ]
@@ -101,10 +104,22 @@ class Posterior:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocks:
+    """Steps of a reliability curve: forecasts from `low` to `high`, their rows, how many happened, and their mean."""
+
+    low: Floats
+    high: Floats
+    rows: Floats
+    happened: Floats
+    forecast: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class ReliabilityCurve:
     """The share of positives as a function of the forecast: points (forecast, share), joined by straight lines.
 
-    `count` is the weight of the rows in each bin, None if there are no bins. `parts` is the CORP decomposition of the
+    `count` is the weight of the rows in each bin, None if there are no bins. `blocks` are the steps of the isotonic
+    regression, None if there are bins. `parts` is the CORP decomposition of the
     Brier score, whichever method the curve uses. `forecasts` is the histogram of the forecasts by class, and `rows`
     their total weight.
     """
@@ -118,6 +133,7 @@ class ReliabilityCurve:
     rows: float
     method: str
     name: str = ""
+    blocks: Blocks | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +257,23 @@ def trace_reliability(
     band = BandOptions(bands, level, repeats, np.random.default_rng(random_state))
     found = RELIABILITY[method](data, band, **options)
     forecasts = histogram(data, 40, limits=(0.0, 1.0))
-    return ReliabilityCurve(*found, decompose(data), forecasts, sum(data.totals()), method=method, name=name)
+    blocks = trace_blocks(data) if method == "corp" else None
+    rows = sum(data.totals())
+    return ReliabilityCurve(*found, decompose(data), forecasts, rows, method=method, name=name, blocks=blocks)
+
+
+def trace_blocks(data: Sample) -> Blocks:
+    """Return the blocks of the isotonic regression of labels on forecasts.
+
+    >>> trace_blocks(Sample(np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.0, 1.0, 0.0, 1.0]))).rows
+    array([1., 2., 1.])
+    """
+    score, positive, negative = collapse(data).arrays()
+    weight = positive + negative
+    start = pool_adjacent_violators(positive, weight)[0]
+    rows, happened, total = (np.add.reduceat(sums, start[:-1]) for sums in (weight, positive, weight * score))
+    low, high = score[start[:-1]], score[start[1:] - 1]
+    return Blocks(low, high, rows, happened, np.clip(total / rows, low, high))
 
 
 _Traced = tuple[Floats, Floats, "Floats | None", "Band | None"]  # forecast, share, count, band
@@ -527,11 +559,11 @@ def map_curve(
     corners = np.concatenate([bends, np.nextafter(jumps, -np.inf), jumps])  # both sides of a jump
     inside = corners[(corners > low) & (corners < high)]
     score = np.unique(np.concatenate([low * (1.0 - share) + high * share, inside]))
-    band = _find_band(mapping, score, check_proportion("confidence", confidence))
+    band = find_band(mapping, score, check_proportion("confidence", confidence))
     return MapCurve(score, np.asarray(mapping(score), np.float64), band, name)
 
 
-def _find_band(mapping: Map, score: Floats, confidence: float) -> Band | None:
+def find_band(mapping: Map, score: Floats, confidence: float) -> Band | None:
     """Return the band of a map, None if there is none."""
     try:
         low, high = mapping.band(score, confidence)  # type: ignore[attr-defined]
