@@ -107,7 +107,7 @@ CASES = {
     "ten classes, overconfident": (lambda: classes(2000, 10, power=1.7), "off", "Not yet.", "Overconf", "temperature"),
     "three classes, underconfident": (lambda: classes(2000, 3, power=0.5), "off", "Not yet.", "Underconf", "Recalib"),
     "classes off": (lambda: classes(2000, 3, tilt=[1.3, 1.0, 0.75]), "off", "", "class by class", "Compare methods"),
-    "few rows of ten classes": (lambda: classes(60, 10), "uncertain", "Cannot tell.", "Nothing", "Collect"),
+    "few rows of ten classes": (lambda: classes(60, 10), "few", "Cannot tell.", "Nothing", "Collect"),
 }
 
 

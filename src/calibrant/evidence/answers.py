@@ -327,7 +327,8 @@ def _say_proof(case: _Case) -> str:
     if not case.found.tests:
         return "Weights or labels are not whole numbers, so that rows cannot be counted: nothing was tested."
     least = min(case.found.tests, key=lambda test: test.pvalue)
-    return f"{format_name(least.name)} test: {format_pvalue(least.pvalue)}."
+    name = format_name(least.name)
+    return f"{name[0].upper()}{name[1:]} test: {format_pvalue(least.pvalue)}."
 
 
 def _find_parts(case: _Case) -> list[Part]:
