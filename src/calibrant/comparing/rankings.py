@@ -157,12 +157,13 @@ def rank_methods(
     order = sorted(range(len(rows)), key=lambda k: (rows[k].oriented(first), k))
     ranked = [rows[k] for k in order]
     recommended = _recommend(ranked, first)
+    if worse is not None and standing is not None:  # the ranks over data sets decide
+        recommended = standing["methods"][0]
     raw = next((row.label for row in ranked if row.method == "raw"), None)
     gain = None
     if raw is not None and recommended not in (None, raw):
-        before, after = (
-            smaller_is_better(first, errors[first][labels.index(str(each))]) for each in (raw, recommended)
-        )
+        places = (labels.index(raw), labels.index(str(recommended)))
+        before, after = (smaller_is_better(first, errors[first][place]) for place in places)
         gain = _pair(before, after, ratio)
     one = (dataset, machine, labels[0])
     cells = [cell for cell in comparison.cells if (cell.dataset, cell.machine, cell.method) == one]

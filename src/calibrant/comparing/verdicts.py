@@ -263,6 +263,8 @@ def _say_field(case: _Case) -> list[str]:
 
 def _say_rule(case: _Case) -> str:
     """Say how the recommended method was chosen."""
+    if _has_several_sets(case):
+        return "The rule: the best average rank over the data sets."
     best, chosen = case.ranking[case.ranking.best], case.chosen
     rule = (
         "The rule: of the methods whose interval reaches the best, those that keep the order of the rows, and of these "

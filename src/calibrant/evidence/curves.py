@@ -63,6 +63,8 @@ MOST_REDRAWN_FORECASTS = 4_096  # labels are redrawn for this many distinct fore
 MOST_PANELS = 12  # so many classes are drawn, each in a diagram of its own
 BAND_POINTS = 256  # a band is evaluated at this many points; a figure shows no more
 _MOST_HISTOGRAM_CELLS = 10_000
+_ODDS_CELLS = 40  # cells of the histogram of log-odds
+_NEARLY = 1e-6  # log-odds beyond this probability are not told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,8 +122,8 @@ class ReliabilityCurve:
 
     `count` is the weight of the rows in each bin, None if there are no bins. `blocks` are the steps of the isotonic
     regression, None if there are bins. `parts` is the CORP decomposition of the
-    Brier score, whichever method the curve uses. `forecasts` is the histogram of the forecasts by class, and `rows`
-    their total weight.
+    Brier score, whichever method the curve uses. `forecasts` is the histogram of the forecasts by class, `odds` that
+    of their log-odds, and `rows` their total weight.
     """
 
     forecast: Floats
@@ -134,6 +136,7 @@ class ReliabilityCurve:
     method: str
     name: str = ""
     blocks: Blocks | None = None
+    odds: Histogram | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +262,21 @@ def trace_reliability(
     forecasts = histogram(data, 40, limits=(0.0, 1.0))
     blocks = trace_blocks(data) if method == "corp" else None
     rows = sum(data.totals())
-    return ReliabilityCurve(*found, decompose(data), forecasts, rows, method=method, name=name, blocks=blocks)
+    odds = _count_odds(data)
+    return ReliabilityCurve(
+        *found, decompose(data), forecasts, rows, method=method, name=name, blocks=blocks, odds=odds
+    )
+
+
+def _count_odds(data: Sample) -> Histogram:
+    """Return the histogram of the log-odds of forecasts, those of 0 and 1 at its ends."""
+    p, positive, negative = data.arrays()
+    inner = p[(p > _NEARLY) & (p < 1.0 - _NEARLY)]
+    low, high = (float(inner.min()), float(inner.max())) if len(inner) else (0.01, 0.99)
+    low, high = special.logit(min(low, 0.4)), special.logit(max(high, 0.6))
+    score = np.clip(special.logit(np.clip(p, _NEARLY, 1.0 - _NEARLY)), low, high)
+    edges = np.linspace(low, high, _ODDS_CELLS + 1)
+    return Histogram(edges, *(np.histogram(score, edges, weights=each)[0] for each in (negative, positive)))
 
 
 def trace_blocks(data: Sample) -> Blocks:
@@ -310,7 +327,11 @@ def corp_band(cells: Sample, band: BandOptions) -> Band:
     """Return quantiles of the isotonic regressions of redrawn labels, at no more than `BAND_POINTS` points."""
     score, positive, negative = cells.arrays()
     weight = positive + negative
-    x = score if len(score) <= BAND_POINTS else np.linspace(score[0], score[-1], BAND_POINTS)
+    x = score
+    if len(score) > BAND_POINTS:  # half of the points evenly, half where the rows are
+        half = BAND_POINTS // 2
+        reach = np.interp(np.linspace(0.0, weight.sum(), half), np.cumsum(weight), score)
+        x = np.unique(np.concatenate([np.linspace(score[0], score[-1], half), reach]))
     assert band.kind is not None
     chance = BANDS[band.kind](score, positive, weight, band.confidence)
     curves = np.empty((band.draws, len(x)))
