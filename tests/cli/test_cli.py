@@ -642,7 +642,6 @@ class TestExtras:
             ("jinja2", "report", "report", ("report", "{folder}/t.csv", *ASSESSED, "-o", "{folder}/r.html")),
             ("jinja2", "report", "report", ("demo", "-o", "{folder}/r.html")),
             (
-                "altair",
                 "report",
                 "report",
                 ("compare", "{folder}/t.csv", "--score", "p", "--label", "y", "--report", "r"),
@@ -674,7 +673,7 @@ sys.meta_path.insert(0, Absent())
 from calibrant.cli import main
 main()
 """
-        report = ["jinja2", "markupsafe", "altair", "vl_convert", "pandas"]
+        report = ["jinja2", "markupsafe", "pandas"]
         command = ["compare", table, "--score", "f", "--label", "y", "--methods", "platt,softmax", "--folds", "3"]
         for arguments in (command, [*command, "--json"]):
             without, beside = (
