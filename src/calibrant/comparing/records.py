@@ -221,7 +221,7 @@ def smaller_is_better(metric: str, values: Floats) -> Floats:
 
 
 def _keep_order(frame: Any) -> Any:
-    """Return a table whose index has its levels in the order of the rows: pandas then looks up parts without a warning."""
+    """Return a table whose index has its levels in the order of the rows: pandas then finds parts without a warning."""
     pandas, index = _pandas(), frame.index
     values = [list(index.get_level_values(k)) for k in range(index.nlevels)]
     levels = [unique(each) for each in values]
