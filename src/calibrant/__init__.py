@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from calibrant.estimators.klr import KernelLogisticRegressionCV as KernelLogisticRegressionCV
     from calibrant.evidence import curves as curves
     from calibrant.evidence.assessing import assess as assess
+    from calibrant.evidence.watching import Watch as Watch
+    from calibrant.evidence.watching import watch as watch
     from calibrant.maps.exporting import onnx as onnx
     from calibrant.maps.methods import MACHINE_METHODS as MACHINE_METHODS
     from calibrant.maps.store import load as load
@@ -65,6 +67,7 @@ __all__ = [
     "KernelLogisticRegressionCV",
     "Map",
     "Sample",
+    "Watch",
     "assess",
     "collapse",
     "combining",
@@ -89,6 +92,7 @@ __all__ = [
     "save",
     "sql",
     "svc",
+    "watch",
 ]
 
 # Public names that need a heavy package, or that few people need: imported when first used.
@@ -101,6 +105,7 @@ _LATER = {
     "ImportVectorMachine": "calibrant.estimators",
     "KernelLogisticRegression": "calibrant.estimators",
     "KernelLogisticRegressionCV": "calibrant.estimators",
+    "Watch": "calibrant.evidence.watching",
     "assess": "calibrant.evidence.assessing",
     "combining": "calibrant.decisions.combining",
     "compare": "calibrant.comparing",
@@ -121,6 +126,7 @@ _LATER = {
     "save": "calibrant.maps.store",
     "sql": "calibrant.ops.sql",
     "svc": "calibrant.estimators",
+    "watch": "calibrant.evidence.watching",
 }
 __getattr__, __dir__ = attach(__name__, _LATER)
 

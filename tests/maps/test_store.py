@@ -44,8 +44,10 @@ from calibrant.maps.records import (
     Clip,
     Cosines,
     Ends,
+    Information,
     Lines,
     LogitLines,
+    Origin,
     Parzen,
     QuadraticLogit,
     VennAbers,
@@ -318,6 +320,9 @@ RECORDS["MatrixMap"] = (
 PARTS = {  # of maps of several classes
     name for name in RECORDS if name.endswith("Classes") or name in ("RobustTemperature", "ClassMember")
 } - {"BetaClasses"}
+RECORDS["Information"] = increasing(small, least=1).flatmap(
+    lambda x: st.builds(Information, st.just(x), as_long(x, positive), st.integers(0, 5), st.just((-9.0, np.inf)))
+)
 RECORDS["TwoClassMap"] = st.builds(TwoClassMap, st.sampled_from(KINDS), one_column)
 
 
@@ -344,7 +349,10 @@ def test_every_record_comes_back_to_the_last_bit(name, data, tmp_path_factory):
         record = MatrixMap("probability", record)
     if name == "Member":
         record = Auto(LogitLines((0.0,), (0.0,)), (1.0,), (1.0,), (record,), 1.0, 1.0)
+    if name == "Information":
+        record = Clip(origin=Origin("mine", "margin", 1, 1.0, information=record))
     found = there_and_back(record, tmp_path_factory.getbasetemp())
+    assert getattr(found.origin, "information", None) == getattr(record.origin, "information", None)
     assert found == record
     assert repr(found) == repr(record)  # which tells -0.0 from 0.0
 

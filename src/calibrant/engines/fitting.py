@@ -24,6 +24,7 @@ from calibrant.engines.cells import (
 from calibrant.engines.summaries import Summary
 from calibrant.engines.tables import Span, Table, each_group, open_rows
 from calibrant.maps.fitting import check_method, choose_link, finish_map, learn_clip
+from calibrant.maps.information import measure_information
 from calibrant.maps.methods import ALIASES, ANY, METHODS, NEEDS, Method
 from calibrant.maps.records import LINKS, Linked, Map
 from calibrant.ops import EDGE, NUMPY
@@ -134,7 +135,8 @@ def fit(
     fitted = found.fitted if reading.link is None else Linked(reading.link, found.fitted, reading.clip)
     ends, labels = np.array([rows.low, rows.high]), np.array([found.data.label.min(), found.data.label.max()])
     known = Sample(ends, labels, np.array([rows.weight, 0.0]), None, rows.classes, rows.rows)
-    return finish_map(fitted, method, row, known, chosen)
+    information = measure_information(found.fitted, reading.convert(found.data), labels=row.labels)
+    return finish_map(fitted, method, row, known, chosen, information)
 
 
 def _check_method(method: str | Callable[..., Map], options: dict[str, Any]) -> Method:

@@ -8,7 +8,7 @@ or where probabilities are 0 or 1.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
@@ -216,11 +216,13 @@ def open_rows(
     pos_label: Any = None,
     missing: str = "error",
     argument: str = "score",
+    keep: Mapping[str, Any] | None = None,
 ) -> Table:
     """Check the columns of a table and return them as a `Table`.
 
     The rules are those of `calibrant.fit`. `missing="skip"` leaves out rows in which one of the columns is missing
-    (NULL or NaN), and a warning says how many. `argument` is what the caller calls the scores.
+    (NULL or NaN), and a warning says how many. `argument` is what the caller calls the scores. `keep` names further
+    columns, by arguments that become their names; they stay as they are.
     """
     check_one_of("kind", kind, KINDS)
     check_one_of("missing", missing, _MISSING)
@@ -231,7 +233,8 @@ def open_rows(
     schema = opened.rows.select(**columns).collect_schema()
     for role in asked.keys() - {"label"}:
         columns[role] = _as_number(said[role], asked[role], columns[role], schema[role])
-    rows = _Rows(opened.rows.select(**columns), asked, dict(schema.items()), said)
+    kept = {role: opened.column(role, name) for role, name in (keep or {}).items()}
+    rows = _Rows(opened.rows.select(**columns, **kept), asked, dict(schema.items()), said)
     try:
         seen = rows.look()
     except (TypeError, ValueError):

@@ -34,6 +34,7 @@ __all__ = [
     "Clip",
     "Cosines",
     "Ends",
+    "Information",
     "Lines",
     "Linked",
     "LogitLines",
@@ -70,11 +71,78 @@ class Map(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Information:
+    """How well the rows of a fit determine the logit of its map: the Fisher information, in cells of that logit.
+
+    A cell at logit t has the weight sum w p (1 - p) of its rows. That is enough for the information matrix of every
+    family of maps that is linear in d functions of the logit: H = sum weight x x' of x = (1, u, ..., u^(d - 1)), u the
+    logit in standard units, d = `degrees`. For a line of the scores it is the information of its intercept and slope,
+    in other coordinates. Of forecasts beyond `ends` the rows say only that they lie beyond.
+
+    >>> known = Information(logits=(-1.0, 1.0), weight=(50.0, 50.0), degrees=2)
+    >>> known.bound(0.0).round(3), known.bound(2.0).round(3)
+    (np.float64(0.245), np.float64(0.547))
+    """
+
+    logits: tuple[float, ...]
+    weight: tuple[float, ...]
+    degrees: int = 2
+    ends: tuple[float, float] = (-np.inf, np.inf)
+
+    def __post_init__(self) -> None:
+        """Check that there is one weight per cell, and that cells are in order."""
+        _finite_only("logits", self.logits)
+        _rising("logits", self.logits)
+        if len(self.logits) != len(self.weight) or not self.logits:
+            sizes = f"{len(self.weight)} weights for {len(self.logits)} logits"
+            msg = f"Information needs one weight per logit, at least one; got {sizes}"
+            raise ValueError(msg)
+        if not (min(self.weight) > 0.0 and np.isfinite(self.weight).all()):
+            msg = f"weight must be above 0 and finite; got {shortened(self.weight)}"
+            raise ValueError(msg)
+        if self.degrees < 0 or not self.ends[0] < self.ends[1]:
+            msg = f"degrees must not be negative, and ends must be in order; got {self.degrees} and {self.ends}"
+            raise ValueError(msg)
+
+    @property
+    def center(self) -> float:
+        """The mean logit, weighted by the information."""
+        return float(np.dot(self.weight, self.logits) / np.sum(self.weight))
+
+    @property
+    def scale(self) -> float:
+        """The standard deviation of the logit, weighted by the information."""
+        away = np.asarray(self.logits) - self.center
+        return float(np.sqrt(np.dot(self.weight, away**2) / np.sum(self.weight)))
+
+    def bound(self, low: Any, high: Any = None, confidence: float = 0.95) -> Floats:
+        """Return the largest error of the map between the logits `low` and `high`, in logits, at all logits at once.
+
+        It is Scheffé's band, sqrt(chi2_d(confidence) x' H^-1 x).
+        """
+        check_proportion("confidence", confidence)
+        low = np.asarray(low, np.float64)
+        high = low if high is None else np.asarray(high, np.float64)
+        degrees = min(self.degrees, len(self.logits))
+        if not degrees:
+            return np.zeros(low.shape)
+        places = low + (high - low) * np.linspace(0.0, 1.0, 5).reshape(-1, *[1] * low.ndim)
+        x, known = (
+            np.stack([((each - self.center) / (self.scale or 1.0)) ** k for k in range(degrees)], axis=-1)
+            for each in (places, np.asarray(self.logits))
+        )
+        inverse = np.linalg.pinv(known.T @ (np.asarray(self.weight)[:, None] * known), hermitian=True)
+        variance = np.einsum("...i,ij,...j->...", x, inverse, x).max(axis=0)
+        return np.asarray(np.sqrt(special.chdtri(degrees, 1.0 - confidence) * variance))
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """What a map was fitted on: the method, what the scores were, the classes, the rows and their total weight.
 
     `positive` is the class whose probability a map of one column gives. Classes are kept as JSON has them: numbers,
-    texts, true and false; others as their text. `version` is that of the package.
+    texts, true and false; others as their text. `version` is that of the package. `information` says how well the rows
+    determine the map; it is neither printed nor compared.
     """
 
     method: str
@@ -84,6 +152,7 @@ class Origin:
     classes: tuple[Any, ...] | None = None
     positive: Any = None
     version: str = __version__
+    information: Information | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check that it can be true, and keep classes as JSON has them."""

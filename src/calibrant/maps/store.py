@@ -41,6 +41,7 @@ _MODULES = {
         "Linked",
         "VennAbers",
         "LogitLines",
+        "Information",
     ),
     "averages": ("Auto", "Member"),
     "classes": ("ClassMap", "MatrixMap", "TwoClassMap"),
@@ -172,7 +173,8 @@ def from_dict(document: Any) -> Map:
 def _read_origin(told: Any) -> Origin:
     """Return what a file says its map was fitted on."""
     expected = {f.name: f for f in fields(Origin)}
-    if not isinstance(told, dict) or told.keys() != expected.keys():
+    needed = expected.keys() - {"information"}  # which early files do not have
+    if not isinstance(told, dict) or not needed <= told.keys() <= expected.keys():
         msg = f"fitted_on has the fields {', '.join(expected)}; got {shortened(told)}"
         raise ValueError(msg)
     classes = told["classes"]
