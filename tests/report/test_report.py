@@ -297,7 +297,7 @@ def test_the_page_says_what_print_says():
     found = calibrant.assess(*three_classes(), draws=20)
     words = " ".join(Page(render_report(found)).words.split())
     assert all(each.claim in words and each.claim in str(found) for each in found.answers)
-    assert str(found) == found.verdict
+    assert str(found) == str(found.answers)
 
 
 def test_an_empty_table_says_what_cannot_be_shown():

@@ -85,7 +85,7 @@ class Comparison:
     computed: int
 
     def __str__(self) -> str:
-        return self.verdict
+        return str(self.answers)
 
     def __repr__(self) -> str:
         datasets = len({cell.dataset for cell in self.cells})
@@ -101,8 +101,8 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The three answers as text."""
-        return str(self.answers)
+        """The three answers as text, without what to type next."""
+        return self.answers.text
 
     @property
     def metrics(self) -> tuple[str, ...]:

@@ -132,8 +132,8 @@ class Assessment:
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
-        """Return the verdict and the notes."""
-        return "\n".join([self.verdict, *(f"Note: {note}" for note in self.notes)])
+        """Return the three answers, with what to type next, and the notes."""
+        return "\n".join([str(self.answers), *(f"Note: {note}" for note in self.notes)])
 
     @property
     def answers(self) -> Answers:
@@ -142,8 +142,8 @@ class Assessment:
 
     @property
     def verdict(self) -> str:
-        """The three answers as text."""
-        return str(self.answers)
+        """The three answers as text, without what to type next."""
+        return self.answers.text
 
     def __getitem__(self, name: str) -> Measure:
         """Return a measure by its name, or by another name of the same number, as "top_label_ece" is of "ece"."""
