@@ -686,7 +686,7 @@ main()
                 for absent in (report, [])
             )  # fmt: skip
             assert without.stderr == ""
-            assert "is best by the log loss" in " ".join(without.stdout.split())
+            assert "Is it good enough?" in " ".join(without.stdout.split())
             assert timeless(without.stdout) == timeless(beside.stdout)
 
 

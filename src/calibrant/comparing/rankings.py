@@ -191,6 +191,7 @@ def _recommend(rows: list[MethodRow], metric: str) -> str | None:
     able = [row for row in heads if row.reaches and np.isfinite(row.means[metric])]
     if not able:
         return rows[0].family if np.isfinite(rows[0].means[metric]) else None
+    able = [row for row in able if row.method == "raw" or row.numbers != 0] or able  # not a formula that fits nothing
     chosen = [row for row in able if row.keeps_order] or able
     return min(chosen, key=lambda row: _MOST_NUMBERS if row.numbers is None else row.numbers).label
 
