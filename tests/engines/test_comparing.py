@@ -50,7 +50,7 @@ def test_folds_of_a_column_are_those_in_memory(backend, weighted):
         native, score="f", label="y", weight="w" if weighted else None, fold="fold", **options, keep=False
     )
     weight = data["w"] if weighted else None
-    expected = compare_scores(data["f"], data["y"], cv=split(data["fold"]), sample_weight=weight, **options)
+    expected = compare_scores(data["f"], data["y"], cv=split(data["fold"]), sample_weight=weight, **options, keep=False)
     assert_close(found, expected, 1e-9)
     assert found.machines == ["f"]
     assert found.verdict == expected.verdict

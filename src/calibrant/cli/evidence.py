@@ -88,8 +88,8 @@ _Probability = Annotated[
 _Methods = Annotated[
     str | None,
     typer.Option(
-        help='The methods to compare, with options as in "platt,bins k=20", or all.',
-        show_default="those of Rüping 2004; with --score also temperature, isotonic, auto",
+        help='The methods to compare, with options as in "platt,bins k=20"; or all, or rueping2004.',
+        show_default="raw, platt, temperature, kull_beta, isotonic, spline, auto, pp",
     ),
 ]
 _Metrics = Annotated[list[str], typer.Option(help="The metrics to compute; methods are ranked by the first.")]
@@ -153,7 +153,7 @@ def assess(
     for each in found.values() if isinstance(found, dict) else [found]:
         if not each.measures:
             one_class = f"all rows of column {label!r} are of one class; give --pos-label, the class of the "
-            raise ValueError(f"{one_class}probabilities" if each.rows else each.verdict)
+            raise ValueError(f"{one_class}probabilities" if each.rows else each.notes[0])
     document: dict[str, Any] = {"table": files.name}
     if isinstance(found, dict):
         document["groups"] = [{"group": _plain(group), **each.as_dict()} for group, each in found.items()]
@@ -356,7 +356,8 @@ def compare(
         msg = f"no method gave probabilities: {failed[0]}"
         raise ValueError(msg)
     if report is not None:
-        write_page(found, report, about=f"Table {files.short_name}, label {label}.")
+        about = f"Table {files.short_name}, label {label}."
+        write_page(found, report, about=about, source=_name_source(source, score, kind) if score else None)
     if as_json:
         print_json({"table": files.name, **summarise_comparison(found), "report": report})
     else:
@@ -380,17 +381,14 @@ def _count_rows(found: Comparison) -> float:
 
 
 def _find_next_command(found: Comparison, table: Sequence[str], **options: Any) -> list[Any]:
-    """Return the command that fits the method that is best in a comparison, or assesses scores that need none."""
-    from calibrant.comparing import DEFAULT_METHODS
-    from calibrant.comparing.verdicts import standings_of
+    """Return the command that fits the method recommended by a comparison, or assesses scores that need none."""
+    from calibrant.comparing.rankings import rank_methods
 
-    best = standings_of(found)[0]["methods"][0]
-    name, *given = best.split()
-    if isinstance(DEFAULT_METHODS.get(best), tuple):  # "bins 50" is the name of one with its options
-        given = [f"{option}={value}" for option, value in DEFAULT_METHODS[best][1].items()]
-    if name in list_methods("column", "matrix"):
-        wanted = [word for each in given for word in ("--option", each)]
-        return ["fit", *table, *repeat_options(**options), "--method", name, *wanted, "-o", "map.json"]
+    ranking = rank_methods(found, found.cells[0].dataset, found.machines[0])
+    chosen = ranking[ranking.recommended or ranking.best]
+    if chosen.method in list_methods("column", "matrix"):
+        wanted = [word for name, value in chosen.options.items() for word in ("--option", f"{name}={value}")]
+        return ["fit", *table, *repeat_options(**options), "--method", chosen.method, *wanted, "-o", "map.json"]
     kept = {name: value for name, value in options.items() if name not in ("score", "kind")}
     return ["assess", *table, *repeat_options(probability=options["score"], **kept)]
 
@@ -412,8 +410,12 @@ def parse_methods(methods: str | None, kind: str | None) -> Any:
     >>> parse_methods("platt,bins k=20", "margin")
     {'platt': ('platt', {}), 'bins k=20': ('bins', {'k': 20})}
     """
+    from calibrant.comparing import METHOD_SETS
+
     if methods is None:
         return None
+    if methods in METHOD_SETS:
+        return methods
     if methods == "all":
         return [*_UNCALIBRATED[kind], *list_methods("column", "matrix")]
     found = {}
@@ -631,13 +633,24 @@ def report(
             found = _compare_on_scores(source, score, None, options)
             sentence = describe_verdict(found, standings_of(found))
             following = _find_next_command(found, table, score=score, kind=kind, **columns)
-    write_page(found, output, title=title, about=f"Table {files.short_name}, label {label}.")
+    named = _name_source(source, probability or score, kind if score else "probability")
+    write_page(found, output, title=title, about=f"Table {files.short_name}, label {label}.", source=named)
     if as_json:
         print_json({"report": str(output), "verdict": sentence})
     else:
         print_text(sentence)
         print_line(f"Report: {output}")
         print_next(*following)
+
+
+def _name_source(source: Source, columns: Sequence[str], kind: str | None) -> Any:
+    """Return how the rows of a table are named in the commands of a page; None where one name does not do."""
+    from calibrant.evidence.answers import Source as Named
+
+    if len(source.files.paths) != 1 or source.files.name == "standard input":
+        return None
+    options = repeat_options(weight=source.weight, pos_label=source.pos_label, classes=source.classes)
+    return Named(source.files.name, tuple(_split_names(columns)), source.label, tuple(map(str, options)), kind)
 
 
 def require_report() -> None:

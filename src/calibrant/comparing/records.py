@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
+from calibrant.evidence.answers import Answers
 from calibrant.evidence.words import to_json
 from calibrant.extras import require_extra
 from calibrant.files import write_whole
@@ -84,7 +85,7 @@ class Comparison:
     computed: int
 
     def __str__(self) -> str:
-        return self.verdict
+        return str(self.answers)
 
     def __repr__(self) -> str:
         datasets = len({cell.dataset for cell in self.cells})
@@ -92,11 +93,16 @@ class Comparison:
         return f"Comparison({', '.join(methods)} on {datasets} data set(s), by {', '.join(self.metrics)})"
 
     @property
-    def verdict(self) -> str:
-        """Which method is best, by the first metric, and whether the difference is real."""
-        from calibrant.comparing.verdicts import describe_verdict, standings_of  # which needs this module
+    def answers(self) -> Answers:
+        """Is one method good enough, what separates them, and which one to use."""
+        from calibrant.comparing.verdicts import answer_comparison  # which needs this module
 
-        return describe_verdict(self, standings_of(self))
+        return answer_comparison(self)
+
+    @property
+    def verdict(self) -> str:
+        """The three answers as text, without what to type next."""
+        return self.answers.text
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -176,7 +182,7 @@ class Comparison:
     def _frames(self, frame: Callable[[str, str], Any]) -> Any:
         """Return the tables of all metrics and machines as one."""
         found = {(metric, machine): frame(metric, machine) for metric in self.metrics for machine in self.machines}
-        return _pandas().concat(found, names=["metric", "machine"])
+        return _keep_order(_pandas().concat(found, names=["metric", "machine"]))
 
     @property
     def parameters(self) -> Any:
@@ -212,6 +218,15 @@ def smaller_is_better(metric: str, values: Floats) -> Floats:
     """Return values of a metric with the sign that makes smaller better; missing ones become infinite."""
     oriented = -values if METRICS[metric].better == "larger" else values
     return np.where(np.isnan(oriented), np.inf, oriented)
+
+
+def _keep_order(frame: Any) -> Any:
+    """Return a table whose index has its levels in the order of the rows: pandas then finds parts without a warning."""
+    pandas, index = _pandas(), frame.index
+    values = [list(index.get_level_values(k)) for k in range(index.nlevels)]
+    levels = [unique(each) for each in values]
+    codes = [[level.index(value) for value in each] for level, each in zip(levels, values, strict=True)]
+    return frame.set_axis(pandas.MultiIndex(levels=levels, codes=codes, names=index.names))
 
 
 def _pandas() -> Any:

@@ -38,7 +38,8 @@ def compare_table(
     running: Mapping[str, Any],
 ) -> Comparison:
     """Return the work of `calibrant.engines.compare`; `columns` are arguments of `open_rows`."""
-    chosen = arguments.read_methods(arguments.SCORE_METHODS if methods is None else methods)
+    given = arguments.DEFAULT_METHODS if methods is None else arguments.with_raw(methods, read_kind(kind))
+    chosen = arguments.read_methods(given)
     settings = ComparisonSettings(
         methods={each.label: each.text for each in chosen},
         metrics=metrics,
