@@ -20,9 +20,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant import ImportVectorMachine, KernelLogisticRegression, KernelLogisticRegressionCV, progress
-from calibrant.estimators.klr import parse_size
-from calibrant.kernels import loo, loo_softmax, matrices, solvers
-from calibrant.kernels.solvers import solve
+from calibrant.estimators.kernel_machine import parse_size
+from calibrant.kernels import loo, solver
+from calibrant.kernels.solver import solve
 
 
 @parametrize_with_checks([KernelLogisticRegression(), KernelLogisticRegressionCV(Cs=3)])
@@ -63,23 +63,18 @@ def test_softmax_with_the_linear_kernel_is_multinomial_logistic_regression():
 def test_a_fit_starts_from_what_leave_one_out_found(monkeypatch, classes):
     X, y = data(900)
     y = y + (classes == 3) * (X[:, 0] > 1)
-    sketch_kernel, make_products, calls = solvers.sketch_kernel, matrices.make_products, []
-    monkeypatch.setattr(solvers, "sketch_kernel", lambda *a: (calls.append("factor"), sketch_kernel(*a))[1])
-    for module in (loo, loo_softmax, solvers):
-        monkeypatch.setattr(
-            module, "make_products", lambda *a, **k: (calls.append("kernels"), make_products(*a, **k))[1]
-        )
+    prepare, calls = solver.prepare, []
+    monkeypatch.setattr(solver, "prepare", lambda *a: (calls.append("prepared"), prepare(*a))[1])
     chosen = KernelLogisticRegression("loo", tol=1e-5).fit(X, y)
-    assert calls == ["kernels"]
+    assert calls == []
     fitted = KernelLogisticRegression(chosen.C_, tol=1e-5).fit(X, y)
-    assert calls == ["kernels", "factor", "kernels"]
+    assert calls == ["prepared"]
     assert chosen.converged_
     assert chosen.objective_ == pytest.approx(fitted.objective_, rel=1.5e-5)  # tol, and rounding in single precision
     np.testing.assert_allclose(chosen.predict_proba(X), fitted.predict_proba(X), atol=0.03)
-    assert chosen.loo_.known is None
-    calls.clear()
+    assert chosen.loo_.beginning is None
     KernelLogisticRegression("loo", gamma="loo").fit(X, y)  # one kernel in memory at a time
-    assert calls[-2:] == ["factor", "kernels"]
+    assert calls == ["prepared", "prepared"]
 
 
 @pytest.mark.parametrize(("C", "tol"), [(20.0, 1e-6), (900.0, 1e-6), (900.0, 1e-4)])
@@ -227,7 +222,7 @@ def test_leave_one_out_of_many_rows_in_pairs_agrees_with_folds(solver):
     options = {"multi_class": "ovo", "solver": solver, "rank": 40}
     quick = KernelLogisticRegressionCV([1.0, 10.0], **options).fit(X, y)
     slow = KernelLogisticRegressionCV([1.0, 10.0], cv=ninths, **options).fit(X, y)
-    np.testing.assert_allclose(quick.loo_.paths[0].loss, slow.cv_losses_[0], rtol=0.03)
+    np.testing.assert_allclose(quick.loo_.paths[0].loss, slow.cv_losses_[0], rtol=0.04)
 
 
 def test_leave_one_out_chooses_like_folds_where_many_rows_are_nearly_separable():
@@ -597,7 +592,7 @@ def test_a_fit_interrupted_between_its_steps_keeps_what_it_has(monkeypatch, step
     with pytest.raises(KeyboardInterrupt, match="duality gap"):
         model.fit(X, y)
     assert assert_certified_or_not_fitted(model, X)
-    assert model.objective_ == seen[-1].iterate.objective
+    assert model.objective_ == seen[-1].objective
 
 
 def test_an_interruption_stops_a_search():

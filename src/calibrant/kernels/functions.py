@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
+from calibrant.kernels.settings import SETTINGS
 
 __all__ = [
     "GAMMAS",
@@ -36,7 +37,6 @@ __all__ = [
 _Matrix = NDArray[Any]  # float32 or float64
 _Block = Callable[..., _Matrix]
 
-_DIAGONAL_BLOCK = 128  # rows per block when the diagonal must be read from blocks of the matrix
 _LARGEST_SINGLE_EXPONENT = 30.0  # gamma |x - mean|^2; above it, squared distances lose too many digits in float32
 
 
@@ -179,10 +179,11 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """A way to work on many items: one after the other, or by `count` threads."""
+    """A way to work on many items: one after the other, or by `count` threads; `columns` of a matrix are one item."""
 
     count: int = 1
     run: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map
+    columns: int = SETTINGS.columns
 
     def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """Return `work(item)` for every item."""
@@ -220,7 +221,7 @@ def gram(kernel: Kernel, X: Any, *, single: bool = False) -> Gram:
     with np.errstate(over="ignore", invalid="ignore"):  # the caller checks that the matrix is finite
         if kernel.name not in KERNELS:
             block = cross(kernel, X, X)
-            parts = [np.diag(block(rows, rows)) for rows in blocks(n, _DIAGONAL_BLOCK)]
+            parts = [np.diag(block(rows, rows)) for rows in blocks(n, SETTINGS.tile // 4)]
             diagonal = np.concatenate(parts).astype(np.float64)
             return Gram(n, diagonal, block, lambda order: lambda i, j, _=None: block(order[i], order[j]), np.float64)
         formula, dtype = KERNELS[kernel.name], np.float32 if single and is_accurate_in_single(kernel, X) else np.float64
