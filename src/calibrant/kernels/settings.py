@@ -50,6 +50,9 @@ class Settings:
     """Steps of conjugate gradients in one Newton step at most. Several classes, C = 1,000."""
     poor_steps: int = 25
     """Steps of conjugate gradients after which the rank of the factor is doubled. Overlapping, 10,000 rows."""
+    factor_speed: float = 10.0
+    """Operations on the factor run this many times as fast as those on the kernel matrix; if twice the rank would cost
+    more than the steps, it is not doubled. Ten classes, 3,500 rows, C = 3,000."""
     slope_left: float = 0.1
     """Share of its first slope with which a line search may end. Several classes, C = 1,000."""
 

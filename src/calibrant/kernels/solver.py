@@ -192,11 +192,24 @@ def _run_stages(problem: Problem, settings: Settings, kernel: Prepared, start: S
         yield replace(best, steps=steps, converged=best.gap <= problem.tol * best.objective)
         if now.gap <= tol * now.objective or stuck or not problem.exact or steps >= problem.max_iter:
             return
-        if count >= settings.poor_steps and not problem.rank and 2 * kernel.factor.rank < problem.gram.n:
+        if (
+            count >= settings.poor_steps
+            and not problem.rank
+            and _is_worth_doubling(kernel.factor, loss, count, settings)
+        ):
             wider = pivoted_cholesky(problem.gram, 2 * kernel.factor.rank, rng, kernel.factor)
             kernel = replace(kernel, factor=wider)
         model = _Model(now.f + now.b, x, Kx, now.objective, now.gap, 0.0)
         (now, count), steps = _newton_step(problem, settings, kernel, now, model), steps + 1
+
+
+def _is_worth_doubling(factor: Factor, loss: LossFunction, count: int, settings: Settings) -> bool:
+    """Return whether twice the rank costs less than the products with K of `count` steps.
+
+    With k classes and rank m, a Newton system costs n (k m)^2 operations, and a product with all columns n^2 k.
+    """
+    n, k, m = len(loss.weight), 1 if len(loss.shape) == 1 else loss.shape[1], 2 * factor.rank
+    return m < n and k * m**2 <= settings.factor_speed * count * n
 
 
 def prepare(problem: Problem, settings: Settings = SETTINGS) -> Prepared:
