@@ -20,8 +20,8 @@ from calibrant import KernelLogisticRegressionCV
 from calibrant.kernels.functions import gram
 from calibrant.kernels.loo import choose, draw_groups
 from calibrant.kernels.losses import Bernoulli
+from calibrant.kernels.problem import Problem
 from calibrant.kernels.settings import SETTINGS
-from calibrant.kernels.solver import Problem
 
 FEW = 160  # rows, of which each is left out
 CS = np.logspace(-0.5, 4, 8)  # few enough to be looked at all

@@ -13,8 +13,9 @@ from calibrant.kernels import settings
 from calibrant.kernels.functions import Kernel, Parameters, gram
 from calibrant.kernels.loo import choose
 from calibrant.kernels.losses import Bernoulli, Multinomial, softmax
+from calibrant.kernels.problem import Problem
 from calibrant.kernels.settings import SETTINGS
-from calibrant.kernels.solver import Problem, solve
+from calibrant.kernels.solver import solve
 
 NAMES = [field.name for field in fields(SETTINGS)]
 RBF = Kernel("rbf", Parameters(gamma=0.03))

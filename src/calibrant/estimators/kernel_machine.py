@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, log_expit, ndtri
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.metrics.pairwise import pairwise_kernels
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
@@ -24,6 +25,7 @@ from calibrant.kernels.functions import (
     Gram,
     Kernel,
     Parameters,
+    SumOfProducts,
     blocks,
     common_origin,
     cross,
@@ -37,8 +39,9 @@ from calibrant.kernels.functions import (
 from calibrant.kernels.laplace import Laplace, laplace
 from calibrant.kernels.losses import Bernoulli, LossFunction, Multinomial, logits, softmax
 from calibrant.kernels.matrices import pivoted_cholesky, threads
+from calibrant.kernels.problem import Problem
 from calibrant.kernels.settings import SETTINGS
-from calibrant.kernels.solver import Problem, choose_rank
+from calibrant.kernels.solver import choose_rank
 from calibrant.maps.coupling import couple
 
 __all__ = [
@@ -287,12 +290,17 @@ def take_part(kernel: Kernel, source: Any, rows: Index) -> Any:
 
 
 def read_rows(
-    model: Any, X: Any, y: ArrayLike, C: float | str, sample_weight: ArrayLike | None
+    model: Any,
+    X: Any,
+    y: ArrayLike,
+    C: float | str,
+    sample_weight: ArrayLike | None,
+    dtype: Any = np.float64,
 ) -> tuple[TrainingRows, NDArray[Any]]:
     """Return the checked rows of a fit and the classes; scikit-learn notes the features on the model."""
     refuse_masked("X", X)
     labels = check_target(y)
-    X = validate_data(model, X, accept_sparse="csr", dtype=np.float64)
+    X = validate_data(model, X, accept_sparse="csr", dtype=dtype)
     check_length("y", labels, X)
     classes, codes = np.unique(labels, return_inverse=True)
     copies, weight = _row_weights(C, model.class_weight, X, labels, classes, codes, sample_weight)
@@ -321,9 +329,46 @@ def resolve_kernel(given: KernelOptions, rows: TrainingRows) -> Kernel:
     return kernel
 
 
+@dataclass(frozen=True, slots=True)
+class _PairwiseKernel:
+    """A kernel of `sklearn.metrics.pairwise.pairwise_kernels`."""
+
+    name: str
+    gamma: float | None
+
+    def __call__(self, x: Any, z: Any) -> Floats:
+        """Return the matrix of K(x_i, z_j) for all rows of x and z."""
+        options = {} if self.gamma is None else {"gamma": self.gamma}
+        return np.asarray(pairwise_kernels(x, z, metric=self.name, **options))
+
+
+_PAIRWISE = ("laplacian", "chi2")  # those that are positive semidefinite and not in `KERNELS`
+
+
+def _pairwise_gamma(name: str, gamma: float | str, rows: TrainingRows) -> float:
+    """Return gamma; "scale" is 1/(p sd(X)) for "laplacian", whose distance is not squared, and 1 for "chi2"."""
+    if gamma != "scale":
+        return resolve_gamma(gamma, rows.X, rows.copies)
+    p = rows.X.shape[1]
+    return float(np.sqrt(resolve_gamma("scale", rows.X, rows.copies) / p)) if name == "laplacian" else 1.0
+
+
+def _split_terms(kernel: str) -> list[list[str]]:
+    """Return the names of a sum of products, such as "rbf + linear * cosine"."""
+    return [[name.strip() for name in term.split("*")] for term in kernel.split("+")]
+
+
 def _resolve_parameters(given: KernelOptions, rows: TrainingRows) -> Kernel:
     """Return the kernel with all its parameters as numbers."""
-    if callable(given.kernel) or given.kernel in ("precomputed", "linear"):
+    if not callable(given.kernel) and ("+" in given.kernel or "*" in given.kernel):
+        terms = [
+            tuple(_resolve_parameters(given._replace(kernel=name), rows) for name in term)
+            for term in _split_terms(given.kernel)
+        ]
+        return Kernel(SumOfProducts(tuple(terms)))
+    if given.kernel in _PAIRWISE:
+        return Kernel(_PairwiseKernel(str(given.kernel), _pairwise_gamma(str(given.kernel), given.gamma, rows)))
+    if callable(given.kernel) or given.kernel in ("precomputed", "linear", "cosine"):
         return Kernel(given.kernel)
     if given.kernel == "quadratic":
         c = mean_square(rows.X, rows.copies) if given.c == "auto" else float(given.c)
@@ -385,16 +430,18 @@ def _require_kernel(kernel: Kernel, rows: TrainingRows) -> None:
     doubtful = kernel.name == "poly" and (kernel.by.coef0 < 0 or kernel.by.degree != int(kernel.by.degree))
     if kernel.name == "precomputed":
         matrix = rows.source(kernel)
-    elif callable(kernel.name) or doubtful:
+        expected = (len(rows.kept), len(rows.kept))
+    elif (callable(kernel.name) and not isinstance(kernel.name, _PairwiseKernel | SumOfProducts)) or doubtful:
         some = take(rows.X, np.random.default_rng(0).permutation(len(rows.kept))[:_PROBED_ROWS])
         with np.errstate(all="ignore"):
             matrix = kernel.between(some, some)
+        expected = (min(_PROBED_ROWS, len(rows.kept)),) * 2
     else:
         return
     from scipy.linalg import LinAlgError, cholesky
 
     wrong = np.argwhere(~np.isfinite(matrix))
-    if matrix.shape[0] != matrix.shape[1] or len(wrong):
+    if matrix.shape != expected or len(wrong):
         found = f"the shape {matrix.shape}"
         if len(wrong):
             found = f"{matrix[tuple(wrong[0])]} at {tuple(map(int, wrong[0]))}"
@@ -439,8 +486,12 @@ def parse_size(memory: float | str) -> float:
 
 def require_options(given: KernelOptions, C: float | str, tol: float, max_iter: int) -> None:
     """Raise if an option of a kernel machine is not allowed."""
-    if not callable(given.kernel):
-        check_one_of("kernel", given.kernel, ("precomputed", *(name for name in KERNELS if name != "sigmoid")))
+    names = (*(name for name in KERNELS if name != "sigmoid"), *_PAIRWISE)
+    if isinstance(given.kernel, str) and ("+" in given.kernel or "*" in given.kernel):
+        for name in (name for term in _split_terms(given.kernel) for name in term):
+            check_one_of("kernel, a sum or product of names,", name, names)
+    elif not callable(given.kernel):
+        check_one_of("kernel", given.kernel, ("precomputed", *names))
     require_positive("C", C, ("loo",))
     require_positive("gamma", given.gamma, (*GAMMAS, "loo"))
     require_positive("c", given.c, ("auto",))

@@ -33,14 +33,16 @@ from calibrant.estimators.kernel_machine import (
     resolve_kernel,
     take_part,
 )
-from calibrant.kernels.functions import Kernel, gram, resolve_gamma, take
+from calibrant.kernels.functions import Kernel, gram, resolve_gamma, take, thin_gram
 from calibrant.kernels.loo import Beginning, LooChoice, binary_path, choose
+from calibrant.kernels.loo_held_out import held_out_path
 from calibrant.kernels.loo_pairs import pairs_path
 from calibrant.kernels.loo_softmax import softmax_path
 from calibrant.kernels.losses import Bernoulli, LossFunction
-from calibrant.kernels.settings import SETTINGS
+from calibrant.kernels.problem import Problem, Report, Solution, bound_gap, constant_solution
+from calibrant.kernels.settings import SETTINGS, Settings
 from calibrant.kernels.smo import solve_smo
-from calibrant.kernels.solver import Problem, Report, Solution, bound_gap, constant_solution, solve
+from calibrant.kernels.solver import choose_rank, solve
 from calibrant.maps.coupling import pairs
 from calibrant.progress import draw_bar
 from calibrant.warning import warn
@@ -48,6 +50,7 @@ from calibrant.warning import warn
 __all__ = ["Choice", "KernelLogisticRegression", "KernelLogisticRegressionCV", "Plan", "choose_machine"]
 
 _MOST_POOR = 0.05  # share of poor rows up to which leave-one-out is trusted
+_MOST_FEATURES = 1e8  # rows times rank up to which C is chosen by leave-one-out, and above by held-out rows
 _FOLDS = 10  # folds of the cross-validation that replaces it
 _C_GRID = tuple(float(C) for C in np.logspace(-3, 4, 20))
 _LARGE_CS = tuple(float(C) for C in 10.0 ** (4 + 14 / 19 * np.arange(1, 5)))  # for few rows with small kernels between
@@ -72,19 +75,22 @@ class KernelLogisticRegression(KernelMachine):
         approximation is too poor, a warning says so, and 10-fold cross-validation is used instead. The criterion is
         the log loss of the machine that is fitted: the softmax machine for several classes, or, with "ovo", the
         probabilities coupled from its pairs (for each pair of more than 250 rows, a ninth at a time).
-    kernel : {"linear", "rbf", "poly", "quadratic", "precomputed"} or callable, default="rbf"
-        "quadratic" is Platt's ((x.z)/c + 1)^2. A callable takes two sets of rows and returns their kernel matrix.
+    kernel : str or callable, default="rbf"
+        "linear", "cosine", "rbf", "laplacian", "chi2", "poly", "quadratic", which is Platt's ((x.z)/c + 1)^2, a sum or
+        product of them, such as "rbf + linear" or "rbf * cosine", with the same parameters, or "precomputed". A
+        callable takes two sets of rows and returns their kernel matrix.
     gamma : {"scale", "auto", "loo"} or float, default="scale"
-        Parameter of "rbf" and "poly", as in `SVC`. "loo" chooses among multiples of "scale"; "rbf" only.
+        Parameter of "rbf" and "poly", as in `SVC`; of "laplacian", where "scale" is 1/(p sd(X)) for p features, and of
+        "chi2", where "scale" is 1. "loo" chooses among multiples of "scale"; "rbf" only.
     degree, coef0 : float
         Parameters of "poly".
     c : "auto" or float, default="auto"
         Parameter of "quadratic"; "auto" is the mean of x.x.
     solver : {"auto", "newton", "preconditioned", "low_rank", "smo"}, default="auto"
         "newton" uses a factor of the kernel matrix of full rank. "preconditioned" uses one of low rank, and conjugate
-        gradients on the exact problem. "auto" is "newton" for few rows and "preconditioned" for many. "low_rank" stops
-        at the solution in the factor and reports its gap. "smo" is the algorithm of Keerthi et al. (2005), for
-        comparison, and for two classes only.
+        gradients on the exact problem. "auto" is "newton" for few rows and "preconditioned" for many, unless `rank` is
+        given. "low_rank" restricts the machine to about n^0.6 landmarks, or to `rank`. "smo" is the algorithm of
+        Keerthi et al. (2005), for comparison, and for two classes only.
     multi_class : {"softmax", "ovo"}, default="softmax"
         One machine for all classes, or one machine per pair of classes, coupled (Wu, Lin & Weng 2004).
     tol : float, default=1e-4
@@ -92,11 +98,13 @@ class KernelLogisticRegression(KernelMachine):
     max_iter : int, default=100
         The largest number of Newton steps; for "smo", of steps divided by 1000.
     rank : int, default=None
-        Rank of the factor of the kernel matrix. None chooses about n^0.6, or less if the exact problem needs less.
+        Number of landmarks that the machine is restricted to, for many rows: 450,000 need seconds per 100 landmarks.
+        None is the exact machine. Rows in single precision are then not copied. Above rank times rows = 1e8, "loo"
+        chooses C by held-out rows.
     class_weight : dict or "balanced", default=None
     memory : str or float, default="4GB"
-        How much of the kernel matrix to store. All of it takes 2 n^2 bytes in single precision; what is
-        not stored is computed again each time.
+        How much of the kernel matrix to store. All of it takes 2 n^2 bytes in single precision, or 4 n rank with
+        `rank`; what is not stored is computed again each time. With `rank`, it must hold a block of 2,048 rows.
     warm_start : bool, default=False
         Start from the last solution if the number of rows is the same.
     verbose : bool or int, default=0
@@ -116,6 +124,8 @@ class KernelLogisticRegression(KernelMachine):
     n_iter_, converged_ : the number of Newton steps, and whether the gap is at most `tol`.
     loo_ : the leave-one-out losses at the values of C that "loo" tried.
     cv_losses_ : the mean log losses, if folds were used.
+    held_out_ : with `rank`, the mean log loss of held-out rows with a quarter of the landmarks and with all of them. If
+        the second is much smaller, more landmarks would help. `duality_gap_` is that of the problem with landmarks.
 
     Notes
     -----
@@ -285,12 +295,20 @@ class Plan:
         """Whether there is one machine per pair of classes."""
         return self.multi_class == "ovo" and len(self.classes) > 2
 
+    @property
+    def settings(self) -> Settings:
+        """The tuning numbers: a solver that is asked for is the one for few rows, or the one for many."""
+        few = {"newton": sys.maxsize, "preconditioned": 0}
+        return replace(SETTINGS, few_rows=few.get(self.solver, SETTINGS.few_rows))
+
     def problem(self, kernel: Kernel, source: Any, loss: LossFunction, *, single: bool) -> Problem:
         """Return the problem of a machine with the rows or kernel matrix `source`."""
-        matrix = gram(kernel, source, single=single and len(loss.weight) > SETTINGS.few_rows)
+        n = len(loss.weight)
+        low = self.rank or self.solver == "low_rank"
+        matrix = thin_gram(kernel, source) if low else gram(kernel, source, single=single and n > SETTINGS.few_rows)
         require_finite(matrix)
-        rank = matrix.n if self.solver == "newton" else self.rank
-        return Problem(matrix, loss, self.tol, self.max_iter, rank, self.solver != "low_rank", self.memory, self.seed)
+        found = Problem(matrix, loss, self.tol, self.max_iter, min(n, self.rank), self.memory, self.seed)
+        return replace(found, rank=choose_rank(loss.shape, found)) if low and not self.rank else found
 
     def is_single_enough(self, weight: Floats) -> bool:
         """Return whether the objective is accurate to the tolerance in single precision."""
@@ -332,7 +350,11 @@ def _begin(
     if model.rank is not None:
         check_whole("rank", model.rank, kind=Integral)
     memory, seed = parse_size(model.memory), 0 if model.random_state is None else int(model.random_state)
-    rows, classes = read_rows(model, X, y, C, sample_weight)
+    dtypes = [np.float64, np.float32] if model.rank else np.float64  # float32 is not copied for a machine of low rank
+    rows, classes = read_rows(model, X, y, C, sample_weight, dtypes)
+    if model.rank is not None and model.rank > len(rows.kept):
+        msg = f"rank must be at most the number of rows, {len(rows.kept)}; got {model.rank}"
+        raise ValueError(msg)
     plan = Plan(
         given,
         classes,
@@ -407,7 +429,9 @@ def _solve(
     fit, reason = None, ""
     with _reporter(plan) as report:
         try:
-            fit = solve(problem, start=start, known=None if known is None else known.kernel, report=report)
+            fit = solve(
+                problem, plan.settings, start=start, known=None if known is None else known.kernel, report=report
+            )
         except np.linalg.LinAlgError as failed:
             reason = f": {failed}"
     if fit is None or not np.isfinite(fit.objective):
@@ -427,7 +451,8 @@ def _finish(model: Any, choice: Choice, trained: _Trained) -> None:
     ]
     every = len(used) == len(rows.kept)
     model.C_, model.kernel_, model.classes_ = choice.C, choice.kernel, trained.classes
-    for name, value in (("loo_", choice.loo), ("cv_losses_", choice.cv_losses)):
+    held_out = solutions[0].held_out if len(solutions) == 1 else None
+    for name, value in (("loo_", choice.loo), ("cv_losses_", choice.cv_losses), ("held_out_", held_out)):
         if value is not None:
             setattr(model, name, value)
         elif hasattr(model, name):
@@ -500,7 +525,9 @@ def _choose_by_loo(
 
     of_pairs = partial(pairs_path, couple=lambda values: np.log(couple_pairs(values)))
     find_path = binary_path if len(plan.classes) == 2 else of_pairs if plan.is_ovo else softmax_path
-    found = choose(problems(), rows.copies, grid, find_path)
+    if plan.rank * len(rows.codes) > _MOST_FEATURES:
+        find_path = held_out_path
+    found = choose(problems(), rows.copies, grid, find_path, plan.settings)
     beginning, found = found.beginning, replace(found, beginning=None)  # what is kept holds no kernel matrix
     C, gamma = found.best
     if found.poor <= _MOST_POOR:
@@ -548,7 +575,12 @@ def _fold_losses(
         parameters = {"c": 1.0 / kernel.by.gamma}
     # Each machine starts from the one before.
     machine = KernelLogisticRegression(
-        kernel=kernel.name, **parameters, **options, rank=plan.rank or None, random_state=plan.seed, warm_start=True
+        kernel=kernel.name,
+        **parameters,
+        **options,
+        rank=min(plan.rank, len(inside)) or None,
+        random_state=plan.seed,
+        warm_start=True,
     )
     source = rows.source(kernel)
     known = take_part(kernel, source, inside)

@@ -26,7 +26,7 @@ from calibrant.kernels.functions import SERIAL, Gram, Workers, blocks
 from calibrant.kernels.losses import LossFunction, duality_gap
 from calibrant.kernels.matrices import Factor, Products, coefficients_of, threads
 from calibrant.kernels.newton import newton_in_factor
-from calibrant.kernels.solver import Solution
+from calibrant.kernels.problem import Solution
 
 __all__ = ["BATCH", "GrownMachine", "Growth", "Selection", "best_addition", "certify", "select"]
 

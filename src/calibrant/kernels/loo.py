@@ -44,10 +44,12 @@ from calibrant.kernels.newton import (
     run_newton,
     solve_cholesky,
 )
+from calibrant.kernels.problem import Problem, Solution
 from calibrant.kernels.settings import SETTINGS, Settings
-from calibrant.kernels.solver import Prepared, Problem, Solution, choose_rank
+from calibrant.kernels.solver import Prepared, choose_rank
 
 __all__ = [
+    "FIRST_C",
     "AskForProducts",
     "Beginning",
     "Evaluate",
@@ -73,6 +75,9 @@ __all__ = [
     "share_products",
     "solve_columns",
 ]
+
+
+FIRST_C = 10.0  # where a search over C begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -432,13 +437,13 @@ def search_grid(evaluate: Evaluate, grid: Sequence[float]) -> dict[float, LooRes
     """Return the results at those values of an increasing grid that a search for the smallest loss tries.
 
     Few values are all tried. Otherwise at most three are tried at a time, which cost little more than one, near the
-    minimum of a parabola in log C, beginning at C = 10.
+    minimum of a parabola in log C.
     """
     if len(grid) <= 8:
         return dict(zip(grid, evaluate(grid, None), strict=True))
     results: dict[int, LooResult] = {}
     x, stride = np.log(grid), max(2, len(grid) // 10)
-    middle = int(np.abs(x - np.log(10.0)).argmin())
+    middle = int(np.abs(x - np.log(FIRST_C)).argmin())
     places: Iterable[int] = (middle - stride, middle, middle + stride)
     while new := sorted(set(places) & set(range(len(grid))) - set(results)):
         start = results[min(results, key=lambda j: abs(j - new[0]))].start if results else None
@@ -566,7 +571,7 @@ def prepare_binary(problem: Problem, left: LeftOut, settings: Settings = SETTING
     assert isinstance(loss, Bernoulli)
     factor = pivoted_cholesky(gram, choose_rank(loss.shape, problem, settings), np.random.default_rng(problem.seed))
     K = Products(gram, problem.memory, settings=settings)
-    if is_complete(gram, factor) or not problem.exact:
+    if is_complete(gram, factor) or problem.rank:
         one = leave_out_rows(loss, factor, left.copies, gram.workers, settings)
         return lambda Cs, start: evaluate_in_order(one, Cs, start), K, factor
     begin = leave_out_groups(loss, factor, left, gram.workers, settings)

@@ -27,8 +27,8 @@ from calibrant.kernels.loo import (
 )
 from calibrant.kernels.losses import Bernoulli
 from calibrant.kernels.matrices import Products, coefficients_of, is_complete
+from calibrant.kernels.problem import Problem
 from calibrant.kernels.settings import SETTINGS, Settings
-from calibrant.kernels.solver import Problem
 
 __all__ = ["pairs_path"]
 
@@ -90,7 +90,7 @@ def _prepare_pair(
     evaluate, _, factor = prepare_binary(binary, LeftOut(left.copies[rows], left.group[rows]), settings)
 
     def machine_of(found: LooResult) -> tuple[Floats, Any]:
-        if is_complete(part, factor) or not problem.exact:
+        if is_complete(part, factor) or problem.rank:
             return coefficients_of(factor, found.start[:-1]), found.start[-1]
         assert found.full_fit is not None  # groups always have one
         return found.full_fit.beta, found.full_fit.b

@@ -54,11 +54,10 @@ from calibrant.kernels.newton import (
     newton_in_factor,
     run_newton,
 )
+from calibrant.kernels.problem import Problem, Solution
 from calibrant.kernels.settings import SETTINGS, Settings
 from calibrant.kernels.solver import (
     Prepared,
-    Problem,
-    Solution,
     choose_rank,
     improve,
     intercept_basis,
@@ -81,7 +80,7 @@ def softmax_path(
     assert isinstance(loss, Multinomial)
     factor = pivoted_cholesky(gram, choose_rank(loss.shape, problem, settings), rng)
     K = Products(gram, problem.memory, settings=settings)
-    if is_complete(gram, factor) or not problem.exact:
+    if is_complete(gram, factor) or problem.rank:
         train = _train_in_factor(gram, factor, settings)
         leave_out = _leave_out_rows(factor.F, left.copies, gram.workers, settings)
     elif gram.n <= settings.few_rows:

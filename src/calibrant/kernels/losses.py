@@ -79,6 +79,14 @@ class Curvature(Protocol):
         """
         ...
 
+    def select(self, rows: Any) -> Curvature:
+        """Return the curvature of some rows."""
+        ...
+
+    def by_class(self) -> list[BinaryCurvature]:
+        """Return the diagonal of W, one curvature per column of f."""
+        ...
+
     def damp(self, rest: Floats) -> tuple[Curvature, Floats]:
         """Return W/E and E = 1 + W rest, or W and 1 where W is not diagonal."""
         ...
@@ -140,7 +148,7 @@ class LossFunction(Protocol):
         """Return sum_i C_i KL(p' | p) and beta' - beta, where beta' = C (t - p') is a feasible dual point near beta."""
         ...
 
-    def select_rows(self, kept: Any, weight: float = 1.0) -> LossFunction:
+    def select_rows(self, kept: Any, weight: float | Floats = 1.0) -> LossFunction:
         """Return the loss of some rows, with their weights multiplied by `weight`."""
         ...
 
@@ -197,6 +205,14 @@ class BinaryCurvature:
         """Return sampled rows and their curvature, divided by the probability of being sampled."""
         kept, probability = _sample_rows(count * self.trace() * diagonal, fewest)
         return kept, BinaryCurvature(self.w[kept] / probability)
+
+    def select(self, rows: Any) -> BinaryCurvature:
+        """Return the curvature of some rows."""
+        return BinaryCurvature(self.w[rows])
+
+    def by_class(self) -> list[BinaryCurvature]:
+        """Return W itself."""
+        return [self]
 
     def damp(self, rest: Floats) -> tuple[BinaryCurvature, Floats]:
         """Return W/E and E = 1 + W rest."""
@@ -258,7 +274,7 @@ class Bernoulli:
 
     def divergence(self, beta: Floats, f: Floats) -> tuple[float, Floats]:
         """Return sum_i C_i KL(p' | p) and the change that makes beta feasible: p' in [0, 1], sum beta' = 0."""
-        p = np.clip(self.target - beta / self.weight, 0.0, 1.0)
+        p = np.clip(self.target - beta / np.maximum(self.weight, _TINY), 0.0, 1.0)
         excess, room = float(self.weight @ (self.target - p)), float(self.weight @ (p * (1.0 - p)))
         if abs(excess) > room:
             return np.inf, np.zeros_like(beta)
@@ -266,7 +282,7 @@ class Bernoulli:
         divergence = -entr(p) - entr(1.0 - p) - p * log_expit(f) - (1.0 - p) * log_expit(-f)
         return float(self.weight @ divergence), self.weight * (self.target - p) - beta
 
-    def select_rows(self, kept: Any, weight: float = 1.0) -> Bernoulli:
+    def select_rows(self, kept: Any, weight: float | Floats = 1.0) -> Bernoulli:
         """Return the loss of some rows, with their weights multiplied by `weight`."""
         return Bernoulli(self.target[kept], self.weight[kept] * weight)
 
@@ -389,7 +405,7 @@ class _MoreauEnvelope:
         """Return the divergence of the loss without the envelope."""
         return self.loss.divergence(beta, f)
 
-    def select_rows(self, kept: Any, weight: float = 1.0) -> _MoreauEnvelope:
+    def select_rows(self, kept: Any, weight: float | Floats = 1.0) -> _MoreauEnvelope:
         """Return the loss of some rows; a row that stands for `weight` rows has 1/weight of the rest."""
         return _MoreauEnvelope(self.loss.select_rows(kept, weight), self.rest[kept] / weight)
 
@@ -434,6 +450,14 @@ class SoftmaxCurvature:
         """Return sampled rows and their curvature, divided by the probability of being sampled."""
         kept, probability = _sample_rows(count * self.trace() * diagonal, fewest)
         return kept, SoftmaxCurvature(self.p[kept], self.weight[kept] / probability)
+
+    def select(self, rows: Any) -> SoftmaxCurvature:
+        """Return the curvature of some rows."""
+        return SoftmaxCurvature(self.p[rows], self.weight[rows])
+
+    def by_class(self) -> list[BinaryCurvature]:
+        """Return C p_k (1 - p_k) for every class k; twice that is never less than W."""
+        return [BinaryCurvature(self.weight * p * (1.0 - p)) for p in self.p.T]
 
     def damp(self, rest: Floats) -> tuple[SoftmaxCurvature, Floats]:
         """Return W and 1: there is no damped curvature of the same form."""
@@ -522,7 +546,7 @@ class Multinomial:
     def divergence(self, beta: Floats, f: Floats) -> tuple[float, Floats]:
         """Return sum_i C_i KL(p' | p) and the change that makes beta feasible: p' distributions, sum_i beta'_i = 0."""
         c = self.weight[:, None]
-        p = np.maximum(self.target - beta / c, 0.0)
+        p = np.maximum(self.target - beta / np.maximum(c, _TINY), 0.0)
         p /= np.maximum(p.sum(axis=1, keepdims=True), _TINY)
         excess, curve = (c * (self.target - p)).sum(axis=0), np.diag(self.weight @ p) - (c * p).T @ p
         shift = np.linalg.lstsq(curve, excess, rcond=None)[0]
@@ -533,7 +557,7 @@ class Multinomial:
         divergence = -entr(p).sum(axis=1) - (p * log_softmax).sum(axis=1)
         return float(self.weight @ divergence), c * (self.target - p) - beta
 
-    def select_rows(self, kept: Any, weight: float = 1.0) -> Multinomial:
+    def select_rows(self, kept: Any, weight: float | Floats = 1.0) -> Multinomial:
         """Return the loss of some rows, with their weights multiplied by `weight`."""
         return Multinomial(self.target[kept], self.weight[kept] * weight)
 

@@ -56,6 +56,11 @@ class Settings:
     slope_left: float = 0.1
     """Share of its first slope with which a line search may end. Several classes, C = 1,000."""
 
+    # Low rank.
+    pool: float = 6.0
+    """Rows per landmark from which landmarks are drawn, and whose Hessian is the preconditioner. Covtype, 50,000 rows,
+    rank 1,000."""
+
     # Work and memory.
     tile: int = 512
     """Rows and columns of a tile of the kernel matrix: in single precision it stays in the second-level cache while it
@@ -64,7 +69,7 @@ class Settings:
     """Tiles that share one array: large pages of memory, but below 32 MB, up to which the system reuses what was
     freed. Overlapping, 10,000 rows."""
     columns: int = 2_048
-    """Columns of a factor in one block of work. Overlapping, 10,000 rows."""
+    """Columns of a factor, or rows with landmarks, in one block of work. Overlapping, 10,000 rows."""
     rows_for_threads: int = 3_000
     """Rows from which work is shared among threads. Overlapping, 2,000 and 5,000 rows."""
     single_error: float = 3e-8

@@ -7,7 +7,7 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.kernels.functions import Gram
 from calibrant.kernels.losses import Bernoulli, duality_gap
-from calibrant.kernels.solver import Solution
+from calibrant.kernels.problem import Solution
 
 __all__ = ["solve_smo"]
 

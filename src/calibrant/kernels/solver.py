@@ -24,14 +24,15 @@ other w the dual point is the residual a at f, and the gap 1/2 |beta - a|_K^2 (K
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
-from calibrant.kernels.functions import Gram, blocks
+from calibrant.kernels.functions import blocks
+from calibrant.kernels.landmarks import improve_low_rank
 from calibrant.kernels.losses import Curvature, LossFunction, duality_gap
 from calibrant.kernels.matrices import (
     Factor,
@@ -53,63 +54,22 @@ from calibrant.kernels.newton import (
     run_newton,
     search_line,
 )
+from calibrant.kernels.problem import Problem, Report, Solution, bound_gap, constant_solution, solution_at
 from calibrant.kernels.settings import SETTINGS, Settings
 
 __all__ = [
     "Prepared",
-    "Problem",
-    "Report",
-    "Solution",
-    "bound_gap",
     "choose_rank",
     "conjugate_gradients",
-    "constant_solution",
     "improve",
     "intercept_basis",
     "make_preconditioner",
     "make_projection",
     "prepare",
-    "solution_at",
     "solve",
 ]
 
 _ROUNDED = 1e-12  # relative gap that is rounding error; problems with few rows reach it at little cost
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What to minimise: a kernel matrix and a loss; how closely: `tol`, the duality gap relative to the objective.
-
-    `max_iter` is the most Newton steps, `rank` the rank of the factor (0 to choose it), `memory` the bytes for storing
-    the kernel matrix, `seed` that of the random pivots; `exact=False` stops at the solution in the factor.
-    """
-
-    gram: Gram
-    loss: LossFunction
-    tol: float = 1e-4
-    max_iter: int = 100
-    rank: int = 0
-    exact: bool = True
-    memory: float = 4e9
-    seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Solution:
-    """w = sum_i beta_i K(x_i, .), its values f at the rows, the intercept b, the objective, and the gap: a certificate.
-
-    `steps` are the Newton steps so far, `converged` says that the gap is small enough, `interrupted` that Ctrl-C ended
-    the search.
-    """
-
-    beta: Floats
-    f: Floats
-    b: Floats
-    objective: float = np.inf
-    gap: float = np.inf
-    steps: int = 0
-    converged: bool = False
-    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +79,6 @@ class Prepared:
     K: Products
     factor: Factor
     z: Floats | None = None
-
-
-Report = Callable[[Solution], None]
 
 
 def solve(
@@ -135,14 +92,16 @@ def solve(
     """Return a solution of relative gap `tol`, or the best one found after `max_iter` steps or Ctrl-C.
 
     Ctrl-C sets `interrupted`, and the caller must raise KeyboardInterrupt itself; the gap is finite even then. `start`
-    is the solution of a similar problem on the same rows, `known` what is known of their kernel. The kernel takes
-    2 n^2 bytes in single precision, 4 n^2 in double, up to `memory`; a factor of rank m takes 4 m n bytes or 8 m n.
+    is the solution of a similar problem on the same rows, `known` what is known of their kernel; a
+    problem of low rank uses neither. The kernel takes 2 n^2 bytes in single precision, 4 n^2 in double, up to `memory`;
+    a factor of rank m takes 4 m n bytes or 8 m n.
     """
     best = constant_solution(problem.loss)
     try:
         with threads(problem.gram.n, settings) as workers:
             shared = replace(problem, gram=replace(problem.gram, workers=workers))
-            for best in improve(shared, settings, start, known):
+            low = improve_low_rank(shared, settings) if problem.rank else None
+            for best in low or improve(shared, settings, start, known):
                 if report:
                     report(best)
     except KeyboardInterrupt:
@@ -159,7 +118,7 @@ def improve(
     )
     for found in _run_stages(problem, settings, kernel, start):
         yield found
-    if start is not None and problem.exact and not found.converged and found.steps < problem.max_iter:
+    if start is not None and not found.converged and found.steps < problem.max_iter:
         yield from (better for better in _run_stages(problem, settings, kernel, None) if better.gap < found.gap)
 
 
@@ -169,7 +128,7 @@ def _run_stages(problem: Problem, settings: Settings, kernel: Prepared, start: S
     few, rng = problem.gram.n <= settings.few_rows, np.random.default_rng(problem.seed + 1)
     tol = min(problem.tol, _ROUNDED) if few else problem.tol
 
-    if not problem.exact or is_complete(problem.gram, kernel.factor):  # the solution in the factor is the solution
+    if is_complete(problem.gram, kernel.factor):  # the solution in the factor is the solution
         point, steps = _solve_in_factor(problem, settings, kernel, start, tol)
         now = _lift(loss, kernel, point)
     elif start is not None:
@@ -190,13 +149,9 @@ def _run_stages(problem: Problem, settings: Settings, kernel: Prepared, start: S
         stuck = now.objective >= best.objective and now.gap >= 0.5 * best.gap
         best = now if now.objective <= best.objective * (1.0 + 1e-9) else best
         yield replace(best, steps=steps, converged=best.gap <= problem.tol * best.objective)
-        if now.gap <= tol * now.objective or stuck or not problem.exact or steps >= problem.max_iter:
+        if now.gap <= tol * now.objective or stuck or steps >= problem.max_iter:
             return
-        if (
-            count >= settings.poor_steps
-            and not problem.rank
-            and _is_worth_doubling(kernel.factor, loss, count, settings)
-        ):
+        if count >= settings.poor_steps and _is_worth_doubling(kernel.factor, loss, count, settings):
             wider = pivoted_cholesky(problem.gram, 2 * kernel.factor.rank, rng, kernel.factor)
             kernel = replace(kernel, factor=wider)
         model = _Model(now.f + now.b, x, Kx, now.objective, now.gap, 0.0)
@@ -222,7 +177,7 @@ def prepare(problem: Problem, settings: Settings = SETTINGS) -> Prepared:
     gram, loss, rng = problem.gram, problem.loss, np.random.default_rng(problem.seed)
     most = choose_rank(loss.shape, problem, settings)
     in_steps = problem.tol >= 1e-5 and float(loss.weight.max(initial=0.0)) * settings.single_error <= 0.01 * problem.tol
-    settled = bool(problem.rank) or not problem.exact or most == gram.n or gram.rank <= most
+    settled = most == gram.n or gram.rank <= most
     if settled or most < 4 * settings.coarse_rank:
         factor = pivoted_cholesky(gram, most if settled else 3 * most // 4, rng)
         return Prepared(Products(gram, problem.memory, coarse=in_steps, settings=settings), factor)
@@ -285,23 +240,6 @@ def _lift(loss: LossFunction, kernel: Prepared, point: FactorPoint) -> Solution:
     for rows in blocks(gram.n, gram.workers.columns):
         f[rows] = gram.block(rows, factor.pivots) @ at_pivots
     return solution_at(loss, beta, f, point.z[-1])
-
-
-def solution_at(loss: LossFunction, beta: Floats, f: Floats, b: Floats) -> Solution:
-    """Return w = K beta, of values f, with the best intercept, sought from b; its gap is not known yet."""
-    b = loss.solve_intercept(f, b)
-    return Solution(beta, f, b, 0.5 * float(np.vdot(beta, f)) + loss.value(f + b))
-
-
-def constant_solution(loss: LossFunction) -> Solution:
-    """Return w = 0 with the best intercept; its gap is not known yet."""
-    zeros, b = np.zeros(loss.shape), loss.prior_intercept()
-    return Solution(zeros, zeros, b, loss.value(zeros + b))
-
-
-def bound_gap(solution: Solution) -> Solution:
-    """Return the solution with a gap of at most its objective, which is the gap to the dual point 0."""
-    return replace(solution, gap=min(solution.gap, solution.objective))
 
 
 def _certify(
