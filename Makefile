@@ -2,13 +2,20 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test fuzz lint bench svc-table svm-table combining-table klr-table loo-table default-table band-table arena arena-binary arena-classes browser clean
+.PHONY: demo test test-oldest docs fuzz lint bench svc-table svm-table combining-table klr-table loo-table default-table band-table arena arena-binary arena-classes browser clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
 
 test: lint
 	$(BIN)/python -m pytest -n auto
+
+# The tests with the oldest versions that pyproject.toml allows, in an environment of its own.
+test-oldest:
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	.venv-oldest/bin/python -m pip install --quiet --editable . --group dev-core $$($(PYTHON) -c "import tomllib; print(*(each.replace('>=', '==') + '.*' for each in tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']))")
+	.venv-oldest/bin/python -m pytest -n auto tests/maps tests/metrics tests/estimators tests/decisions tests/inference tests/numerics tests/svm tests/kernels
 
 # The fits against slow references, on thousands of nasty samples drawn at random; stop it when you have seen enough.
 fuzz: .venv/ready
@@ -53,4 +60,9 @@ reproduce-%: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache calibrant-report.html
+	rm -rf .venv .venv-oldest docs/_build docs/_drawn docs/gallery docs/reference/generated build dist .pytest_cache .mypy_cache .ruff_cache calibrant-report.html
+
+# The site, into docs/_build/html; no network is used but by pip.
+docs: .venv/ready
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going -b html docs docs/_build/html

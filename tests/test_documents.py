@@ -1,6 +1,7 @@
 """What the documents say is true."""
 
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -22,13 +23,35 @@ def test_the_readme_example_runs(tmp_path, monkeypatch, capsys):
     assert "EXP" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
-def test_the_code_on_every_page_runs(page):
+PAGES = {
+    page.relative_to(ROOT / "docs").as_posix(): re.findall(
+        r"```(?:python|{drawn}[^\n]*)\n(.*?)```", page.read_text(), re.DOTALL
+    )
+    for page in sorted((ROOT / "docs").rglob("*.md"))
+    if not page.relative_to(ROOT / "docs").parts[0].startswith("_")
+}
+
+
+@pytest.mark.parametrize("page", [page for page, blocks in PAGES.items() if blocks])
+def test_the_code_on_every_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
     names = {}
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, page.name, "exec"), names)
+    exec("import matplotlib.pyplot as plt\nimport numpy as np\n\nimport calibrant", names)  # what figures start with
+    for block in PAGES[page]:
+        exec(compile(block, page, "exec"), names)
+
+
+@pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda example: example.stem)
+def test_every_example_of_the_gallery_runs(example, tmp_path, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    pyplot.switch_backend("agg")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CALIBRANT_SMALL", "1")  # examples that take seconds at full size take fewer rows
+    monkeypatch.setattr(pyplot, "show", lambda: None)
+    runpy.run_path(str(example), run_name="__main__")
+    assert pyplot.get_fignums(), "an example draws a picture"
+    pyplot.close("all")
 
 
 def test_the_readme_is_one_screen():

@@ -829,6 +829,34 @@ def test_rows_without_weight_are_as_absent(protocol, grouped):
     np.testing.assert_allclose(with_zero, without, atol=1e-6)
 
 
+def test_the_only_row_of_a_class_is_trained_on_in_every_fold_and_the_others_are_scored_unseen():
+    X, y = two_classes(60)
+    y[0] = 2
+
+    seen = []
+
+    class Spy(LogisticRegression):
+        def fit(self, X, y, **more):
+            seen.append(set(map(tuple, X)))
+            return super().fit(X, y, **more)
+
+    maps = []
+
+    def collect(data):
+        maps.append(data)
+        return calibrant.maps.Clip()
+
+    with pytest.warns(UserWarning, match="1 class.es. have a single row.*: 2"):
+        CalibratedClassifier(Spy(), collect, multiclass="ovr").fit(X, y)
+    assert len(seen) == 4  # three folds, and one machine of all rows, which is the final one
+    assert all(tuple(X[0]) in rows for rows in seen)
+    every = LogisticRegression().fit(X, y).decision_function(X)
+    scores = maps[0].score
+    assert len(scores) == 60
+    assert np.isclose(scores, every[0, 0]).any()
+    assert np.isin(scores, every[1:, 0]).sum() == 0  # no other row is scored by a machine that has seen it
+
+
 def test_too_few_rows_of_a_class():
     X, y = two_classes(40)
     y[:] = 0
@@ -836,7 +864,7 @@ def test_too_few_rows_of_a_class():
     with pytest.warns(UserWarning, match="2 folds instead of 3"):
         CalibratedClassifier(SVC()).fit(X, y)
     y[1] = 0
-    for protocol in ("cv", "holdout", "ensemble"):
+    for protocol in ("holdout", "ensemble"):
         with pytest.warns(UserWarning, match="training scores"):
             CalibratedClassifier(SVC(), protocol=protocol).fit(X, y)
 

@@ -172,6 +172,8 @@ def collect_scores(protocol: str, job: Job) -> list[Scored]:
         found = [_leave_one_out_of_svc(job)]
     else:
         found = _score_folds(job, way.split(job), pool=protocol != "ensemble")
+        if protocol == "cv" and job.groups is None:
+            found = [_score_lone_rows(job, found[0])]
 
     scheme = SCHEMES[job.scheme]
     sides = scheme.sides([f"class {name!r}" for name in job.classes.tolist()])
@@ -193,12 +195,13 @@ def collect_scores(protocol: str, job: Job) -> list[Scored]:
 
 
 def too_few_to_fold(job: Job, protocol: str = "cv") -> bool:
-    """Return whether a protocol cannot split the rows because a class has only one.
+    """Return whether a protocol cannot split the rows because a class has only one, or for "cv" every class.
 
     Groups and a splitter's own folds are not asked: those raise errors of their own.
     """
     own_folds = protocol in ("cv", "ensemble") and not isinstance(job.cv, Integral)
-    return not own_folds and job.groups is None and min(job.class_sizes) < 2
+    least = max if protocol == "cv" else min
+    return not own_folds and job.groups is None and least(job.class_sizes) < 2
 
 
 def _score_folds(job: Job, parts: Sequence[Fold], *, pool: bool) -> list[Scored]:
@@ -242,6 +245,27 @@ def _score_folds(job: Job, parts: Sequence[Fold], *, pool: bool) -> list[Scored]
         unknown = np.full((len(rows), shape[1]), np.nan)
         means.append(np.divide(total[rows], times[rows], out=unknown, where=times[rows] > 0))
     return [Scored(None, rows, means[0], found[0].kind, *means[1:])]
+
+
+def _score_lone_rows(job: Job, found: Scored) -> Scored:
+    """Give the only row of a class, which no machine scored that knew the class, the score of one trained on all rows.
+
+    That score is too good, but it is one; the others stay those of unseen rows.
+    """
+    sizes = np.asarray(job.class_sizes)
+    lone = np.flatnonzero(job.counting & (sizes[job.index] == 1))
+    lone = np.setdiff1d(lone, found.rows[found.complete])
+    if not len(lone):
+        return found
+    names = ", ".join(repr(name) for name in job.classes[np.unique(job.index[lone])].tolist()[:5])
+    warn(f"{len(lone)} class(es) have a single row, which takes part in the map by its training score: {names}")
+    every = _score(job)
+    others = ~np.isin(found.rows, lone)
+    looks = None
+    if found.looks is not None and every.looks is not None:
+        looks = np.concatenate([found.looks[others], every.looks[lone]])
+    scores = np.concatenate([found.scores[others], every.scores[lone]])
+    return Scored(every.machine, np.concatenate([found.rows[others], lone]), scores, found.kind, looks)
 
 
 def _score(job: Job, machine: Any = None, fold: Fold | None = None) -> Scored:
@@ -404,27 +428,33 @@ def make_folds(job: Job) -> list[Fold]:
     """Return the (training, test) rows of each fold; no test row, or row of its group, is a training row.
 
     A number of folds gives shuffled stratified folds of the rows of positive weight, at most as many as the rarest
-    class has rows. Otherwise the folds are those of a splitter, or given as rows.
+    class has rows. The only row of a class is trained on in every fold, and tested in none. Otherwise the folds are
+    those of a splitter, or given as rows.
     """
     if isinstance(job.cv, Integral):
-        count, least = int(job.cv), min(job.class_sizes)
+        sizes = np.asarray(job.class_sizes)
+        count, least = int(job.cv), int(min(sizes[sizes > 1], default=1))
         if count < 2:
             msg = f"cv must be at least 2 folds; got {job.cv}"
             raise ValueError(msg)
         if job.groups is not None:
             _require_groups(job, count, f"cv={count}")
         if least < 2:
-            msg = f"cv={count} needs at least 2 rows of each class; the rarest class has {least}"
+            msg = f"cv={count} needs at least 2 rows of a class; no class has more than {least}"
             raise ValueError(msg)
         if least < count:
             unit = "rows" if job.groups is None else "groups"
             warn(f"the rarest class has {least} {unit}: {least} folds instead of {count}")
             count = least
-        rows = np.flatnonzero(job.counting)
+        several = sizes[job.index] > 1
+        rows, lone = np.flatnonzero(job.counting & several), np.flatnonzero(job.counting & ~several)
         make = StratifiedKFold if job.groups is None else StratifiedGroupKFold
         groups = None if job.groups is None else job.group_numbers[rows]
         parts = make(count, shuffle=True, random_state=job.seed).split(job.index[rows], job.index[rows], groups)
-        found = [(rows[train_rows], rows[test_rows]) for train_rows, test_rows in parts]
+        found = [
+            (np.sort(np.concatenate([rows[train_rows], lone])) if len(lone) else rows[train_rows], rows[test_rows])
+            for train_rows, test_rows in parts
+        ]
     else:
         params = {**({} if job.groups is None else {"groups": job.groups}), **job.split_params}
         try:

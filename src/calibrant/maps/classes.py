@@ -21,6 +21,7 @@ from calibrant.checks import BLOCK, KINDS, LARGEST, check_one_of, refuse_other_o
 from calibrant.maps.coupling import COMBINATIONS, COUPLINGS, combine_sides, pairs, temper, votes
 from calibrant.maps.records import Origin, both_sides, check_one_column, log_probabilities
 from calibrant.numerics.simplex import row_sums
+from calibrant.numerics.threads import each_block
 from calibrant.ops import NUMPY, Columns, Ops, run_blocks
 
 if TYPE_CHECKING:
@@ -278,19 +279,27 @@ def to_memberships(
     """
     if kind != "probability" or scores.shape[1] == 1:
         return run_blocks(partial(_member_columns, kind=kind, domain=domain, clip=clip, scale=scale), scores)
-    out, size = np.empty(scores.shape), max(BLOCK // scores.shape[1], 1)  # the same for whole rows, five times as fast
-    for start in range(0, len(scores), size):
-        block = out[start : start + size]
-        np.clip(scores[start : start + size], 0.0, 1.0, out=block)
+    out = np.empty(scores.shape)
+
+    def convert(rows: slice) -> None:
+        """Do the same as `_member_columns` for whole rows, five times as fast."""
+        block = out[rows]
+        np.clip(scores[rows], 0.0, 1.0, out=block)
         sums = row_sums(block)
         empty = sums < 1e-290
-        block /= np.where(empty, 1.0, sums)[:, None]
-        block[empty] = 1.0 / block.shape[1]
-        if domain == "real":
-            np.maximum(block, clip, out=block)
-            total = np.log(row_sums(block))
-            np.log(block, out=block)
-            block -= total[:, None]
+        if empty.any():
+            block[empty], sums[empty] = 1.0 / block.shape[1], 1.0
+        if domain == "unit" or sums.min() < 0.5:
+            block /= sums[:, None]
+            sums[:] = 1.0
+        if domain == "unit":
+            return
+        np.maximum(block, (clip * sums)[:, None], out=block)
+        total = np.log(row_sums(block))
+        np.log(block, out=block)
+        block -= total[:, None]
+
+    each_block(convert, len(scores), max(BLOCK // scores.shape[1], 1))
     return out
 
 
@@ -306,7 +315,8 @@ def learn_floor(p: NDArray[Any]) -> float:
     least, size = 1.0, max(BLOCK // p.shape[1], 1)
     for start in range(0, len(p), size):
         block = np.asarray(p[start : start + size], np.float64)
-        least = min(least, float(np.min(block, initial=1.0, where=block > 0.0)))
+        low = float(block.min())
+        least = min(least, low if low > 0.0 else float(np.min(block, initial=1.0, where=block > 0.0)))
     return float(np.clip(least / 2, 1e-300, 0.5 / p.shape[1]))
 
 

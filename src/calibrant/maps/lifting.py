@@ -32,7 +32,7 @@ from calibrant.maps.classes import (
 from calibrant.maps.coupling import combine_sides, temper
 from calibrant.maps.fitting import check_method, check_options, choose_fit, describe_origin, fit_map
 from calibrant.maps.methods import METHODS, NEEDS, REAL, Method
-from calibrant.maps.records import Steps, probabilities
+from calibrant.maps.records import Steps
 from calibrant.numerics.blas import one_blas_thread
 from calibrant.numerics.roots import falling_root
 from calibrant.ops import run_blocks
@@ -79,9 +79,11 @@ def _fit_matrix(row: Method, plan: Plan, data: ClassSample) -> MatrixMap:
     if data.weight is not None:
         check_weights("sample_weight", data.weight, data.index)
         data = data.select(data.weight > 0)
-    known = data.complete()
-    if kind == "probability":
+    known, (low, high) = data, extremes(data.scores) if len(data.scores) else (0.0, 1.0)
+    if np.isnan(low):
+        known = data.complete()
         low, high = extremes(known.scores) if len(known.scores) else (0.0, 1.0)
+    if kind == "probability":
         for column in known.scores.T if low < 0.0 or high > 1.0 else ():
             check_unit("scores", column)
         if domain == REAL:  # one column is the second of two
@@ -147,7 +149,7 @@ def lift(plan: Plan, row: Method, scheme: str, data: ClassSample, sight: Sight |
     if sight is not None:
         from calibrant.svm.support import Calibration  # heavy, and needed here alone
     maps: list[Any] = []
-    both = np.empty((complete.sum(), 2 * scores.shape[1]))  # 1 - p and p of the problems, of a machine as of new rows
+    sides: list[Floats] = []  # 1 - p and p of the problems of a machine, as of new rows
     lone = 0
     for column, (members, positive) in enumerate(way.tasks(data.index, data.classes)):
         rows = members & ~np.isnan(scores[:, column])
@@ -163,7 +165,7 @@ def lift(plan: Plan, row: Method, scheme: str, data: ClassSample, sight: Sight |
                 weight=np.where(rows, 1.0 if weight is None else weight, 0.0),
             )
             maps.append(row.fit(one, **plan.options))
-            both[:, 2 * column : 2 * column + 2] = maps[-1].unseen(one)[complete]
+            sides.append(np.clip(maps[-1].unseen(one)[complete], 0.0, 1.0))  # cosines may leave [0, 1]
             continue
         if weight is not None:
             rows &= weight > 0
@@ -174,15 +176,16 @@ def lift(plan: Plan, row: Method, scheme: str, data: ClassSample, sight: Sight |
             lone += row.labels and bool((label == 1).all() or not label.any())
         else:
             maps.append(Steps((), (0.5,)))
-        both[:, 2 * column : 2 * column + 2] = probabilities(maps[-1], scores[complete, column])
     if lone:
         warn(
             f"{lone} of {len(maps)} maps were fitted to rows of one class only, so they know nothing of the other; "
             "give rows of every class"
         )
-    np.clip(both, 0.0, 1.0, out=both)  # cosines may leave [0, 1]
-    p, power = run_blocks(partial(combine_sides, scheme=scheme, rule=plan.coupling), both), 1.0
-    del both  # for many classes it is large
+    if sight is None:
+        p = ClassMap(scheme, tuple(maps), plan.coupling)(scores if complete.all() else scores[complete])
+    else:
+        p = run_blocks(partial(combine_sides, scheme=scheme, rule=plan.coupling), np.hstack(sides))
+    power = 1.0
     if plan.temper and scheme != "binary":
         rest = (None if each is None else each[complete] for each in (weight, data.target))
         power = fit_power(p, data.index[complete], *rest)

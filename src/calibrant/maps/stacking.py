@@ -9,8 +9,9 @@
 p = sum_m a_m p_m. Each map's probabilities of the rows are those of a fit without the row (infinitesimal jackknife).
 The weights maximise sum_i w_i log sum_m a_m p_m,i + sum_m g_m log a_m: concave, by Newton's method. The g_m are the
 counts of a Dirichlet prior that leans towards few parameters. It fades: the counts do not grow with the rows, and
-shrink beyond 400 of them. That of the raw scores does not, but is multiplied by their likelihood over that of the base,
-where it is smaller: scores that are right as they are stay as they are.
+shrink beyond 400 of them. That of the raw scores grows with the rows instead, and is multiplied by their likelihood
+over that of the base, where it is smaller: scores that are right as they are stay as they are, and of others nothing is
+left. Of 3,000 rows of 10 and 26 classes with nothing wrong, the divergence is .16 and .08 of a temperature's.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ def fit_auto_classes(data: ClassSample, *, keep_order: bool = False) -> AutoClas
     seen = {name: np.clip(p, _TUNING.certain, 1.0) for name, p in seen.items()}
     logs = {name: float(weight @ np.log(p)) for name, p in seen.items()}
     counts = np.array([_COUNTS[name] for name in seen])
-    counts[1:] *= min(1.0, _TUNING.fading / labels.total)
+    many = max(1.0, labels.total / _TUNING.fading)
+    counts[0], counts[1:] = counts[0] * many, counts[1:] / many
     # Scores that are right as they are cost nothing, and others a lot, however few rows: they count if they are likely.
     counts[0] = max(counts[0] * np.exp(min(0.0, logs["raw"] - logs["base"])), _TUNING.unlikely)
     found = stack_weights(np.column_stack(list(seen.values())), weight, counts)

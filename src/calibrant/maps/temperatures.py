@@ -19,6 +19,7 @@ from calibrant.maps.class_records import RobustTemperature, TemperatureClasses
 from calibrant.numerics.multinomial import Labels
 from calibrant.numerics.rows import pick_rows
 from calibrant.numerics.simplex import row_sums
+from calibrant.numerics.threads import each_block
 from calibrant.samples import ClassSample
 from calibrant.warning import warn
 
@@ -138,12 +139,13 @@ def _solve_temperature(x: Floats, labels: Labels, miss: float, b: float) -> floa
 
 def _temperature_derivatives(x: Floats, labels: Labels, miss: float, b: float) -> tuple[float, float, float, float]:
     """Return the first four derivatives of the loss: the sums of the cumulants of x under softmax(b x), less x_y."""
-    n, k = x.shape
-    sums = np.zeros(4)
-    ones, step = np.ones(k), max(1, _TUNING.block // k)
+    k = x.shape[1]
+    ones = np.ones(k)
     plain = b * np.log(k) < 600.0  # the largest x of a row is at least -log k, so that no row of exponentials is 0
-    for start in range(0, n, step):
-        some = np.ascontiguousarray(x[start : start + step])
+
+    def add_up(rows: slice) -> Floats:
+        """Return the sums over some rows."""
+        some, mine = np.ascontiguousarray(x[rows]), labels.part(rows)
         e = some * b
         if not plain:
             e -= e.max(axis=1, keepdims=True)
@@ -154,15 +156,16 @@ def _temperature_derivatives(x: Floats, labels: Labels, miss: float, b: float) -
             e *= some
             moments.append((e @ ones) * share)
         one, two, three, four = moments
-        mine = labels.part(slice(start, start + step))
         square, w = one * one, mine.weight
-        sums[0] += w @ one - mine.likelihood(some)
+        first = w @ one - mine.likelihood(some)
         if miss:
             own = some[np.arange(len(some)), mine.index]
-            sums[0] -= miss * (w @ ((some @ ones - own) / (k - 1) - own))
-        sums[1] += w @ (two - square)
-        sums[2] += w @ (three - one * (3.0 * two - 2.0 * square))
-        sums[3] += w @ (four - 4.0 * one * three - 3.0 * two * two + square * (12.0 * two - 6.0 * square))
+            first -= miss * (w @ ((some @ ones - own) / (k - 1) - own))
+        third = three - one * (3.0 * two - 2.0 * square)
+        fourth = four - 4.0 * one * three - 3.0 * two * two + square * (12.0 * two - 6.0 * square)
+        return np.array([first, w @ (two - square), w @ third, w @ fourth])
+
+    sums = np.sum(each_block(add_up, len(x), max(1, _TUNING.block // k)), axis=0)
     first, second, third, fourth = sums.tolist()
     return first, second, third, fourth
 

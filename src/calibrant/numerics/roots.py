@@ -28,5 +28,7 @@ def falling_root(slope: Callable[[float], float], low: float, high: float, start
     while high > 2.0 * low:  # roots may be of any size
         middle = float(np.sqrt(low) * np.sqrt(high)) if low > 0.0 else high / 2.0
         low, high = (middle, high) if slope(middle) > 0.0 else (low, middle)
-    part = optimize.brentq(lambda part: slope(part * high), low / high, 1.0, xtol=1e-16, rtol=1e-15)
+    held = [slope]
+    part = optimize.brentq(lambda part: held[0](part * high), low / high, 1.0, xtol=1e-16, rtol=1e-15)
+    held.clear()  # SciPy leaves a cycle behind, which would keep the arrays of the function
     return float(part) * high

@@ -1,0 +1,80 @@
+"""The site: `make docs` builds it into docs/_build/html, without a network."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE / "_ext"))
+
+import calibrant  # noqa: E402
+
+project = "calibrant"
+author = "The calibrant authors"
+copyright = "The calibrant authors"
+version = release = calibrant.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx_gallery.gen_gallery",
+    "figures",  # drawn when the site is built
+    "docstrings",  # plain text to reStructuredText
+    "mathml",  # formulas as MathML, which browsers draw themselves
+    "tables",  # tables of methods, metrics, tests, ... read from the code
+]
+exclude_patterns = ["_build", "_ext", "examples/README.rst"]
+templates_path = ["_templates"]
+default_role = "code"
+
+# Pages are Markdown.
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
+myst_heading_anchors = 4
+suppress_warnings = ["config.cache"]
+
+# The reference comes from docstrings.
+autosummary_generate = True
+autosummary_imported_members = True
+autodoc_typehints = "none"
+autodoc_default_options = {"exclude-members": "set_fit_request, set_score_request, set_predict_request"}
+autodoc_member_order = "bysource"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+
+# The gallery: scripts of examples/, each run when the site is built.
+sphinx_gallery_conf = {
+    "examples_dirs": str(HERE.parent / "examples"),
+    "gallery_dirs": "gallery",
+    "filename_pattern": "/",
+    "ignore_pattern": r"__init__\.py",
+    "within_subsection_order": "FileNameSortKey",
+    "download_all_examples": False,
+    "write_computation_times": False,
+    "show_memory": False,
+    "show_signature": False,
+    "min_reported_time": 60,
+    "remove_config_comments": True,
+    "abort_on_example_error": True,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "calibrant"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_copy_source = False
+html_show_sourcelink = False
+html_sidebars = {"index": []}
+html_theme_options = {
+    "navigation_with_keys": False,
+    "show_prev_next": False,
+    "show_toc_level": 2,
+    "header_links_before_dropdown": 6,
+    "navbar_end": ["theme-switcher"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "pygments_light_style": "default",
+    "pygments_dark_style": "monokai",
+}

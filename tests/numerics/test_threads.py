@@ -1,0 +1,38 @@
+"""Blocks in threads give what blocks in turn give, bit for bit, and an error reaches the caller."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import calibrant
+from calibrant.numerics import threads
+
+
+@pytest.mark.parametrize("processors", [1, 3])
+def test_results_come_in_the_order_of_the_blocks(monkeypatch, processors):
+    monkeypatch.setattr(threads, "_processors", lambda: processors)
+    found = threads.each_block(lambda rows: (rows.start, rows.stop), 1_003, 10)
+    assert found == [(start, min(start + 10, 1_003)) for start in range(0, 1_003, 10)]
+
+
+def test_a_temperature_has_the_same_bits_whatever_the_number_of_processors(monkeypatch):
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(40), 70_000)
+    y = (p.cumsum(axis=1) < rng.random((len(p), 1))).sum(axis=1).clip(max=39)
+    fits = []
+    for processors in (1, 3):
+        monkeypatch.setattr(threads, "_processors", lambda count=processors: count)
+        fits.append(calibrant.fit("temperature", p, y, kind="probability"))
+    assert fits[0] == fits[1]
+
+
+def test_an_error_in_a_thread_reaches_the_caller(monkeypatch):
+    monkeypatch.setattr(threads, "_processors", lambda: 2)
+
+    def refuse(rows):
+        msg = f"row {rows.start}"
+        raise ValueError(msg)
+
+    with pytest.raises(ValueError, match="row 0"):
+        threads.each_block(refuse, 1_000, 10)
