@@ -246,7 +246,7 @@ def test_rows_left_out_of_newton_steps_are_in_the_gap():
     a = loss.residual(now.f + now.b)
     assert solution.converged
     assert now.f == pytest.approx(K(now.beta), abs=1e-8)
-    assert a.sum() == pytest.approx(0.0, abs=1e-8)
+    assert a.sum() == pytest.approx(0.0, abs=1e-6)  # of weights that sum to 30,000
     primal = 0.5 * now.beta @ now.f + loss.value(now.f + now.b)
     p = 1.0 - np.abs(a) / 10.0
     dual = (
@@ -608,8 +608,8 @@ def test_products_of_some_tiles_are_rows_of_the_whole_product():
     K, order = matrix.block(slice(None), slice(None)), np.random.default_rng(2).permutation(1300)
     v = np.random.default_rng(3).normal(size=1300)
     v[order[512:]] = 0.0
-    for memory, kept in ((0.0, 0), (3 * 8 * 512**2, 3), (1e9, 6)):  # of six tiles
-        tiles = Products(matrix, memory, order)
+    for memory, busy, kept in ((0.0, 100, 0), (3 * 8 * 512**2, None, 3), (1e9, 600, 6), (1e9, 100, 1), (1e9, None, 6)):
+        tiles = Products(matrix, memory, order, busy)  # of six tiles
         assert len(tiles.known) == kept
         for first, last in ((0, None), (0, 1), (1, None), (2, 3), (0, None)):
             asked = np.zeros(1300, bool)

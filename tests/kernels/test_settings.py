@@ -10,7 +10,7 @@ from scipy.special import expit
 from sklearn.datasets import make_classification
 
 from calibrant.kernels import settings
-from calibrant.kernels.functions import Kernel, Parameters, gram
+from calibrant.kernels.functions import Kernel, Parameters, gram, thin_gram
 from calibrant.kernels.loo import choose
 from calibrant.kernels.losses import Bernoulli, Multinomial, softmax
 from calibrant.kernels.problem import Problem
@@ -93,3 +93,13 @@ def test_twice_or_half_of_it_chooses_nearly_the_same_c(name, factor, chosen):
     assert min(found.loss) == pytest.approx(min(usual.loss), rel=0.03)
     assert losses.get(found.best, min(usual.loss)) <= 1.01 * min(usual.loss)
     assert abs(np.log10(found.best / usual.best)) <= 0.51  # one place of the grid
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+@pytest.mark.parametrize("name", NAMES)
+def test_twice_or_half_of_it_gives_landmarks_that_are_as_good(name, factor):
+    X, y = rows(1500, flip_y=0.1)
+    problem = Problem(thin_gram(RBF, X), Bernoulli(y.astype(float), np.full(1500, 10.0)), rank=60)
+    usual, found = solve(problem), solve(problem, changed(name, factor))
+    assert found.converged
+    assert found.objective == pytest.approx(usual.objective, rel=0.02)  # other landmarks may be drawn

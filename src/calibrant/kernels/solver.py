@@ -195,7 +195,8 @@ def prepare(problem: Problem, settings: Settings = SETTINGS) -> Prepared:
     wider = np.zeros((len(factor.F), *z.shape[1:]))
     wider[: coarse.rank], wider[-1] = z[:-1], z[-1]
     order = np.argsort(-a, kind="stable")
-    return Prepared(Products(gram, problem.memory, order, coarse=in_steps, settings=settings), factor, wider)
+    busy = 1 + int(np.searchsorted(np.cumsum(a[order]), (1.0 - 0.02 * settings.inactive) * a.sum()))
+    return Prepared(Products(gram, problem.memory, order, busy, coarse=in_steps, settings=settings), factor, wider)
 
 
 def choose_rank(shape: tuple[int, ...], problem: Problem, settings: Settings = SETTINGS) -> int:
