@@ -70,6 +70,7 @@ def test_classes_are_named_the_positive_one_last(y, pos_label, classes):
 
 def test_a_file_says_it_in_words_anybody_can_read():
     document = to_dict(calibrant.fit("platt", P, LABELS, kind="probability"))
+    assert document["fitted_on"].pop("information").keys() == {"kind", "logits", "weight", "degrees", "ends"}
     assert document["fitted_on"] == {
         "method": "platt",
         "kind": "probability",

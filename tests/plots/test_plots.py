@@ -28,6 +28,7 @@ from calibrant.plots import (  # noqa: E402
     ReliabilityDisplay,
     ReliabilityPanelsDisplay,
     ScoresDisplay,
+    WatchDisplay,
 )
 
 NAMES = ["klr", "platt", "beta", "beta2", "bins k=10", "bins k=50", "softmax", "clip01", "pp"]
@@ -405,3 +406,22 @@ def test_the_path_over_c_is_drawn_where_it_was_computed():
     np.testing.assert_array_equal(line.get_ydata(), machine.loo_.paths[0].loss)
     with pytest.raises(ValueError, match="fitted with C='loo'"):
         LeaveOneOutDisplay.from_estimator(calibrant.KernelLogisticRegression(1.0).fit(X, y))
+
+
+def test_a_watch_shows_its_evidence_and_where_the_change_began():
+    scores, y = noisy_scores(2000)
+    fitted = calibrant.fit("platt", scores, y)
+    days = np.arange(2000) // 50
+    changed = np.where(days >= 20, np.random.default_rng(0).permutation(y), y)
+    state = calibrant.watch(fitted, scores, changed, batch=days, groups=days % 2)
+    for group in (None, "1"):
+        display = WatchDisplay(state, group).plot()
+        lines = (state.whole if group is None else state.groups[group]).lines
+        np.testing.assert_allclose(display.line_.get_ydata() * np.log(10), [line.log_e for line in lines])
+        np.testing.assert_array_equal(display.line_.get_xdata(), [line.last for line in lines])
+        assert display.ax_.get_title(loc="left") == "Drift"
+        assert display._repr_png_().startswith(b"\x89PNG")
+    ax = Figure().add_subplot()
+    assert WatchDisplay(state).plot(ax).ax_ is ax
+    with pytest.raises(ValueError, match="state must watch the group 'x'"):
+        WatchDisplay(state, "x")

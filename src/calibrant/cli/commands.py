@@ -13,12 +13,13 @@ from calibrant.cli.evidence import assess, compare, report
 from calibrant.cli.exporting import onnx
 from calibrant.cli.fitting import apply, fit, methods, sql
 from calibrant.cli.showing import demo, reproduce
+from calibrant.cli.watching import watch
 
 __all__ = ["application"]
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "From scores to probabilities": (fit, apply, sql, onnx, methods),
-    "Evaluation": (assess, compare, report),
+    "Evaluation": (assess, compare, report, watch),
     "Demonstration": (demo, reproduce),
 }
 
@@ -32,6 +33,7 @@ _EPILOG = """\
   calibrant onnx map.json -o map.onnx
   calibrant assess out.parquet --probability probability --label y
   calibrant sql map.json --score f --dialect postgres
+  calibrant watch map.json today.parquet --score f --label y --state watch.json
 
 [bold]Tables[/bold] are CSV or Parquet files; the file name must end in .csv or .parquet.
 Lists are written with commas: --methods platt,isotonic. Scores and
@@ -40,8 +42,8 @@ With --json, a command prints its results as JSON; infinite and missing
 numbers are then the strings "inf", "-inf" and "nan".
 Progress is shown on a terminal only.
 
-[bold]Exit status[/bold]: 0 success; 1 some cells of reproduce failed; 2 error, with
-one sentence that explains it; 130 interrupted. After 2 and 130 no file has
+[bold]Exit status[/bold]: 0 success; 1 watch found drift, or some cells of reproduce
+failed; 2 error, with one sentence that explains it; 130 interrupted. After 2 and 130 no file has
 been written or changed, except the finished parts in --folder.
 """
 

@@ -105,13 +105,19 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def wrapped(*arguments: Any, **options: Any) -> None:
+        ended = None
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("ignore")
                 warnings.simplefilter("always", UserWarning)
-                command(*arguments, **options)
+                try:
+                    command(*arguments, **options)
+                except typer.Exit as exit_:
+                    ended = exit_
             for message in dict.fromkeys(str(warning.message) for warning in caught):
                 print_message("warning", message, "yellow")
+            if ended is not None:
+                raise ended
         except BrokenPipeError:  # typer exits quietly, as in `calibrant methods | head`
             raise
         except (ValueError, OSError, ModuleNotFoundError) as error:

@@ -16,5 +16,6 @@ with require_extra("calibrant.engines", "engine"):
     from calibrant.engines.assessing import assess
     from calibrant.engines.fitting import fit
     from calibrant.engines.summaries import Summary, summarise
+    from calibrant.engines.watching import watch
 
-__all__ = ["Summary", "apply", "assess", "fit", "summarise"]
+__all__ = ["Summary", "apply", "assess", "fit", "summarise", "watch"]

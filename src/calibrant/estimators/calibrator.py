@@ -38,6 +38,7 @@ __all__ = [
     "FeaturesMixin",
     "check_rows",
     "check_target",
+    "read_scores",
 ]
 
 
@@ -103,7 +104,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(msg)
         if self.__dict__.pop("_order", None) is not None:  # of an earlier fit to several columns
             self.__dict__.pop("feature_names_in_", None)
-        checked = _read_scores(scores)
+        checked = read_scores(scores)
         labels = check_target(y)
         classes = np.unique(labels)
         if len(classes) > 2:
@@ -178,7 +179,7 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if hasattr(self, "_order"):
             return self._check_columns(scores)
-        checked = _read_scores(scores)
+        checked = read_scores(scores)
         origin = getattr(self.map_, "origin", None)  # which a map of one's own function may lack
         if origin is not None:
             origin.require_kind(self.kind)
@@ -232,7 +233,7 @@ class FeaturesMixin:
         return own["estimator_"] if "estimator_" in own else own["members_"][0]
 
 
-def _read_scores(scores: ArrayLike) -> NDArray[Any]:
+def read_scores(scores: ArrayLike) -> NDArray[Any]:
     """Return scores as an array of real numbers."""
     if issparse(scores):
         msg = "scores must be a dense column; sparse data is not supported, use .toarray()"

@@ -44,7 +44,7 @@ class Products:
     As many tiles as `memory` bytes hold are stored; the others are computed again for each product. All tiles take
     2 n^2 bytes in single precision and 4 n^2 in double precision. With `coarse`, kernels of single precision, which are
     between 0 and 1, that would not fit are stored as multiples of 1/65535, in n^2 bytes. Sums over tiles are in double
-    precision. Rows are tiled in the given order, and if less than half of all tiles are among the first `busy` rows, only
+    precision. Rows are tiled in the given order; if less than half of all tiles are among the first `busy` rows, only
     those are stored: memory that was never used before costs more time than a kernel.
     """
 

@@ -1,8 +1,8 @@
 """The tuning numbers of kernel logistic regression, all of them.
 
 They change what a fit costs, not its answer: with any of them twice or half as large, a fit still ends with a gap below
-`tol` (`tests/kernels/test_settings.py` tries each). There are two exceptions. The numbers under "Choosing C" also decide
-how closely a leave-one-out loss is approximated, within the errors that docs/kernel_machines.md shows; and a machine of
+`tol` (`tests/kernels/test_settings.py` tries each). Two exceptions: the numbers under "Choosing C" also decide how
+closely a leave-one-out loss is approximated, within the errors that docs/kernel_machines.md shows; and a machine of
 low rank has other landmarks, about as good, if other rows are looked at. Each was set on the cases of
 `python -m bench --only KLR` that its comment names; `python -m bench.ablation` measures each one again.
 """

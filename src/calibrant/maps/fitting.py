@@ -11,8 +11,9 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of, extremes
+from calibrant.maps.information import measure_information
 from calibrant.maps.methods import ALIASES, ANY, METHODS, NEEDS, REAL, UNIT, Method
-from calibrant.maps.records import LINKS, Linked, Map, Origin, with_origin
+from calibrant.maps.records import LINKS, Information, Linked, Map, Origin, with_origin
 from calibrant.ops import EDGE, NUMPY
 from calibrant.samples import ClassSample, Sample
 from calibrant.warning import warn
@@ -75,10 +76,18 @@ def check_options(method: str, options: Mapping[str, Any], *rows: Method) -> Non
 def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin", **options: Any) -> Map:
     """Fit a method of the table, or a function of one's own, to a checked sample; say so where it lacks a class."""
     row = check_method(method, options)
-    return finish_map(choose_fit(row, kind, options)(data), method, row, data, kind)
+    fitted = choose_fit(row, kind, options)(data)
+    return finish_map(fitted, method, row, data, kind, measure_information(fitted, data, labels=row.labels))
 
 
-def finish_map(fitted: Any, method: str | Callable[..., Map], row: Method, data: Sample, kind: str) -> Map:
+def finish_map(
+    fitted: Any,
+    method: str | Callable[..., Map],
+    row: Method,
+    data: Sample,
+    kind: str,
+    information: Information | None = None,
+) -> Map:
     """Return a fitted map that knows its origin; say so where the sample lacks a class."""
     low, high = extremes(data.label)
     if row.labels and low == high and low in (0, 1):
@@ -89,7 +98,8 @@ def finish_map(fitted: Any, method: str | Callable[..., Map], row: Method, data:
         found = f"the map is the constant {p[0]:.4g}" if constant else "the map knows nothing of the other"
         rows = len(data) if data.rows is None else data.rows
         warn(f"y holds one class only, {rows} rows that are all {side}: {found}; give rows of both classes")
-    known: Map = with_origin(fitted, describe_origin(method, kind, data, data.classes))
+    origin = replace(describe_origin(method, kind, data, data.classes), information=information)
+    known: Map = with_origin(fitted, origin)
     return known
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "Clip",
     "Cosines",
     "Ends",
+    "Information",
     "Lines",
     "Linked",
     "LogitLines",
@@ -48,6 +49,7 @@ __all__ = [
     "both_sides",
     "check_one_column",
     "formula",
+    "log_odds",
     "log_probabilities",
     "probabilities",
     "shares_of_rest",
@@ -56,6 +58,7 @@ __all__ = [
 
 
 _FARTHEST = 1000.0  # widths from a Parzen kernel's center; beyond 38 a normal density is 0 in doubles
+_FAR = float(np.log(1.0 / EDGE))  # the log-odds of 1 - 1e-15
 _LEAST_REST = 1e-6  # of memberships; below this the shares of the other classes carry no information
 _MOST_WIDTHS = 1e150  # between the centers of Parzen kernels; squares of more would not be doubles
 
@@ -70,11 +73,78 @@ class Map(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Information:
+    """How well the rows of a fit determine the logit of its map: the Fisher information, in cells of that logit.
+
+    A cell at logit t has the weight sum w p (1 - p) of its rows. That is enough for the information matrix of every
+    family of maps that is linear in d functions of the logit: H = sum weight x x' of x = (1, u, ..., u^(d - 1)), u the
+    logit in standard units, d = `degrees`. For a line of the scores it is the information of its intercept and slope,
+    in other coordinates. Of forecasts beyond `ends` the rows say only that they lie beyond.
+
+    >>> known = Information(logits=(-1.0, 1.0), weight=(50.0, 50.0), degrees=2)
+    >>> known.bound(0.0).round(3), known.bound(2.0).round(3)
+    (np.float64(0.245), np.float64(0.547))
+    """
+
+    logits: tuple[float, ...]
+    weight: tuple[float, ...]
+    degrees: int = 2
+    ends: tuple[float, float] = (-np.inf, np.inf)
+
+    def __post_init__(self) -> None:
+        """Check that there is one weight per cell, and that cells are in order."""
+        _finite_only("logits", self.logits)
+        _rising("logits", self.logits)
+        if len(self.logits) != len(self.weight) or not self.logits:
+            sizes = f"{len(self.weight)} weights for {len(self.logits)} logits"
+            msg = f"Information needs one weight per logit, at least one; got {sizes}"
+            raise ValueError(msg)
+        if not (min(self.weight) > 0.0 and np.isfinite(self.weight).all()):
+            msg = f"weight must be above 0 and finite; got {shortened(self.weight)}"
+            raise ValueError(msg)
+        if self.degrees < 0 or not self.ends[0] < self.ends[1]:
+            msg = f"degrees must not be negative, and ends must be in order; got {self.degrees} and {self.ends}"
+            raise ValueError(msg)
+
+    @property
+    def center(self) -> float:
+        """The mean logit, weighted by the information."""
+        return float(np.dot(self.weight, self.logits) / np.sum(self.weight))
+
+    @property
+    def scale(self) -> float:
+        """The standard deviation of the logit, weighted by the information."""
+        away = np.asarray(self.logits) - self.center
+        return float(np.sqrt(np.dot(self.weight, away**2) / np.sum(self.weight)))
+
+    def bound(self, low: Any, high: Any = None, confidence: float = 0.95) -> Floats:
+        """Return the largest error of the map between the logits `low` and `high`, in logits, at all logits at once.
+
+        It is Scheffé's band, sqrt(chi2_d(confidence) x' H^-1 x).
+        """
+        check_proportion("confidence", confidence)
+        low = np.asarray(low, np.float64)
+        high = low if high is None else np.asarray(high, np.float64)
+        degrees = min(self.degrees, len(self.logits))
+        if not degrees:
+            return np.zeros(low.shape)
+        places = low + (high - low) * np.linspace(0.0, 1.0, 5).reshape(-1, *[1] * low.ndim)
+        x, known = (
+            np.stack([((each - self.center) / (self.scale or 1.0)) ** k for k in range(degrees)], axis=-1)
+            for each in (places, np.asarray(self.logits))
+        )
+        inverse = np.linalg.pinv(known.T @ (np.asarray(self.weight)[:, None] * known), hermitian=True)
+        variance = np.einsum("...i,ij,...j->...", x, inverse, x).max(axis=0)
+        return np.asarray(np.sqrt(special.chdtri(degrees, 1.0 - confidence) * variance))
+
+
+@dataclass(frozen=True, slots=True)
 class Origin:
     """What a map was fitted on: the method, what the scores were, the classes, the rows and their total weight.
 
     `positive` is the class whose probability a map of one column gives. Classes are kept as JSON has them: numbers,
-    texts, true and false; others as their text. `version` is that of the package.
+    texts, true and false; others as their text. `version` is that of the package. `information` says how well the rows
+    determine the map; it is neither printed nor compared.
     """
 
     method: str
@@ -84,6 +154,7 @@ class Origin:
     classes: tuple[Any, ...] | None = None
     positive: Any = None
     version: str = __version__
+    information: Information | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check that it can be true, and keep classes as JSON has them."""
@@ -911,6 +982,11 @@ def check_one_column(name: str, mapping: Any) -> None:
     if not isinstance(mapping, Map):
         msg = f"{name} must be a map; got {shortened(mapping)}"
         raise ValueError(msg)
+    if hasattr(mapping, "groups"):
+        msg = (
+            f"{name} must be a map of one column of scores; got a {type(mapping).__name__} of groups: take one of them"
+        )
+        raise ValueError(msg)
     if hasattr(mapping, "scheme") or (isinstance(mapping, BetaClasses) and len(mapping.pieces) > 2):
         msg = f"{name} must be a map of one column of scores; got a {type(mapping).__name__} of several"
         raise ValueError(msg)
@@ -926,6 +1002,12 @@ def _logits(mapping: Map, score: Any, ops: Ops = NUMPY) -> Any:
             return mapping.inner.logit_of_logit(score * _LOGITS[mapping.link], ops)
         return _logits(mapping.inner, mapping.convert(score, ops), ops)
     return mapping.logit(score, ops) if hasattr(mapping, "logit") else None
+
+
+def log_odds(mapping: Map, score: Any, ops: Ops = NUMPY) -> Any:
+    """Return log(p/(1 - p)) of any map of one column, with p cut to [1e-15, 1 - 1e-15]."""
+    found = _logits(mapping, score, ops)
+    return ops.logit(mapping(score, ops)) if found is None else ops.clip(found, -_FAR, _FAR)
 
 
 def both_sides(maps: Sequence[Map], columns: Columns, ops: Ops = NUMPY) -> tuple[list[Any], list[Any]]:

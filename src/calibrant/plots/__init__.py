@@ -35,6 +35,7 @@ from calibrant.evidence.curves import (
     reliability_by_class,
     scores_by_class,
 )
+from calibrant.evidence.watching import Watch
 from calibrant.extras import require_extra
 from calibrant.kernels.loo import LooChoice
 from calibrant.maps import Map, fit_map
@@ -57,6 +58,7 @@ __all__ = [
     "ReliabilityDisplay",
     "ReliabilityPanelsDisplay",
     "ScoresDisplay",
+    "WatchDisplay",
 ]
 
 # Okabe & Ito's colours, which colour-blind people can tell apart; the worst line is also dashed.
@@ -340,6 +342,92 @@ class ErrorRejectDisplay:
         return self
 
     _repr_png_ = _notebook_png
+
+
+class WatchDisplay:
+    """A watch over time: the evidence of drift with the line of the alarm, above the shift of the log-odds per batch.
+
+    Parameters
+    ----------
+    state : a `calibrant.evidence.watching.Watch`.
+    group : the group to draw; None for all rows.
+
+    Attributes
+    ----------
+    ax_ : the evidence; shift_ax_ : the shifts below it; figure_ : their figure; line_ : the evidence of the e-process.
+    """
+
+    def __init__(self, state: Watch, group: str | None = None) -> None:
+        if not state.whole.lines or (group is not None and group not in state.groups):
+            wanted = "have seen a batch" if group is None else f"watch the group {group!r}"
+            msg = f"state must {wanted}; it has seen {len(state.seen)} batches and {len(state.groups)} groups"
+            raise ValueError(msg)
+        self.state = state
+        self.group = group
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw on `ax`, or on a new figure."""
+        state, group = self.state, self.group
+        lines = (state.whole if group is None else state.groups[group]).lines
+        found = next(each for each in state.findings if each.group == group)
+        place = np.array([line.last for line in lines])
+        with _canvas(ax, (7.0, 5.6)) as axes:
+            self.ax_, self.figure_ = axes, axes.figure
+            look: dict[str, Any] = {"linewidth": 2.0, "zorder": 4, "marker": "o" if len(lines) < 3 else ""}
+            color, dashes = LINES[1]
+            evidence, detector = (
+                np.array([getattr(line, each) for line in lines]) / np.log(10.0) for each in ("log_e", "log_m")
+            )
+            (self.line_,) = axes.plot(place, evidence, color=_BEST, label="evidence since the start", **look)
+            look |= {"linewidth": 1.2, "zorder": 3}
+            axes.plot(place, detector, color=color, linestyle=dashes, label="evidence of a recent change", **look)
+            axes.axhline(np.log10(found.alarm_at), color=_INK, linewidth=1.0)
+            axes.annotate(
+                f"alarm at {found.alarm_at:,.0f}",
+                (place[0], np.log10(found.alarm_at)),
+                (2, 2),
+                textcoords="offset points",
+                fontsize="small",
+            )
+            axes.set(ylabel="evidence of drift, powers of 10", title=_WATCH_TITLES[found.status])
+            _draw_legend(axes, "best")
+            self.shift_ax_ = below = _add_axes_below(axes, 0.8)
+            spread = 2.0 / np.sqrt(np.maximum([line.variance for line in lines], 1e-12))
+            shift = np.array([line.shift for line in lines])
+            if state.information is not None and state.center is not None:
+                allowed = max(state.tolerance, float(state.information.bound(state.center)))
+                below.axhspan(-allowed, allowed, color=_OTHER, alpha=0.4, linewidth=0, label="allowed for")
+            below.axhline(0.0, color=_DARK, linewidth=0.8)
+            below.errorbar(
+                place,
+                shift,
+                np.minimum(spread, 8.0),
+                fmt="o",
+                markersize=3,
+                linewidth=0.8,
+                color=_BEST,
+                label="batches",
+            )
+            below.set(ylabel="shift of log-odds", xlabel="batch")
+            if found.status != "fine":
+                for each in (axes, below):
+                    each.axvline(found.first - 0.5, color=_WORST, linestyle=(0, (1.2, 1.5)), linewidth=1.4)
+            reach = float(np.quantile(np.abs(shift) + np.minimum(spread, 8.0), 0.95))
+            below.set_ylim(-1.1 * reach, 1.1 * reach)
+            shown = np.unique(np.linspace(0, len(lines) - 1, min(len(lines), 5)).round().astype(int))
+            below.set_xticks(place[shown], [textwrap.shorten(lines[k].batch, 16, placeholder="…") for k in shown])
+            _draw_legend(below, "best")
+        return self
+
+    _repr_png_ = _notebook_png
+
+
+_WATCH_TITLES = {
+    "fine": "No drift",
+    "warning": "An early warning",
+    "drift": "Drift",
+    "misfit": "Misfit from the start",
+}
 
 
 class MapsDisplay:
