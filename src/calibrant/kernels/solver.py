@@ -92,16 +92,16 @@ def solve(
     """Return a solution of relative gap `tol`, or the best one found after `max_iter` steps or Ctrl-C.
 
     Ctrl-C sets `interrupted`, and the caller must raise KeyboardInterrupt itself; the gap is finite even then. `start`
-    is the solution of a similar problem on the same rows, `known` what is known of their kernel; a
-    problem of low rank uses neither. The kernel takes 2 n^2 bytes in single precision, 4 n^2 in double, up to `memory`;
+    is the solution of a similar problem on the same rows, `known` what is known of their kernel; a problem of low rank
+    uses neither. The kernel takes 2 n^2 bytes in single precision, 4 n^2 in double, up to `memory`;
     a factor of rank m takes 4 m n bytes or 8 m n.
     """
     best = constant_solution(problem.loss)
     try:
         with threads(problem.gram.n, settings) as workers:
             shared = replace(problem, gram=replace(problem.gram, workers=workers))
-            low = improve_low_rank(shared, settings) if problem.rank else None
-            for best in low or improve(shared, settings, start, known):
+            low = improve_low_rank(shared, settings)
+            for best in low if problem.rank else improve(shared, settings, start, known):
                 if report:
                     report(best)
     except KeyboardInterrupt:
@@ -113,9 +113,8 @@ def improve(
     problem: Problem, settings: Settings, start: Solution | None = None, known: Prepared | None = None
 ) -> Iterator[Solution]:
     """Yield better and better solutions; a start that leads nowhere is dropped."""
-    kernel = (
-        prepare(problem, settings) if known is None else replace(known, K=with_workers(known.K, problem.gram.workers))
-    )
+    kernel = prepare(problem, settings) if known is None else known
+    kernel = replace(kernel, K=with_workers(kernel.K, problem.gram.workers))
     for found in _run_stages(problem, settings, kernel, start):
         yield found
     if start is not None and not found.converged and found.steps < problem.max_iter:
@@ -200,7 +199,7 @@ def prepare(problem: Problem, settings: Settings = SETTINGS) -> Prepared:
 
 
 def choose_rank(shape: tuple[int, ...], problem: Problem, settings: Settings = SETTINGS) -> int:
-    """Return the largest rank of a factor for values f of this shape: the given one, n for few rows, or 1.6 n^0.6.
+    """Return the largest rank of a factor for values f of this shape: the given one, n for few rows, or about n^0.6.
 
     With several classes, rank times classes is limited; a factor takes at most a quarter of the memory.
     """
