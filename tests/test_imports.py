@@ -23,6 +23,7 @@ HEAVY = [
     "onnxruntime",
     "skl2onnx",
     "duckdb",
+    "pyspark",
     "ibis",
     "typer",
     "rich",

