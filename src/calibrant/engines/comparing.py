@@ -21,7 +21,7 @@ def compare(
     fold: str | None = None,
     kind: str | None = None,
     methods: Any = None,
-    metrics: Sequence[str] = ("brier", "log_loss"),
+    metrics: Sequence[str] = ("log_loss", "brier"),
     cv: int = 10,
     pos_label: Any = None,
     missing: str = "error",

@@ -79,9 +79,9 @@ def is_nan(x: nw.Expr) -> nw.Expr:
     """Return whether x is NaN, and NULL for NULL.
 
     DuckDB 2.0 takes `isnan` of a column of a Parquet file for false wherever the file's statistics show no NaN, and
-    writers leave NaN out of them. So: x * 0 is not 0, and x is not infinite.
+    writers leave NaN out of them. It knows nothing of exp(0 x), which is NaN where x is NaN or infinite.
     """
-    return ~(x * 0.0 == 0.0) & ~(x.abs() == nw.lit(float("inf"), nw.Float64))
+    return (x * 0.0).exp().is_nan() & ~(x.abs() == nw.lit(float("inf"), nw.Float64))
 
 
 def _node(value: Any) -> nw.Expr:

@@ -235,7 +235,7 @@ class Text:
     def __truediv__(self, other: Any) -> Text:
         if isinstance(other, Text):
             return self._join("/", other, _PRODUCT)
-        one, _ = _keep_product(self, 1.0 / float(other))
+        one, _ = _keep_product(self, min(1.0 / abs(float(other)), _HUGE))
         return one._join("/", self.other(other), _PRODUCT)
 
     def __rtruediv__(self, other: Any) -> Text:
