@@ -18,11 +18,10 @@ from calibrant.evidence.assessing import (
     REJECTIONS,
     assess,
     count_decisions,
-    describe_calibration,
     run_calibration_tests,
 )
 from calibrant.evidence.curves import reliability
-from calibrant.evidence.departures import estimate_level, estimate_slope
+from calibrant.evidence.departures import estimate_level, estimate_slope, is_rejected, measure_departure
 from calibrant.evidence.several import describe_several
 from calibrant.evidence.words import to_json
 from calibrant.inference import bootstrap, corp, spiegelhalter
@@ -115,39 +114,45 @@ def test_many_rows_have_intervals_of_the_right_width():
 @pytest.mark.parametrize(
     ("slope", "shift", "said"),
     [
-        (3.0, 0.0, "too extreme"),
-        (0.3, 0.0, "not extreme enough"),
+        (3.0, 0.0, "Too sure"),
+        (0.3, 0.0, "Too cautious"),
         (1.0, 1.5, "too high"),
         (1.0, -1.5, "too low"),
     ],
 )
 def test_the_verdict_says_in_which_direction_forecasts_are_off(slope, shift, said):
-    found = assess(*forecast(3000, slope=slope, shift=shift), draws=100)
-    assert found.verdict.startswith("These probabilities are not calibrated")
-    assert said in found.verdict
-    assert f"{found.decompositions['brier'].score:.4g}" in found.verdict
+    found = assess(*forecast(3000, slope=slope, shift=shift), draws=100).answers
+    assert found.situation == "off"
+    assert said in found.wrong.claim
 
 
 def test_the_verdict_of_a_calibrated_forecast():
     rng = np.random.default_rng(5)
     p = rng.random(3000)
-    found = assess(rng.random(3000) < p, p, draws=100)
-    assert "No departure from calibration can be seen" in found.verdict
-    assert "no more than chance would give" in found.verdict
+    found = assess(rng.random(3000) < p, p, draws=100).answers
+    assert found.situation == "calibrated"
+    assert "cannot be told from chance" in str(found.next)
 
 
-DIRECTIONS = ("too high", "too low", "too extreme", "not extreme enough", "Overconfident", "Underconfident")
+DIRECTIONS = ("Too sure", "Too cautious", "too high", "too low", "Overconfident", "Underconfident")
 
 
-def said_of(label, p, draws=99):
-    """Return the directions that the words on calibration claim, and the words."""
+def said_of(label, p, draws=99, fast=False):
+    """Return the directions that the words on calibration claim, and the answers.
+
+    With `fast`, none where the tests do not reject: those answers are the same words for all, without a direction.
+    """
     rows = assessing.NamedForecasts(Posteriors(p, label) if p.ndim == 2 else Sample(p, label), tuple("abc"))
     tests = run_calibration_tests(rows, assessing.AssessOptions(0.95, draws, 0))
-    if rows.several:
-        said = describe_several(rows.binary, rows.shares(), tests, None, 0.95)
-    else:
-        said = describe_calibration(rows.binary, tests, 0.95)
-    return [way for way in DIRECTIONS if f"{way}:" in said], said
+    if p.ndim == 2:
+        said = describe_several(measure_departure(rows.binary, 0.95), rows.shares(), tests, None, 0.95)
+        return [way for way in DIRECTIONS if way in said[0]], said
+    if fast and not is_rejected(tests, 0.95):
+        return [], None
+    said = assess(label, p, draws=draws).answers
+    assert is_rejected(tests, 0.95) == (said.situation in ("off", "negligible")) or said.situation == "indistinct"
+    claim = said.wrong.claim.replace("neither too high nor too low", "")
+    return [way for way in DIRECTIONS if way in claim], said
 
 
 def drawn_classes(rng, P):
@@ -165,15 +170,15 @@ def test_no_direction_is_claimed_within_the_noise(kind):
         else:
             n, low, high = {"two classes": (300, 0.1, 0.9), "few rows": (40, 0.2, 0.8), "rare": (400, 0.01, 0.1)}[kind]
             p = rng.uniform(low, high, n)
-            claims += bool(said_of((rng.random(n) < p).astype(int), p)[0])
+            claims += bool(said_of((rng.random(n) < p).astype(int), p, fast=True)[0])
     assert claims <= stats.binom.ppf(0.999, 200, 0.05)
 
 
 @pytest.mark.parametrize(
     ("slope", "shift", "claimed"),
     [
-        (3.0, 0.0, ["too extreme"]),
-        (0.4, 0.0, ["not extreme enough"]),
+        (3.0, 0.0, ["Too sure"]),
+        (0.4, 0.0, ["Too cautious"]),
         (1.0, 1.5, ["too high"]),
         (1.0, -1.5, ["too low"]),
     ],
@@ -188,11 +193,11 @@ def test_strong_miscalibration_is_claimed_and_nothing_else(slope, shift, claimed
 
 def test_a_level_within_the_noise_is_not_claimed_beside_a_slope_that_is_off():
     claims = 0
-    for seed in range(100):
-        found, said = said_of(*forecast(300, seed, slope=3.0), draws=49)  # too extreme about a mean that is right
-        assert "too extreme" in found
-        claims += "neither too high nor too low beyond chance" not in said
-    assert claims <= stats.binom.ppf(0.999, 100, 0.05)
+    for seed in range(60):
+        found, said = said_of(*forecast(300, seed, slope=3.0), draws=19)  # too sure about a mean that is right
+        assert "Too sure" in found
+        claims += "neither too high nor too low" not in said.wrong.claim
+    assert claims <= stats.binom.ppf(0.999, 60, 0.05)
 
 
 @pytest.mark.parametrize(("power", "claimed"), [(3.0, ["Overconfident"]), (0.3, ["Underconfident"])])
@@ -204,18 +209,19 @@ def test_several_classes_compare_confidence_with_accuracy_in_one_sentence(power,
     found, said = said_of(label, Q)
     assert found == claimed
     confidence, accuracy = Q.max(axis=1).mean(), np.mean(Q.argmax(axis=1) == label)
-    assert f"it says {confidence:.1%} on average, and is right in {accuracy:.1%} of the rows" in said
+    assert f"It says {confidence:.1%} on average, and is right in {accuracy:.1%} of the rows" in said[1]
 
 
 def test_small_and_certain_is_not_large_and_uncertain():
     rng = np.random.default_rng(2)
     p = rng.uniform(0.05, 0.95, 200_000)
     found, small = said_of((rng.random(len(p)) < p - 0.004).astype(int), p)
-    assert not found
-    assert small.startswith("A departure from calibration can be seen, but it is too small to matter")
+    assert small.situation == "negligible"
+    assert "too small to matter" in small.good.claim
     found, unsure = said_of((rng.random(30) < p[:30]).astype(int), p[:30])
     assert not found
-    assert unsure.startswith("No departure from calibration is certain, but the rows are too few")
+    assert unsure.situation in ("few", "uncertain")
+    assert unsure.good.word == "Cannot tell."
 
 
 def test_twice_the_probability_of_a_rare_event_matters():
@@ -223,7 +229,7 @@ def test_twice_the_probability_of_a_rare_event_matters():
     p = 0.002 * rng.lognormal(0.0, 0.3, 100_000)
     found, said = said_of((rng.random(len(p)) < p / 2).astype(int), p)
     assert "too high" in found
-    assert "0.21% was forecast on average, and the positive class happened in 0.1" in said
+    assert "It says 0.21% on average, and 0.1" in str(said.wrong)
 
 
 def test_intervals_of_level_and_slope_are_those_of_least_squares():

@@ -9,7 +9,7 @@ from scipy import optimize, stats
 import calibrant
 from calibrant.decisions import bayes
 from calibrant.evidence import assessing
-from calibrant.evidence.departures import judge_count
+from calibrant.evidence.departures import judge_count, measure_departure
 from calibrant.evidence.several import TemperatureGain, describe_several, measure_temperature
 from calibrant.metrics import Posteriors, log_loss
 from calibrant.samples import Sample
@@ -30,8 +30,14 @@ def said(y, P, **options):
     """Return the verdict, and its opening."""
     found = calibrant.assess(y, P, labels=range(P.shape[1]), draws=200, **options)
     assert str(found).startswith(found.verdict)
-    assert f"it says {format_mean(P.max(axis=1), options)} on average" in found.verdict.replace("It says", "it says")
-    return found.verdict, found.verdict.split(":")[0]
+    assert f"It says {format_mean(P.max(axis=1), options)} on average" in str(found.answers.wrong)
+    opening, evidence, gain = describe_several(
+        found.effects.departure, found.classes, found.tests, found.temperature, found.confidence
+    )
+    if found.answers.situation == "off" and found.tests:
+        assert found.answers.wrong.claim == f"{opening}."
+        assert evidence in found.answers.wrong.because
+    return f"{opening}: {evidence} {gain} {found.answers.good}", opening
 
 
 def format_mean(values, options):
@@ -50,7 +56,7 @@ class TestVerdicts:
     def test_a_temperature_that_loses_is_no_chance(self):
         found = TemperatureGain(1.2, 0.8, 0.9, -0.05, -0.09, -0.01)
         data, none = Sample(np.full(9, 0.6), np.ones(9)), ()
-        verdict = describe_several(data, (), none, found, 0.95)
+        verdict = describe_several(measure_departure(data, 0.95), (), none, found, 0.95)[2]
         assert "One temperature would gain nothing: out of fold it adds 1.0% to 9.0% to the log loss." in verdict
 
     def test_forecasts_that_no_temperature_changes(self):
@@ -122,7 +128,7 @@ class TestVerdicts:
         y, P = drawn(300_000, 4)
         rows = assessing.NamedForecasts(Posteriors(normalise(P**1.03), y), tuple("abcd"))
         tests = assessing.run_calibration_tests(rows, assessing.AssessOptions(0.95, 200, 0))
-        verdict = describe_several(rows.binary, rows.shares(), tests, None, 0.95)
+        verdict = describe_several(measure_departure(rows.binary, 0.95), rows.shares(), tests, None, 0.95)[0]
         assert verdict.startswith("A departure from calibration can be seen, but it is too small to matter")
 
     def test_weights_are_rows(self):
@@ -131,7 +137,7 @@ class TestVerdicts:
         weight = np.random.default_rng(2).integers(0, 4, len(y))
         one = said(y, Q, sample_weight=weight)[0]
         two = said(np.repeat(y, weight), np.repeat(Q, weight, axis=0))[0]
-        assert one.split("area under")[0] == two.split("area under")[0]  # intervals are drawn
+        assert one.split("Is it good")[0] == two.split("Is it good")[0]  # intervals are drawn
         assert one.startswith("Overconfident")
 
     def test_weights_that_are_no_counts_are_not_tested(self):
@@ -146,7 +152,7 @@ class TestVerdicts:
         verdict, _ = said(y, P)
         assert "too much to class 3 (" in verdict
         assert "0.0% happened" in verdict
-        assert "Rows that lack a class" in verdict
+        assert "Without rows of class 3" in verdict
 
     @pytest.mark.parametrize("seed", range(12))
     def test_no_verdict_contradicts_itself(self, seed):
@@ -257,9 +263,9 @@ class TestClasses:
             y = np.where(rng.random(200) < 0.1, rng.integers(0, 5, 200), top)
             rows = assessing.NamedForecasts(Posteriors(P, y), tuple("abcde"))
             tests = assessing.run_calibration_tests(rows, assessing.AssessOptions(0.95, 49, 0))
-            verdict = describe_several(rows.binary, rows.shares(), tests, None, 0.95)
-            assert verdict.startswith("Overconfident")
-            named += "On average it gives" in verdict
+            said = describe_several(measure_departure(rows.binary, 0.95), rows.shares(), tests, None, 0.95)
+            assert said[0] == "Overconfident"
+            named += "On average it gives" in said[1]
         assert named <= stats.binom.ppf(0.999, 100, 0.05)
 
 
@@ -270,7 +276,7 @@ def test_no_departure_is_claimed_too_often_where_forecasts_are_sure():
         P = normalise(np.maximum(P, 1e-12))
         rows = assessing.NamedForecasts(Posteriors(P, y), tuple("abcdefghij"))
         tests = assessing.run_calibration_tests(rows, assessing.AssessOptions(0.95, 199, 0))
-        opening = describe_several(rows.binary, rows.shares(), tests, None, 0.95)
+        opening = describe_several(measure_departure(rows.binary, 0.95), rows.shares(), tests, None, 0.95)[0]
         claims += opening.startswith(("Right", "Over", "Under", "A departure"))
     assert claims <= stats.binom.ppf(0.999, 150, 0.05)
 

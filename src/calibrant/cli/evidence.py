@@ -76,8 +76,8 @@ _Probability = Annotated[
 _Methods = Annotated[
     str | None,
     typer.Option(
-        help='The methods to compare, with options as in "platt,bins k=20", or all.',
-        show_default="those of Rüping 2004; with --score also temperature, isotonic, auto",
+        help='The methods to compare, with options as in "platt,bins k=20"; or all, or rueping2004.',
+        show_default="raw, platt, temperature, kull_beta, isotonic, spline, auto, pp",
     ),
 ]
 _Metrics = Annotated[list[str], typer.Option(help="The metrics to compute; methods are ranked by the first.")]
@@ -126,7 +126,7 @@ def assess(
     found = _assess_table(Source(table, label, weight, pos_label, classes), probability)
     if not found.measures:
         one_class = f"all rows of column {label!r} are of one class; give --pos-label, the class of the probabilities"
-        raise ValueError(one_class if found.rows else found.verdict)
+        raise ValueError(one_class if found.rows else found.notes[0])
     document = {"table": str(table), **found.as_dict()}
     if output is not None:
         write_whole(output, (json.dumps(document, allow_nan=False, indent=1) + "\n").encode())
@@ -311,17 +311,14 @@ def compare(
 
 
 def _find_next_command(found: Comparison, table: Path, **options: Any) -> list[Any]:
-    """Return the command that fits the method that is best in a comparison, or assesses scores that need none."""
-    from calibrant.comparing import DEFAULT_METHODS
-    from calibrant.comparing.verdicts import standings_of
+    """Return the command that fits the method recommended by a comparison, or assesses scores that need none."""
+    from calibrant.comparing.rankings import rank_methods
 
-    best = standings_of(found)[0]["methods"][0]
-    name, *given = best.split()
-    if isinstance(DEFAULT_METHODS.get(best), tuple):  # "bins 50" is the name of one with its options
-        given = [f"{option}={value}" for option, value in DEFAULT_METHODS[best][1].items()]
-    if name in list_methods("column", "matrix"):
-        wanted = [word for each in given for word in ("--option", each)]
-        return ["fit", table, *repeat_options(**options), "--method", name, *wanted, "-o", "map.json"]
+    ranking = rank_methods(found, found.cells[0].dataset, found.machines[0])
+    chosen = ranking[ranking.recommended or ranking.best]
+    if chosen.method in list_methods("column", "matrix"):
+        wanted = [word for name, value in chosen.options.items() for word in ("--option", f"{name}={value}")]
+        return ["fit", table, *repeat_options(**options), "--method", chosen.method, *wanted, "-o", "map.json"]
     kept = {name: value for name, value in options.items() if name not in ("score", "kind")}
     return ["assess", table, *repeat_options(probability=options["score"], **kept)]
 
@@ -343,8 +340,12 @@ def parse_methods(methods: str | None, kind: str | None) -> Any:
     >>> parse_methods("platt,bins k=20", "margin")
     {'platt': ('platt', {}), 'bins k=20': ('bins', {'k': 20})}
     """
+    from calibrant.comparing import METHOD_SETS
+
     if methods is None:
         return None
+    if methods in METHOD_SETS:
+        return methods
     if methods == "all":
         return [*_UNCALIBRATED[kind], *list_methods("column", "matrix")]
     found = {}

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from calibrant.checks import check_one_of
 from calibrant.comparing import arguments
-from calibrant.comparing.arguments import DEFAULT_METHODS, GRIDS, SCORE_METHODS
+from calibrant.comparing.arguments import DEFAULT_METHODS, GRIDS, METHOD_SETS
 from calibrant.comparing.computing import run_tasks
 from calibrant.comparing.folder import prepare_folder
 from calibrant.comparing.records import Cell, Choice, Comparison, Predictions
@@ -32,7 +32,7 @@ from calibrant.samples import ask_for_kind, read_kind
 __all__ = [
     "DEFAULT_METHODS",
     "GRIDS",
-    "SCORE_METHODS",
+    "METHOD_SETS",
     "Cell",
     "Choice",
     "Comparison",
@@ -48,7 +48,7 @@ def compare(
     kernels: Sequence[str] | None = None,
     machines: Mapping[str, Any] | None = None,
     methods: Any = None,
-    metrics: Sequence[str] = ("brier", "log_loss"),
+    metrics: Sequence[str] = ("log_loss", "brier"),
     cv: Any = 10,
     protocol: str = "cv",
     inner_cv: Any = 3,
@@ -77,7 +77,8 @@ def compare(
         method "raw".
     methods : names of `calibrant.METHODS` or functions; or a mapping from labels to these, or to pairs of a method and
         its options. "klr" is kernel logistic regression with the same kernel; "raw" is the `predict_proba` of a machine
-        of `machines`. The default is the methods of Rüping, and "raw".
+        of `machines`. "rueping2004" stands for the methods of that paper. The default is what is in use today: "raw",
+        "platt", "temperature", "kull_beta", "isotonic", "spline", "auto", "pp", and "klr" where there are kernels.
     metrics : names of `calibrant.metrics.METRICS`.
     cv : number of stratified folds, or a splitter.
     protocol, inner_cv : where the calibration scores come from within the training rows, as in `CalibratedClassifier`.
@@ -112,8 +113,8 @@ def compare(
     >>> result.means.round(2)
                                klr  platt
     metric   machine dataset
-    brier    linear  data     0.02   0.03
     log_loss linear  data     0.07   0.10
+    brier    linear  data     0.02   0.03
     """
     kernels = (() if machines else ("linear", "rbf")) if kernels is None else kernels
     chosen = arguments.read_methods(DEFAULT_METHODS if methods is None else methods)
@@ -130,11 +131,12 @@ def compare(
     )
     check_one_of("protocol", protocol, [name for name in PROTOCOLS if name != "prefit"])
     arguments.check_settings(settings)
+    is_default = methods is None or (isinstance(methods, str) and methods in METHOD_SETS)
     trainers = [
         *arguments.make_kernel_trainers(kernels, settings, chosen),
         *arguments.make_machine_trainers(machines or {}, settings, chosen),
     ]
-    arguments.check_trainers(trainers, settings, required=() if methods is None else chosen)
+    arguments.check_trainers(trainers, settings, required=() if is_default else chosen)
     tasks = [task for each in arguments.read_datasets(data) for task in arguments.make_tasks(each, trainers, settings)]
     return run_tasks(tasks, prepare_folder(folder), n_jobs, progress, keep=keep)
 
@@ -145,7 +147,7 @@ def compare_scores(
     *,
     kind: str | None = None,
     methods: Any = None,
-    metrics: Sequence[str] = ("brier", "log_loss"),
+    metrics: Sequence[str] = ("log_loss", "brier"),
     cv: Any = 10,
     groups: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
@@ -166,8 +168,8 @@ def compare_scores(
         (scores, y) or triples (scores, y, groups).
     kind : {"margin", "probability", "logit"}, default=None
         What the scores are. None stands for "margin", decision values, and asks by a warning where every score lies in
-        [0, 1]. Probabilities and logits are also compared as they are, as method "raw".
-    methods : as for `compare`; the default is the methods of Rüping, "temperature", "isotonic", "auto", and "raw".
+        [0, 1].
+    methods : as for `compare`. Probabilities and logits are always compared as they are too ("raw").
     cv : number of stratified folds, or a splitter.
     groups : rows of a group stay in one fold.
     sample_weight : one weight per row, used in fitting and in the metrics.
@@ -184,10 +186,11 @@ def compare_scores(
     >>> compare_scores(score, label, methods=["platt", "softmax", "clip01"], cv=5).means.round(3)
                               platt  softmax  clip01
     metric   machine dataset
-    brier    scores  data     0.150    0.150   0.152
     log_loss scores  data     0.457    0.457     inf
+    brier    scores  data     0.150    0.150   0.152
     """
-    chosen = arguments.read_methods(SCORE_METHODS if methods is None else methods)
+    given_methods = DEFAULT_METHODS if methods is None else arguments.with_raw(methods, read_kind(kind))
+    chosen = arguments.read_methods(given_methods)
     settings = ComparisonSettings(
         methods={each.label: each.text for each in chosen},
         metrics=tuple(metrics),
@@ -196,8 +199,9 @@ def compare_scores(
         kind=read_kind(kind),
     )
     arguments.check_settings(settings)
+    is_default = methods is None or (isinstance(methods, str) and methods in METHOD_SETS)
     trainers = arguments.make_score_trainers(settings, chosen)
-    arguments.check_trainers(trainers, settings, required=() if methods is None else chosen)
+    arguments.check_trainers(trainers, settings, required=() if is_default else chosen)
     if isinstance(scores, Mapping) and not (y is None and groups is None):
         msg = "y and groups must be inside the mapping, as (scores, y) or (scores, y, groups); got them as arguments"
         raise ValueError(msg)

@@ -54,7 +54,7 @@ from calibrant.metrics import METRICS
 __all__ = [
     "DEFAULT_METHODS",
     "GRIDS",
-    "SCORE_METHODS",
+    "METHOD_SETS",
     "check_scores",
     "check_settings",
     "check_trainers",
@@ -67,26 +67,28 @@ __all__ = [
     "read_datasets",
     "read_methods",
     "seed_of",
+    "with_raw",
 ]
 
-# The nine methods of Rüping (2004), and the machine's own probabilities where it has any.
+# What a person would consider today: the probabilities as they are, where there are any, and methods of few numbers and
+# of many; beside machines with a kernel, kernel logistic regression.
 DEFAULT_METHODS: dict[str, Any] = {
-    "klr": "klr",
-    "raw": "raw",
-    "platt": "platt",
-    "beta": "beta",
-    "beta2": "beta2",
-    "bins 10": ("bins", {"k": 10}),
-    "bins 50": ("bins", {"k": 50}),
-    "softmax": "softmax",
-    "clip01": "clip01",
-    "pp": "pp",
+    name: name for name in ("klr", "raw", "platt", "temperature", "kull_beta", "isotonic", "spline", "auto", "pp")
 }
-# Of scores: the same, and what is in use today.
-SCORE_METHODS: dict[str, Any] = DEFAULT_METHODS | {
-    "temperature": "temperature",
-    "isotonic": "isotonic",
-    "auto": "auto",
+# Sets of methods that have a name: the nine methods of Rüping (2004), and the machine's own probabilities.
+METHOD_SETS: dict[str, dict[str, Any]] = {
+    "rueping2004": {
+        "klr": "klr",
+        "raw": "raw",
+        "platt": "platt",
+        "beta": "beta",
+        "beta2": "beta2",
+        "bins 10": ("bins", {"k": 10}),
+        "bins 50": ("bins", {"k": 50}),
+        "softmax": "softmax",
+        "clip01": "clip01",
+        "pp": "pp",
+    }
 }
 
 
@@ -157,6 +159,8 @@ def read_methods(methods: Any) -> tuple[NamedMethod, ...]:
     >>> read_methods({"beta as printed": ("beta", {"as_printed": True})})[0].options
     {'as_printed': True}
     """
+    if isinstance(methods, str) and methods in METHOD_SETS:
+        methods = METHOD_SETS[methods]
     if isinstance(methods, str) or callable(methods):
         methods = [methods]
     by_label = methods if isinstance(methods, Mapping) else {getattr(each, "__name__", each): each for each in methods}
@@ -172,6 +176,22 @@ def read_methods(methods: Any) -> tuple[NamedMethod, ...]:
         row = check_method(method, options, (*SCORE_NEEDS, *OWN_NEEDS), OWN_METHODS)
         found.append(NamedMethod(str(label), method, options, row))
     return tuple(found)
+
+
+def with_raw(methods: Any, kind: str) -> Any:
+    """Return methods with "raw" first, where the scores are probabilities and nothing says so: all is measured by it.
+
+    >>> with_raw(["platt"], "probability"), with_raw(["platt"], "margin")
+    ({'raw': 'raw', 'platt': 'platt'}, ['platt'])
+    """
+    if AS_PROBABILITIES.get(kind) is None:
+        return methods
+    if isinstance(methods, str) or callable(methods):
+        methods = METHOD_SETS.get(methods, [methods]) if isinstance(methods, str) else [methods]
+    by_label = methods if isinstance(methods, Mapping) else {getattr(each, "__name__", each): each for each in methods}
+    if "raw" in by_label.values() or "raw" in by_label or len(methods) != len(by_label):
+        return methods
+    return {"raw": "raw", **by_label}
 
 
 # Machines -------------------------------------------------------------------------------------------------------------

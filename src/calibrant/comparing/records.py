@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
+from calibrant.evidence.answers import Answers
 from calibrant.evidence.words import to_json
 from calibrant.extras import require_extra
 from calibrant.files import write_whole
@@ -92,11 +93,16 @@ class Comparison:
         return f"Comparison({', '.join(methods)} on {datasets} data set(s), by {', '.join(self.metrics)})"
 
     @property
-    def verdict(self) -> str:
-        """Which method is best, by the first metric, and whether the difference is real."""
-        from calibrant.comparing.verdicts import describe_verdict, standings_of  # which needs this module
+    def answers(self) -> Answers:
+        """Is one method good enough, what separates them, and which one to use."""
+        from calibrant.comparing.verdicts import answer_comparison  # which needs this module
 
-        return describe_verdict(self, standings_of(self))
+        return answer_comparison(self)
+
+    @property
+    def verdict(self) -> str:
+        """The three answers as text."""
+        return str(self.answers)
 
     @property
     def metrics(self) -> tuple[str, ...]:

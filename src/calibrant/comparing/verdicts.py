@@ -1,23 +1,35 @@
-"""Which method is best, and whether the difference is real: ranks and tests of a comparison, and a verdict in words."""
+"""Which method to use, and whether differences are real: tests of a comparison, and its verdict in three answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
+from calibrant.comparing.rankings import ALPHA, MethodRow, Ranking, find_families, find_ratio, rank_methods
 from calibrant.comparing.records import Comparison, smaller_is_better
-from calibrant.evidence.words import format_name, format_number
+from calibrant.evidence.answers import QUESTIONS, Answer, Answers, Source, Step, write_step
+from calibrant.evidence.words import format_count, format_name, format_number, format_points, list_names, round_percent
 from calibrant.inference import corrected_t, critical_difference, friedman, ranks, rejections
 from calibrant.metrics import METRICS
 
-__all__ = ["ALPHA", "compare_with_best", "describe_verdict", "holm", "list_notes", "standing_of", "standings_of"]
-
-ALPHA = 0.05  # level of all tests
+__all__ = [
+    "ALPHA",
+    "SITUATIONS",
+    "answer_comparison",
+    "compare_with_best",
+    "describe_verdict",
+    "find_situation",
+    "holm",
+    "list_notes",
+    "standing_of",
+    "standings_of",
+]
 
 
 def standings_of(comparison: Comparison) -> list[dict[str, Any]]:
@@ -41,8 +53,8 @@ def standing_of(comparison: Comparison, metric: str, machine: str) -> dict[str, 
     rejected = None  # on how many data sets each method is significantly worse than each other one
     if min(values.shape[1] for values in ordered.values()) > 1:  # one fold cannot be tested
         rejected = np.sum([rejections(values[None], alpha=ALPHA) for values in ordered.values()], axis=0)
-    # Rows tested per row trained on: 1/9 for ten folds, even if they are repeated.
-    ratios = [cell.tested / cell.trained for cell in comparison.cells if cell.machine == machine and cell.trained]
+    families = find_families(comparison, machine)
+    ordered_families = [families[methods[k]] for k in order]
     return {
         "metric": metric,
         "machine": machine,
@@ -52,16 +64,23 @@ def standing_of(comparison: Comparison, metric: str, machine: str) -> dict[str, 
         "means": {name: row[order] for name, row in zip(errors, means, strict=True)},
         "ranks": {"average": average[order], "min": ranks(oriented, ties="min")[order]},
         "rejections": rejected,
-        "against_best": compare_with_best(oriented[:, order], ordered, float(np.mean(ratios)) if ratios else 1.0),
+        "families": ordered_families,
+        "against_best": compare_with_best(
+            oriented[:, order], ordered, find_ratio(comparison, machine), ordered_families
+        ),
     }
 
 
-def compare_with_best(oriented: Floats, errors: Mapping[str, Floats], ratio: float) -> dict[str, Any]:
+def compare_with_best(
+    oriented: Floats, errors: Mapping[str, Floats], ratio: float, families: Sequence[str] | None = None
+) -> dict[str, Any]:
     """Test whether each other method is worse than the best, which is the first column.
 
     Several data sets are tested by Friedman's test with Nemenyi's critical difference (Demšar 2006). One data set is
     tested by the t-test over its folds, corrected for overlapping training sets (Nadeau & Bengio 2003), with Holm's
-    correction for all pairs; `ratio` is the number of rows tested per row trained on.
+    correction for all pairs; `ratio` is the number of rows tested per row trained on. Methods of one family, which give
+    nearly the same probabilities, count once: only pairs of their first members are tested, and the others share the
+    result, so that near-duplicates do not make the correction stricter.
     """
     datasets, methods = oriented.shape
     if methods < 2:
@@ -78,9 +97,14 @@ def compare_with_best(oriented: Floats, errors: Mapping[str, Floats], ratio: flo
     if values.shape[1] < 2:
         return {"test": None}
     # All pairs, not only those with the best method, because the same folds decided which one is best.
-    pairs = list(combinations(range(methods), 2))
-    pvalues = holm(np.array([corrected_t(values[j], values[i], ratio=ratio).pvalue for i, j in pairs]))
-    adjusted = np.append(1.0, pvalues[: methods - 1])
+    names = [str(k) for k in range(methods)] if families is None else list(families)
+    heads = [names.index(name) for name in dict.fromkeys(names)]  # the first member of each family, the best first
+    found = {heads[0]: 1.0}
+    if len(heads) > 1:
+        pairs = list(combinations(heads, 2))
+        pvalues = holm(np.array([corrected_t(values[j], values[i], ratio=ratio).pvalue for i, j in pairs]))
+        found |= {j: float(p) for (i, j), p in zip(pairs, pvalues, strict=True) if i == heads[0]}
+    adjusted = np.array([found[names.index(name)] for name in names])
     return {"test": "corrected_t", "pvalues": adjusted, "worse": adjusted < ALPHA}
 
 
@@ -100,64 +124,296 @@ def holm(pvalues: Floats) -> Floats:
 # Words ----------------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """A comparison on one machine, with what the answers ask of it."""
+
+    comparison: Comparison
+    standing: Mapping[str, Any]
+    ranking: Ranking
+    source: Source | None
+
+    @property
+    def metric(self) -> str:
+        return format_name(self.ranking.metrics[0])
+
+    @property
+    def chosen(self) -> MethodRow:
+        return self.ranking[self.ranking.recommended or self.ranking.best]
+
+    @property
+    def raw(self) -> MethodRow | None:
+        return None if self.ranking.raw is None else self.ranking[self.ranking.raw]
+
+
 def describe_verdict(comparison: Comparison, standings: list[dict[str, Any]]) -> str:
-    """Say which method is best on these data, and whether the difference is real."""
-    first = [standing for standing in standings if standing["metric"] == comparison.metrics[0]]
-    others = [standing for standing in standings if standing["metric"] != comparison.metrics[0]]
-    where = {machine: f"with {machine}" if len(comparison.machines) > 1 else "" for machine in comparison.machines}
-    sentences = [_describe_best(standing, where[standing["machine"]]) for standing in first]
-    for standing in others:
-        by = f"By the {format_name(standing['metric'])} {where[standing['machine']]}".strip()
-        sentences.append(f"{by} the best is {standing['methods'][0]}.")
-    return " ".join(sentences)
+    """Return the three answers as text; `standings` are those of `standings_of`."""
+    return str(answer_comparison(comparison, standings))
 
 
-def _describe_best(standing: Mapping[str, Any], where: str) -> str:
-    """Say which method is best on a machine, and from which others it differs significantly."""
-    methods, means = standing["methods"], list(standing["means"].values())
-    best = f"is best by the {format_name(standing['metric'])}"
-    start = f"{where[:1].upper()}{where[1:]}, {methods[0]} {best}" if where else f"{methods[0]} {best}"
-    if len(means) > 1:
-        average = format_number(standing["ranks"]["average"][0])
-        head = f"{start}: its average rank over {len(means)} data sets is {average}."
-    else:
-        (folds,) = standing["folds"].values()
-        head = f"{start}: {format_number(means[0][0])}, the mean of {folds.shape[1]} folds."
-    found = standing["against_best"]
-    return f"{head} {_DESCRIBE_TEST[found['test']](methods, found, means)}".strip()
+def answer_comparison(
+    comparison: Comparison, standings: list[dict[str, Any]] | None = None, source: Source | None = None
+) -> Answers:
+    """Say whether one method is good enough, what separates them, and which one to use.
+
+    Of several machines, the one whose recommended method is best by the first metric; on several data sets, the first
+    of them stands for the sizes, and the ranks over all for the choice. `source` names the rows in a command.
+    """
+    found = standings_of(comparison) if standings is None else standings
+    first = {each["machine"]: each for each in found if each["metric"] == comparison.metrics[0]}
+    dataset = comparison.cells[0].dataset
+    cases = [
+        _Case(comparison, first[machine], rank_methods(comparison, dataset, machine, first[machine]), source)
+        for machine in comparison.machines
+    ]
+    case = min(cases, key=lambda each: each.chosen.oriented(each.ranking.metrics[0]))
+    others = [each for each in cases if each is not case]
+    situation = find_situation(case)
+    good, wrong, following = SITUATIONS[situation][1](case)
+    if others:
+        metric = case.ranking.metrics[0]
+        where = f"This is with {case.ranking.machine}; " + "; ".join(
+            f"with {each.ranking.machine}, {_name(each.chosen)} has {format_number(each.chosen.means[metric])}"
+            for each in others
+        )
+        good = replace(good, because=(*good.because, f"{where}."))
+    return Answers(situation, good, wrong, following)
 
 
-def _describe_rank_test(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:  # noqa: ARG001
-    """Say which average ranks differ from the best."""
+def find_situation(case: _Case) -> str:
+    """Return the name of the first row of `SITUATIONS` that holds."""
+    return next(name for name, (holds, _) in SITUATIONS.items() if holds(case))
+
+
+# Which situation ------------------------------------------------------------------------------------------------------
+
+
+def _has_nothing(case: _Case) -> bool:
+    return not np.isfinite(case.chosen.means[case.ranking.metrics[0]])
+
+
+def _has_several_sets(case: _Case) -> bool:
+    return len(case.standing["means"]) > 1
+
+
+def _has_no_test(case: _Case) -> bool:
+    return case.standing["against_best"]["test"] is None
+
+
+def _keeps_raw(case: _Case) -> bool:
+    return case.raw is not None and case.chosen.label == case.raw.label
+
+
+def _has_tie(case: _Case) -> bool:
+    return all(row.reaches for row in case.ranking.heads)
+
+
+# Sentences ------------------------------------------------------------------------------------------------------------
+
+
+def _answer(place: int, tone: str, word: str, claim: str, because: Sequence[str] = (), **more: Any) -> Answer:
+    return Answer(QUESTIONS[place], tone, word, claim, tuple(filter(None, because)), **more)
+
+
+def _name(row: MethodRow) -> str:
+    """Return the name of a method for people, with its label beside it."""
+    return row.label if row.title == row.label else f"{row.title} ({row.label})"
+
+
+def _say_error(case: _Case) -> str:
+    """Say the calibration errors of the chosen method and of the forecasts as they are, beside chance."""
+    error, raw = case.chosen.error, None if case.raw is None else case.raw.error
+    if error is None:
+        return "The probabilities were not kept, so that their calibration error is not known."
+    before = "" if raw is None or case.raw is case.chosen else f", and was {format_points(raw.value)} before"
+    return (
+        f"The calibration error of all held-out rows together is {format_points(error.value)}{before}; chance alone "
+        f"makes {format_points(error.usual)}, rarely more than {format_points(error.chance)}."
+    )
+
+
+def _say_gain(case: _Case) -> str:
+    """Say what the chosen method takes off the forecasts as they are, by the first metric."""
+    metric, raw, gain = case.ranking.metrics[0], case.raw, case.ranking.gain
+    if raw is None or gain is None:
+        return f"That is the mean of {case.ranking.folds} folds."
+    before, after = format_number(raw.means[metric]), format_number(case.chosen.means[metric])
+    name = f"{case.metric[0].upper()}{case.metric[1:]}"
+    span = f"{format_number(gain.low)} to {format_number(gain.high)}"
+    return (
+        f"{name} {before} becomes {after}: the gain is {format_number(gain.value)}, {1 - ALPHA:.0%} interval {span} "
+        f"over {case.ranking.folds} folds."
+    )
+
+
+def _say_field(case: _Case) -> list[str]:
+    """Say which methods are as good as the best and which are not, and which called something impossible."""
+    metric, ranking = case.ranking.metrics[0], case.ranking
+    best = ranking[ranking.best]
+    near = [_name(row) for row in ranking.heads if row.reaches and row.label != best.label]
+    said = [f"The best {case.metric}, {format_number(best.means[metric])}, is that of {_name(best)}."]
+    if near:
+        said.append(f"Within noise of it: {list_names(near, 6)}.")
+    never = [row for row in ranking.rows if row.impossible > 0.0]
+    if never:
+        each = [f"{_name(row)} ({format_count(round(row.impossible), 'row')})" for row in never]
+        said.append(f"Infinite log loss, because rows that happened were called impossible: {list_names(each)}.")
+    return said
+
+
+def _say_rule(case: _Case) -> str:
+    """Say how the recommended method was chosen."""
+    if _has_several_sets(case):
+        return "The rule: the best average rank over the data sets."
+    best, chosen = case.ranking[case.ranking.best], case.chosen
+    rule = (
+        "The rule: of the methods whose interval reaches the best, those that keep the order of the rows, and of these "
+        "the one that fits the fewest numbers."
+    )
+    if best.label == chosen.label:
+        return rule
+    gap = chosen.distances[case.ranking.metrics[0]]
+    why = "does not keep the order of the rows" if chosen.keeps_order and not best.keeps_order else "fits more numbers"
+    behind = "" if gap is None else f" by {format_number(gap.value)}, within noise,"
+    return f"{rule} {_name(best)} is lower{behind} and {why}."
+
+
+def _step_fit(case: _Case) -> tuple[Step, ...]:
+    """Return the commands, or the line of Python, that fit the chosen method and apply it."""
+    row, settings, source = case.chosen, case.comparison.settings, case.source
+    if settings["protocol"] != "given":  # machines were trained
+        own = {"klr": "calibrant.KernelLogisticRegression()", "raw": "machine"}
+        machine = own.get(row.method, f'calibrant.CalibratedClassifier(machine, "{row.method}")')
+        return (Step("", f"model = {machine}.fit(X, y)"),)
+    options = "".join(f", {name}={value}" for name, value in row.options.items())
+    kind = settings["kind"]
+    python = f'map = calibrant.fit("{row.method}", scores, y, kind="{kind}"{options})'
+    words = [word for name, value in row.options.items() for word in ("--option", f"{name}={value}")]
+    fit = write_step("", "fit", source, "--method", row.method, *words, "-o", "map.json", python=python)
+    if source is None:
+        return (fit,)
+    given = ["calibrant", "apply", "map.json", "new.csv", "--score", ",".join(source.score), "-o", "out.csv"]
+    return fit, Step("And for new rows:", shlex.join(given))
+
+
+_Three = tuple[Answer, Answer, Answer]
+
+
+def _advise(case: _Case, *because: str) -> Answer:
+    """Say which method to use, and what to type."""
+    return _answer(2, "good", "", f"Use {_name(case.chosen)}.", [*because, _say_rule(case)], steps=_step_fit(case))
+
+
+def _write_nothing(case: _Case) -> _Three:
+    return (
+        _answer(0, "off", "No.", f"No method has a finite {case.metric}."),
+        _answer(1, "off", "", "Every method called something impossible, or failed.", _say_field(case)[1:]),
+        _answer(2, "off", "", "Compare by the Brier score, or add methods that never say 0, such as platt."),
+    )
+
+
+def _write_untested(case: _Case) -> _Three:
+    return (
+        _answer(
+            0,
+            "open",
+            "Cannot tell.",
+            f"{_name(case.chosen)} alone, or one fold alone, cannot be tested.",
+            [_say_gain(case)],
+            sure=_say_error(case),
+        ),
+        _answer(1, "open", "", "Whether a difference is real cannot be tested on one method, or one fold."),
+        _answer(2, "open", "", "Compare more methods, on more folds."),
+    )
+
+
+def _write_sets(case: _Case) -> _Three:
+    """Answer for several data sets, by average ranks."""
+    found, methods = case.standing["against_best"], case.standing["methods"]
+    best = case.ranking[methods[0]]
+    average, sets = format_number(case.standing["ranks"]["average"][0]), len(case.standing["means"])
+    worse = [_name(case.ranking[name]) for name, is_worse in zip(methods, found["worse"], strict=True) if is_worse]
     if found["pvalue"] is not None and found["pvalue"] >= ALPHA:
-        test = f"Friedman's test sees no difference between methods (p = {found['pvalue']:.2g})"
-        return f"That is not shown to be real: {test}."
-    how = f"by Nemenyi's critical difference of {format_number(found['critical_difference'])} ranks"
-    return _describe_differences(methods, found["worse"], how)
+        claim, sure = "No difference between methods is certain.", f"Friedman's test: p = {found['pvalue']:.2g}."
+    else:
+        claim = f"Certainly worse: {list_names(worse)}." if worse else "No method is certainly worse than the best."
+        sure = f"By Nemenyi's critical difference of {format_number(found['critical_difference'])} ranks."
+    return (
+        _answer(
+            0,
+            "good" if worse else "open",
+            "",
+            f"{_name(best)} ranks best by the {case.metric} over {sets} data sets.",
+            [f"Its average rank is {average} of {len(methods)}."],
+        ),
+        _answer(1, "open", "", claim, sure=sure),
+        _advise(case),
+    )
 
 
-def _describe_fold_test(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:
-    """Say which means over folds differ from the best."""
-    differences = _describe_differences(methods, found["worse"], "by the corrected paired t-test over folds")
-    return f"{differences} The next is {methods[1]} with {format_number(means[0][1])} (p = {found['pvalues'][1]:.2g})."
+def _write_raw(case: _Case) -> _Three:
+    best = case.ranking[case.ranking.best]
+    gap = case.chosen.distances[case.ranking.metrics[0]]
+    span = (
+        ""
+        if gap is None
+        else (
+            f"The best other method, {_name(best)}, is lower by {format_number(gap.value)}, {1 - ALPHA:.0%} interval "
+            f"{format_number(gap.low)} to {format_number(gap.high)}."
+        )
+    )
+    return (
+        _answer(
+            0,
+            "good",
+            "Yes.",
+            "Leave the forecasts as they are: no map is certain to be better.",
+            [
+                f"Their {case.metric} is {format_number(case.chosen.means[case.ranking.metrics[0]])}.",
+                "" if best is case.chosen else span,
+            ],
+            sure=_say_error(case),
+        ),
+        _answer(1, "good", "", "Nothing that a map would certainly repair.", _say_field(case)),
+        _answer(2, "good", "", "Use them as they are; no fit is needed.", [_say_rule(case)]),
+    )
 
 
-def _describe_differences(methods: list[str], worse: NDArray[np.bool_], how: str) -> str:
-    """Say which methods are significantly worse than the best."""
-    real = [method for method, differs in zip(methods, worse, strict=True) if differs]
-    same = [method for method, differs in zip(methods[1:], worse[1:], strict=True) if not differs]
-    if not real:
-        return f"That is not shown to be real: it cannot be told apart from any other ({how})."
-    rest = f", not from {', '.join(same)}" if same else ""
-    return f"The difference is real from {', '.join(real)}{rest} ({how}, at {ALPHA:.0%})."
+def _write_tie(case: _Case) -> _Three:
+    good, _, following = _write_usual(case)
+    claim = f"Any will do: the {len(case.ranking.heads)} methods are within noise of each other."
+    return good, _answer(1, "good", "", claim, _say_field(case)), following
 
 
-def _describe_no_test(methods: list[str], found: Mapping[str, Any], means: list[Floats]) -> str:  # noqa: ARG001
-    """Say why there is no test."""
-    return "Whether the difference is real cannot be tested on one method, or one fold."
+def _write_usual(case: _Case) -> _Three:
+    ranking, chosen, metric = case.ranking, case.chosen, case.ranking.metrics[0]
+    error = chosen.error
+    word = "Yes." if error is not None and error.is_chance else "Nearly." if error is not None else ""
+    claim = f"{_name(chosen)} has a {case.metric} of {format_number(chosen.means[metric])}."
+    if case.raw is not None and not np.isfinite(case.raw.means[metric]):
+        claim = f"{_name(chosen)} repairs forecasts that called impossible what happened."
+    elif ranking.gain is not None and case.raw is not None and case.raw.means[metric] != 0.0:
+        share = ranking.gain.value / abs(case.raw.means[metric])
+        claim = f"{_name(chosen)} takes {round_percent(share)}% off the {case.metric}."
+        if METRICS[metric].better == "larger":
+            claim = f"{_name(chosen)} adds {round_percent(share)}% to the {case.metric}."
+    level, worse = sum(row.reaches for row in ranking.heads), sum(not row.reaches for row in ranking.heads)
+    field = f"{format_count(level, 'method')} {'is' if level == 1 else 'are'} the best or within noise of it; {worse} "
+    return (
+        _answer(0, "good", word, claim, [_say_gain(case)], sure=_say_error(case)),
+        _answer(1, "open", "", f"{field}{'is' if worse == 1 else 'are'} worse.", _say_field(case)),
+        _advise(case),
+    )
 
 
-_DESCRIBE_TEST = {"friedman": _describe_rank_test, "corrected_t": _describe_fold_test, None: _describe_no_test}
+SITUATIONS: dict[str, tuple[Callable[[_Case], bool], Callable[[_Case], _Three]]] = {
+    "nothing": (_has_nothing, _write_nothing),
+    "data sets": (_has_several_sets, _write_sets),
+    "untested": (_has_no_test, _write_untested),
+    "leave": (_keeps_raw, _write_raw),
+    "tie": (_has_tie, _write_tie),
+    "usual": (lambda case: True, _write_usual),  # noqa: ARG005
+}
 
 
 def list_notes(comparison: Comparison) -> list[str]:

@@ -1,13 +1,13 @@
 """How good are these probabilities? `assess` collects everything about one forecast in one frozen record.
 
-It runs the metrics, the decompositions, the tests and the curves on the same rows, and writes a paragraph in plain
+It runs the metrics, the decompositions, the tests and the curves on the same rows; `evidence/answers.py` writes the
 words. What cannot be computed (one class only, no rows, an infinite log loss) becomes a note, not an error.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import import_module
@@ -21,6 +21,7 @@ from calibrant.arrays import Floats
 from calibrant.checks import check_known_labels, check_proportion, check_vector, check_whole
 from calibrant.decisions.counting import Confusion, confuse
 from calibrant.decisions.deciding import check_costs
+from calibrant.evidence.answers import Answers, answer_assessment
 from calibrant.evidence.curves import (
     MOST_REDRAWN_FORECASTS,
     ErrorRejectCurve,
@@ -29,33 +30,11 @@ from calibrant.evidence.curves import (
     trace_by_class,
     trace_reliability,
 )
-from calibrant.evidence.departures import (
-    LARGE,
-    CalibrationTest,
-    estimate_level,
-    estimate_slope,
-    find_test,
-    is_negligible,
-    is_rejected,
-    judge_count,
-)
-from calibrant.evidence.several import (
-    ClassShare,
-    TemperatureGain,
-    describe_confusion,
-    describe_several,
-    measure_temperature,
-)
-from calibrant.evidence.words import (
-    NOT_FINITE,
-    describe_pvalue,
-    format_count,
-    format_name,
-    format_number,
-    format_percent,
-    format_pvalue,
-    to_json,
-)
+from calibrant.evidence.departures import CalibrationTest, estimate_level, estimate_slope, judge_count
+from calibrant.evidence.effects import Effects, measure_effects
+from calibrant.evidence.several import ClassShare, TemperatureGain, measure_temperature
+from calibrant.evidence.thresholds import COSTS, REJECTIONS, DecisionCounts, count_decisions
+from calibrant.evidence.words import NOT_FINITE, describe_pvalue, format_count, format_number, to_json
 from calibrant.inference.calibration import (
     judge_by_groups,
     judge_by_recalibration,
@@ -84,7 +63,6 @@ __all__ = [
     "assess",
     "assess_forecasts",
     "count_decisions",
-    "describe_calibration",
     "estimate_level",
     "estimate_slope",
     "run_calibration_tests",
@@ -99,14 +77,6 @@ _ERROR_REJECT_POINTS = 500  # at most this many points of the error-reject curve
 _NAMED_ABSENT = 10  # at most so many classes without rows are named
 _PANEL_DRAWS = 200  # at most this many draws for the band of each class
 _CLASS_DRAWS = (200, 20_000)  # where a draw takes each class: at least the first, at most the second over all classes
-
-# The costs of an error and of a rejection that the sliders of the report offer. Rows are counted exactly at every
-# threshold these costs can lead to, so the page needs only the counts.
-COSTS = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0, 80.0, 100.0)
-REJECTIONS = (
-    *(0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
-    *(10.0, 15.0, 20.0, 25.0, 30.0, 40.0),
-)
 
 # Metrics with a bootstrap interval: those whose draws scatter around the value. Noise raises the others, such as `ece`
 # and `miscalibration`, so quantiles of their draws may lie above the value; the tests say how large noise makes them.
@@ -134,24 +104,6 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class DecisionCounts:
-    """The weight of rows below each threshold, from which the cost of every decision rule follows.
-
-    For two classes, `first` and `second` count the rows of the positive and of the negative class by the probability of
-    the positive class. For more, they count right and wrong decisions by their confidence. `below` counts values
-    smaller than the threshold, `upto` values not larger, and `total` all values.
-    """
-
-    several: bool
-    threshold: Floats
-    first_below: Floats
-    first_upto: Floats
-    second_below: Floats
-    second_upto: Floats
-    total: tuple[float, float]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Assessment:
     """The result of `assess` for one forecast.
 
@@ -160,7 +112,8 @@ class Assessment:
     `decompositions` are those of "brier" and "log_loss". For more than two classes the second is called
     "classwise_log_loss", because it decomposes the sum of the log losses of each class against the rest, which is not
     the log loss. `confusions` are those of the decisions for the most probable class and, where costs were given, of
-    those of least expected cost. `temperature` says what one temperature would gain; None for two classes.
+    those of least expected cost. `temperature` says what one temperature would gain; None for two classes. `effects`
+    says how large a departure is; None if nothing could be computed.
     """
 
     rows: float
@@ -175,12 +128,22 @@ class Assessment:
     decisions: DecisionCounts | None
     confusions: tuple[Confusion, ...]
     temperature: TemperatureGain | None
-    verdict: str
+    effects: Effects | None
     notes: tuple[str, ...]
 
     def __str__(self) -> str:
         """Return the verdict and the notes."""
         return "\n".join([self.verdict, *(f"Note: {note}" for note in self.notes)])
+
+    @property
+    def answers(self) -> Answers:
+        """Is it good enough, what is wrong, and what to do next."""
+        return answer_assessment(self)
+
+    @property
+    def verdict(self) -> str:
+        """The three answers as text."""
+        return str(self.answers)
 
     def __getitem__(self, name: str) -> Measure:
         """Return a measure by its name, or by another name of the same number, as "top_label_ece" is of "ece"."""
@@ -193,7 +156,8 @@ class Assessment:
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON values; numbers that are not finite become "inf", "-inf" and "nan"."""
-        return {**to_json(self), "not_finite": NOT_FINITE}
+        said = {"answers": to_json(self.answers), "verdict": self.verdict}
+        return {**to_json(self), **said, "not_finite": NOT_FINITE}
 
     def report(self, path: str | PathLike[str]) -> None:
         """Write the assessment as an HTML page."""
@@ -265,6 +229,18 @@ def _sum_forecasts(data: Sample | Posteriors, weight: Floats) -> tuple[Floats, F
     return as_floats(weight @ P), as_floats(squares)
 
 
+def _own_probabilities(rows: NamedForecasts, shares: Sequence[ClassShare]) -> tuple[Floats, Floats]:
+    """Return the probability that each row's class was given, and the share of that class among all rows.
+
+    Labels that are shares themselves count by the larger part.
+    """
+    data, share = rows.data, np.array([each.share for each in shares])
+    if isinstance(data, Posteriors):
+        return as_floats(data.posterior[np.arange(len(data)), data.index]), share[data.index]
+    index = (as_floats(data.label) > 0.5).astype(np.intp)
+    return np.where(index == 1, data.score, 1.0 - data.score), share[index]
+
+
 def _find_shown(name: str, *, several: bool) -> str:
     """Return the name under which the table of an assessment shows a metric: values that are the same have one name."""
     return (METRICS[name].same[several] or name) if name in METRICS else name
@@ -314,8 +290,8 @@ def assess(
     >>> found = assess(rng.random(2000) < p, p, draws=200)
     >>> round(found["brier"].value, 3), found.tests[0].name, found.notes
     (0.163, 'spiegelhalter', ())
-    >>> found.verdict.split(":")[0]
-    'No departure from calibration can be seen'
+    >>> found.answers.good.word, found.answers.wrong.claim
+    ('Yes.', 'Nothing that shows on these 2,000 rows.')
     """
     options = AssessOptions(
         check_proportion("confidence", confidence), check_whole("draws", draws), random_state, costs
@@ -338,10 +314,8 @@ def assess(
 def _assess_nothing(rows: float, classes: tuple[ClassShare, ...], options: AssessOptions, reason: str) -> Assessment:
     """Return an assessment without values, and the reason."""
     empty: dict[str, Any] = {}
-    nothing = ((), None)  # confusions and temperature
-    return Assessment(
-        rows, classes, options.confidence, (), empty, (), None, empty, None, None, *nothing, reason, (reason,)
-    )
+    nothing = ((), None, None)  # confusions, temperature and effects
+    return Assessment(rows, classes, options.confidence, (), empty, (), None, empty, None, None, *nothing, (reason,))
 
 
 def _find_unnamed_class(y: ArrayLike, p: ArrayLike, labels: ArrayLike | None) -> str | None:
@@ -401,16 +375,6 @@ def assess_forecasts(rows: NamedForecasts, options: AssessOptions) -> Assessment
         panels = {of: trace_by_class(rows.data, names, of=of, draws=draws, **band) for of in ("class", "top_label")}
         assert isinstance(sampled.data, Posteriors)
         temperature = measure_temperature(sampled.data, options.confidence)
-        said = [describe_several(data, shares, tests, temperature, options.confidence)]
-        gain = ""
-    else:
-        said = [describe_calibration(data, tests, options.confidence)]
-        gain = _describe_gain(parts["brier"], tests, options.confidence)
-    said += [
-        _describe_discrimination(parts["brier"], {measure.name: measure for measure in measures}),
-        gain,
-        describe_confusion(confusions, rows.classes),
-    ]
     return Assessment(
         float(rows.weight.sum()),
         shares,
@@ -424,7 +388,14 @@ def assess_forecasts(rows: NamedForecasts, options: AssessOptions) -> Assessment
         count_decisions(data, several=rows.several),
         tuple(confusions),
         temperature,
-        " ".join(filter(None, said)),
+        measure_effects(
+            rows.data,
+            *_own_probabilities(rows, shares),
+            whole=rows.has_whole_rows,
+            confidence=options.confidence,
+            draws=options.draws,
+            random_state=options.random_state,
+        ),
         _write_notes(rows, shares, measures, tests, is_rare=is_rare),
     )
 
@@ -589,104 +560,7 @@ def thin_curve(curve: ErrorRejectCurve) -> ErrorRejectCurve:
     return ErrorRejectCurve(curve.threshold[kept], curve.rejected[kept], curve.error[kept])
 
 
-def count_decisions(data: Sample, *, several: bool = False) -> DecisionCounts:
-    """Count the rows below every threshold that `COSTS` and `REJECTIONS` can lead to.
-
-    With two classes, costs c+ of a false positive, c- of a false negative and r of a rejection, the Bayes decision is
-    positive if p > c+/(c+ + c-) and p >= 1 - r/c+, negative if p <= c+/(c+ + c-) and p <= r/c-, else a rejection
-    (Chow 1970; Elkan 2001). With more classes, a row is rejected if its confidence is below 1 - r/c.
-
-    >>> counts = count_decisions(Sample(np.array([0.1, 0.5, 0.8]), np.array([0, 1, 1])))
-    >>> at = counts.threshold.tolist().index(0.5)
-    >>> counts.first_below[at], counts.first_upto[at], counts.total
-    (np.float64(0.0), np.float64(1.0), (2.0, 1.0))
-    """
-    p, positive, negative = data.arrays()
-    order = np.argsort(p, kind="stable")
-    found = {0.0, 1.0} if several else {high / (high + low) for high in COSTS for low in COSTS}
-    for cost in COSTS:
-        for rejection in (r for r in REJECTIONS if r < cost):
-            found |= {1.0 - rejection / cost} if several else {rejection / cost, 1.0 - rejection / cost}
-    threshold = np.array(sorted(found))
-    below, upto = (np.searchsorted(p[order], threshold, side=side) for side in ("left", "right"))
-    first, second = (np.append(0.0, np.cumsum(weight[order])) for weight in (positive, negative))
-    total = float(first[-1]), float(second[-1])
-    return DecisionCounts(several, threshold, first[below], first[upto], second[below], second[upto], total)
-
-
-# Words ----------------------------------------------------------------------------------------------------------------
-
-
-def describe_calibration(data: Sample, tests: tuple[CalibrationTest, ...], confidence: float) -> str:
-    """Say whether probabilities of two classes are calibrated, and if not, in which direction they deviate.
-
-    A direction is claimed only if the tests reject calibration and a confidence interval excludes the calibrated value.
-    A departure that is detected may be too small to matter, and one that is not detected may be large.
-    """
-    p, positive, negative = data.arrays()
-    said, happened = (float(sums.sum() / (positive + negative).sum()) for sums in (p * (positive + negative), positive))
-    share = f"the positive class happened in {format_percent(happened)} of the rows"
-    means = f"{format_percent(said)} was forecast on average, and {share}"
-    if not tests:
-        return f"Whether the probabilities are calibrated was not tested: {means}."
-    sure, least = is_rejected(tests, confidence), min(tests, key=lambda test: test.pvalue)
-    corp = find_test(tests, "corp")
-    proof = f"{format_name(least.name)} test: {format_pvalue(least.pvalue)}"
-    if sure and is_negligible(data, corp):
-        return f"A departure from calibration can be seen, but it is too small to matter: {means} ({proof})."
-    if sure:
-        direction = _describe_direction(data, means, confidence)
-        return f"These probabilities are not calibrated ({proof}). {direction}"
-    if least.pvalue < 1.0 - confidence:
-        seen = sum(test.pvalue < 1.0 - confidence for test in tests)
-        doubt = f"{seen} of {format_count(len(tests), 'test')} saw a departure, which may be chance ({proof})"
-        return f"Whether these probabilities are calibrated is in doubt: {doubt}. {means[0].upper()}{means[1:]}."
-    if corp.statistic >= LARGE**2:
-        few = "the rows are too few to exclude a large one"
-        return f"No departure from calibration is certain, but {few}: {means} ({proof})."
-    return f"No departure from calibration can be seen: {means} ({proof})."
-
-
-def _describe_direction(data: Sample, means: str, confidence: float) -> str:
-    """Say whether forecasts are too high or too low, and whether they are too extreme."""
-    sign = estimate_level(data, confidence).sign
-    how = {1: "too high", -1: "too low", 0: "neither too high nor too low beyond chance"}[sign]
-    level = f"On the whole they are {how}: {means}."
-    slope = estimate_slope(data, confidence)
-    if slope.sign == 0 or abs(slope.value - 1.0) < 0.05:
-        return level
-    extreme = "too extreme" if slope.sign < 0 else "not extreme enough"
-    moves = f"{'rises' if slope.value >= 0 else 'falls'} by {abs(slope.value) / 10:.3f}"
-    return f"{level} They are {extreme}: where the forecast rises by 0.10, the share {moves}."
-
-
-def _describe_discrimination(brier: Decomposition, measures: Mapping[str, Measure]) -> str:
-    """Say how well a forecast tells the classes apart."""
-    if "auc" not in measures:
-        rows = "Rows of one class only" if brier.uncertainty <= 0.0 else "Rows that lack a class"
-        return f"{rows} cannot say how well the classes are told apart."
-    auc, share = measures["auc"], brier.discrimination / brier.uncertainty
-    area = format_number(auc.value)
-    if auc.low is not None and auc.high is not None:
-        area += f" ({format_number(auc.low)} to {format_number(auc.high)})"
-    return (
-        f"The forecast tells the classes apart with an area under the ROC curve of {area}; "
-        f"recalibrated it would take {format_number(brier.discrimination)}, {share:.0%}, off the Brier score of "
-        f"{format_number(brier.uncertainty)} that the bare class shares have."
-    )
-
-
-def _describe_gain(brier: Decomposition, tests: tuple[CalibrationTest, ...], confidence: float) -> str:
-    """Say what could be gained by recalibrating."""
-    if brier.score <= 0:
-        return "The Brier score is 0: nothing can be gained."
-    share = brier.miscalibration / brier.score
-    by_chance = tests and not is_rejected(tests, confidence)
-    remark = "no more than chance would give" if by_chance else "the miscalibration part"
-    return (
-        f"Of the Brier score of {format_number(brier.score)}, recalibrating could gain at most "
-        f"{format_number(brier.miscalibration)} ({share:.1%}), {remark}."
-    )
+# Notes ----------------------------------------------------------------------------------------------------------------
 
 
 def _write_notes(

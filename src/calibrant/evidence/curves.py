@@ -32,6 +32,7 @@ __all__ = [
     "RELIABILITY",
     "Band",
     "BandOptions",
+    "Blocks",
     "ErrorRejectCurve",
     "Histogram",
     "MapCurve",
@@ -43,6 +44,7 @@ __all__ = [
     "cliques",
     "corp_band",
     "error_reject_curve",
+    "find_band",
     "histogram",
     "map_curve",
     "posterior",
@@ -51,6 +53,7 @@ __all__ = [
     "reliability",
     "reliability_by_class",
     "scores_by_class",
+    "trace_blocks",
     "trace_by_class",
     "trace_reliability",
 ]
@@ -60,6 +63,8 @@ MOST_REDRAWN_FORECASTS = 4_096  # labels are redrawn for this many distinct fore
 MOST_PANELS = 12  # so many classes are drawn, each in a diagram of its own
 BAND_POINTS = 256  # a band is evaluated at this many points; a figure shows no more
 _MOST_HISTOGRAM_CELLS = 10_000
+_ODDS_CELLS = 40  # cells of the histogram of log-odds
+_NEARLY = 1e-6  # log-odds beyond this probability are not told apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,12 +106,24 @@ class Posterior:
 
 
 @dataclass(frozen=True, slots=True)
+class Blocks:
+    """Steps of a reliability curve: forecasts from `low` to `high`, their rows, how many happened, and their mean."""
+
+    low: Floats
+    high: Floats
+    rows: Floats
+    happened: Floats
+    forecast: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class ReliabilityCurve:
     """The share of positives as a function of the forecast: points (forecast, share), joined by straight lines.
 
-    `count` is the weight of the rows in each bin, None if there are no bins. `parts` is the CORP decomposition of the
-    Brier score, whichever method the curve uses. `forecasts` is the histogram of the forecasts by class, and `rows`
-    their total weight.
+    `count` is the weight of the rows in each bin, None if there are no bins. `blocks` are the steps of the isotonic
+    regression, None if there are bins. `parts` is the CORP decomposition of the
+    Brier score, whichever method the curve uses. `forecasts` is the histogram of the forecasts by class, `odds` that
+    of their log-odds, and `rows` their total weight.
     """
 
     forecast: Floats
@@ -118,6 +135,8 @@ class ReliabilityCurve:
     rows: float
     method: str
     name: str = ""
+    blocks: Blocks | None = None
+    odds: Histogram | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +260,37 @@ def trace_reliability(
     band = BandOptions(bands, level, repeats, np.random.default_rng(random_state))
     found = RELIABILITY[method](data, band, **options)
     forecasts = histogram(data, 40, limits=(0.0, 1.0))
-    return ReliabilityCurve(*found, decompose(data), forecasts, sum(data.totals()), method=method, name=name)
+    blocks = trace_blocks(data) if method == "corp" else None
+    rows = sum(data.totals())
+    odds = _count_odds(data)
+    return ReliabilityCurve(
+        *found, decompose(data), forecasts, rows, method=method, name=name, blocks=blocks, odds=odds
+    )
+
+
+def _count_odds(data: Sample) -> Histogram:
+    """Return the histogram of the log-odds of forecasts, those of 0 and 1 at its ends."""
+    p, positive, negative = data.arrays()
+    inner = p[(p > _NEARLY) & (p < 1.0 - _NEARLY)]
+    low, high = (float(inner.min()), float(inner.max())) if len(inner) else (0.01, 0.99)
+    low, high = special.logit(min(low, 0.4)), special.logit(max(high, 0.6))
+    score = np.clip(special.logit(np.clip(p, _NEARLY, 1.0 - _NEARLY)), low, high)
+    edges = np.linspace(low, high, _ODDS_CELLS + 1)
+    return Histogram(edges, *(np.histogram(score, edges, weights=each)[0] for each in (negative, positive)))
+
+
+def trace_blocks(data: Sample) -> Blocks:
+    """Return the blocks of the isotonic regression of labels on forecasts.
+
+    >>> trace_blocks(Sample(np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.0, 1.0, 0.0, 1.0]))).rows
+    array([1., 2., 1.])
+    """
+    score, positive, negative = collapse(data).arrays()
+    weight = positive + negative
+    start = pool_adjacent_violators(positive, weight)[0]
+    rows, happened, total = (np.add.reduceat(sums, start[:-1]) for sums in (weight, positive, weight * score))
+    low, high = score[start[:-1]], score[start[1:] - 1]
+    return Blocks(low, high, rows, happened, np.clip(total / rows, low, high))
 
 
 _Traced = tuple[Floats, Floats, "Floats | None", "Band | None"]  # forecast, share, count, band
@@ -278,7 +327,11 @@ def corp_band(cells: Sample, band: BandOptions) -> Band:
     """Return quantiles of the isotonic regressions of redrawn labels, at no more than `BAND_POINTS` points."""
     score, positive, negative = cells.arrays()
     weight = positive + negative
-    x = score if len(score) <= BAND_POINTS else np.linspace(score[0], score[-1], BAND_POINTS)
+    x = score
+    if len(score) > BAND_POINTS:  # half of the points evenly, half where the rows are
+        half = BAND_POINTS // 2
+        reach = np.interp(np.linspace(0.0, weight.sum(), half), np.cumsum(weight), score)
+        x = np.unique(np.concatenate([np.linspace(score[0], score[-1], half), reach]))
     assert band.kind is not None
     chance = BANDS[band.kind](score, positive, weight, band.confidence)
     curves = np.empty((band.draws, len(x)))
@@ -527,11 +580,11 @@ def map_curve(
     corners = np.concatenate([bends, np.nextafter(jumps, -np.inf), jumps])  # both sides of a jump
     inside = corners[(corners > low) & (corners < high)]
     score = np.unique(np.concatenate([low * (1.0 - share) + high * share, inside]))
-    band = _find_band(mapping, score, check_proportion("confidence", confidence))
+    band = find_band(mapping, score, check_proportion("confidence", confidence))
     return MapCurve(score, np.asarray(mapping(score), np.float64), band, name)
 
 
-def _find_band(mapping: Map, score: Floats, confidence: float) -> Band | None:
+def find_band(mapping: Map, score: Floats, confidence: float) -> Band | None:
     """Return the band of a map, None if there is none."""
     try:
         low, high = mapping.band(score, confidence)  # type: ignore[attr-defined]

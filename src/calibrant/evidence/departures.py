@@ -8,7 +8,7 @@ import numpy as np
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.metrics.decomposition import decompose
+from calibrant.metrics.decomposition import Decomposition, decompose
 from calibrant.numerics.counts import count_tails
 from calibrant.samples import Sample
 
@@ -16,6 +16,7 @@ __all__ = [
     "LARGE",
     "NEGLIGIBLE",
     "CalibrationTest",
+    "Departure",
     "Deviation",
     "estimate_level",
     "estimate_slope",
@@ -24,6 +25,7 @@ __all__ = [
     "is_rejected",
     "judge_count",
     "make_deviation",
+    "measure_departure",
 ]
 
 # The root of the CORP miscalibration is about the distance between forecasts and recalibrated forecasts.
@@ -61,6 +63,34 @@ class Deviation:
         return int(self.low > self.calibrated) - int(self.high < self.calibrated)
 
 
+@dataclass(frozen=True, slots=True)
+class Departure:
+    """What forecasts say and what happened, on average; their difference (`level`), and the `slope` of outcomes.
+
+    `log_parts` is the decomposition of the log loss of these forecasts.
+    """
+
+    said: float
+    happened: float
+    level: Deviation
+    slope: Deviation
+    log_parts: Decomposition
+
+
+def measure_departure(data: Sample, confidence: float) -> Departure:
+    """Return in which direction forecasts depart from what happened.
+
+    >>> found = measure_departure(Sample(np.full(100, 0.75), np.arange(100) < 62), 0.95)
+    >>> found.said, found.happened, found.level.sign
+    (0.75, 0.62, 1)
+    """
+    p, positive, negative = data.arrays()
+    total = float((positive + negative).sum())
+    said, happened = float(((positive + negative) * p).sum()) / total, float(positive.sum()) / total
+    level, slope = estimate_level(data, confidence), estimate_slope(data, confidence)
+    return Departure(said, happened, level, slope, decompose(data, "log_loss"))
+
+
 def find_test(tests: tuple[CalibrationTest, ...], name: str) -> CalibrationTest:
     """Return the test of a name."""
     return next(test for test in tests if test.name == name)
@@ -75,14 +105,14 @@ def is_rejected(tests: tuple[CalibrationTest, ...], confidence: float) -> bool:
     return any(test.pvalue * len(tests) < 1.0 - confidence for test in tests)
 
 
-def is_negligible(data: Sample, corp: CalibrationTest) -> bool:
+def is_negligible(found: Departure, corp: CalibrationTest) -> bool:
     """Return whether recalibrating would change almost nothing, by the Brier score and by the log loss.
 
     The log loss detects what matters for rare events: a forecast of 0.002 where the share is 0.001.
     """
     if corp.statistic - corp.expected >= NEGLIGIBLE**2:
         return False
-    parts = decompose(data, "log_loss")
+    parts = found.log_parts
     return parts.miscalibration < NEGLIGIBLE * parts.score < np.inf
 
 

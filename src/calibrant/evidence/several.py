@@ -18,26 +18,32 @@ from calibrant.evidence.departures import (
     LARGE,
     NEGLIGIBLE,
     CalibrationTest,
-    estimate_level,
-    estimate_slope,
+    Departure,
     find_test,
     is_negligible,
     is_rejected,
     make_deviation,
 )
-from calibrant.evidence.words import format_count, format_name, format_number, format_percent, format_pvalue
+from calibrant.evidence.words import (
+    format_count,
+    format_name,
+    format_number,
+    format_percent,
+    format_pvalue,
+    round_percent,
+)
 from calibrant.maps.coupling import temper
 from calibrant.maps.lifting import fit_power
 from calibrant.metrics.forecasts import Posteriors, as_floats
 from calibrant.numerics.folds import deal_rows
 from calibrant.ops import run_blocks
-from calibrant.samples import Sample
 
 __all__ = [
     "ClassShare",
     "TemperatureGain",
     "describe_confusion",
     "describe_several",
+    "is_negligible_several",
     "measure_temperature",
 ]
 
@@ -121,82 +127,77 @@ def measure_temperature(data: Posteriors, confidence: float) -> TemperatureGain 
 
 
 def describe_several(
-    data: Sample,
+    found: Departure,
     shares: Sequence[ClassShare],
     tests: tuple[CalibrationTest, ...],
     temperature: TemperatureGain | None,
     confidence: float,
-) -> str:
+) -> tuple[str, str, str]:
     """Say whether forecasts of several classes are calibrated, if not how they deviate, and what a temperature gains.
 
-    `data` are the confidences in the most probable class, and whether it was right. A direction is claimed only if the
-    tests together reject calibration and the interval of its own estimate excludes the calibrated value.
+    `found` is the departure of the confidence in the most probable class. A direction is claimed only if the tests
+    together reject calibration and the interval of its own estimate excludes the calibrated value. Returned are an
+    opening without a full stop, the evidence, and what one temperature would change ("" if that was not measured).
     """
-    means = _describe_means(data)
+    means = (
+        f"It says {format_percent(found.said)} on average, and is right in {format_percent(found.happened)} of the rows"
+    )
     if not tests:
         gain = _describe_temperature(temperature, confidence, 0, "")
-        return f"Whether the probabilities are calibrated was not tested: {means}.{gain}"
+        return "Whether the probabilities are calibrated was not tested", f"{means}.", gain
     least = min(tests, key=lambda test: test.pvalue)
     proof = f"{format_name(least.name)} test: {format_pvalue(least.pvalue)}"
     if is_rejected(tests, confidence):
-        return _describe_departure(data, shares, tests, temperature, confidence, f"{means} ({proof})")
+        return _describe_departure(found, shares, tests, temperature, confidence, f"{means} ({proof})")
     gain = _describe_temperature(temperature, confidence, 0, ", which may be chance")
     if least.pvalue < 1.0 - confidence:
         seen = sum(test.pvalue < 1.0 - confidence for test in tests)
         doubt = f"{seen} of {format_count(len(tests), 'test')} saw a departure, which may be chance ({proof})"
-        return f"Whether these probabilities are calibrated is in doubt: {doubt}. {means[0].upper()}{means[1:]}.{gain}"
+        return "Whether these probabilities are calibrated is in doubt", f"{means}; {doubt}.", gain
     if find_test(tests, "corp").statistic >= LARGE**2:
-        few = "the rows are too few to exclude a large one"
-        return f"No departure from calibration is certain, but {few}: {means} ({proof}).{gain}"
-    return f"No departure from calibration can be seen: {means} ({proof}).{gain}"
-
-
-def _describe_means(data: Sample) -> str:
-    """Say what is said of the most probable class on average, and how often it is right."""
-    said, right = _mean_values(data)
-    return f"it says {format_percent(said)} on average, and is right in {format_percent(right)} of the rows"
-
-
-def _mean_values(data: Sample) -> tuple[float, float]:
-    """Return the mean confidence and the share of right decisions."""
-    p, right, wrong = data.arrays()
-    total = float((right + wrong).sum())
-    return float((p * (right + wrong)).sum()) / total, float(right.sum()) / total
+        return (
+            "No departure from calibration is certain, but the rows are too few to exclude a large one",
+            f"{means} ({proof}).",
+            gain,
+        )
+    return "No departure from calibration can be seen", f"{means} ({proof}).", gain
 
 
 def _describe_departure(
-    data: Sample,
+    found: Departure,
     shares: Sequence[ClassShare],
     tests: tuple[CalibrationTest, ...],
     temperature: TemperatureGain | None,
     confidence: float,
     means: str,
-) -> str:
+) -> tuple[str, str, str]:
     """Say how a forecast that is not calibrated deviates: in its confidence first, then in single classes."""
     high, low = _find_classes(shares, confidence)
     classes = _describe_classes(high, low)
-    sign = 0 if _is_tiny(*_mean_values(data)) else estimate_level(data, confidence).sign
+    sign = 0 if _is_tiny(found.said, found.happened) else found.level.sign
     gain = _describe_temperature(
         temperature, confidence, sign, ", but it cannot give more to one class and less to another" if classes else ""
     )
-    small = (
-        is_negligible(data, find_test(tests, "corp")) and (find_test(tests, "canonical").distance or 0.0) < NEGLIGIBLE
-    )
-    if small and not classes:
-        return f"A departure from calibration can be seen, but it is too small to matter: {means}.{gain}"
+    if is_negligible_several(found, tests) and not classes:
+        return "A departure from calibration can be seen, but it is too small to matter", f"{means}.", gain
     if sign:
-        return f"{'Overconfident' if sign > 0 else 'Underconfident'}: {means}.{classes}{gain}"
+        return "Overconfident" if sign > 0 else "Underconfident", f"{means}.{classes}", gain
     if is_rejected(tuple(test for test in tests if test.name in _TOP_LABEL), confidence):
-        slope = estimate_slope(data, confidence)
         where = ""
-        if slope.sign and slope.value >= 0.0:
-            sides = ("too sure", "not sure enough") if slope.sign < 0 else ("not sure enough", "too sure")
+        if found.slope.sign and found.slope.value >= 0.0:
+            sides = ("too sure", "not sure enough") if found.slope.sign < 0 else ("not sure enough", "too sure")
             where = f" It is {sides[0]} where it is surest, and {sides[1]} where it is least sure."
-        return f"Right on average, but not at every confidence: {means}.{where}{classes}{gain}"
+        return "Right on average, but not at every confidence", f"{means}.{where}{classes}", gain
     if classes:
-        return f"Right on average, but not class by class: {means}.{classes}{gain}"
+        return "Right on average, but not class by class", f"{means}.{classes}", gain
     rest = "No class gets too much or too little on average; the probabilities of a row are off together."
-    return f"Right on average, but not calibrated: {means}. {rest}{gain}"
+    return "Right on average, but not calibrated", f"{means}. {rest}", gain
+
+
+def is_negligible_several(found: Departure, tests: tuple[CalibrationTest, ...]) -> bool:
+    """Return whether the confidence and the whole vector of probabilities are off by almost nothing."""
+    distance = find_test(tests, "canonical").distance or 0.0
+    return is_negligible(found, find_test(tests, "corp")) and distance < NEGLIGIBLE
 
 
 _TOP_LABEL = ("hosmer_lemeshow", "corp")  # the tests of the confidence in the most probable class
@@ -251,20 +252,20 @@ def _describe_temperature(found: TemperatureGain | None, confidence: float, sign
     """
     if found is None or found.log_loss == 0.0:
         return ""
-    low, high = (f"{_round_percent(each)}%" for each in (found.low, found.high))
+    low, high = (f"{round_percent(each)}%" for each in (found.low, found.high))
     if found.low == found.high == 0.0:
-        return " One temperature would change nothing."
+        return "One temperature would change nothing."
     if found.high < 0.0:
-        lost = " to ".join(f"{_round_percent(-each)}%" for each in (found.high, found.low))
-        return f" One temperature would gain nothing: out of fold it adds {lost} to the log loss."
+        lost = " to ".join(f"{round_percent(-each)}%" for each in (found.high, found.low))
+        return f"One temperature would gain nothing: out of fold it adds {lost} to the log loss."
     if found.low <= 0.0:
         span = f"{low} to {high} of the log loss"
-        return f" What one temperature would gain, {span} out of fold, cannot be told from chance."
+        return f"What one temperature would gain, {span} out of fold, cannot be told from chance."
     agrees = sign != 0 and (found.temperature > 1.0) == (sign > 0)
     way = _format_temperature(found.temperature) + (f", {'less sure' if sign > 0 else 'surer'}" if agrees else "")
-    off = f"{_round_percent(found.gain)}% off the log loss of {format_number(found.log_loss)}"
+    off = f"{round_percent(found.gain)}% off the log loss of {format_number(found.log_loss)}"
     return (
-        f" One temperature ({way}) would take {off}, measured out of fold ({confidence:.0%} interval {low} to {high})"
+        f"One temperature ({way}) would take {off}, measured out of fold ({confidence:.0%} interval {low} to {high})"
         f"{remark}."
     )
 
@@ -276,16 +277,6 @@ def _format_temperature(t: float) -> str:
     ('1.23', 'a very high one')
     """
     return f"{t:.3g}" if 1e-4 < t < 1e4 else "a very high one" if t > 1.0 else "a very low one"
-
-
-def _round_percent(share: float) -> str:
-    """Return a share in percent: one decimal from 1 on, two significant digits below, no minus zero.
-
-    >>> [_round_percent(share) for share in (0.0214, 0.0012, -0.00001, 0.0)]
-    ['2.1', '0.12', '-0.001', '0']
-    """
-    percent = 100.0 * share
-    return f"{percent:.1f}" if abs(percent) >= 1.0 else f"{percent:.2g}" if abs(percent) >= 0.01 else f"{percent:.1g}"
 
 
 def describe_confusion(confusions: Sequence[Confusion], names: Sequence[str]) -> str:

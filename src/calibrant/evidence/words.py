@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
+
+from calibrant.maps.methods import ALIASES, METHODS
 
 __all__ = [
     "NOT_FINITE",
@@ -15,7 +17,12 @@ __all__ = [
     "format_name",
     "format_number",
     "format_percent",
+    "format_points",
     "format_pvalue",
+    "format_rate",
+    "list_names",
+    "name_method",
+    "round_percent",
     "to_json",
 ]
 
@@ -48,6 +55,16 @@ def format_percent(share: float) -> str:
     return f"{share:.{min(digits, 9)}%}"
 
 
+def round_percent(share: float) -> str:
+    """Return a share in percent: one decimal from 1 on, two significant digits below, no minus zero.
+
+    >>> [round_percent(share) for share in (0.0214, 0.0012, -0.00001, 0.0)]
+    ['2.1', '0.12', '-0.001', '0']
+    """
+    percent = 100.0 * share
+    return f"{percent:.1f}" if abs(percent) >= 1.0 else f"{percent:.2g}" if abs(percent) >= 0.01 else f"{percent:.1g}"
+
+
 def format_number(value: float) -> str:
     """Return a number with about four significant digits.
 
@@ -61,6 +78,57 @@ def format_number(value: float) -> str:
     if abs(value) >= 1000:
         return f"{value:,.1f}"
     return f"{value:.3g}" if abs(value) < 0.001 else f"{value:.4g}"
+
+
+def format_points(share: float) -> str:
+    """Return a difference of probabilities in percentage points, without a sign.
+
+    >>> format_points(0.0514), format_points(-0.0004), format_points(0.01)
+    ('5.1 points', '0.04 points', '1 point')
+    """
+    points = abs(100.0 * share)
+    text = f"{points:.1f}".removesuffix(".0") if points >= 0.95 else f"{points:.1g}"
+    return f"{text} point{'' if text == '1' else 's'}"
+
+
+def format_rate(given: float, share: float, verb: str = "happened") -> str:
+    """Say what happened to rows that were given a probability, of as many rows as make both numbers readable.
+
+    >>> format_rate(0.8, 0.713)
+    'of 100 rows given 80%, 71 happened'
+    >>> format_rate(0.0012, 0.0031)
+    'of 10,000 rows given 0.12%, 31 happened'
+    """
+    rest = min(each for each in (given, 1.0 - given, share, 1.0 - share) if each > 0.0)
+    per = 100
+    while rest * per < (0.95 if per == 100 else 9.5) and per < 1_000_000:
+        per *= 10
+    digits = max(0, int(np.log10(per)) - 2)
+    said = f"{100.0 * given:.{digits}f}"
+    said = said.rstrip("0").rstrip(".") if "." in said else said
+    if said in ("0", "100") and 0.0 < given < 1.0:
+        said = format_percent(given).rstrip("%")
+    return f"of {per:,} rows given {said}%, {round(per * share):,} {verb}"
+
+
+def list_names(names: Sequence[str], most: int = 3) -> str:
+    """Return names as a list in words; of many, the first and how many more.
+
+    >>> list_names(["a", "b"]), list_names(list("abcde"))
+    ('a and b', 'a, b, c and 2 more')
+    """
+    shown = [*names[:most], *([f"{len(names) - most} more"] if len(names) > most else [])]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+
+
+def name_method(name: str) -> str:
+    """Return the name of a method for people, with the identifier beside it.
+
+    >>> name_method("platt"), name_method("mine")
+    ("Platt's sigmoid (platt)", 'mine')
+    """
+    row = METHODS.get(ALIASES.get(name, name))
+    return f"{row.title} ({name})" if row is not None and row.title else name
 
 
 def format_name(name: str) -> str:
@@ -84,6 +152,7 @@ _NAMES = {
     "classwise_log_loss": "log losses of each class against the rest, summed",
     "top_label_ece": "top-label ECE",
     "smooth_ece": "smooth ECE",
+    "log_loss": "log loss",
     "canonical_error": "canonical error (SKCE)",
 }
 

@@ -77,6 +77,8 @@ class Method:
     `joint` is the row of the same method for all classes at once, where a method of one column has one. `look(geometry,
     x, **options)`, where a method of a machine has one, is a number that machines which have not been trained on the
     calibration rows see in them; it is pooled over folds as their scores are.
+    `title` is its name for people. `numbers` is how many numbers the fit to one column finds, None where that depends
+    on the data: of methods that are equally good, the one with the fewest is the simplest.
     """
 
     fit: Callable[..., Any]
@@ -92,6 +94,8 @@ class Method:
     reduce: str = "cells"
     sift: Callable[..., Any] | None = None
     look: Callable[..., Any] | None = None
+    title: str = ""
+    numbers: int | None = None
 
     @property
     def takes_all(self) -> bool:
@@ -137,9 +141,27 @@ class Later:
 
 
 METHODS: dict[str, Method] = {
-    "softmax": Method(fit_softmax, Sigmoid, REAL, True, "Rüping 2004, sec. 4", labels=False, reduce="moments"),
+    "softmax": Method(
+        fit_softmax,
+        Sigmoid,
+        REAL,
+        True,
+        "Rüping 2004, sec. 4",
+        labels=False,
+        reduce="moments",
+        title="Fixed sigmoid",
+        numbers=0,
+    ),
     "platt": Method(
-        fit_platt, Sigmoid, REAL, True, "Platt 1999; Lin, Lin & Weng 2007, hardened", "affine", reduce="sums"
+        fit_platt,
+        Sigmoid,
+        REAL,
+        True,
+        "Platt 1999; Lin, Lin & Weng 2007, hardened",
+        "affine",
+        reduce="sums",
+        title="Platt's sigmoid",
+        numbers=2,
     ),
     "platt_newton": Method(
         Later("published", "fit_platt_newton"),
@@ -148,9 +170,18 @@ METHODS: dict[str, Method] = {
         True,
         "Lin, Lin & Weng 2007, appendix, as printed",
         reduce="sums",
+        title="Platt's sigmoid, Newton as printed",
+        numbers=2,
     ),
     "platt_lm": Method(
-        Later("published", "fit_platt_lm"), Sigmoid, REAL, True, "Platt 1999, appendix, as printed", reduce="sums"
+        Later("published", "fit_platt_lm"),
+        Sigmoid,
+        REAL,
+        True,
+        "Platt 1999, appendix, as printed",
+        reduce="sums",
+        title="Platt's sigmoid, Levenberg-Marquardt as printed",
+        numbers=2,
     ),
     "platt_gauss": Method(
         Later("priors", "fit_platt_gauss"),
@@ -160,6 +191,8 @@ METHODS: dict[str, Method] = {
         "Platt 1999, sec. 2.2: Gaussian prior on the slope",
         "affine",
         reduce="sums",
+        title="Platt's sigmoid with a Gaussian prior",
+        numbers=2,
     ),
     "platt_laplace": Method(
         Later("priors", "fit_platt_laplace"),
@@ -169,6 +202,8 @@ METHODS: dict[str, Method] = {
         "Platt 1999, sec. 2.2: Laplace prior on the slope",
         "affine",
         reduce="sums",
+        title="Platt's sigmoid with a Laplace prior",
+        numbers=2,
     ),
     "platt_parzen": Method(
         Later("priors", "fit_platt_parzen"),
@@ -177,9 +212,18 @@ METHODS: dict[str, Method] = {
         True,
         "Platt 1999, sec. 2.2: scores with Parzen noise",
         "affine",
+        title="Platt's sigmoid with Parzen noise",
+        numbers=2,
     ),
     "duin_tax": Method(
-        Later("duin_tax", "fit_duin_tax"), Sigmoid, REAL, True, "Duin & Tax 1998, sec. 2.2", reduce="sums"
+        Later("duin_tax", "fit_duin_tax"),
+        Sigmoid,
+        REAL,
+        True,
+        "Duin & Tax 1998, sec. 2.2",
+        reduce="sums",
+        title="Duin and Tax's sigmoid",
+        numbers=1,
     ),
     "gauss_tied": Method(
         Later("margins", "fit_gauss_tied"),
@@ -189,9 +233,19 @@ METHODS: dict[str, Method] = {
         "Hastie & Tibshirani 1996, in Platt 1999, sec. 2.1",
         "scale",
         reduce="moments",
+        title="Two Gaussians, one variance",
+        numbers=1,
     ),
     "gauss": Method(
-        Later("margins", "fit_gauss"), QuadraticLogit, REAL, False, "Platt 1999, sec. 2.1", "affine", reduce="moments"
+        Later("margins", "fit_gauss"),
+        QuadraticLogit,
+        REAL,
+        False,
+        "Platt 1999, sec. 2.1",
+        "affine",
+        reduce="moments",
+        title="Two Gaussians, own variances",
+        numbers=3,
     ),
     "temperature": Method(
         Later("regressions", "fit_temperature"),
@@ -210,6 +264,8 @@ METHODS: dict[str, Method] = {
             needs="matrix",
         ),
         reduce="sums",
+        title="Temperature",
+        numbers=1,
     ),
     "temperature_robust": Method(
         Later("temperatures", "fit_temperature_robust"),
@@ -219,6 +275,7 @@ METHODS: dict[str, Method] = {
         "Temperature with a floor for memberships and a mixture with the classes' shares",
         "scale",
         needs="matrix",
+        title="Robust temperature",
     ),
     "vector": Method(
         Later("structured", "fit_vector"),
@@ -228,6 +285,7 @@ METHODS: dict[str, Method] = {
         "Guo et al. 2017, vector scaling",
         "scale",
         needs="matrix",
+        title="Vector scaling",
     ),
     "matrix": Method(
         Later("structured", "fit_matrix"),
@@ -237,6 +295,7 @@ METHODS: dict[str, Method] = {
         "Structured matrix scaling, after Berta et al. 2025; strengths: MacKay 1992",
         "scale",
         needs="matrix",
+        title="Matrix scaling",
     ),
     "dirichlet": Method(
         Later("structured", "fit_dirichlet"),
@@ -246,9 +305,17 @@ METHODS: dict[str, Method] = {
         "Kull et al. 2019, with ODIR",
         "scale",
         needs="matrix",
+        title="Dirichlet calibration",
     ),
     "kull_beta": Method(
-        Later("regressions", "fit_kull_beta"), BetaLogit, REAL, True, "Kull, Silva Filho & Flach 2017", reduce="sums"
+        Later("regressions", "fit_kull_beta"),
+        BetaLogit,
+        REAL,
+        True,
+        "Kull, Silva Filho & Flach 2017",
+        reduce="sums",
+        title="Kull's beta calibration",
+        numbers=3,
     ),
     "quadratic": Method(
         Later("regressions", "fit_quadratic"),
@@ -258,6 +325,8 @@ METHODS: dict[str, Method] = {
         "Logistic regression on the logit and its square, kept rising",
         "affine",
         reduce="sums",
+        title="Quadratic logit",
+        numbers=3,
     ),
     "auto": Method(
         Later("auto", "fit_auto"),
@@ -275,6 +344,7 @@ METHODS: dict[str, Method] = {
             "scale",
             needs="matrix",
         ),
+        title="Automatic average",
     ),
     "spline": Method(
         Later("spline", "fit_spline"),
@@ -283,6 +353,7 @@ METHODS: dict[str, Method] = {
         True,
         "P-splines: Eilers & Marx 1996; rising: Bollaerts et al. 2006; strength: Wood 2011",
         "affine",
+        title="Smooth rising spline",
     ),
     "bins": Method(
         Later("bins", "fit_bins"),
@@ -292,6 +363,7 @@ METHODS: dict[str, Method] = {
         "Drish 2001; Zadrozny & Elkan 2001; Rüping 2004, sec. 4",
         "affine",
         sift=Later("bins", "sift_bins"),
+        title="Binning",
     ),
     "isotonic": Method(
         Later("isotonic", "fit_isotonic"),
@@ -301,6 +373,7 @@ METHODS: dict[str, Method] = {
         "Ayer et al. 1955; Zadrozny & Elkan 2002",
         "affine",
         sift=Later("isotonic", "sift_isotonic"),
+        title="Isotonic regression",
     ),
     "isotonic_centered": Method(
         Later("isotonic", "fit_isotonic_centered"),
@@ -310,6 +383,7 @@ METHODS: dict[str, Method] = {
         "Oron & Flournoy 2017",
         "affine",
         sift=Later("isotonic", "sift_isotonic"),
+        title="Centred isotonic regression",
     ),
     "venn_abers": Method(
         Later("venn_abers", "fit_venn_abers"),
@@ -319,6 +393,7 @@ METHODS: dict[str, Method] = {
         "Vovk, Petej & Fedorova 2015",
         "affine",
         sift=Later("venn_abers", "sift_venn_abers"),
+        title="Venn-Abers",
     ),
     "beta": Method(
         Later("beta", "fit_beta"),
@@ -331,12 +406,29 @@ METHODS: dict[str, Method] = {
         joint=Method(
             Later("beta", "fit_beta_classes"), BetaClasses, UNIT, False, "Garczarek 2002, as in klaR", needs="matrix"
         ),
+        title="Beta densities",
+        numbers=10,
     ),
     "beta2": Method(
-        Later("beta", "fit_beta2"), BetaCdf, UNIT, True, "Rüping 2004, sec. 4, Beta-2 (reconstructed)", squash="softmax"
+        Later("beta", "fit_beta2"),
+        BetaCdf,
+        UNIT,
+        True,
+        "Rüping 2004, sec. 4, Beta-2 (reconstructed)",
+        squash="softmax",
+        title="Beta distribution function",
+        numbers=4,
     ),
     "clip01": Method(
-        Later("margins", "fit_clip01"), Clip, REAL, True, "Rüping 2004, sec. 4, SVM-01", labels=False, reduce="moments"
+        Later("margins", "fit_clip01"),
+        Clip,
+        REAL,
+        True,
+        "Rüping 2004, sec. 4, SVM-01",
+        labels=False,
+        reduce="moments",
+        title="Clipped margin",
+        numbers=0,
     ),
     "pp": Method(
         Later("margins", "fit_pp"),
@@ -345,6 +437,8 @@ METHODS: dict[str, Method] = {
         True,
         "Rüping 2004, sec. 4, SVM-PP",
         sift=Later("margins", "sift_margin"),
+        title="Clipped margin, class shares",
+        numbers=2,
     ),
     "printed01": Method(
         Later("margins", "fit_printed01"),
@@ -353,9 +447,17 @@ METHODS: dict[str, Method] = {
         False,
         "Rüping 2004, sec. 4, sigma_01 as printed",
         sift=Later("margins", "sift_margin"),
+        title="Margin with class shares outside",
+        numbers=2,
     ),
     "parzen": Method(
-        Later("parzen", "fit_parzen"), Parzen, REAL, False, "Parzen 1962; in Platt 1999, sec. 2.2", "affine"
+        Later("parzen", "fit_parzen"),
+        Parzen,
+        REAL,
+        False,
+        "Parzen 1962; in Platt 1999, sec. 2.2",
+        "affine",
+        title="Parzen densities",
     ),
     "cosine": Method(
         Later("cosine", "fit_cosine"),
@@ -364,6 +466,7 @@ METHODS: dict[str, Method] = {
         False,
         "Vapnik 1998, sec. 11.11, in Platt 1999 (reconstructed)",
         "affine",
+        title="Cosine series",
     ),
     "moderated": Method(
         Later(".svm.moderated", "fit_moderated"),
@@ -373,6 +476,7 @@ METHODS: dict[str, Method] = {
         "Kwok 1999 (reconstructed)",
         needs="machine",
         look=Later(".svm.moderated", "look_variance"),
+        title="Moderated output",
     ),
     "local_cosine": Method(
         Later(".svm.local_cosine", "fit_local_cosine"),
@@ -381,6 +485,7 @@ METHODS: dict[str, Method] = {
         False,
         "Vapnik 1998, sec. 11.11, in Platt 1999 (reconstructed)",
         needs="machine",
+        title="Local cosine series",
     ),
 }
 

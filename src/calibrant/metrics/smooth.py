@@ -11,7 +11,7 @@ from calibrant.metrics.confidence import positive_or_decided
 from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts
 from calibrant.samples import Sample
 
-__all__ = ["smooth_ece", "smooth_gap"]
+__all__ = ["approximate_gap", "smooth_ece", "smooth_gap"]
 
 
 _GRIDS = (2**14, 2**18)  # intervals of [0, 1] to which p is rounded; the second for narrow kernels
@@ -55,6 +55,23 @@ def smooth_gap(data: Forecasts, width: float | None = None) -> float:
             kept, low = cosines[: intervals + 1], _INTERVALS_PER_WIDTH / intervals
             if _integrate(low, kept) >= low:
                 return float(brentq(lambda s, a: _integrate(s, a) - s, low, 2.0, (kept,), xtol=1e-10, rtol=1e-10))
+    return _integrate(low, kept)
+
+
+def approximate_gap(data: Sample) -> float:
+    """Return `smooth_gap` to three digits, on one grid, for thousands of draws; errors below 1e-4 are cut off there.
+
+    >>> rows = Sample(np.array([0.1, 0.2, 0.7, 0.9]), np.array([0, 1, 1, 1]))
+    >>> round(approximate_gap(rows) / smooth_gap(rows), 3)
+    1.0
+    """
+    from scipy.optimize import brentq
+
+    cosines = _transform(data, _GRIDS[0])
+    for intervals, fewest in ((_COARSE_GRID, _INTERVALS_PER_WIDTH), (_GRIDS[0], 2)):
+        kept, low = cosines[: intervals + 1], fewest / intervals
+        if _integrate(low, kept) >= low:
+            return float(brentq(lambda s, a: _integrate(s, a) - s, low, 2.0, (kept,), xtol=1e-9, rtol=5e-4))
     return _integrate(low, kept)
 
 

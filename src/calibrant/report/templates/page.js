@@ -1,261 +1,313 @@
-"use strict";
-// The charts, the choices of the comparison, and the panel of decisions. All numbers come from the JSON in the page.
+// The parts of the page that move: scales, the panel of decisions, the table of methods, copying.
 
-const read = (id) => JSON.parse(document.getElementById(id).textContent);
-const data = read("calibrant-data");
-const specifications = read("calibrant-charts");
-const byId = (id) => document.getElementById(id);
-const views = {};
-
-// A number as people write it: the rule of the tables.
-function number(value) {
-  if (value === null || value === undefined) return "–";
-  if (typeof value === "string") return { inf: "infinite", "-inf": "minus infinite", nan: "not defined" }[value] ?? value;
-  if (Number.isInteger(value)) return value.toLocaleString("en-US");
-  const size = Math.abs(value);
-  if (size >= 1000) return value.toLocaleString("en-US", { minimumFractionDigits: 1, maximumFractionDigits: 1 });
-  return String(Number(value.toPrecision(size < 0.001 ? 3 : 4)));
+// One large diagram with a switch of its scale.
+function startLarge(root, figure) {
+  const switches = [...root.querySelectorAll("input[data-scale]")];
+  const mode = () => switches.find((each) => each.checked)?.value ?? "even";
+  const again = startReliability(root.querySelector("[data-large]"), figure, root.querySelector("[data-read]"), mode);
+  for (const each of switches) each.addEventListener("change", again);
+  return again;
 }
 
-const percent = (share) => `${(100 * share).toFixed(1)}%`;
+// Decisions -----------------------------------------------------------------------------------------------------------
 
-async function draw() {
-  for (const place of document.querySelectorAll("[data-chart]")) {
-    const name = place.dataset.chart;
-    const drawn = await vegaEmbed(place, specifications[name], { mode: "vega", renderer: "svg", actions: false, defaultStyle: false, logLevel: 1 });
-    views[name] = drawn.view;
-  }
+// The counts at a threshold: rows below it, and rows up to it, of the first and of the second class.
+function countsAt(source, threshold) {
+  const all = DRAWN.thresholds[source.several ? "several" : "two"];
+  let low = 0, high = all.length - 1;
+  while (low < high) { const middle = (low + high) >> 1; if (all[middle] < threshold - 1e-12) low = middle + 1; else high = middle; }
+  const [firstBelow, firstUpto, secondBelow, secondUpto] = source.counts;
+  return { below: [firstBelow[low], secondBelow[low]], upto: [firstUpto[low], secondUpto[low]] };
 }
 
-// Give a chart new rows and signals. Its labels may be wider or fewer than before, so it is laid out again.
-function redraw(name, { rows = {}, signals = {} }) {
-  const view = views[name];
-  for (const [key, value] of Object.entries(rows)) view.data(key, value);
-  for (const [key, value] of Object.entries(signals)) view.signal(key, value);
-  return view.resize().runAsync();
+// Two classes: the decision of least expected cost (Chow 1970; Elkan 2001), as in calibrant.decisions.bayes.
+function decideTwo(source, alarm, miss, rejection) {
+  const t = alarm / (alarm + miss), [positives, negatives] = source.total;
+  const low = rejection === null ? 1 : rejection / miss, high = rejection === null ? 0 : 1 - rejection / alarm;
+  const rejects = low < t && high > t, from = rejects ? high : t, to = rejects ? low : t;
+  const [missed, rightNegative] = countsAt(source, to).upto;
+  const [notPositive, notNegative] = rejects ? countsAt(source, from).below : [missed, rightNegative];
+  const found = positives - notPositive, alarms = negatives - notNegative;
+  const undecided = [notPositive - missed, notNegative - rightNegative], total = positives + negatives;
+  const left = undecided[0] + undecided[1];
+  return { t, low: to, high: from, rejects, missed, rightNegative, found, alarms, undecided, left, total,
+    wrong: missed + alarms, cost: alarm * alarms + miss * missed + (rejection ?? 0) * left,
+    blind: Math.min(alarm * negatives, miss * positives), always: alarm * negatives < miss * positives ? 1 : 0 };
 }
 
-// The panel of decisions -------------------------------------------------------------------------------------------
-
-// The weight of rows below a threshold, or up to it: every threshold the sliders lead to is in the table.
-function counted(counts, threshold) {
-  const list = counts.threshold;
-  let low = 0, high = list.length - 1;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (list[middle] < threshold) low = middle + 1; else high = middle;
-  }
-  if (list[low] !== threshold) throw new Error(`no counts at the threshold ${threshold}`);
-  return {
-    below: [counts.first_below[low], counts.second_below[low]],
-    upto: [counts.first_upto[low], counts.second_upto[low]],
-  };
+// More classes: the most probable one where its probability reaches the threshold, else none.
+function decideSeveral(source, cost, _, rejection) {
+  const [right, wrong] = source.total, threshold = rejection === null || rejection >= cost ? 0 : 1 - rejection / cost;
+  const [rightLeft, wrongLeft] = threshold > 0 ? countsAt(source, threshold).below : [0, 0];
+  const left = rightLeft + wrongLeft, total = right + wrong, errors = wrong - wrongLeft;
+  return { t: threshold, low: threshold, high: threshold, rejects: threshold > 0, right: right - rightLeft, wrong: errors,
+    undecided: [rightLeft, wrongLeft], left, total, cost: cost * errors + (rejection ?? 0) * left, blind: cost * wrong };
 }
 
-// Two classes: positive where p > t and p >= high, negative where p <= t and p <= low, else rejected.
-function decideTwo(panel, falsePositive, falseNegative, rejection) {
-  const counts = panel.counts, [positives, negatives] = counts.total;
-  const t = falsePositive / (falsePositive + falseNegative);
-  const low = rejection === null ? 1 : rejection / falseNegative;
-  const high = rejection === null ? 0 : 1 - rejection / falsePositive;
-  const [missed, rightNegative] = counted(counts, Math.min(t, low)).upto;
-  const at = high > t ? counted(counts, high).below : counted(counts, t).upto;
-  const rightPositive = positives - at[0], alarms = negatives - at[1];
-  const decided = missed + rightNegative + rightPositive + alarms, total = positives + negatives;
-  const rejected = total - decided;
-  const always = Math.min(falsePositive * negatives, falseNegative * positives);
-  const cheaper = falsePositive * negatives <= falseNegative * positives ? panel.classes[1] : panel.classes[0];
-  const rejects = low < t && high > t;
-  return {
-    rule: rejects
-      ? `Decide for ${panel.classes[1]} from a probability of ${number(high)}, for ${panel.classes[0]} up to ${number(low)}, and reject between.`
-      : `Decide for ${panel.classes[1]} above a probability of ${number(t)}; ` +
-        (rejection === null ? "nothing is rejected." : "rejecting never pays at this cost."),
-    threshold: t, low: rejects ? low : t, high: rejects ? high : t,
-    rows: [
-      [`decided for ${panel.classes[1]}`, "positive", rightPositive + alarms],
-      [`decided for ${panel.classes[0]}`, "negative", missed + rightNegative],
-      ["rejected", "rejected", rejected],
-      [`wrong: ${panel.classes[1]} though ${panel.classes[0]} (false positive)`, "false-positive", alarms],
-      [`wrong: ${panel.classes[0]} though ${panel.classes[1]} (false negative)`, "false-negative", missed],
-    ],
-    total, decided, rejected, wrong: alarms + missed,
-    cost: falsePositive * alarms + falseNegative * missed + (rejection ?? 0) * rejected,
-    without: always, withoutWords: `Always deciding for ${cheaper}`,
-  };
-}
+const decide = (source, ...costs) => (source.several ? decideSeveral : decideTwo)(source, ...costs);
 
-// More classes: the most probable one where its probability reaches the threshold, else rejected (Chow 1970).
-function decideSeveral(panel, cost, _, rejection) {
-  const counts = panel.counts, [right, wrong] = counts.total;
-  const threshold = rejection === null || rejection >= cost ? 0 : 1 - rejection / cost;
-  const [rightRejected, wrongRejected] = counted(counts, threshold).below;
-  const rejected = rightRejected + wrongRejected, total = right + wrong, left = wrong - wrongRejected;
-  return {
-    rule: threshold > 0
-      ? `Decide for the most probable class where its probability is at least ${number(threshold)}, else reject.`
-      : "Decide for the most probable class; nothing is rejected.",
-    threshold, low: threshold, high: threshold,
-    rows: [["decided", "decided", total - rejected], ["rejected", "rejected", rejected], ["wrong", "wrong", left]],
-    total, decided: total - rejected, rejected, wrong: left,
-    cost: cost * left + (rejection ?? 0) * rejected,
-    without: cost * wrong, withoutWords: "Deciding on every row",
-  };
-}
-
-function cell(tag, text, attributes = {}) {
-  const element = document.createElement(tag);
-  element.textContent = text;
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  return element;
-}
-
-function row(label, name, value, share) {
-  const line = document.createElement("tr");
-  line.append(
-    cell("th", label, { scope: "row" }),
-    cell("td", value === null ? "" : number(value), { class: "n", id: `result-${name}`, "data-value": value ?? share }),
-    cell("td", share === null ? "–" : percent(share), { class: "n" }),
-  );
-  return line;
-}
-
-function showPanel() {
-  const panel = data.panels[Number(byId("choose-panel")?.value ?? 0)];
-  const several = panel.counts.several;
-  byId("second-cost").hidden = several;
-  byId("words-false-positive").textContent = several ? "Cost of a wrong decision" : "Cost of a false positive";
-  const costs = ["false-positive", "false-negative"].map((id) => data.costs[Number(byId(id).value)]);
-  const rejection = data.rejections[Number(byId("rejection").value)] ?? null;
-  const words = { "false-positive": number(costs[0]), "false-negative": number(costs[1]) };
-  words.rejection = rejection === null ? "no rejection" : number(rejection);
-  for (const [id, text] of Object.entries(words)) {
-    byId(`shown-${id}`).textContent = text;
-    byId(id).setAttribute("aria-valuetext", text);
-  }
-  const found = (several ? decideSeveral : decideTwo)(panel, costs[0], costs[1], rejection);
-  byId("rule").textContent = found.rule;
-  Object.assign(byId("rule").dataset, { threshold: found.threshold, low: found.low, high: found.high });
-  const among = found.decided > 0 ? found.wrong / found.decided : null;
-  byId("results").replaceChildren(
-    ...found.rows.map(([label, name, value]) => row(label, name, value, value / found.total)),
-    row("errors among the rows decided", "error-rate", null, among),
-  );
-  const cost = byId("cost");
-  cost.textContent =
-    `Cost on these rows: ${number(found.cost)}, that is ${number(found.cost / found.total)} a row. ` +
-    `${found.withoutWords} would cost ${number(found.without)}, ${number(found.without / found.total)} a row.`;
-  Object.assign(cost.dataset, { cost: found.cost, without: found.without });
-  const curve = panel.curve;
-  return redraw("error-reject", {
-    rows: { rejecting: curve.rejected.map((share, k) => (
-      { rejected: share, error: curve.error[k], threshold: number(curve.threshold[k]) })) },
-    signals: { pointRejected: found.rejected / found.total, pointError: found.wrong / found.total },
+function startPanel() {
+  const form = byId("panel");
+  if (!form || !DRAWN.panels.length) return;
+  const { costs, rejections, panels } = DRAWN;
+  const state = () => ({
+    source: panels[Number(byId("panel-source")?.value ?? 0)],
+    alarm: costs[Number(byId("cost-alarm").value)],
+    miss: costs[Number(byId("cost-miss").value)],
+    rejection: byId("may-reject").checked ? rejections[Number(byId("cost-rejection").value)] : null,
   });
-}
-
-// The comparison ---------------------------------------------------------------------------------------------------
-
-function chosen() {
-  const pick = (id) => byId(`choose-${id}`)?.value;
-  return { dataset: pick("dataset"), machine: pick("machine"), metric: pick("metric"), method: pick("method") };
-}
-
-// The methods on the chosen data set and machine, best first by the chosen metric; equal ones as in the standing.
-function rankedBy({ dataset, machine, metric }) {
-  const standing = data.comparison.standings.find((each) => each.metric === metric && each.machine === machine);
-  const means = standing.means[dataset] ?? [], folds = standing.folds[dataset];
-  const sign = standing.better === "larger" ? -1 : 1;
-  const worth = (mean) => (typeof mean === "number" ? sign * mean : Infinity);
-  const found = means.map((mean, k) => ({ method: standing.methods[k], mean, folds: folds[k] }));
-  found.sort((one, other) => worth(one.mean) - worth(other.mean) || 0);  // infinity less itself is no number
-  const least = worth(found[0]?.mean);
-  return { better: standing.better, methods: found.map((each) => ({ ...each, best: worth(each.mean) === least && least < Infinity })) };
-}
-
-function forecastsOf({ dataset, machine }) {
-  return data.comparison.forecasts.find((each) => each.dataset === dataset && each.machine === machine);
-}
-
-// The curves kept of the chosen data set and machine, in the order of the methods.
-function curvesOf(choice) {
-  const kept = forecastsOf(choice)?.curves ?? [];
-  return rankedBy(choice).methods.flatMap(({ method }) => kept.filter((each) => each.method === method));
-}
-
-function showFolds(choice) {
-  const { methods } = rankedBy(choice);
-  const finite = (value) => typeof value === "number";
-  const means = methods.map(({ method, mean, best }) => (
-    { method, value: finite(mean) ? mean : null, shown: number(mean), best }));
-  const folds = methods.flatMap((each) => each.folds.filter(finite).map((value) => ({ method: each.method, value })));
-  return redraw("folds", { rows: { means, folds }, signals: { methods: methods.map((each) => each.method) } });
-}
-
-function showWords(choice) {
-  const { better, methods } = rankedBy(choice);
-  const metric = byId("choose-metric").selectedOptions[0].textContent;
-  const best = methods.filter((each) => each.best);
-  byId("chosen").textContent = `${choice.dataset}, ${choice.machine}, ${metric}; ${better} is better.`;
-  byId("best").textContent = best.length
-    ? `By the ${metric} the best here is ${best.map((each) => each.method).join(" and ")}: ${number(best[0].mean)}, the mean of ` +
-      `${best[0].folds.length} folds.`
-    : `By the ${metric} no method has a finite mean here.`;
-}
-
-function showCurve(name, each) {
-  const words = byId(`words-${name}`), curve = each?.curve;
-  const line = curve ? curve.forecast.map((forecast, place) => ({ forecast, share: curve.share[place], place })) : [];
-  const band = curve?.band ? curve.band.x.map((forecast, k) => (
-    { forecast, low: curve.band.low[k], high: curve.band.high[k] })) : [];
-  words.textContent = each
-    ? `${each.method}: Brier score ${number(curve.parts.score)} = miscalibration ${number(curve.parts.miscalibration)} − ` +
-      `discrimination ${number(curve.parts.discrimination)} + uncertainty ${number(curve.parts.uncertainty)}, all folds together` +
-      (each.several ? "; of the decision being right." : ".")
-    : "No probabilities were kept.";
-  const place = views[`reliability-${name}`].container();
-  place.setAttribute("aria-label", `Reliability diagram${each ? ` of ${each.method}` : ""}. ${words.textContent}`);
-  return redraw(`reliability-${name}`, { rows: { curve: line, band } });
-}
-
-function showComparison() {
-  const choice = chosen(), curves = curvesOf(choice);
-  showWords(choice);
-  const drawn = [showFolds(choice)];
-  if (byId("choose-method")) {
-    drawn.push(showCurve("best", curves[0]));
-    drawn.push(showCurve("chosen", curves.find((each) => each.method === choice.method)));
+  const drawCost = keepDrawn(byId("cost-curve"), (width) => drawCosts(width, state()));
+  const drawReject = keepDrawn(byId("reject-curve"), (width) => drawRejects(width, state()));
+  const show = () => {
+    const now = state(), found = decide(now.source, now.alarm, now.miss, now.rejection);
+    showCosts(now);
+    showOutcome(now, found);
+    showRule(now, found);
+    drawCost();
+    drawReject();
+  };
+  form.addEventListener("input", show);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  for (const button of form.querySelectorAll("[data-costs]")) {
+    button.addEventListener("click", () => {
+      const [alarm, miss] = JSON.parse(button.dataset.costs);
+      byId("cost-alarm").value = costs.indexOf(alarm);
+      byId("cost-miss").value = costs.indexOf(miss);
+      show();
+    });
   }
-  return Promise.all(drawn);
+  show();
 }
 
-// The methods to show beside the best; unless another one had been chosen, the second best.
-function fillMethods() {
-  const select = byId("choose-method"), names = curvesOf(chosen()).map((each) => each.method);
-  if (!select) return;
-  const others = names.slice(1), before = select.value;
-  select.replaceChildren(...names.map((name) => new Option(name, name)));
-  select.value = others.includes(before) ? before : others[0] ?? names[0];
-}
+const nameOf = (source, k) => source.classes[k];
 
-function startComparison() {
-  fillMethods();
-  for (const id of ["dataset", "machine", "metric"]) byId(`choose-${id}`).addEventListener("change", fillMethods);
-  for (const id of ["dataset", "machine", "metric", "method"]) {
-    byId(`choose-${id}`)?.addEventListener("change", showComparison);
+function showCosts({ source, alarm, miss, rejection }) {
+  const values = { "cost-alarm": alarm, "cost-miss": miss, "cost-rejection": DRAWN.rejections[Number(byId("cost-rejection").value)] };
+  for (const [id, value] of Object.entries(values)) {
+    byId(`shown-${id}`).textContent = String(value);
+    byId(id).setAttribute("aria-valuetext", String(value));
   }
-  return showComparison();
-}
-
-async function start() {
-  await draw();
-  if (data.comparison) await startComparison();
-  if (data.panels.length) {
-    byId("panel").addEventListener("input", showPanel);
-    byId("panel").addEventListener("submit", (event) => event.preventDefault());
-    await showPanel();
+  byId("cost-rejection").disabled = rejection === null;
+  const two = !source.several;
+  for (const each of document.querySelectorAll("[data-two]")) each.hidden = !two;
+  if (two) {
+    for (const [id, k] of [["alarm-says", 1], ["alarm-is", 0], ["miss-says", 0], ["miss-is", 1]]) byId(id).textContent = nameOf(source, k);
   }
-  document.documentElement.dataset.ready = "yes";
+  byId("words-two").hidden = !two;
+  byId("words-several").hidden = two;
 }
 
-start();
+function showOutcome({ source, alarm, miss, rejection }, found) {
+  const share = (part, all) => (all > 0 ? percent(part / all) : "–");
+  const table = byId("outcome"), [first, second] = source.total;
+  const cell = (rows, words, look = "") => `<td class="${look}" data-rows="${rows}"><b>${count(rows)}</b><span>${words}</span></td>`;
+  const head = (words) => `<th scope="col">${words}</th>`, escape = (text) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+  const un = found.rejects, left = un ? head("undecided") : "";
+  if (source.several) {
+    table.innerHTML = `<caption class="sr">Decisions and whether they were right</caption><thead><tr>${head("right")}${head("wrong")}${left}</tr></thead>` +
+      `<tbody><tr>${cell(found.right, share(found.right, found.total))}${cell(found.wrong, share(found.wrong, found.total), "wrong")}${un ? cell(found.left, share(found.left, found.total)) : ""}</tr></tbody>`;
+  } else {
+    const [no, yes] = source.classes.map(escape);
+    table.innerHTML = `<caption class="sr">Decisions against what happened</caption><thead><tr><td class="none"></td>${head(`says <b>${yes}</b>`)}${left}${head(`says <b>${no}</b>`)}</tr></thead><tbody>` +
+      `<tr><th scope="row">was <b>${yes}</b></th>${cell(found.found, `found, ${share(found.found, first)}`)}${un ? cell(found.undecided[0], share(found.undecided[0], first)) : ""}${cell(found.missed, `missed, ${share(found.missed, first)}`, "wrong")}</tr>` +
+      `<tr><th scope="row">was <b>${no}</b></th>${cell(found.alarms, `false alarms, ${share(found.alarms, second)}`, "wrong")}${un ? cell(found.undecided[1], share(found.undecided[1], second)) : ""}${cell(found.rightNegative, `right, ${share(found.rightNegative, second)}`)}</tr></tbody>`;
+  }
+  const per = 1000 / found.total, price = byId("price");
+  price.textContent = money(found.cost * per);
+  Object.assign(price.dataset, { cost: found.cost, blind: found.blind, rejected: found.left, wrong: found.wrong, threshold: found.t, low: found.low, high: found.high });
+  const saved = (found.blind - found.cost) * per, without = source.several ? "Deciding on every row" : `Without any model, always saying ${nameOf(source, found.always)}`;
+  byId("versus").textContent = `${without} costs ${money(found.blind * per)}: ` + (saved >= -1e-9
+    ? `these decisions save ${money(Math.max(saved, 0))}${found.blind > 0 ? ` (${Math.round((100 * (found.blind - found.cost)) / found.blind)}%)` : ""}.`
+    : `these decisions cost ${money(-saved)} more.`);
+  const others = DRAWN.panels.filter((other) => other !== source && other.several === source.several && other.total[0] === first && other.total[1] === second).slice(0, 2);
+  byId("others").textContent = source.several ? "" : others.map((other) => {
+    const gap = (decide(other, alarm, miss, rejection).cost - found.cost) * per;
+    return `${other.name[0].toUpperCase()}${other.name.slice(1)}: ${money(found.cost * per + gap)} (${gap > 0 ? "+" : gap < 0 ? MINUS : "±"}${money(Math.abs(gap))}).`;
+  }).join(" ");
+  byId("rejection-words").textContent = rejection === null ? "" : un
+    ? `Undecided from ${tickLabel(found.low)} to ${tickLabel(source.several ? found.high : found.high)}: ${count(found.left)} rows (${percent(found.left / found.total)}).`
+    : "At this cost leaving a row undecided never pays.";
+  if (source.several && un) byId("rejection-words").textContent = `Undecided below ${tickLabel(found.t)}: ${count(found.left)} rows (${percent(found.left / found.total)}).`;
+}
+
+const threshold = (value) => String(Number(value.toPrecision(10)));
+
+function showRule({ source }, found) {
+  const rule = byId("rule");
+  if (source.several) {
+    rule.textContent = found.rejects ? `Decide for the most probable class where its probability is at least ${tickLabel(found.t)}; leave the others undecided.` : "Decide for the most probable class.";
+    byId("python").textContent = `P = ...  # one column per class\n` + (found.rejects
+      ? `decision = np.where(\n    P.max(axis=1) >= ${threshold(found.t)}, classes[P.argmax(axis=1)], "undecided")` : "decision = classes[P.argmax(axis=1)]");
+    byId("sql").textContent = found.rejects ? `CASE WHEN confidence >= ${threshold(found.t)} THEN class\n     ELSE 'undecided' END AS decision` : "class AS decision";
+    return;
+  }
+  const [no, yes] = source.classes, map = source.map, column = map ? "q" : source.column;
+  rule.textContent = found.rejects
+    ? `Say ${yes} from ${tickLabel(found.high)}, ${no} up to ${tickLabel(found.low)}, and leave what lies between undecided.`
+    : `Say ${yes} above ${tickLabel(found.t)}, else ${no}.`;
+  const text = JSON.stringify, quote = (name) => `'${name.replaceAll("'", "''")}'`;
+  const load = map ? `q = calibrant.load("map.json")(${map.kind === "margin" ? "score" : source.column})\n` : "";
+  byId("python").textContent = load + (found.rejects
+    ? `decision = np.select(\n    [${column} >= ${threshold(found.high)}, ${column} <= ${threshold(found.low)}],\n    [${text(yes)}, ${text(no)}], "undecided")`
+    : `decision = np.where(\n    ${column} > ${threshold(found.t)}, ${text(yes)}, ${text(no)})`);
+  const cases = found.rejects
+    ? `CASE WHEN ${column} >= ${threshold(found.high)} THEN ${quote(yes)}\n       WHEN ${column} <= ${threshold(found.low)} THEN ${quote(no)}\n       ELSE 'undecided' END AS decision`
+    : `CASE WHEN ${column} > ${threshold(found.t)} THEN ${quote(yes)}\n       ELSE ${quote(no)} END AS decision`;
+  const mapped = map ? (map.sql ? `(\n  SELECT *, ${map.sql} AS q\n  FROM rows)` : "(\n  SELECT *, ... AS q  -- calibrant sql map.json\n  FROM rows)") : "rows";
+  byId("sql").textContent = `SELECT *,\n  ${cases}\nFROM ${mapped}`;
+}
+
+// The frame of a curve of the panel: axes with percent below, and a mark with its words above.
+function drawCurve(width, { most, format, below, points, mark, words, level }) {
+  const left = 50, right = 14, top = 24, height = 180, side = width - left - right, picture = frame(width, top + height + 46);
+  const X = (x) => left + side * x, Y = (y) => top + height * (1 - Math.min(y, most) / most), step = niceStep(most / 4);
+  for (let value = 0; value <= most * 1.0001; value += step) picture.append(line(left, Y(value), left + side, Y(value), "gridline"), label(left - 7, Y(value) + 4, format(value), "", "end"));
+  for (const tick of side < 200 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]) picture.append(label(X(tick), top + height + 18, tickLabel(tick), "", tick === 1 ? "end" : tick === 0 ? "start" : "middle"));
+  if (level) picture.append(line(left, Y(level.value), left + side, Y(level.value), "ideal"), label(left + side, Y(level.value) - 6, level.words, "halo", "end"));
+  picture.append(make("path", { d: trace(points.filter(([, y]) => y <= most * 1.001).map(([x, y]) => [X(x), Y(y)])), class: "l-good" }));
+  picture.append(line(X(mark[0]), top, X(mark[0]), top + height, "cursor"), make("circle", { cx: X(mark[0]), cy: Y(mark[1]), r: 6.5, class: "f-off disc" }));
+  picture.append(label(left + side / 2, top + height + 40, below, "name", "middle"));
+  const flip = mark[0] > 0.5;
+  picture.append(label(X(mark[0]) + (flip ? -6 : 6), top - 9, words, "t-off halo", flip ? "end" : "start"));
+  return picture;
+}
+
+function drawCosts(width, { source, alarm, miss }) {
+  const per = 1000 / (source.total[0] + source.total[1]);
+  if (source.several) return drawRejects(width, { source, alarm, miss, rejection: null }, true);
+  const now = decideTwo(source, alarm, miss, null), [positives, negatives] = source.total;
+  const points = DRAWN.thresholds.two.map((t, k) => [t, per * (alarm * (negatives - source.counts[3][k]) + miss * source.counts[1][k])]);
+  points.unshift([0, per * alarm * negatives]);
+  points.push([1, per * miss * positives]);
+  const blind = per * now.blind, most = Math.max(1.6 * blind, 1.3 * per * now.cost, 1e-9);
+  return drawCurve(width, { most, format: (value) => (value >= 10 || value === 0 ? whole(value) : String(Number(value.toPrecision(2)))),
+    below: `say ${nameOf(source, 1)} above this probability`, points, mark: [now.t, per * now.cost],
+    words: `threshold ${tickLabel(Number(now.t.toPrecision(3)))}: ${money(per * now.cost)}`, level: { value: blind, words: `always ${nameOf(source, now.always)}: ${money(blind)}` } });
+}
+
+// Wrong among the decisions made, when the least certain rows are left undecided first; the line is for equal costs.
+function drawRejects(width, { source, alarm, miss, rejection }, asShare = false) {
+  const total = source.total[0] + source.total[1], all = DRAWN.thresholds[source.several ? "several" : "two"], points = [];
+  all.forEach((t) => {
+    if (!source.several && (t < 0.5 || t >= 1)) return;
+    let wrong, left;
+    if (source.several) {
+      const [right, bad] = countsAt(source, t).below;
+      left = right + bad;
+      wrong = source.total[1] - bad;
+    } else {
+      const down = countsAt(source, 1 - t).upto, up = t > 0.5 ? countsAt(source, t).below : countsAt(source, t).upto;
+      left = Math.max(up[0] + up[1] - down[0] - down[1], 0);
+      wrong = down[0] + source.total[1] - up[1];
+    }
+    if (total - left > 0) points.push([left / total, wrong / (total - left)]);
+  });
+  points.sort((a, b) => a[0] - b[0]);
+  const now = decide(source, alarm, miss, rejection), decided = total - now.left;
+  const mark = [now.left / total, decided > 0 ? now.wrong / decided : 0];
+  const most = Math.max(0.01, 1.25 * mark[1], ...points.map(([, y]) => 1.08 * y));
+  return drawCurve(width, { most, format: (value) => tickLabel(Number(value.toPrecision(3))), below: "share of rows left undecided", points, mark,
+    words: asShare ? `all decided: ${percent(mark[1])} wrong` : `${percent(mark[0])} undecided: ${percent(mark[1])} wrong` });
+}
+
+// The table of methods ------------------------------------------------------------------------------------------------
+
+function startTables() {
+  for (const table of document.querySelectorAll("table.methods")) {
+    const body = table.tBodies[0];
+    for (const button of table.querySelectorAll("[data-sort]")) {
+      button.addEventListener("click", () => {
+        const head = button.closest("th"), up = head.getAttribute("aria-sort") !== "ascending", column = Number(button.dataset.sort);
+        for (const other of table.querySelectorAll("[aria-sort]")) other.setAttribute("aria-sort", "none");
+        head.setAttribute("aria-sort", up ? "ascending" : "descending");
+        const rows = [...body.rows], heads = rows.filter((row) => !row.dataset.family);
+        const value = (row) => (column < 0 ? row.dataset.title : Number(row.cells[column + 1].dataset.value.replace("inf", "Infinity")));
+        heads.sort((a, b) => { const x = value(a), y = value(b); return (x < y ? -1 : x > y ? 1 : 0) * (up ? 1 : -1); });
+        body.append(...heads.flatMap((row) => [row, ...rows.filter((other) => other.dataset.family === row.dataset.label)]));  // a family moves together
+      });
+    }
+    for (const button of table.querySelectorAll("[data-open]")) {
+      button.addEventListener("click", () => {
+        const open = button.getAttribute("aria-expanded") !== "true";
+        button.setAttribute("aria-expanded", String(open));
+        for (const row of body.rows) if (row.dataset.family === button.dataset.open) row.hidden = !open;
+      });
+    }
+  }
+  for (const button of document.querySelectorAll("button.all")) {
+    button.addEventListener("click", () => {
+      const all = button.previousElementSibling.classList.toggle("all");
+      button.setAttribute("aria-expanded", String(all));
+      button.textContent = all ? "Show the leading methods only" : button.dataset.words;
+    });
+  }
+}
+
+// The views of a comparison: one for each data set and machine; and one method at full size.
+function startViews() {
+  const views = [...document.querySelectorAll("[data-view]")], select = byId("choose-view");
+  const show = () => {
+    for (const view of views) view.hidden = view.dataset.view !== (select?.value ?? "0");
+    for (const view of views) if (!view.hidden) drawFigures(view);
+  };
+  select?.addEventListener("change", show);
+  for (const view of views) {
+    const pick = view.querySelector("[data-pick]");
+    if (pick) pick.addEventListener("change", () => showCloser(view, pick));
+  }
+  show();
+  for (const view of views) {
+    const pick = view.querySelector("[data-pick]");
+    if (!pick) continue;
+    if (!view.hidden) showCloser(view, pick);
+    else select.addEventListener("change", () => { if (!view.hidden && !view.dataset.closer) showCloser(view, pick); });
+  }
+}
+
+function showCloser(view, pick) {
+  const option = pick.selectedOptions[0], large = view.querySelector("[data-closer]");
+  view.dataset.closer = "yes";
+  const fresh = large.cloneNode(true);  // without the listeners of the method before
+  fresh.querySelector("[data-large]").replaceChildren();
+  fresh.querySelector("[data-large]").setAttribute("aria-label", `Reliability diagram of ${option.textContent}. Arrow keys read each part.`);
+  fresh.querySelector("h3").textContent = `Reliability of ${option.textContent}`;
+  large.replaceWith(fresh);
+  startLarge(fresh, DRAWN.figures[option.value]);
+  const map = view.querySelector("figure[data-map]");
+  if (map) {
+    const place = map.querySelector(".chart");
+    const next = place.cloneNode(false);
+    delete next.dataset.drawn;
+    next.dataset.figure = option.dataset.map;
+    next.setAttribute("aria-label", `Probability by score: ${option.textContent}, beside the forecasts as they are and what happened.`);
+    place.replaceWith(next);
+    drawFigures(map);
+  }
+}
+
+// Copying -------------------------------------------------------------------------------------------------------------
+
+function startCopying() {
+  for (const button of document.querySelectorAll("button.copy")) {
+    button.addEventListener("click", async () => {
+      const code = button.parentElement.querySelector("pre");
+      try { await navigator.clipboard.writeText(code.textContent); } catch {
+        const range = document.createRange();
+        range.selectNodeContents(code);
+        getSelection().removeAllRanges();
+        getSelection().addRange(range);
+        document.execCommand("copy");
+      }
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    });
+  }
+}
+
+for (const root of document.querySelectorAll("[data-first]")) startLarge(root, DRAWN.figures[root.dataset.first]);
+startViews();
+drawFigures(byId("main"));
+startPanel();
+startTables();
+startCopying();
+document.documentElement.dataset.ready = "yes";

@@ -1,0 +1,323 @@
+"""The methods of a comparison on one data set and machine: how far each is from the best, and which to recommend.
+
+Distances from the best are paired over folds, with the variance corrected for shared training rows (Nadeau & Bengio
+2003). The calibration error is that of all held-out rows together, because a mean over small folds is mostly noise.
+Methods whose probabilities hardly differ are a family. Recommended is, of the methods whose interval reaches the best
+by the first metric, one that keeps the order of the rows if there is one, and of these the one with the fewest numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from calibrant.arrays import Floats
+from calibrant.comparing.records import Comparison, Predictions, smaller_is_better
+from calibrant.evidence.effects import CalibrationError, measure_error
+from calibrant.inference import corrected_t
+from calibrant.maps.methods import ALIASES, METHODS
+from calibrant.metrics import METRICS
+from calibrant.metrics.confidence import positive_or_decided
+from calibrant.metrics.forecasts import Posteriors
+from calibrant.samples import Sample
+
+__all__ = [
+    "ALPHA",
+    "Distance",
+    "MethodRow",
+    "Ranking",
+    "binary_forecasts",
+    "find_families",
+    "find_ratio",
+    "rank_methods",
+]
+
+ALPHA = 0.05  # level of all tests, and of the intervals 1 - ALPHA
+_SAME = 0.001  # methods whose probabilities differ by less than this on average are a family
+_ERROR_DRAWS = 60  # draws for the chance level of each method's calibration error
+_MOST_NUMBERS = 10_000  # stands for "as many as the data ask for"
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """How much worse a method is than the best by a metric, with the interval of the paired difference over folds."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MethodRow:
+    """A method of a comparison: its names, its means over folds, how far it is from the best, and its calibration.
+
+    `family` is the label of the method that stands for all with nearly the same probabilities. `reaches` says whether
+    its interval by the first metric reaches the best. `impossible` is the weight of rows that it called impossible.
+    """
+
+    label: str
+    method: str
+    title: str
+    options: Mapping[str, Any]
+    keeps_order: bool
+    numbers: int | None
+    means: Mapping[str, float]
+    distances: Mapping[str, Distance | None]
+    error: CalibrationError | None
+    impossible: float
+    family: str
+    reaches: bool
+    seconds: float
+
+    def oriented(self, metric: str) -> float:
+        """Return the mean of a metric with the sign that makes smaller better."""
+        return float(smaller_is_better(metric, np.array([self.means[metric]]))[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """The methods on one data set and machine, best first by the first metric.
+
+    `best` and `recommended` are labels, `raw` that of the forecasts as they are, None if they are no probabilities.
+    `gain` is what the recommended method is better than those, with its paired interval.
+    """
+
+    dataset: str
+    machine: str
+    metrics: tuple[str, ...]
+    rows: tuple[MethodRow, ...]
+    best: str
+    recommended: str | None
+    raw: str | None
+    gain: Distance | None
+    folds: int
+    tested: int
+
+    def __getitem__(self, label: str) -> MethodRow:
+        """Return a method by its label."""
+        return next(row for row in self.rows if row.label == label)
+
+    @property
+    def heads(self) -> list[MethodRow]:
+        """The methods that stand for their families."""
+        return [row for row in self.rows if row.family == row.label]
+
+
+def rank_methods(
+    comparison: Comparison, dataset: str, machine: str, standing: Mapping[str, Any] | None = None
+) -> Ranking:
+    """Return the methods on a data set and machine, best first by the first metric.
+
+    On several data sets a method reaches the best where the test of ranks in `standing` does not call it worse.
+    """
+    labels = comparison.methods(machine)
+    metrics, errors = list(comparison.metrics), {}
+    for metric in metrics:
+        errors[metric] = comparison.errors(metric, machine)[dataset]
+    kept = {label: comparison.predictions.get((dataset, machine, label)) for label in labels}
+    classes = next((len(each.classes) for each in kept.values() if each is not None), 2)
+    areas = None if "auc" in metrics or classes > 2 else _measure_areas(list(kept.values()))
+    if areas is not None:
+        metrics.append("auc")
+        errors["auc"] = areas
+    ratio, first = find_ratio(comparison, machine), metrics[0]
+    families = find_families(comparison, machine)
+    distances = {metric: _measure_distances(metric, errors[metric], ratio) for metric in metrics}
+    worse = None
+    if standing is not None and standing["against_best"]["test"] == "friedman":
+        worse = dict(zip(standing["methods"], standing["against_best"]["worse"].tolist(), strict=True))
+    rows = []
+    for place, label in enumerate(labels):
+        method, options = _read_text(comparison.settings["methods"].get(label, label))
+        gap = distances[first][place]
+        reaches = (gap is not None and gap.low <= 0.0) if worse is None else not worse[label]
+        predictions = kept[label]
+        row = METHODS.get(ALIASES.get(method, method))
+        rows.append(
+            MethodRow(
+                label,
+                method,
+                _TITLES.get(method, (row.title if row is not None else "") or label),
+                options,
+                _keeps_order(method, classes),
+                0 if method == "raw" else None if row is None else row.numbers,
+                {metric: float(errors[metric][place].mean()) for metric in metrics},
+                {metric: distances[metric][place] for metric in metrics},
+                None if predictions is None else _measure_error(predictions),
+                0.0 if predictions is None else _count_impossible(predictions),
+                families[label],
+                reaches,
+                float(np.mean([c.seconds for c in comparison.cells if (c.machine, c.method) == (machine, label)])),
+            )
+        )
+    order = sorted(range(len(rows)), key=lambda k: (rows[k].oriented(first), k))
+    ranked = [rows[k] for k in order]
+    recommended = _recommend(ranked, first)
+    if worse is not None and standing is not None:  # the ranks over data sets decide
+        recommended = standing["methods"][0]
+    raw = next((row.label for row in ranked if row.method == "raw"), None)
+    gain = None
+    if raw is not None and recommended not in (None, raw):
+        places = (labels.index(raw), labels.index(str(recommended)))
+        before, after = (smaller_is_better(first, errors[first][place]) for place in places)
+        gain = _pair(before, after, ratio)
+    one = (dataset, machine, labels[0])
+    cells = [cell for cell in comparison.cells if (cell.dataset, cell.machine, cell.method) == one]
+    return Ranking(
+        dataset,
+        machine,
+        tuple(metrics),
+        tuple(ranked),
+        ranked[0].label,
+        recommended,
+        raw,
+        gain,
+        len(cells),
+        sum(cell.tested for cell in cells),
+    )
+
+
+_TITLES = {"raw": "Forecasts as they are", "klr": "Kernel logistic regression"}
+
+
+def _recommend(rows: list[MethodRow], metric: str) -> str | None:
+    """Return the label of the method to use, None if none has a finite mean."""
+    able = [row for row in rows if row.reaches and np.isfinite(row.means[metric])]
+    if not able:
+        return rows[0].label if np.isfinite(rows[0].means[metric]) else None
+    chosen = [row for row in able if row.keeps_order] or able
+    return min(chosen, key=lambda row: _MOST_NUMBERS if row.numbers is None else row.numbers).label
+
+
+def _keeps_order(method: str, classes: int) -> bool:
+    """Return whether a method keeps the order of rows, with several classes that of the classes of each row."""
+    if method == "raw":
+        return True
+    row = METHODS.get(ALIASES.get(method, method))
+    if row is None:
+        return False
+    if classes > 2:
+        joint = row if row.needs == "matrix" else row.joint
+        return joint is not None and joint.monotone
+    return row.monotone
+
+
+def _read_text(text: str) -> tuple[str, dict[str, Any]]:
+    """Return a method and its options from the text of the settings.
+
+    >>> _read_text("bins(k=10)")
+    ('bins', {'k': '10'})
+    """
+    name, _, rest = text.partition("(")
+    given = [each.partition("=") for each in rest.rstrip(")").split(", ") if "=" in each]
+    return name, {option: value for option, _, value in given}
+
+
+def find_ratio(comparison: Comparison, machine: str) -> float:
+    """Return the number of rows tested per row trained on: 1/9 for ten folds, even if they are repeated."""
+    ratios = [cell.tested / cell.trained for cell in comparison.cells if cell.machine == machine and cell.trained]
+    return float(np.mean(ratios)) if ratios else 1.0
+
+
+def find_families(comparison: Comparison, machine: str) -> dict[str, str]:
+    """Return for each method the label of the one that stands for its family: itself, if it has none.
+
+    The methods that fit the fewest numbers stand for others; without probabilities, each is its own.
+    """
+    labels = comparison.methods(machine)
+    kept: dict[str, list[Floats]] = {label: [] for label in labels}
+    for (_, each, label), predictions in comparison.predictions.items():
+        if each == machine:
+            kept[label].append(predictions.p)
+    names = list(METHODS)
+
+    def simplicity(label: str) -> tuple[int, int, int]:
+        method = _read_text(comparison.settings["methods"].get(label, label))[0]
+        row = METHODS.get(ALIASES.get(method, method))
+        numbers = _MOST_NUMBERS if row is None or row.numbers is None else row.numbers
+        return (-1 if method == "raw" else numbers, names.index(method) if method in names else len(names), 0)
+
+    heads: list[str] = []
+    found = {}
+    for label in sorted(labels, key=simplicity):
+        head = next((other for other in heads if _are_same(kept[other], kept[label])), label)
+        found[label] = head
+        if head == label:
+            heads.append(label)
+    return found
+
+
+def _are_same(first: list[Floats], second: list[Floats]) -> bool:
+    """Return whether probabilities of the same rows hardly differ on average."""
+    if not first or len(first) != len(second) or any(a.shape != b.shape for a, b in zip(first, second, strict=True)):
+        return False
+    with np.errstate(invalid="ignore"):
+        gaps = [float(np.abs(a - b).sum(axis=1).mean()) / 2.0 for a, b in zip(first, second, strict=True)]
+    return float(np.mean(gaps)) < _SAME
+
+
+def _measure_distances(metric: str, errors: Floats, ratio: float) -> list[Distance | None]:
+    """Return how far each method is from the best, None where that is not finite."""
+    oriented = smaller_is_better(metric, errors)
+    best = int(np.argmin(oriented.mean(axis=1)))
+    return [_pair(values, oriented[best], ratio) for values in oriented]
+
+
+def _pair(values: Floats, best: Floats, ratio: float) -> Distance | None:
+    """Return the paired difference of two methods over folds with its interval, None where it is not finite."""
+    difference = values - best if np.isfinite(values).all() and np.isfinite(best).all() else None
+    if difference is None:
+        return None
+    mean = float(difference.mean())
+    if len(values) < 2 or not difference.any():
+        return Distance(mean, mean, mean) if not difference.any() else Distance(mean, -np.inf, np.inf)
+    test = corrected_t(values, best, ratio=ratio)
+    half = float(special.stdtrit(test.degrees_of_freedom, 1.0 - ALPHA / 2.0)) * test.standard_error
+    return Distance(mean, mean - half, mean + half)
+
+
+def binary_forecasts(predictions: Predictions) -> Sample:
+    """Return the forecasts of the positive class; of more than two classes, those of the decision being right."""
+    index = np.searchsorted(predictions.classes, predictions.y)
+    p = np.clip(predictions.p, 0.0, 1.0)
+    if len(predictions.classes) > 2:
+        return positive_or_decided(Posteriors(p, index, predictions.weight))
+    return Sample(p[:, 1], index.astype(np.float64), predictions.weight)
+
+
+def _measure_error(predictions: Predictions) -> CalibrationError | None:
+    """Return the calibration error of all held-out rows together."""
+    if not np.isfinite(predictions.p).all():
+        return None
+    weight = predictions.weight
+    whole = weight is None or bool((weight == np.floor(weight)).all())
+    return measure_error(binary_forecasts(predictions), whole=whole, draws=_ERROR_DRAWS, rng=np.random.default_rng(0))
+
+
+def _count_impossible(predictions: Predictions) -> float:
+    """Return the weight of rows whose class was given probability 0."""
+    index = np.searchsorted(predictions.classes, predictions.y)
+    never = predictions.p[np.arange(len(index)), index] <= 0.0
+    return float(never.sum() if predictions.weight is None else predictions.weight[never].sum())
+
+
+def _measure_areas(kept: list[Predictions | None]) -> Floats | None:
+    """Return the areas under the ROC curve by method and fold, None where one is not defined."""
+    found = []
+    for predictions in kept:
+        if predictions is None or not np.isfinite(predictions.p).all():
+            return None
+        happened = (predictions.y == predictions.classes[1]).astype(np.float64)
+        areas = []
+        for fold in np.unique(predictions.fold):
+            rows = predictions.fold == fold
+            if len(np.unique(happened[rows])) < 2:
+                return None
+            weight = None if predictions.weight is None else predictions.weight[rows]
+            areas.append(METRICS["auc"].core(Sample(predictions.p[rows, 1], happened[rows], weight)))
+        found.append(areas)
+    return np.array(found) if found and len({len(each) for each in found}) == 1 else None

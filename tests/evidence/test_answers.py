@@ -1,0 +1,325 @@
+"""The three answers on made-up cases: the right branch, and numbers in the sentences that are recomputed here."""
+
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
+
+import calibrant
+from calibrant.evidence.answers import QUESTIONS, SITUATIONS, Source, answer_assessment
+from calibrant.evidence.words import format_points, format_rate, name_method, round_percent
+from calibrant.maps.methods import METHODS
+from calibrant.metrics import smooth_ece
+from calibrant.numerics.folds import deal_rows
+
+
+def forecast(n, seed=0, slope=1.0, shift=0.0, mean=0.0):
+    """Return labels, and forecasts whose logit is `slope` times the true one plus `shift`."""
+    rng = np.random.default_rng(seed)
+    logit = rng.normal(mean, 1.5, n)
+    return (rng.random(n) < 1 / (1 + np.exp(-logit))).astype(int), 1 / (1 + np.exp(-slope * logit - shift))
+
+
+def classes(n, k, seed=0, power=1.0, tilt=None):
+    rng = np.random.default_rng(seed)
+    P = rng.dirichlet(np.full(k, 0.5), n)
+    y = np.minimum((P.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1), k - 1)
+    Q = P**power * (1.0 if tilt is None else tilt)
+    return y, Q / Q.sum(axis=1, keepdims=True)
+
+
+def tiny_error():
+    rng = np.random.default_rng(2)
+    p = rng.uniform(0.05, 0.95, 200_000)
+    return (rng.random(len(p)) < p - 0.004).astype(int), p
+
+
+def told_nothing():
+    rng = np.random.default_rng(3)
+    return (rng.random(4000) < 0.3).astype(int), np.clip(0.3 + 0.02 * rng.normal(size=4000), 0, 1)
+
+
+def sometimes_zero():
+    y, p = forecast(2000, slope=1.2)
+    return y, np.where(p < 0.1, 0.0, p)
+
+
+def falling():
+    rng = np.random.default_rng(4)
+    p = 1 / (1 + np.exp(-rng.normal(size=8000)))
+    return (rng.random(8000) < np.where(p > 0.7, 0.35, p)).astype(int), p
+
+
+def rare():
+    rng = np.random.default_rng(5)
+    p = 0.002 * rng.lognormal(0.0, 0.8, 60_000)
+    return (rng.random(len(p)) < np.minimum(p / 2, 1)).astype(int), np.minimum(p, 1)
+
+
+def swapped():
+    y, p = forecast(1500)
+    return y, 1 - p
+
+
+def weak():
+    rng = np.random.default_rng(1)
+    p = rng.uniform(0.42, 0.58, 1500)
+    return (rng.random(1500) < p).astype(int), p
+
+
+def inverted_weights():
+    y, p = forecast(1500, slope=2.0)
+    return y, p, np.random.default_rng(1).random(1500)
+
+
+def whole_weights():
+    y, p = forecast(700, slope=2.0)
+    return y, p, np.random.default_rng(1).integers(1, 4, 700)
+
+
+# name: (rows, situation, word of the first answer, words of the second answer, words of the third)
+CASES = {
+    "calibrated": (lambda: forecast(3000), "calibrated", "Yes.", "Nothing that shows", "Use them"),
+    "overconfident": (lambda: forecast(3000, slope=2.0), "off", "Not yet.", "Too sure", "Recalibrate."),
+    "underconfident": (lambda: forecast(3000, slope=0.5), "off", "Not yet.", "Too cautious", "Recalibrate."),
+    "base rate too low": (lambda: forecast(3000, shift=-1.0), "off", "Not yet.", "too low", "prior_shift"),
+    "base rate too high": (lambda: forecast(3000, shift=1.0), "off", "Not yet.", "too high", "Recalibrate."),
+    "slightly too sure": (lambda: forecast(6000, slope=1.3), "off", "Almost.", "Too sure", "Recalibrate."),
+    "worse than the base rate": (lambda: forecast(3000, slope=3, mean=-2), "off", "No.", "Too sure", "Recalibrate."),
+    "tiny n, large error": (lambda: forecast(40, seed=1), "uncertain", "Cannot tell.", "Nothing", "Collect about"),
+    "few rows": (lambda: forecast(150, seed=7), "few", "Cannot tell.", "Nothing", "Collect about"),
+    "huge n, tiny error": (tiny_error, "negligible", "Yes.", "Hardly anything", "Use them"),
+    "inverted": (swapped, "inverted", "No.", "other class", "Check which class"),
+    "no discrimination": (told_nothing, "indistinct", "No.", "no map", "better features"),
+    "weak but calibrated": (weak, "calibrated", "Calibrated.", "Nothing that shows", "Use them"),
+    "one class": (lambda: (np.zeros(30, int), np.linspace(0, 0.1, 30)), "one class", "Cannot tell.", "Nothing", "Add"),
+    "one class, off": (lambda: (np.zeros(300, int), np.full(300, 0.4)), "one class", "Cannot tell.", "level", "Add"),
+    "no rows": (lambda: ([], []), "nothing", "Cannot tell.", "Nothing", "Give rows"),
+    "called impossible": (sometimes_zero, "impossible", "No.", "exactly 0%", "never says 0"),
+    "falls where it should rise": (falling, "off", "No.", "happen less often", "Look at the model"),
+    "rare events": (rare, "off", "", "too high", "Recalibrate."),
+    "broken weights": (inverted_weights, "off", "Not yet.", "Too sure", "Recalibrate."),
+    "whole weights": (whole_weights, "off", "Not yet.", "Too sure", "Recalibrate."),
+    "three classes": (lambda: classes(2000, 3), "calibrated", "Yes.", "Nothing that shows", "Use them"),
+    "ten classes, overconfident": (lambda: classes(2000, 10, power=1.7), "off", "Not yet.", "Overconf", "temperature"),
+    "three classes, underconfident": (lambda: classes(2000, 3, power=0.5), "off", "Not yet.", "Underconf", "Recalib"),
+    "classes off": (lambda: classes(2000, 3, tilt=[1.3, 1.0, 0.75]), "off", "", "class by class", "Compare methods"),
+    "few rows of ten classes": (lambda: classes(60, 10), "few", "Cannot tell.", "Nothing", "Collect"),
+}
+
+
+@cache
+def case(name):
+    y, p, *weight = CASES[name][0]()
+    labels = None if np.ndim(p) < 2 else range(np.shape(p)[1])
+    weight = weight[0] if weight else None
+    return y, p, weight, calibrant.assess(y, p, sample_weight=weight, labels=labels, draws=60)
+
+
+@pytest.mark.parametrize("name", CASES)
+class TestEveryCase:
+    def test_is_answered_in_its_own_words(self, name):
+        found = case(name)[-1].answers
+        _, situation, word, wrong, following = CASES[name]
+        assert found.situation == situation, str(found)
+        assert found.good.word == word or not word
+        assert wrong in str(found.wrong), str(found.wrong)
+        assert following in str(found.next), str(found.next)
+
+    def test_reads_well(self, name):
+        found = case(name)[-1]
+        assert [each.question for each in found.answers] == list(QUESTIONS)
+        text = str(found.answers)
+        assert found.verdict == text
+        assert str(found).startswith(text)
+        assert not re.search(r"nan|\binf\b|None|  |\.\.|\( ?\)|-0%", text), text
+        for each in found.answers:
+            assert each.claim[0].isupper() or each.claim[0].isdigit()
+            assert each.claim.endswith(".")
+            assert len(each.claim.split()) <= 24, each.claim
+            assert not re.search(r"\bp [=<]", each.claim)  # no p-value opens an answer
+        assert all(sentence.endswith(".") for each in found.answers for sentence in each.because)
+
+    def test_is_in_the_json(self, name):
+        document = case(name)[-1].as_dict()
+        assert document["answers"]["good"]["claim"] == case(name)[-1].answers.good.claim
+        assert document["verdict"] == case(name)[-1].verdict
+
+
+def test_every_situation_has_a_case():
+    assert {row[1] for row in CASES.values()} >= set(SITUATIONS) - {"doubtful"}
+
+
+def test_the_calibration_error_is_the_smooth_one_beside_its_chance():
+    for name in ("overconfident", "calibrated", "ten classes, overconfident"):
+        y, p, _, found = case(name)
+        error = found.effects.error
+        assert error.value == smooth_ece(y, p, labels=None if p.ndim == 1 else range(p.shape[1]))
+        assert f"{format_points(error.value)} on average" in str(found.answers.good)
+        assert f"rarely more than {format_points(error.chance)}" in found.answers.good.sure
+        assert "interval" not in found.answers.good.sure
+
+
+def test_the_chance_level_is_that_of_calibrated_forecasts():
+    rng = np.random.default_rng(0)
+    p = rng.random(800)
+    found = calibrant.assess(rng.random(800) < p, p, draws=200).effects.error
+    drawn = [smooth_ece((rng.random(800) < p).astype(int), p) for _ in range(300)]
+    assert found.usual == pytest.approx(np.mean(drawn), rel=0.06)
+    assert found.chance == pytest.approx(np.quantile(drawn, 0.95), rel=0.08)
+
+
+def test_the_gain_is_measured_out_of_fold():
+    y, p, _, found = case("overconfident")
+    order = np.lexsort([y, p])
+    logit = np.log(p / (1 - p))[order][:, None]
+    q = np.empty(len(p))
+    for fold in deal_rows(np.ones(len(p))):
+        held = fold > 0
+        model = LogisticRegression(C=np.inf, tol=1e-8).fit(logit[~held], y[order][~held])
+        q[held] = model.predict_proba(logit[held])[:, 1]
+    gain = 1 - log_loss(y[order], q) / log_loss(y, p)
+    recalibration = found.effects.recalibration
+    assert recalibration.gain == pytest.approx(gain, abs=2e-4)  # Platt's targets are a little off 0 and 1
+    assert recalibration.brier == pytest.approx(np.mean((p - y) ** 2))
+    assert recalibration.recalibrated_brier == pytest.approx(np.mean((q - y[order]) ** 2), rel=1e-3)
+    losses = -np.log(np.where(y, p, 1 - p))[order] + np.log(np.where(y[order], q, 1 - q))
+    half = 1.96 * losses.std() / np.sqrt(len(y)) / log_loss(y, p)
+    assert (recalibration.low, recalibration.high) == pytest.approx((gain - half, gain + half), abs=1e-3)
+    percent = round_percent(recalibration.gain)
+    assert f"recalibrating gains {percent}% of the log loss" in found.answers.good.claim
+    assert f"Platt's sigmoid (platt) takes {percent}% off the log loss" in found.answers.next.claim
+    assert f"{log_loss(y, p):.4g} becomes {log_loss(y[order], q):.3g}"[:-1] in str(found.answers.next)
+
+
+def test_rows_given_a_probability_are_counted():
+    y, p, _, found = case("overconfident")
+    sentences = [each for each in found.answers.wrong.because if each.startswith("Of 100 rows")]
+    assert len(sentences) == 2  # where too little and where too much was said
+    for sentence in sentences:
+        pattern = r"Of 100 rows given (\d+)%, (\d+) happened \((\d+) rows from (\d+) to (\d+)%\)\."
+        given, happened, rows, low, high = map(int, re.fullmatch(pattern, sentence).groups())
+        inside = (p >= low / 100) & (p < high / 100)
+        assert rows == inside.sum()
+        assert given == round(100 * p[inside].mean())
+        assert happened == round(100 * y[inside].mean())
+
+
+def test_parts_hold_all_rows():
+    for name in ("overconfident", "rare events", "whole weights"):
+        y, p, weight, found = case(name)
+        parts, weight = found.effects.parts, np.ones(len(y)) if weight is None else weight
+        assert sum(part.rows for part in parts) == pytest.approx(weight.sum())
+        assert sum(part.happened for part in parts) == pytest.approx(weight @ y)
+        assert sum(part.rows * part.forecast for part in parts) == pytest.approx(weight @ p)
+
+
+def test_rare_events_are_counted_by_the_ten_thousand():
+    _, _, _, found = case("rare events")
+    assert re.search(r"Of [1-9]0{1,2},000 rows given 0\.\d+%, \d+ happened", str(found.answers.wrong))
+    assert format_rate(0.99934, 0.998) == "of 100,000 rows given 99.934%, 99,800 happened"
+    assert format_rate(0.0, 0.104) == "of 100 rows given 0%, 10 happened"
+
+
+def test_the_base_rate_is_beside_the_log_loss():
+    y, p, _, found = case("worse than the base rate")
+    base = log_loss(y, np.full(len(y), y.mean()))
+    assert f"Log loss {log_loss(y, p):.4g}; always saying the base rate of {y.mean():.1%} scores {base:.4g}." in str(
+        found.answers.good
+    )
+    skill = found.effects.skill
+    assert skill.value == pytest.approx(base - log_loss(y, p))
+    assert skill.high < 0
+    assert "would be better" in found.answers.good.claim
+
+
+def test_called_impossible_are_counted():
+    y, p, _, found = case("called impossible")
+    number = ((p == 0) & (y == 1)).sum()
+    assert found.answers.good.claim == f"{number} rows that happened were called impossible."
+    assert found["log_loss"].value == np.inf
+    kept = ~((p == 0) & (y == 1))
+    rest = -np.log(np.where(y[kept], p[kept], 1 - p[kept])).mean()
+    assert f"Without them the log loss is {rest:.4g}." in str(found.answers.good)
+
+
+def test_an_inverted_forecast_has_its_area():
+    y, p, _, found = case("inverted")
+    assert f"{roc_auc_score(y, p):.4g}" in str(found.answers.good)
+    assert calibrant.assess(y, 1 - p, draws=20).answers.situation == "calibrated"  # what the next line suggests
+
+
+def test_weights_are_said():
+    _, _, weight, found = case("broken weights")
+    effective = weight.sum() ** 2 / (weight**2).sum()
+    assert found.effects.effective == pytest.approx(effective)
+    assert f"as much as {effective:,.0f} rows of one weight" in found.answers.good.sure
+    y, p, weight, found = case("whole weights")
+    again = calibrant.assess(np.repeat(y, weight), np.repeat(p, weight), draws=60)
+    assert found.answers.wrong == again.answers.wrong
+    assert found.answers.next == again.answers.next
+
+
+def test_significant_but_negligible_is_not_large_but_uncertain():
+    small, large = case("huge n, tiny error")[-1].answers, case("tiny n, large error")[-1].answers
+    assert "more than chance, too small to matter" in small.good.claim
+    assert "large, and no more than chance may make it" in large.good.claim
+
+
+def test_the_rows_asked_for_would_tell():
+    _, _, _, found = case("tiny n, large error")
+    wanted = int(re.search(r"Collect about ([\d,]+) rows", str(found.answers.next))[1].replace(",", ""))
+    y, p = forecast(wanted)
+    assert calibrant.assess(y, p, draws=60).effects.error.chance < 0.03
+
+
+def test_a_command_names_the_columns_and_runs_as_it_is():
+    found = case("overconfident")[-1]
+    said = answer_assessment(found, Source("my table.csv", ("p",), "y", ("--pos-label", "yes")))
+    fit, compare = (step.code for step in said.next.steps)
+    assert fit == (
+        "calibrant fit 'my table.csv' --score p --label y --kind probability --pos-label yes --method platt -o map.json"
+    )
+    assert compare.startswith("calibrant compare 'my table.csv' --score p --label y --kind probability")
+    assert found.answers.next.steps[0].code == 'map = calibrant.fit("platt", p, y, kind="probability")'
+
+
+def test_the_suggested_line_runs_and_repairs():
+    y, p, _, found = case("overconfident")
+    scope = {"calibrant": calibrant, "p": p, "y": y}
+    exec(found.answers.next.steps[0].code, scope)
+    assert calibrant.assess(y, scope["map"](p), draws=50).answers.situation in ("calibrated", "doubtful")
+    y, P, _, found = case("ten classes, overconfident")
+    scope = {"calibrant": calibrant, "P": P, "y": y}
+    exec(found.answers.next.steps[0].code, scope)
+    assert calibrant.assess(y, scope["map"](P), draws=50)["log_loss"].value < found["log_loss"].value
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_has_a_name_for_people(name):
+    row = METHODS[name]
+    assert row.title
+    assert name_method(name) == f"{row.title} ({name})"
+    assert sum(each.title == row.title for each in METHODS.values()) == 1
+
+
+def leaves(record):
+    """Return the numbers of a fitted map that its repr shows, without those that only place its scores."""
+    numbers = re.sub(r"(center|scale|clip)=[^,)]*", "", repr(record))
+    return [float(each) for each in re.findall(r"=\(?(-?\d[\d.e+-]*)", numbers)]
+
+
+@pytest.mark.parametrize("name", [name for name, row in METHODS.items() if row.numbers is not None])
+def test_the_numbers_of_a_method_are_those_that_follow_the_data(name):
+    found = []
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        score = rng.normal(0.2, 1.3, 300)
+        y = rng.random(300) < 1 / (1 + np.exp(0.3 - score))
+        found.append(leaves(calibrant.fit(name, score, y, kind="margin")))
+    changed = sum(one != other for one, other in zip(*found, strict=True))
+    assert changed <= METHODS[name].numbers <= len(found[0])
+    assert (METHODS[name].numbers == 0) == (changed == 0)
