@@ -17,12 +17,14 @@ from calibrant.engines.cells import Grid, Moments, lay_grid, move_grid, sum_mome
 from calibrant.engines.tables import open_rows
 from calibrant.ops import EDGE
 from calibrant.samples import read_kind
+from calibrant.showing import shown
 
 __all__ = ["Summary", "summarise"]
 
 _FORMAT = 1
 
 
+@shown
 @dataclass(frozen=True, slots=True, eq=False)
 class Summary:
     """What fits need of a table.

@@ -23,6 +23,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from calibrant.arrays import Floats, Index
 from calibrant.checks import check_length, check_one_of, check_whole, refuse_masked
 from calibrant.estimators.calibrator import check_target
+from calibrant.estimators.showing import FittedCardMixin
 from calibrant.kernels.functions import (
     GAMMAS,
     KERNELS,
@@ -93,7 +94,7 @@ _SOLVERS = ("auto", "newton", "preconditioned", "low_rank", "smo")
 _UNITS = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 
-class KernelLogisticRegression(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class KernelLogisticRegression(FittedCardMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Kernel logistic regression: class probabilities from a kernel machine, with a bound on the error of the fit.
 
     It minimises 1/2 |w|^2 + C sum_i s_i log(1 + exp(-y_i f(x_i))), f = w + b, without a penalty on the intercept b; for
