@@ -221,7 +221,8 @@ def _show_number(value: Any) -> str:
 _LINE = "border-bottom:1px solid color-mix(in srgb, currentColor 20%, transparent)"
 _FRAME = "border:1px solid color-mix(in srgb, currentColor 25%, transparent);border-radius:6px"
 _FAINT = "opacity:.72"
-_NUMBER = "text-align:right;font-variant-numeric:tabular-nums"
+_NAME = "text-align:left;font-weight:400;padding:.1em 1.2em .1em 0"
+_NUMBER = "text-align:right;font-variant-numeric:tabular-nums;padding:.1em 0 .1em 1.2em"
 _TABLE = "border-collapse:collapse;margin:.3em 0"
 _BESIDE = "display:flex;flex-wrap:wrap;gap:1.5em;align-items:flex-start"
 _STROKE = 'fill="none" stroke="currentColor"'
@@ -267,8 +268,8 @@ def _write_paragraph(strong: str, words: str, faint: str) -> str:
 
 def _write_numbers(numbers: Sequence[tuple[str, str]]) -> str:
     rows = [
-        f'<tr><th scope="row" style="text-align:left;font-weight:400;{_FAINT}">{escape(name)}</th>'
-        f'<td style="text-align:left;font-variant-numeric:tabular-nums">{escape(value)}</td></tr>'
+        f'<tr><th scope="row" style="{_NAME};{_FAINT}">{escape(name)}</th>'
+        f'<td style="text-align:left">{escape(value)}</td></tr>'
         for name, value in numbers
     ]
     return (
@@ -282,10 +283,12 @@ def _write_grid(grid: Grid | None) -> str:
         return ""
     wide = len(grid.headings) > _MOST_COLUMNS
     cut = [each[:_MOST_COLUMNS] + ("...",) * wide for each in (grid.headings, *grid.rows[:_MOST_ROWS])]
-    head = "".join(f'<th scope="col" style="text-align:right;{_LINE}">{escape(each)}</th>' for each in cut[0])
+    sides = [_NAME, *[_NUMBER] * (len(cut[0]) - 1)]
+    heads = zip(sides, cut[0], strict=True)
+    head = "".join(f'<th scope="col" style="{side};{_LINE}">{escape(each)}</th>' for side, each in heads)
     body = "".join(
         "<tr>"
-        + f'<th scope="row" style="text-align:left;font-weight:400">{escape(row[0])}</th>'
+        + f'<th scope="row" style="{_NAME}">{escape(row[0])}</th>'
         + "".join(f'<td style="{_NUMBER}">{escape(each)}</td>' for each in row[1:])
         + "</tr>"
         for row in cut[1:]

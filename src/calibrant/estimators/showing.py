@@ -85,7 +85,7 @@ def _describe_part(fitted: Any, classes: list[Any]) -> Card:
     """Return the card of a map that an estimator fitted; a function of the user's has only a name."""
     if not is_dataclass(fitted):
         return Card(getattr(fitted, "__name__", type(fitted).__name__))
-    maps = getattr(fitted, "maps", ())
+    maps: Any = getattr(fitted, "maps", ())
     if len(classes) == 2 and len(maps) == 1 and hasattr(maps[0], "origin"):
         return describe_map(maps[0])
     return describe_class_map(fitted) if hasattr(fitted, "maps") or hasattr(fitted, "inner") else describe_map(fitted)
