@@ -27,7 +27,6 @@ HEAVY = [
     "typer",
     "rich",
     "jinja2",
-    "altair",
 ]
 
 
@@ -89,8 +88,8 @@ ASSESS = "import calibrant; calibrant.assess([0, 1, 0, 1], [0.1, 0.6, 0.4, 0.8],
         ("matplotlib", "from calibrant.plots import MapsDisplay", "calibrant.plots", "plot"),
         ("jinja2", "import calibrant; calibrant.report", "calibrant.report", "report"),
         ("markupsafe", "import calibrant; calibrant.report", "calibrant.report", "report"),
-        ("altair", "from calibrant.report import write_report", "calibrant.report", "report"),
-        ("vl_convert", ASSESS.format(path=os.devnull), "calibrant.report", "report"),
+        ("jinja2", "from calibrant.report import write_report", "calibrant.report", "report"),
+        ("jinja2", ASSESS.format(path=os.devnull), "calibrant.report", "report"),
         ("sqlglot", "import calibrant; calibrant.sql", "calibrant.sql", "sql"),
         ("narwhals", "import calibrant; calibrant.engines", "calibrant.engines", "engine"),
         ("onnx", "import calibrant; calibrant.onnx", "writing ONNX", "onnx"),
@@ -116,7 +115,7 @@ def test_the_command_line_without_its_extra_is_one_sentence(package):
 
 
 def test_the_other_public_names_need_no_extra():
-    extras = ["typer", "rich", "pyarrow", "matplotlib", "pandas", "jinja2", "altair", "vl_convert", "sqlglot", "onnx"]
+    extras = ["typer", "rich", "pyarrow", "matplotlib", "pandas", "jinja2", "sqlglot", "onnx"]
     names = sorted(calibrant._LATER.keys() - {"engines", "onnx", "plots", "report", "sql"})
     ended = run_without(extras, f"import calibrant\nfor name in {names!r}: getattr(calibrant, name)")
     assert (ended.returncode, ended.stderr) == (0, "")

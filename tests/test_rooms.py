@@ -67,8 +67,6 @@ OWNERS = {
     "pyarrow": {"engines", "cli"},
     "pandas": {"comparing", "report", "papers", "cli"},
     "jinja2": {"report", "papers"},
-    "altair": {"report"},
-    "vl_convert": {"report"},
     "typer": {"cli"},
     "rich": {"cli"},
     "narwhals": {"ops", "engines"},

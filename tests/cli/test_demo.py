@@ -17,7 +17,7 @@ from calibrant.maps.methods import list_methods
 
 pytest.importorskip("typer")
 pytest.importorskip("jinja2")
-pytest.importorskip("altair")
+pytest.importorskip("jinja2")
 from typer.testing import CliRunner, Result
 
 

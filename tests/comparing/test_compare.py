@@ -38,7 +38,7 @@ from sklearn.tree import DecisionTreeClassifier
 import calibrant
 from calibrant import CalibratedClassifier, KernelLogisticRegression, compare, compare_scores
 from calibrant import progress as bars
-from calibrant.comparing import DEFAULT_METHODS, GRIDS, SCORE_METHODS, arguments, tasks
+from calibrant.comparing import DEFAULT_METHODS, GRIDS, METHOD_SETS, arguments, tasks
 from calibrant.comparing.content import content_of
 from calibrant.comparing.folder import key_of
 from calibrant.comparing.tasks import ComparisonSettings, SearchTask
@@ -281,22 +281,41 @@ class TestNumbers:
 
 
 class TestMethods:
-    def test_the_default_is_the_nine_of_the_paper(self):
-        found = quick(two_classes(150), methods=None, kernels=["linear"])
-        expected = [name for name in DEFAULT_METHODS if name != "raw"]
+    def test_the_nine_of_the_paper_have_a_name(self):
+        found = quick(two_classes(150), methods="rueping2004", kernels=["linear"])
+        expected = [name for name in METHOD_SETS["rueping2004"] if name != "raw"]
         assert found.methods("linear") == expected
         assert len(expected) == 9
 
-    def test_of_scores_the_default_has_auto_too(self):
+    def test_the_default_is_what_is_in_use_today(self):
         score = np.linspace(-2, 2, 60)
-        found = compare_scores(score, np.arange(60) % 3 > score + 1, cv=2, progress=False)
-        assert set(found.methods("scores")) == set(SCORE_METHODS) - {"klr", "raw"}
-        assert {"temperature", "isotonic", "auto"} < set(SCORE_METHODS)
+        y = np.arange(60) % 3 > score + 1
+        found = compare_scores(score, y, cv=2, progress=False)
+        today = {"platt", "temperature", "kull_beta", "isotonic", "spline", "auto", "pp"}
+        assert set(found.methods("scores")) == today == set(DEFAULT_METHODS) - {"klr", "raw"}
+        assert quick(two_classes(150), methods=None, kernels=["linear"]).methods("linear") == [
+            name for name in DEFAULT_METHODS if name != "raw"
+        ]
+        p = 1 / (1 + np.exp(-score))
+        assert set(compare_scores(p, y, kind="probability", cv=2, progress=False).methods("scores")) == {"raw", *today}
+
+    @pytest.mark.parametrize("methods", ["platt", ["platt"], {"mine": "platt"}, "rueping2004"])
+    def test_forecasts_as_they_are_are_always_a_row(self, methods):
+        score = np.linspace(-2, 2, 60)
+        y, p = np.arange(60) % 3 > score + 1, 1 / (1 + np.exp(-score))
+        for kind, scores in (("probability", p), ("logit", score)):
+            assert "raw" in compare_scores(scores, y, methods=methods, kind=kind, cv=2, progress=False).methods(
+                "scores"
+            )
+        assert "raw" not in compare_scores(score, y, methods=methods, kind="margin", cv=2, progress=False).methods(
+            "scores"
+        )
 
     def test_printed_it_is_its_verdict(self):
         found = quick(methods=["platt", "softmax"])
-        assert str(found) == found.verdict == describe_verdict(found, standings_of(found))
-        assert repr(found) == "Comparison(platt, softmax on 1 data set(s), by brier, log_loss)"
+        assert str(found) == str(found.answers)
+        assert found.verdict == describe_verdict(found, standings_of(found))
+        assert repr(found) == "Comparison(platt, softmax on 1 data set(s), by log_loss, brier)"
 
     def test_options_and_functions(self):
         methods = {
@@ -346,7 +365,7 @@ class TestTables:
         data = {name: two_classes(80, seed) for seed, name in enumerate("abc")}
         found = quick(data, methods=["platt", "softmax", "bins"], cv=5)
         frame = found.scores
-        assert list(frame.columns[:6]) == ["dataset", "machine", "method", "fold", "brier", "log_loss"]
+        assert list(frame.columns[:6]) == ["dataset", "machine", "method", "fold", "log_loss", "brier"]
         assert len(frame) == 3 * 3 * 5
         table = frame.pivot_table(index="dataset", columns="method", values="brier")[["platt", "softmax", "bins"]]
         np.testing.assert_allclose(found.means.loc["brier", "linear"].to_numpy(), table.to_numpy())
@@ -904,7 +923,7 @@ class TestFolder:
         assert computed(sample_weight=np.full(60, 2.0)) == 2
         assert computed(sample_weight=np.full(60, 3.0)) == 2
         assert computed(1 - y) == 2
-        assert computed(kind="logit") == 2
+        assert computed(kind="logit") == 4  # and as they are
         assert computed() == 0
 
     @pytest.mark.parametrize("content", ["{}", "[]", "null", "1", '"text"', '{"p": 1}', "[[1, 2]]", "[" * 5000])

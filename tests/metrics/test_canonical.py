@@ -86,6 +86,6 @@ def test_forecasts_that_differ_in_one_column_by_less_than_rounding():
     """Near 0 the column 1 - p is the same number for all: what its squares are by rounding must not choose the cut."""
     rng = np.random.default_rng(0)
     p = 10.0 ** -rng.uniform(5.0, 40.0, 600)
-    data = check_forecasts(np.arange(600) % 2, p)
+    data = metrics.check_forecasts(np.arange(600) % 2, p)
     assert len(pool_vectors(data, 200).forecast) == 200
     assert np.isfinite(canonical_gap(data, 200))

@@ -13,11 +13,12 @@ from tests.conftest import ROOT
 
 CI = os.environ.get("CI") == "true"  # where nothing is skipped: what is missing is a failure
 needed = import_module if CI else pytest.importorskip
-needed("altair")
+needed("jinja2")
+axe = needed("axe_playwright_python.sync_playwright")
 playwright = needed("playwright.sync_api")
 
 from calibrant.decisions.deciding import bayes, reject  # noqa: E402
-from tests.evidence.test_assessing import drawn_classes, forecast, three_classes  # noqa: E402
+from tests.evidence.test_assessing import forecast, three_classes  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 QUIET = [
@@ -29,7 +30,7 @@ QUIET = [
     "--disable-component-update",
     "--disable-sync",
 ]
-WIDTHS = (320, 375, 768, 1280, 1920)
+WIDTHS = (360, 768, 1280, 1920)
 PAGES = sorted((ROOT / "experiments").glob("*/page.html"))  # of the published experiments
 
 
@@ -54,8 +55,8 @@ def visit(browser):
     """Return a function that opens a page; at the end nothing may have gone wrong, and nothing been fetched."""
     troubles, contexts = [], []
 
-    def opened(path, width):
-        context = browser.new_context(viewport={"width": width, "height": 800}, offline=True)
+    def opened(path, width, scheme="light"):
+        context = browser.new_context(viewport={"width": width, "height": 800}, offline=True, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda message: troubles.append(message.text) if message.type != "log" else None)
@@ -74,12 +75,12 @@ def visit(browser):
 def show(visit, tmp_path_factory, pages):
     """Return a function that opens a report and waits until it is drawn."""
 
-    def opened(found, width=1100, **options):
+    def opened(found, width=1280, scheme="light", **options):
         key = (found, *options.values())
         if key not in pages:
             pages[key] = tmp_path_factory.mktemp("page") / "report.html"
             calibrant.report.write_report(found, pages[key], **options)
-        page = visit(pages[key], width)
+        page = visit(pages[key], width, scheme)
         page.wait_for_selector("html[data-ready=yes]", state="attached")
         return page
 
@@ -102,289 +103,302 @@ def several():
 
 
 @pytest.fixture(scope="module")
-def many():
-    """Return the assessment of thirty classes, of which twelve are drawn twice."""
-    rng = np.random.default_rng(0)
-    P = rng.dirichlet(np.full(30, 0.2), 900)
-    names = np.array([f"kind of animal {k}" for k in range(30)])
-    return calibrant.assess(names[drawn_classes(rng, P)], P, labels=names, draws=10)
-
-
-@pytest.fixture(scope="module")
 def comparison():
     scores = {}
     for k in range(2):
         y, p = forecast(120, seed=k)
         scores[f"set {k}"] = (np.log(p / (1 - p)), y)
-    methods = ["platt", "platt_laplace", "clip01", "isotonic", "gauss_tied"]
-    metrics = ("brier", "log_loss", "error_rate", "auc")
+    methods = ["platt", "clip01", "isotonic", "gauss_tied"]
+    metrics = ("brier", "log_loss", "error_rate")
     return calibrant.compare_scores(scores, methods=methods, metrics=metrics, cv=3, progress=False)
 
 
-def press(page, slider, key, times=1):
-    page.focus(f"#{slider}")
-    for _ in range(times):
-        page.keyboard.press(key)
+@pytest.fixture(scope="module")
+def long_names(rows):
+    """Return an assessment of classes with long names, and rare events among them."""
+    y, p = rows
+    names = np.array(["did not answer the letter at all", "answered within a fortnight or so"])
+    return calibrant.assess(names[y], p, labels=names, draws=30)
 
 
-def shown(page, name):
-    return float(page.get_attribute(f"#result-{name}", "data-value"))
+@pytest.fixture(scope="module")
+def chosen():
+    """Return a comparison on forecasts that are too sure, with a family of near-identical methods."""
+    y, p = forecast(900, seed=5, slope=2.5)
+    methods = ["raw", "platt", "platt_newton", "isotonic", "kull_beta", "clip01"]
+    return calibrant.compare_scores(
+        p, y, kind="probability", methods=methods, metrics=("log_loss", "brier"), cv=5, progress=False
+    )
+
+
+TINY = {
+    "no rows": ([], []),
+    "one class": ([0] * 12, np.linspace(0, 0.9, 12)),
+    "one row": ([1], [0.4]),
+    "no name": (["a", "a"], [0.1, 0.2]),
+    "few rows": forecast(12),
+    "rare": ((np.arange(4000) % 800 == 0).astype(int), 0.002 * np.exp(np.sin(np.arange(4000)))),
+}
+
+# What is wrong with the pictures of a page: labels that are not wholly inside or on top of each other, hardly any
+# labels, pictures that leave the window; and a page that scrolls sideways.
+FAULTS = """() => {
+    const wide = document.documentElement.clientWidth, found = [];
+    if (document.documentElement.scrollWidth > wide) found.push("the page scrolls sideways");
+    for (const picture of document.querySelectorAll(".chart svg, figure > svg")) {
+        const frame = picture.getBoundingClientRect();
+        const name = picture.closest(".chart")?.dataset.figure ?? picture.parentElement.id;
+        if (!frame.width || frame.height < 2) continue;
+        if (frame.left < 0 || frame.right > wide + 0.5) found.push(`${name}: wider than the window`);
+        const labels = [...picture.querySelectorAll("text")].filter((each) => each.textContent.trim());
+        if (labels.length < 4) found.push(`${name}: hardly any labels`);
+        const boxes = labels.map((each) => each.getBoundingClientRect());
+        boxes.forEach((box, k) => {
+            const inside = box.left >= frame.left - 0.5 && box.right <= frame.right + 0.5 &&
+                box.top >= frame.top - 0.5 && box.bottom <= frame.bottom + 0.5;
+            if (!inside) found.push(`${name}: cut: ${labels[k].textContent}`);
+            boxes.slice(k + 1).forEach((other, j) => {
+                const across = box.left < other.right - 0.5 && other.left < box.right - 0.5;
+                if (across && box.top + 2.5 < other.bottom && other.top + 2.5 < box.bottom)
+                    found.push(`${name}: ${labels[k].textContent} on ${labels[k + 1 + j].textContent}`);
+            });
+        });
+    }
+    return found;
+}"""
+
+
+def check_pictures(page):
+    """Find no fault at any width; the window is made wider step by step, as a person would."""
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 800})
+        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        assert page.evaluate(FAULTS) == [], width
+
+
+def set_slider(page, slider, place):
+    page.evaluate(
+        "([id, place]) => { const input = document.getElementById(id); input.value = place;"
+        " input.dispatchEvent(new Event('input', { bubbles: true })); }",
+        [slider, place],
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["assessment", "long_names", "several", "chosen", "comparison"])
+class TestEveryPicture:
+    def test_is_whole_at_every_width(self, show, name, scheme, request):
+        page = show(request.getfixturevalue(name), width=WIDTHS[0], scheme=scheme)
+        assert page.query_selector_all(".chart svg")
+        check_pictures(page)
+        if page.query_selector("input[data-scale][value=odds]"):
+            page.evaluate("() => document.querySelector('input[data-scale][value=odds]').click()")
+        if page.is_visible("#cost-miss"):
+            page.click("[data-costs='[1, 20]']")
+        page.check("#may-reject")
+        check_pictures(page)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.parent.name)
+def test_the_pictures_of_a_published_experiment_are_whole(visit, path):
+    check_pictures(visit(path, WIDTHS[0]))
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_what_cannot_be_shown_breaks_nothing(show, name):
+    page = show(calibrant.assess(*TINY[name], draws=10), width=WIDTHS[0])
+    assert len(page.query_selector_all(".answer .say")) == 3
+    check_pictures(page)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["assessment", "several", "chosen"])
+def test_nobody_is_shut_out(show, name, scheme, request):
+    page = show(request.getfixturevalue(name), scheme=scheme)
+    page.evaluate("() => document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    response = axe.Axe().run(page).response
+    assert len(response["passes"]) > 20
+    found = response["violations"]
+    assert [(each["id"], [node["html"][:120] for node in each["nodes"][:3]]) for each in found] == []
 
 
 def settings(page):
-    """Return the costs that the sliders stand at, from the JSON in the page."""
-    data = json.loads(page.text_content("#calibrant-data"))
-    place = {name: int(page.input_value(f"#{name}")) for name in ("false-positive", "false-negative", "rejection")}
-    rejection = [*data["rejections"], None][place["rejection"]]
-    return data["costs"][place["false-positive"]], data["costs"][place["false-negative"]], rejection
+    """Return the costs that the controls stand at, from the JSON in the page."""
+    data = json.loads(page.text_content("#calibrant-charts"))
+    place = {name: int(page.input_value(f"#cost-{name}")) for name in ("alarm", "miss", "rejection")}
+    rejection = data["rejections"][place["rejection"]] if page.is_checked("#may-reject") else None
+    return data["costs"][place["alarm"]], data["costs"][place["miss"]], rejection
+
+
+def shown(page):
+    """Return the numbers of the outcome, row by row, and what the price says."""
+    cells = page.eval_on_selector_all("#outcome td[data-rows]", "cells => cells.map(cell => Number(cell.dataset.rows))")
+    return cells, {
+        name: float(value) for name, value in page.eval_on_selector("#price", "e => ({...e.dataset})").items()
+    }
 
 
 def check_two_classes(page, y, p):
     """Compare what the panel shows with the Bayes decisions of the rows themselves."""
-    false_positive, false_negative, rejection = settings(page)
-    costs = np.array([[0.0, false_positive], [false_negative, 0.0]])
+    alarm, miss, rejection = settings(page)
+    costs = np.array([[0.0, alarm], [miss, 0.0]])
     if rejection is not None:
         costs = np.column_stack([costs, [rejection, rejection]])
     decided = bayes(np.column_stack([1 - p, p]), costs)
-    assert shown(page, "positive") == (decided == 1).sum()
-    assert shown(page, "negative") == (decided == 0).sum()
-    assert shown(page, "rejected") == (decided == -1).sum()
-    assert shown(page, "false-positive") == ((decided == 1) & (y == 0)).sum()
-    assert shown(page, "false-negative") == ((decided == 0) & (y == 1)).sum()
-    assert float(page.get_attribute("#cost", "data-cost")) == pytest.approx(costs[y, decided].sum())
-    always = min(false_positive * (y == 0).sum(), false_negative * (y == 1).sum())
-    assert float(page.get_attribute("#cost", "data-without")) == pytest.approx(always)
-    wrong = ((decided >= 0) & (decided != y)).sum()
-    point = page.evaluate("[views['error-reject'].signal('pointRejected'), views['error-reject'].signal('pointError')]")
-    assert point == pytest.approx([(decided == -1).mean(), wrong / len(y)])
+    cells, price = shown(page)
+    columns = (1, -1, 0) if len(cells) == 6 else (1, 0)
+    assert cells == [((decided == column) & (y == label)).sum() for label in (1, 0) for column in columns]
+    assert price["cost"] == pytest.approx(costs[y, decided].sum())
+    assert price["blind"] == pytest.approx(min(alarm * (y == 0).sum(), miss * (y == 1).sum()))
+    assert price["rejected"] == (decided == -1).sum()
+    return decided
 
 
-def test_charts_are_drawn_as_svg_with_words(show, assessment):
+def run_rule(page, p):
+    """Return the decisions of the Python rule of the page."""
+    scope = {"np": np, "p": p}
+    exec(page.text_content("#python"), scope)
+    return scope["decision"]
+
+
+def test_the_panel_opens_neutral(show, assessment, rows):
     page = show(assessment)
-    places = page.query_selector_all("[data-chart]")
-    assert len(places) == 4
-    for place in places:
-        box = place.query_selector("svg").bounding_box()
-        assert box["width"] > 200
-        assert box["height"] > 50
-        assert len(place.get_attribute("aria-label")) > 40
+    assert settings(page) == (1.0, 1.0, None)
+    decided = check_two_classes(page, *rows)
+    assert (decided >= 0).all()
+    assert page.inner_text("#rule") == "Say 1 above 50%, else 0."
 
 
-# What is wrong with the pictures of a page: labels that are not wholly inside, axes with fewer than two labels, labels
-# of an axis on top of each other, and pictures that leave the window.
-FAULTS = """() => [...document.querySelectorAll("[data-chart] svg, figure > svg")].flatMap((picture) => {
-    const name = picture.closest("[data-chart]")?.dataset.chart ?? "figure";
-    const frame = picture.getBoundingClientRect(), found = [];
-    const visible = (element) => element.textContent.trim() && getComputedStyle(element).opacity !== "0";
-    const labels = [...picture.querySelectorAll("text")].filter(visible);
-    for (const label of labels) {
-        const box = label.getBoundingClientRect();
-        const inside = box.left >= frame.left - 0.5 && box.right <= frame.right + 0.5 &&
-            box.top >= frame.top - 0.5 && box.bottom <= frame.bottom + 0.5;
-        if (!inside) found.push(`cut: ${label.textContent}`);
-    }
-    if (frame.left < 0 || frame.right > document.documentElement.clientWidth) found.push("wider than the window");
-    if (labels.length < 4) found.push("hardly any labels");
-    if (!picture.closest("[data-chart]")) return found.map((fault) => `${name}: ${fault}`);
-    const axes = [...picture.querySelectorAll(".role-axis-label")]
-        .map((axis) => [...axis.querySelectorAll("text")].filter(visible)).filter((axis) => axis.length);
-    if (axes.length < 2 || axes.some((axis) => axis.length < 2)) found.push("no axis");
-    for (const axis of axes) {
-        const boxes = axis.map((label) => label.getBoundingClientRect());
-        boxes.forEach((one, k) => boxes.slice(k + 1).forEach((other, j) => {
-            if (one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom)
-                found.push(`on top of each other: ${axis[k].textContent}, ${axis[k + 1 + j].textContent}`);
-        }));
-    }
-    return found.map((fault) => `${name}: ${fault}`);
-})"""
-
-
-def check_pictures(page, number):
-    assert len(page.query_selector_all("[data-chart] svg, figure > svg")) == number
-    assert page.evaluate(FAULTS) == []
-    assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-class TestEveryPictureIsWholeBeforeTheWindowChanges:
-    @pytest.mark.parametrize(("name", "number"), [("assessment", 4), ("several", 9), ("many", 27), ("comparison", 8)])
-    def test_in_a_report(self, show, name, number, width, request):
-        check_pictures(show(request.getfixturevalue(name), width=width), number)
-
-    def test_after_other_choices(self, show, comparison, width):
-        page = show(comparison, width=width)
-        for metric in comparison.metrics:
-            page.select_option("#choose-metric", metric)
-            rest(page)
-            check_pictures(page, 8)
-
-    @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.parent.name)
-    def test_in_a_published_experiment(self, visit, path, width):
-        check_pictures(visit(path, width), 1)
-
-
-def rest(page):
-    """Wait until every chart has drawn what it was told."""
-    page.evaluate("Promise.all(Object.values(views).map((view) => view.runAsync())).then(() => null)")
-
-
-def test_sliders_move_by_keyboard_and_the_numbers_are_right(show, assessment, rows):
+def test_controls_move_by_keyboard_and_the_numbers_are_right(show, assessment, rows):
     page = show(assessment)
-    check_two_classes(page, *rows)
-    seen = {page.inner_text("#results")}
-    for slider, key, times in [
-        ("false-negative", "ArrowRight", 6),
-        ("false-positive", "ArrowRight", 3),
-        ("rejection", "ArrowRight", 8),
-        ("rejection", "End", 1),
-        ("rejection", "Home", 1),
-        ("false-negative", "End", 1),
-        ("false-positive", "Home", 1),
+    y, p = rows
+    seen = set()
+    for control, key, times in [
+        ("cost-miss", "ArrowRight", 6),
+        ("cost-alarm", "ArrowRight", 3),
+        ("may-reject", "Space", 1),
+        ("cost-rejection", "ArrowRight", 8),
+        ("cost-rejection", "End", 1),
+        ("cost-rejection", "Home", 1),
+        ("cost-miss", "End", 1),
+        ("cost-alarm", "Home", 1),
     ]:
-        press(page, slider, key, times)
-        check_two_classes(page, *rows)
-        seen.add(page.inner_text("#results"))
+        page.focus(f"#{control}")
+        for _ in range(times):
+            page.keyboard.press(key)
+        decided = check_two_classes(page, y, p)
+        names = np.array(["0", "1", "undecided"])
+        np.testing.assert_array_equal(run_rule(page, p), names[decided])
+        seen.add((page.inner_text("#rule"), page.text_content("#sql")))
     assert len(seen) >= 6
 
 
-def test_the_slider_says_its_value(show, assessment):
+def test_the_rule_in_sql_is_the_rule(show, assessment, rows):
+    duckdb = pytest.importorskip("duckdb")
     page = show(assessment)
-    press(page, "rejection", "End")
-    assert page.inner_text("#shown-rejection") == "no rejection"
-    assert page.get_attribute("#rejection", "aria-valuetext") == "no rejection"
-    assert "nothing is rejected" in page.inner_text("#rule")
-    assert shown(page, "rejected") == 0
-    press(page, "false-negative", "ArrowRight")
-    assert page.inner_text("#shown-false-negative") == "2"
+    page.click("[data-costs='[1, 5]']")
+    page.check("#may-reject")
+    y, p = rows
+    table = duckdb.connect()
+    table.execute("CREATE TABLE rows (place INTEGER, p DOUBLE)")
+    table.executemany("INSERT INTO rows VALUES (?, ?)", [(k, float(each)) for k, each in enumerate(p)])
+    found = table.execute(page.text_content("#sql") + " ORDER BY place").fetchall()
+    decided = check_two_classes(page, y, p)
+    assert [row[2] for row in found] == [("0", "1", "undecided")[each] for each in decided]
+    page.select_option("#panel-source", "1")  # recalibrated by the formula, fitted to all rows
+    found = table.execute(page.text_content("#sql") + " ORDER BY place").fetchall()
+    np.testing.assert_allclose([row[2] for row in found], assessment.effects.recalibration.fitted(p), atol=1e-8)
 
 
-def test_with_equal_costs_the_point_lies_on_the_curve(show, assessment):
+def test_recalibrated_forecasts_are_counted_too(show, assessment):
     page = show(assessment)
-    rejected, error = page.evaluate(
-        "[views['error-reject'].signal('pointRejected'), views['error-reject'].signal('pointError')]"
-    )
-    curve = assessment.error_reject
-    assert error == pytest.approx(np.interp(rejected, curve.rejected, curve.error), abs=2 / assessment.rows)
-    before = page.inner_html('[data-chart="error-reject"] svg')
-    press(page, "rejection", "ArrowLeft", 3)
-    page.wait_for_function(
-        "before => document.querySelector('[data-chart=\"error-reject\"] svg').innerHTML !== before", arg=before
-    )
+    page.select_option("#panel-source", "1")
+    cells, _ = shown(page)
+    counts = assessment.effects.recalibration.decisions
+    place = counts.threshold.tolist().index(0.5)
+    missed, right = counts.first_upto[place], counts.second_upto[place]
+    assert cells == [counts.total[0] - missed, missed, counts.total[1] - right, right]
 
 
 def test_more_than_two_classes_have_one_cost_of_an_error(show):
     y, P = three_classes()
     page = show(calibrant.assess(y, P, draws=20))
-    assert not page.is_visible("#false-negative")
-    for key in ("ArrowRight", "ArrowLeft", "Home"):
-        press(page, "false-positive", "ArrowRight", 2)
-        press(page, "rejection", key, 2)
+    assert not page.is_visible("#cost-miss")
+    page.check("#may-reject")
+    for alarm, rejection in ((0, 3), (2, 6), (5, 0)):
+        set_slider(page, "cost-alarm", alarm)
+        set_slider(page, "cost-rejection", rejection)
         cost, _, rejection = settings(page)
         decided = reject(P, cost=rejection / cost)
         wrong = (decided >= 0) & (np.array(["ash", "birch", "cedar"])[decided] != y)
-        assert shown(page, "rejected") == (decided < 0).sum()
-        assert shown(page, "wrong") == wrong.sum()
-        expected = cost * wrong.sum() + rejection * (decided < 0).sum()
-        assert float(page.get_attribute("#cost", "data-cost")) == pytest.approx(expected)
+        cells, price = shown(page)
+        assert cells == [(decided >= 0).sum() - wrong.sum(), wrong.sum(), (decided < 0).sum()]
+        assert price["cost"] == pytest.approx(cost * wrong.sum() + rejection * (decided < 0).sum())
 
 
-def test_the_numbers_of_the_tables_are_those_of_the_json(show, assessment):
-    page = show(assessment)
-    data = json.loads(page.text_content("#calibrant-data"))
-    cells = page.eval_on_selector_all(
-        "#measures tbody tr td:nth-child(2)", "cells => cells.map(cell => cell.innerText)"
-    )
-    values = [measure["value"] for measure in data["assessment"]["measures"]]
-    assert [float(cell.replace(",", "")) for cell in cells] == pytest.approx(values, rel=5e-3)
-
-
-def test_the_choices_of_a_comparison_change_its_charts(show, comparison):
-    page = show(comparison)
-
-    def drawn(name):
-        return page.evaluate(f"views['{name}'].data('curve')")
-
-    page.select_option("#choose-dataset", "set 1")
-    page.select_option("#choose-method", "clip01")
-    assert "set 1" in page.inner_text("#chosen")
-    data = json.loads(page.text_content("#calibrant-data"))["comparison"]
-    (found,) = [each for each in data["forecasts"] if each["dataset"] == "set 1"]
-    curves = {each["method"]: each["curve"] for each in found["curves"]}
-    page.wait_for_function("views['reliability-chosen'].data('curve').length > 0")
-    for name, method in (("best", found["best"]), ("chosen", "clip01")):
-        assert [row["share"] for row in drawn(f"reliability-{name}")] == curves[method]["share"]
-        assert method in page.inner_text(f"#words-{name}")
-    page.select_option("#choose-metric", "log_loss")
-    (standing,) = [each for each in data["standings"] if each["metric"] == "log_loss"]
-    means = page.evaluate("views.folds.data('means').map(row => [row.method, row.shown])")
-    assert {name for name, _ in means} == set(standing["methods"])
-    assert dict(means)["clip01"] == "infinite"
-    assert [text == "infinite" for _, text in means] == sorted(text == "infinite" for _, text in means)
-
-
-ROWS = """[...document.querySelectorAll("[data-chart=folds] .role-axis-label text")]
-    .filter((label) => getComputedStyle(label).opacity !== "0")
-    .map((label) => [label.getBoundingClientRect().top, label.textContent])
-    .filter(([, text]) => /[a-z]/.test(text)).sort((one, other) => one[0] - other[0]).map(([, text]) => text)"""
-
-
-def test_rows_and_best_method_follow_the_metric(show, comparison):
-    page = show(comparison)
-    orders, best = set(), set()
-    larger = {"auc"}
-    (machine,) = comparison.machines
-    for dataset in ("set 1", "set 0"):
-        page.select_option("#choose-dataset", dataset)
-        for metric in comparison.metrics:
-            page.select_option("#choose-metric", metric)
-            rest(page)
-            means = comparison.means.loc[metric, machine, dataset]
-            shown = page.evaluate(ROWS)
-            assert set(shown) == set(means.index)
-            assert means[shown].is_monotonic_decreasing if metric in larger else means[shown].is_monotonic_increasing
-            first = means.max() if metric in larger else means.min()
-            sentence = page.inner_text("#best")
-            named = sentence.partition(" here is ")[2].partition(":")[0].split(" and ")
-            assert set(named) == set(means.index[means == first])
-            assert float(sentence.partition(": ")[2].partition(",")[0]) == pytest.approx(first, rel=1e-3)
-            assert page.inner_text("#words-best").startswith(f"{named[0]}: ")
-            assert page.input_value("#choose-method") != named[0]
-            marked = page.evaluate("views.folds.data('means').filter(row => row.best).map(row => row.method)")
-            assert marked == named
-            orders.add(tuple(shown))
-            best.add(named[0])
-    assert len(orders) > 2
-    assert len(best) > 1
-
-
-def test_the_panel_of_a_comparison_follows_its_choice(show, comparison):
-    page = show(comparison)
-    data = json.loads(page.text_content("#calibrant-data"))
-    for k, each in enumerate(data["comparison"]["forecasts"]):
-        page.select_option("#choose-panel", str(k))
-        predictions = comparison.predictions[each["dataset"], each["machine"], each["best"]]
+def test_the_panel_of_a_comparison_follows_its_choice(show, chosen):
+    page = show(chosen)
+    panels = json.loads(page.text_content("#calibrant-charts"))["panels"]
+    assert panels[0]["name"] == "Platt's sigmoid (platt)"
+    for k, each in enumerate(panels):
+        page.select_option("#panel-source", str(k))
+        label = each["name"].split("(")[-1].rstrip(")") if "(" in each["name"] else "raw"
+        predictions = chosen.predictions["data", "scores", label]
         check_two_classes(page, predictions.y.astype(int), predictions.p[:, 1])
 
 
-def test_a_narrow_screen_does_not_scroll_sideways(show, comparison, assessment):
-    page = show(comparison, width=360, assessment=assessment)
-    for width in (360, 390, 800):
-        page.set_viewport_size({"width": width, "height": 800})
-        page.wait_for_function(
-            "width => [...document.querySelectorAll('[data-chart] svg')]"
-            ".every(chart => chart.getBoundingClientRect().left >= 0 && chart.getBoundingClientRect().right <= width)",
-            arg=width,
-        )
-        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0
+def test_arrow_keys_read_the_diagram(show, assessment):
+    page = show(assessment)
+    figure = page.locator("[data-first]")
+    place, words = figure.locator("[data-large]"), figure.locator("[data-read]")
+    blocks = assessment.curve.blocks
+    worst = np.argmax(np.abs(blocks.happened - blocks.rows * blocks.forecast))
+    assert f"{blocks.rows[worst]:.0f} rows, {blocks.happened[worst]:.0f} class 1" in words.inner_text()
+    place.focus()
+    page.keyboard.press("Home")
+    for k in range(3):
+        assert f"{blocks.rows[k]:.0f} rows, {blocks.happened[k]:.0f} class 1" in words.inner_text()
+        page.keyboard.press("ArrowRight")
+    page.keyboard.press("End")
+    assert f"{blocks.rows[-1]:.0f} rows" in words.inner_text()
 
 
-@pytest.mark.parametrize(
-    "table", [([], []), ([0] * 12, np.linspace(0, 0.9, 12)), ([1], [0.4]), (["a", "a"], [0.1, 0.2])]
-)
-def test_what_cannot_be_shown_breaks_nothing(show, table):
-    page = show(calibrant.assess(*table, draws=10))
-    assert "What cannot be shown" in page.inner_text("main")
+def test_the_table_sorts_and_families_open(show, chosen):
+    page = show(chosen)
+    table = "[...document.querySelectorAll('table.methods tbody tr')]"
+    rows = f"{table}.filter((row) => !row.hidden).map((row) => row.dataset.label)"
+    before = page.evaluate(rows)
+    assert "platt_newton" not in before
+    page.click("[data-open=platt]")
+    assert page.evaluate(rows).index("platt_newton") == page.evaluate(rows).index("platt") + 1
+    page.click("[data-sort='-1']")
+    titles = page.evaluate(f"{table}.filter((row) => !row.dataset.family).map((row) => row.dataset.title)")
+    assert titles == sorted(titles)
+    brier = page.locator("table.methods thead th").filter(has_text="Brier")
+    brier.locator("button").click()
+    assert brier.get_attribute("aria-sort") == "ascending"
+    order = [label for label in page.evaluate(rows) if label != "platt_newton"]
+    means = chosen.means.loc["brier"].iloc[0]
+    assert list(means[order]) == sorted(means[order])
+
+
+def test_a_closer_look_shows_the_chosen_method(show, chosen):
+    page = show(chosen)
+    look = page.locator("[data-pick]")
+    assert "Platt" in look.locator("option:checked").inner_text()
+    look.select_option(label="Isotonic regression (isotonic)")
+    assert page.inner_text("[data-closer] h3") == "Reliability of Isotonic regression (isotonic)"
+    assert page.query_selector("[data-closer] [data-large] svg")
+    assert page.evaluate(FAULTS) == []
+
+
+def test_views_of_several_data_sets(show, comparison):
+    page = show(comparison)
+    assert page.locator("[data-view]:visible").count() == 1
+    page.select_option("#choose-view", label="set 1")
+    assert page.get_attribute("[data-view]:visible", "data-view") == "1"
+    assert page.locator("[data-view]:visible .chart svg").count() > 2
+    assert page.evaluate(FAULTS) == []
 
 
 def test_hostile_names_run_nothing(show):
@@ -393,16 +407,28 @@ def test_hostile_names_run_nothing(show):
         ["</script><script>window.hacked = 1</script>", "'+(window.hacked=1)+'<img src=x onerror=hacked=1>"]
     )
     page = show(calibrant.assess(names[y], p, labels=names, draws=10), title=names[0])
-    press(page, "false-positive", "ArrowRight")
+    page.click("[data-costs='[1, 5]']")
     assert page.evaluate("typeof window.hacked") == "undefined"
     assert names[0] in page.inner_text("h1")
+    assert page.locator("#outcome img").count() == 0
 
 
 def test_it_prints(show, assessment):
     page = show(assessment)
-    press(page, "false-negative", "ArrowRight", 4)
+    page.click("[data-costs='[1, 5]']")
     document = page.pdf(format="A4")
     assert document.startswith(b"%PDF")
     page.emulate_media(media="print")
-    assert page.is_visible("#results")
-    assert page.inner_text("#shown-false-negative") == "5"
+    assert page.is_visible("#outcome")
+    assert not page.is_visible("#cost-miss")
+    assert page.inner_text("#shown-cost-miss") == "5"
+    assert not page.is_visible(".copy")
+
+
+def test_without_a_script_the_answer_is_there(browser, tmp_path, assessment):
+    calibrant.report.write_report(assessment, tmp_path / "report.html")
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((tmp_path / "report.html").as_uri())
+    assert assessment.answers.good.claim in page.inner_text("main")
+    context.close()

@@ -295,7 +295,7 @@ def compare(
         msg = f"no method gave probabilities: {failed[0]}"
         raise ValueError(msg)
     if report is not None:
-        write_page(found, report, about=f"Table {table.name}, label {label}.")
+        write_page(found, report, source=_name_source(source, score, kind) if score else None)
     if as_json:
         print_json({"table": str(table), **summarise_comparison(found), "report": report})
     else:
@@ -533,13 +533,23 @@ def report(
         found = _compare_on_scores(source, score, None, {**options, "methods": parse_methods(methods, read_kind(kind))})
         sentence = describe_verdict(found, standings_of(found))
         following = _find_next_command(found, table, score=score, kind=kind, **columns)
-    write_page(found, output, title=title, about=f"Table {table.name}, label {label}.")
+    write_page(
+        found, output, title=title, source=_name_source(source, probability or score, kind if score else "probability")
+    )
     if as_json:
         print_json({"report": str(output), "verdict": sentence})
     else:
         print_text(sentence)
         print_line(f"Report: {output}")
         print_next(*following)
+
+
+def _name_source(source: Source, columns: Sequence[str], kind: str | None) -> Any:
+    """Return how the rows of a table are named in the commands that a page suggests."""
+    from calibrant.evidence.answers import Source as Named
+
+    options = repeat_options(weight=source.weight, pos_label=source.pos_label, classes=source.classes)
+    return Named(str(source.table), tuple(_split_names(columns)), source.label, tuple(map(str, options)), kind)
 
 
 def require_report() -> None:

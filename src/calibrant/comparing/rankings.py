@@ -86,7 +86,8 @@ class MethodRow:
 class Ranking:
     """The methods on one data set and machine, best first by the first metric.
 
-    `best` and `recommended` are labels, `raw` that of the forecasts as they are, None if they are no probabilities.
+    `best` and `recommended` are labels of methods that stand for their families, `raw` that of the forecasts as they
+    are, None if they are no probabilities.
     `gain` is what the recommended method is better than those, with its paired interval.
     """
 
@@ -176,7 +177,7 @@ def rank_methods(
         machine,
         tuple(metrics),
         tuple(ranked),
-        ranked[0].label,
+        ranked[0].family,
         recommended,
         raw,
         gain,
@@ -190,9 +191,11 @@ _TITLES = {"raw": "Forecasts as they are", "klr": "Kernel logistic regression"}
 
 def _recommend(rows: list[MethodRow], metric: str) -> str | None:
     """Return the label of the method to use, None if none has a finite mean."""
-    able = [row for row in rows if row.reaches and np.isfinite(row.means[metric])]
+    heads = [row for row in rows if row.family == row.label]
+    able = [row for row in heads if row.reaches and np.isfinite(row.means[metric])]
     if not able:
-        return rows[0].label if np.isfinite(rows[0].means[metric]) else None
+        return rows[0].family if np.isfinite(rows[0].means[metric]) else None
+    able = [row for row in able if row.method == "raw" or row.numbers != 0] or able  # not a formula that fits nothing
     chosen = [row for row in able if row.keeps_order] or able
     return min(chosen, key=lambda row: _MOST_NUMBERS if row.numbers is None else row.numbers).label
 

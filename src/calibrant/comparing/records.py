@@ -116,8 +116,8 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """The three answers as text."""
-        return str(self.answers)
+        """The three answers as text, without what to type next."""
+        return self.answers.text
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -197,7 +197,7 @@ class Comparison:
     def _frames(self, frame: Callable[[str, str], Any]) -> Any:
         """Return the tables of all metrics and machines as one."""
         found = {(metric, machine): frame(metric, machine) for metric in self.metrics for machine in self.machines}
-        return _pandas().concat(found, names=["metric", "machine"])
+        return _keep_order(_pandas().concat(found, names=["metric", "machine"]))
 
     @property
     def parameters(self) -> Any:
@@ -233,6 +233,15 @@ def smaller_is_better(metric: str, values: Floats) -> Floats:
     """Return values of a metric with the sign that makes smaller better; missing ones become infinite."""
     oriented = -values if METRICS[metric].better == "larger" else values
     return np.where(np.isnan(oriented), np.inf, oriented)
+
+
+def _keep_order(frame: Any) -> Any:
+    """Return a table whose index has its levels in the order of the rows: pandas then finds parts without a warning."""
+    pandas, index = _pandas(), frame.index
+    values = [list(index.get_level_values(k)) for k in range(index.nlevels)]
+    levels = [unique(each) for each in values]
+    codes = [[level.index(value) for value in each] for level, each in zip(levels, values, strict=True)]
+    return frame.set_axis(pandas.MultiIndex(levels=levels, codes=codes, names=index.names))
 
 
 def _pandas() -> Any:

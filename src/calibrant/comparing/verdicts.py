@@ -147,8 +147,8 @@ class _Case:
 
 
 def describe_verdict(comparison: Comparison, standings: list[dict[str, Any]]) -> str:
-    """Return the three answers as text; `standings` are those of `standings_of`."""
-    return str(answer_comparison(comparison, standings))
+    """Return the three answers as text, without what to type next; `standings` are those of `standings_of`."""
+    return answer_comparison(comparison, standings).text
 
 
 def answer_comparison(
@@ -352,26 +352,33 @@ def _write_sets(case: _Case) -> _Three:
 
 
 def _write_raw(case: _Case) -> _Three:
-    best = case.ranking[case.ranking.best]
+    """Answer where the interval of the forecasts as they are reaches the best, whether they are calibrated or not."""
+    best, error = case.ranking[case.ranking.best], case.chosen.error
     gap = case.chosen.distances[case.ranking.metrics[0]]
-    span = (
-        ""
-        if gap is None
-        else (
+    said = [f"Their {case.metric} is {format_number(case.chosen.means[case.ranking.metrics[0]])}."]
+    if gap is not None and best is not case.chosen:
+        said.append(
             f"The best other method, {_name(best)}, is lower by {format_number(gap.value)}, {1 - ALPHA:.0%} interval "
             f"{format_number(gap.low)} to {format_number(gap.high)}."
         )
-    )
+    if error is not None and not error.is_chance:
+        off = f"The forecasts as they are are off by {format_points(error.value)}, and no map is certain to be better."
+        return (
+            _answer(0, "open", "Not certain.", off, said, sure=_say_error(case)),
+            _answer(
+                1, "open", "", "More than chance, but these folds cannot tell which map repairs it.", _say_field(case)
+            ),
+            _answer(
+                2, "open", "", "Leave them for now; compare on more rows, or with more methods.", [_say_rule(case)]
+            ),
+        )
     return (
         _answer(
             0,
             "good",
             "Yes.",
             "Leave the forecasts as they are: no map is certain to be better.",
-            [
-                f"Their {case.metric} is {format_number(case.chosen.means[case.ranking.metrics[0]])}.",
-                "" if best is case.chosen else span,
-            ],
+            said,
             sure=_say_error(case),
         ),
         _answer(1, "good", "", "Nothing that a map would certainly repair.", _say_field(case)),

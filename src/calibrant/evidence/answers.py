@@ -95,9 +95,13 @@ class Answer:
     sure: str = ""
     steps: tuple[Step, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """The answer without what to type next."""
+        return " ".join(filter(None, [self.question, self.word, self.claim, *self.because, self.sure]))
+
     def __str__(self) -> str:
-        steps = [f"{step.words} {step.code}".strip() for step in self.steps]
-        return " ".join(filter(None, [self.question, self.word, self.claim, *self.because, self.sure, *steps]))
+        return "\n".join([self.text, *(f"  {step.words} {step.code}".rstrip() for step in self.steps)])
 
 
 @shown_as(describe_answers)
@@ -112,6 +116,11 @@ class Answers:
 
     def __iter__(self) -> Any:
         return iter((self.good, self.wrong, self.next))
+
+    @property
+    def text(self) -> str:
+        """The answers without what to type next."""
+        return "\n".join(each.text for each in self)
 
     def __str__(self) -> str:
         return "\n".join(str(each) for each in self)

@@ -150,8 +150,8 @@ class Assessment:
 
     @property
     def verdict(self) -> str:
-        """The three answers as text."""
-        return str(self.answers)
+        """The three answers as text, without what to type next."""
+        return self.answers.text
 
     def __getitem__(self, name: str) -> Measure:
         """Return a measure by its name, or by another name of the same number, as "top_label_ece" is of "ece"."""

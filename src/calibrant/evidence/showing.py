@@ -18,7 +18,7 @@ from calibrant.evidence.words import (
 from calibrant.showing import Card, Grid, Picture, wrap_paragraphs
 
 if TYPE_CHECKING:
-    from calibrant.evidence.answers import Answer, Answers
+    from calibrant.evidence.answers import Answers
     from calibrant.evidence.assessing import Assessment
     from calibrant.evidence.curves import ReliabilityCurve
     from calibrant.evidence.watching import Watch
@@ -42,16 +42,12 @@ def print_answers(answers: Answers, notes: tuple[str, ...] = ()) -> str:
     """Return the three answers for a screen, each in a paragraph, what to type next on lines of its own; and notes."""
     lines = []
     for each in answers:
-        lines.append(wrap_paragraphs([(each.question, _say(each))]))
+        lines.append(wrap_paragraphs([("", each.text)]))
         lines += [
             f"  {line}" for step in each.steps for line in ([step.words] if step.words else []) + [f"  {step.code}"]
         ]
     said = [*notes[:_MOST_NOTES], *([f"and {len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else [])]
     return "\n".join([*lines, wrap_paragraphs(("Note:", each) for each in said)]).rstrip("\n")
-
-
-def _say(answer: Answer) -> str:
-    return " ".join(filter(None, [answer.word, answer.claim, *answer.because, answer.sure]))
 
 
 def say_opening(answers: Answers) -> str:

@@ -25,6 +25,7 @@ from calibrant.report.summaries import (
     make_gauge,
     name_class,
     round_values,
+    smooth,
     summarise_counts,
 )
 from calibrant.samples import Sample
@@ -300,7 +301,7 @@ def _draw_map(raw: Predictions, predictions: Predictions, row: MethodRow, names:
         "kind": "map",
         "names": list(names),
         "edges": round_values(counts.edges),
-        "densities": [round_values(positive), round_values(negative)],
+        "densities": [round_values(smooth(each)) for each in (positive, negative)],
         "score": round_values(grid),
         "lines": lines,
         "band": None,
@@ -349,7 +350,7 @@ def _make_tiles(ranking: Ranking) -> list[Page]:
     if "auc" in ranking.metrics:
         area, was = chosen.means["auc"], "" if raw is None else f"was {format_number(raw.means['auc'])}"
         gauge = make_gauge([(area, "ink")], low=0.5, high=1.0, words=f"AUC {format_number(area)} between 0.5 and 1")
-        kept = "A map that keeps the order changes it within folds by nothing." if chosen.keeps_order else ""
+        kept = "A map that keeps the order leaves it as it is." if chosen.keeps_order else ""
         tiles.append(
             {
                 "title": "Telling the classes apart",

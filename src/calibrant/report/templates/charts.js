@@ -15,6 +15,10 @@ function percent(share) {
   if (rest <= 0) return `${value.toFixed(0)}%`;
   return `${value.toFixed(rest >= 9.95 ? 0 : rest >= 0.995 ? 1 : Math.min(6, Math.ceil(-Math.log10(rest)) + 1))}%`;
 }
+function roughly(share) {
+  const rest = 100 * Math.min(share, 1 - share), digits = rest >= 0.95 ? 0 : Math.ceil(-Math.log10(rest) - 1e-9);
+  return `${(100 * share).toFixed(Math.min(digits, 6))}%`;
+}
 const tickLabel = (share) => `${Number((100 * share).toPrecision(6))}%`;
 const money = (x) => (Math.abs(x) >= 100 ? whole(x) : fixed(x, Math.abs(x) >= 10 ? 1 : 2)).replace("-", MINUS);
 
@@ -66,11 +70,12 @@ function keepInside(picture, width) {
     while (each.getBBox().width > width - 4 && each.textContent.length > 4) each.textContent = `${each.textContent.slice(0, -3).trimEnd()}…`;
     const box = each.getBBox(), off = box.x < 1 ? 1 - box.x : Math.min(0, width - 1 - box.x - box.width);
     if (off) each.setAttribute("x", Number(each.getAttribute("x")) + off);
+    if (box.y < 1) each.setAttribute("y", Number(each.getAttribute("y")) + 1 - box.y);
   }
   const kept = [];
   for (const each of labels.toReversed()) {
     const box = each.getBBox();
-    const hides = kept.some((other) => box.x < other.x + other.width && other.x < box.x + box.width &&
+    const hides = kept.some((other) => box.x < other.x + other.width + 4 && other.x < box.x + box.width + 4 &&
       box.y + 2 < other.y + other.height && other.y + 2 < box.y + box.height);
     if (hides) each.remove(); else kept.push(box);
   }
@@ -140,7 +145,7 @@ function drawReliability(figure, width, { small, mode, chosen }) {
     discs.push([X(each[4]), y, Math.max(small ? 1.6 : 3, (small ? 7 : 16) * Math.sqrt(each[2] / heaviest)), tone]);
   }
   for (const [x, y, r, tone] of discs) picture.append(make("circle", { cx: x, cy: y, r, class: `disc f-${tone}` }));
-  drawForecasts(picture, figure, { mode, X, left, side, top: top + height + (small ? 5 : 14), room: small ? 25 : under - 20, small });
+  drawForecasts(picture, figure, { mode, X, left, side, top: top + height + (small ? 5 : 22), room: small ? 25 : under - 28, small });
   const axis = top + height + under + (small ? 14 : 20);
   for (const tick of ticks) picture.append(label(X(tick), axis, tickLabel(tick), "", small && tick === 1 ? "end" : "middle"));
   if (!small) {
@@ -230,11 +235,11 @@ function drawMap(figure, width) {
   picture.append(label(flip ? left : left + side, top + 10, figure.names[1], "name halo", flip ? "start" : "end"));
   picture.append(line(left, S(0), left + side, S(0), "axis"));
   for (const tick of [0, 0.2, 0.4, 0.6, 0.8, 1]) picture.append(line(left, Y(tick), left + side, Y(tick), "gridline"), label(left - 7, Y(tick) + 4, tickLabel(tick), "", "end"));
-  const step = niceStep((high - low) / (side < 330 ? 3 : 6));
+  const step = niceStep((high - low) / (side < 330 ? 3 : 5));
   for (let z = Math.ceil(low / step) * step; z <= high + 1e-9; z += step) {
     picture.append(line(X(z), start, X(z), start + height, "gridline"));
     picture.append(label(X(z), start + height + 18, String(Number(z.toPrecision(6))).replace("-", MINUS), "", "middle"));
-    picture.append(label(X(z), start + height + 35, percent(expit(z)), "", "middle"));
+    picture.append(label(X(z), start + height + 35, roughly(expit(z)), "", "middle"));
   }
   const words = side < 380 ? "log-odds; below: forecast" : "score in log-odds, and below it the forecast it stands for";
   picture.append(label(left + side / 2, start + height + 58, words, "name", "middle"));

@@ -56,7 +56,7 @@ function startPanel() {
     miss: costs[Number(byId("cost-miss").value)],
     rejection: byId("may-reject").checked ? rejections[Number(byId("cost-rejection").value)] : null,
   });
-  const drawCost = keepDrawn(byId("cost-curve"), (width) => drawCosts(width, state()));
+  const drawCost = keepDrawn(byId("cost-curve"), (width) => (state().source.several ? frame(width, 1) : drawCosts(width, state())));
   const drawReject = keepDrawn(byId("reject-curve"), (width) => drawRejects(width, state()));
   const show = () => {
     const now = state(), found = decide(now.source, now.alarm, now.miss, now.rejection);
@@ -174,7 +174,6 @@ function drawCurve(width, { most, format, below, points, mark, words, level }) {
 
 function drawCosts(width, { source, alarm, miss }) {
   const per = 1000 / (source.total[0] + source.total[1]);
-  if (source.several) return drawRejects(width, { source, alarm, miss, rejection: null }, true);
   const now = decideTwo(source, alarm, miss, null), [positives, negatives] = source.total;
   const points = DRAWN.thresholds.two.map((t, k) => [t, per * (alarm * (negatives - source.counts[3][k]) + miss * source.counts[1][k])]);
   points.unshift([0, per * alarm * negatives]);
@@ -186,7 +185,7 @@ function drawCosts(width, { source, alarm, miss }) {
 }
 
 // Wrong among the decisions made, when the least certain rows are left undecided first; the line is for equal costs.
-function drawRejects(width, { source, alarm, miss, rejection }, asShare = false) {
+function drawRejects(width, { source, alarm, miss, rejection }) {
   const total = source.total[0] + source.total[1], all = DRAWN.thresholds[source.several ? "several" : "two"], points = [];
   all.forEach((t) => {
     if (!source.several && (t < 0.5 || t >= 1)) return;
@@ -207,7 +206,7 @@ function drawRejects(width, { source, alarm, miss, rejection }, asShare = false)
   const mark = [now.left / total, decided > 0 ? now.wrong / decided : 0];
   const most = Math.max(0.01, 1.25 * mark[1], ...points.map(([, y]) => 1.08 * y));
   return drawCurve(width, { most, format: (value) => tickLabel(Number(value.toPrecision(3))), below: "share of rows left undecided", points, mark,
-    words: asShare ? `all decided: ${percent(mark[1])} wrong` : `${percent(mark[0])} undecided: ${percent(mark[1])} wrong` });
+    words: `${percent(mark[0])} undecided: ${percent(mark[1])} wrong` });
 }
 
 // The table of methods ------------------------------------------------------------------------------------------------
@@ -260,13 +259,13 @@ function startViews() {
     const pick = view.querySelector("[data-pick]");
     if (!pick) continue;
     if (!view.hidden) showCloser(view, pick);
-    else select.addEventListener("change", () => { if (!view.hidden && !view.dataset.closer) showCloser(view, pick); });
+    else select.addEventListener("change", () => { if (!view.hidden && !view.dataset.looked) showCloser(view, pick); });
   }
 }
 
 function showCloser(view, pick) {
   const option = pick.selectedOptions[0], large = view.querySelector("[data-closer]");
-  view.dataset.closer = "yes";
+  view.dataset.looked = "yes";
   const fresh = large.cloneNode(true);  // without the listeners of the method before
   fresh.querySelector("[data-large]").replaceChildren();
   fresh.querySelector("[data-large]").setAttribute("aria-label", `Reliability diagram of ${option.textContent}. Arrow keys read each part.`);

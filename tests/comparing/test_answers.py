@@ -1,0 +1,227 @@
+"""The three answers of a comparison: the right branch, the stated rule, paired intervals, families."""
+
+import re
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import calibrant
+from calibrant.comparing.rankings import find_families, rank_methods
+from calibrant.comparing.verdicts import SITUATIONS, answer_comparison, compare_with_best, standings_of
+from calibrant.evidence.answers import QUESTIONS, Source
+from calibrant.evidence.words import format_points, round_percent
+from calibrant.maps.methods import METHODS
+from calibrant.metrics import smooth_ece
+
+
+def rows(n=900, seed=0, slope=1.0, shift=0.0):
+    rng = np.random.default_rng(seed)
+    logit = rng.normal(-1.0, 1.5, n)
+    return 1 / (1 + np.exp(-slope * logit - shift)), (rng.random(n) < 1 / (1 + np.exp(-logit))).astype(int)
+
+
+def three(n=600, power=1.8):
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet([0.5, 0.5, 0.5], n)
+    y = np.minimum((P.cumsum(axis=1) < rng.random((n, 1))).sum(axis=1), 2)
+    Q = P**power
+    return Q / Q.sum(axis=1, keepdims=True), y
+
+
+METRICS = ("log_loss", "brier")
+CASES = {
+    "too sure": lambda: (rows(slope=2.0), {"methods": ["platt", "isotonic", "kull_beta", "pp"]}),
+    "calibrated": lambda: (rows(3000), {"methods": ["platt", "temperature", "bins"]}),
+    "ties": lambda: (rows(400, slope=2.5), {"methods": {"a": "platt", "b": "platt_gauss"}, "kind": "margin"}),
+    "one method": lambda: (rows(200), {"methods": ["platt"], "kind": "margin", "cv": 2}),
+    "three classes": lambda: (three(), {"methods": ["temperature", "platt", "dirichlet"]}),
+}
+EXPECTED = {
+    "too sure": "usual",
+    "calibrated": "leave",
+    "ties": "tie",
+    "one method": "untested",
+    "three classes": "usual",
+}
+
+
+@cache
+def compared(name):
+    (scores, y), options = CASES[name]()
+    given = {"kind": "probability", "metrics": METRICS, "cv": 5, "progress": False, **options}
+    if given["kind"] == "margin":
+        scores = np.log(scores / (1 - scores))
+    return calibrant.compare_scores(scores, y, **given)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_case_is_answered_in_its_own_words(name):
+    found = compared(name).answers
+    assert found.situation == EXPECTED[name], str(found)
+    assert [each.question for each in found] == list(QUESTIONS)
+    text = found.text
+    assert text == compared(name).verdict
+    assert str(found) == str(compared(name))
+    assert not re.search(r"nan|\binf\b|None|  |\.\.|np\.", text), text
+    assert all(len(each.claim.split()) <= 22 for each in found)
+
+
+def test_the_situations_are_all_there():
+    assert set(EXPECTED.values()) | {"nothing", "data sets"} == set(SITUATIONS)
+
+
+def test_no_finite_value_is_said():
+    p, y = rows(300)
+    methods = {"one": "clip01", "other": "clip01"}
+    found = calibrant.compare_scores(
+        np.log(p / (1 - p)), y, kind="margin", methods=methods, metrics=METRICS, cv=3, progress=False
+    )
+    assert np.isinf(found.means.loc["log_loss"].to_numpy()).all()
+    assert found.answers.situation == "nothing"
+    assert found.answers.good.claim == "No method has a finite log loss."
+
+
+def test_the_gain_over_the_forecasts_as_they_are_is_paired():
+    found = compared("too sure")
+    ranking = rank_methods(found, "data", "scores")
+    assert (ranking.recommended, ranking.raw) == ("platt", "raw")
+    folds = dict(zip(found.methods("scores"), found.errors("log_loss", "scores")["data"], strict=True))
+    difference = folds["raw"] - folds["platt"]
+    half = stats.t.ppf(0.975, 4) * difference.std(ddof=1) * np.sqrt(1 / 5 + 1 / 4)  # Nadeau & Bengio 2003
+    assert ranking.gain.value == pytest.approx(difference.mean())
+    assert (ranking.gain.low, ranking.gain.high) == pytest.approx(
+        (difference.mean() - half, difference.mean() + half), rel=1e-2
+    )
+    share = difference.mean() / folds["raw"].mean()
+    assert found.answers.good.claim == f"Platt's sigmoid (platt) takes {round_percent(share)}% off the log loss."
+
+
+def test_distances_are_from_the_best_of_each_metric():
+    found = compared("too sure")
+    ranking = rank_methods(found, "data", "scores")
+    for metric in METRICS:
+        table = dict(zip(found.methods("scores"), found.errors(metric, "scores")["data"], strict=True))
+        best = min(table, key=lambda label: table[label].mean())
+        for row in ranking.rows:
+            if np.isfinite(table[row.label]).all():
+                assert row.distances[metric].value == pytest.approx((table[row.label] - table[best]).mean())
+                assert row.distances[metric].low <= row.distances[metric].value <= row.distances[metric].high
+            else:
+                assert row.distances[metric] is None
+    assert ranking[ranking.best].distances["log_loss"].value == pytest.approx(0.0)
+
+
+def test_the_calibration_error_is_of_all_held_out_rows_together():
+    found = compared("too sure")
+    for row in rank_methods(found, "data", "scores").rows:
+        predictions = found.predictions["data", "scores", row.label]
+        assert row.error.value == smooth_ece(predictions.y, predictions.p[:, 1])
+        assert 0 < row.error.usual < row.error.chance
+    raw = rank_methods(found, "data", "scores")["raw"].error
+    assert f"was {format_points(raw.value)} before" in found.answers.good.sure
+
+
+@pytest.mark.parametrize("name", ["too sure", "calibrated", "ties", "three classes"])
+def test_the_recommended_method_follows_the_rule(name):
+    found = compared(name)
+    ranking = rank_methods(found, "data", "scores")
+    able = [row for row in ranking.heads if row.reaches]
+    able = [row for row in able if row.label == "raw" or row.numbers != 0]  # a fixed formula is no fit
+    able = [row for row in able if row.keeps_order] or able
+    fewest = min(10_000 if row.numbers is None else row.numbers for row in able)
+    chosen = ranking[ranking.recommended]
+    assert chosen in able
+    assert (10_000 if chosen.numbers is None else chosen.numbers) == fewest
+    assert "The rule: of the methods whose interval reaches the best" in str(found.answers.next)
+
+
+def test_rows_called_impossible_are_counted():
+    p, y = rows(300)
+    f = np.log(p / (1 - p))
+    found = calibrant.compare_scores(f, y, methods=["platt", "clip01"], kind="margin", metrics=METRICS, progress=False)
+    row = rank_methods(found, "data", "scores")["clip01"]
+    never = ((f <= -1) & (y == 1)).sum() + ((f >= 1) & (y == 0)).sum()
+    assert row.impossible == never > 0
+    assert f"Clipped margin (clip01) ({never} rows)" in str(found.answers.wrong)
+
+
+class TestFamilies:
+    def test_nearly_the_same_probabilities_share_a_family(self):
+        p, y = rows(slope=2.0)
+        methods = ["platt_newton", "platt", "platt_lm", "isotonic", "softmax"]
+        found = calibrant.compare_scores(p, y, kind="probability", methods=methods, cv=4, progress=False)
+        families = find_families(found, "scores")
+        assert {name for name, head in families.items() if head == "platt"} == {"platt", "platt_newton", "platt_lm"}
+        assert families["isotonic"] == "isotonic"
+        ranking = rank_methods(found, "data", "scores")
+        assert ranking.recommended == "platt"
+        assert {row.label for row in ranking.heads} == set(families.values())
+
+    def test_they_do_not_water_down_corrections(self):
+        p, y = rows(slope=2.0)
+        few = calibrant.compare_scores(
+            p, y, kind="probability", methods=["platt", "pp"], metrics=METRICS, cv=8, progress=False
+        )
+        many = calibrant.compare_scores(
+            p, y, kind="probability", methods=["platt", "platt_newton", "platt_lm", "pp"], metrics=METRICS, cv=8,
+            progress=False,
+        )  # fmt: skip
+
+        def pvalue(found):
+            standing = standings_of(found)[0]
+            return dict(zip(standing["methods"], standing["against_best"]["pvalues"], strict=True))
+
+        assert pvalue(many)["pp"] == pytest.approx(pvalue(few)["pp"], rel=0.05)
+        assert pvalue(many)["platt_newton"] == 1.0
+
+    def test_without_families_every_pair_counts(self):
+        rng = np.random.default_rng(0)
+        values = rng.normal(size=(4, 10)) + np.array([0, 1, 2, 2])[:, None]
+        plain = compare_with_best(values.mean(axis=1)[None], {"data": values}, 1 / 9)
+        apart = compare_with_best(values.mean(axis=1)[None], {"data": values}, 1 / 9, ["a", "b", "c", "d"])
+        np.testing.assert_allclose(plain["pvalues"], apart["pvalues"])
+        joined = compare_with_best(values.mean(axis=1)[None], {"data": values}, 1 / 9, ["a", "b", "c", "c"])
+        assert joined["pvalues"][3] == joined["pvalues"][2] <= plain["pvalues"][2]
+
+
+def test_a_command_fits_and_applies_the_winner():
+    found = compared("too sure")
+    fit, apply = answer_comparison(found, source=Source("t.csv", ("p",), "y", (), "probability")).next.steps
+    assert fit.code == "calibrant fit t.csv --score p --label y --kind probability --method platt -o map.json"
+    assert apply.code == "calibrant apply map.json new.csv --score p -o out.csv"
+    (scores, y), _ = CASES["too sure"]()
+    scope = {"calibrant": calibrant, "scores": scores, "y": y}
+    exec(found.answers.next.steps[0].code, scope)
+    assert scope["map"].origin.method == "platt"
+
+
+def test_options_are_in_the_command():
+    p, y = rows(300)
+    found = calibrant.compare_scores(
+        p, y, kind="logit", methods={"ten": ("bins", {"k": 10})}, metrics=["brier"], cv=3, progress=False
+    )
+    ranking = rank_methods(found, "data", "scores")
+    assert ranking["ten"].options == {"k": "10"}
+    assert ranking["ten"].title == METHODS["bins"].title
+
+
+def test_several_data_sets_are_answered_by_ranks():
+    sets = {name: rows(200, seed, slope=2.0) for seed, name in enumerate("abcd")}
+    found = calibrant.compare_scores(
+        sets, kind="probability", methods=["platt", "pp"], metrics=METRICS, cv=3, progress=False
+    )
+    answers = found.answers
+    best = standings_of(found)[0]["methods"][0]
+    assert answers.situation == "data sets"
+    assert f"({best}) ranks best by the log loss over 4 data sets" in answers.good.claim
+    assert f"({best})." in answers.next.claim
+
+
+def test_machines_are_compared_by_their_recommended_methods():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    y = (rng.random(120) < 1 / (1 + np.exp(-2 * X[:, 0]))).astype(int)
+    found = calibrant.compare((X, y), kernels=["linear", "rbf"], methods=["platt"], cv=3, grid=None, progress=False)
+    assert re.search(r"This is with (linear|rbf); with (linear|rbf), ", str(found.answers.good))
