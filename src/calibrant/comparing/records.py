@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
 from calibrant.evidence.answers import Answers
-from calibrant.evidence.showing import print_answers
 from calibrant.evidence.words import format_count, list_names, to_json
 from calibrant.extras import require_extra
 from calibrant.files import write_whole
@@ -99,7 +98,7 @@ class Comparison:
 
     def __str__(self) -> str:
         """Return the three answers, for a screen."""
-        return print_answers(self.answers)
+        return str(self.answers)
 
     def __repr__(self) -> str:
         """Return what was compared, on one line."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from calibrant.evidence.departures import NEGLIGIBLE, find_test, is_negligible, is_rejected
 from calibrant.evidence.several import describe_confusion, describe_several, is_negligible_several
-from calibrant.evidence.showing import describe_answers
+from calibrant.evidence.showing import describe_answers, print_answer
 from calibrant.evidence.words import (
     format_count,
     format_name,
@@ -101,7 +101,7 @@ class Answer:
         return " ".join(filter(None, [self.question, self.word, self.claim, *self.because, self.sure]))
 
     def __str__(self) -> str:
-        return "\n".join([self.text, *(f"  {step.words} {step.code}".rstrip() for step in self.steps)])
+        return print_answer(self)
 
 
 @shown_as(describe_answers)

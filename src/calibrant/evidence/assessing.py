@@ -33,7 +33,7 @@ from calibrant.evidence.curves import (
 from calibrant.evidence.departures import CalibrationTest, estimate_level, estimate_slope, judge_count
 from calibrant.evidence.effects import Effects, measure_effects
 from calibrant.evidence.several import ClassShare, TemperatureGain, measure_temperature
-from calibrant.evidence.showing import describe_assessment, print_answers, say_opening
+from calibrant.evidence.showing import describe_assessment, print_notes, say_opening
 from calibrant.evidence.thresholds import COSTS, REJECTIONS, DecisionCounts, count_decisions
 from calibrant.evidence.words import NOT_FINITE, describe_pvalue, format_count, format_number, to_json
 from calibrant.inference.calibration import (
@@ -141,7 +141,7 @@ class Assessment:
 
     def __str__(self) -> str:
         """Return the three answers and the notes, for a screen."""
-        return print_answers(self.answers, self.notes)
+        return "\n".join([str(self.answers), *([print_notes(self.notes)] if self.notes else [])])
 
     @property
     def answers(self) -> Answers:

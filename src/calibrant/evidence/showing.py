@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from calibrant.evidence.words import (
 from calibrant.showing import Card, Grid, Picture, wrap_paragraphs
 
 if TYPE_CHECKING:
-    from calibrant.evidence.answers import Answers
+    from calibrant.evidence.answers import Answer, Answers
     from calibrant.evidence.assessing import Assessment
     from calibrant.evidence.curves import ReliabilityCurve
     from calibrant.evidence.watching import Watch
@@ -30,7 +31,8 @@ __all__ = [
     "describe_reliability",
     "describe_watch",
     "list_steps",
-    "print_answers",
+    "print_answer",
+    "print_notes",
     "print_watch",
     "say_opening",
 ]
@@ -38,16 +40,16 @@ __all__ = [
 _MOST_NOTES = 3  # that are printed
 
 
-def print_answers(answers: Answers, notes: tuple[str, ...] = ()) -> str:
-    """Return the three answers for a screen, each in a paragraph, what to type next on lines of its own; and notes."""
-    lines = []
-    for each in answers:
-        lines.append(wrap_paragraphs([("", each.text)]))
-        lines += [
-            f"  {line}" for step in each.steps for line in ([step.words] if step.words else []) + [f"  {step.code}"]
-        ]
-    said = [*notes[:_MOST_NOTES], *([f"and {len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else [])]
-    return "\n".join([*lines, wrap_paragraphs(("Note:", each) for each in said)]).rstrip("\n")
+def print_answer(answer: Answer) -> str:
+    """Return an answer for a screen: a paragraph, and what to type next on lines of its own."""
+    steps = [line for step in answer.steps for line in (f"  {step.words}", f"    {step.code}") if line.strip()]
+    return "\n".join([wrap_paragraphs([("", answer.text)]), *steps])
+
+
+def print_notes(notes: Sequence[str]) -> str:
+    """Return notes for a screen, of many the first."""
+    more = [f"and {len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else []
+    return wrap_paragraphs(("Note:", each) for each in (*notes[:_MOST_NOTES], *more))
 
 
 def say_opening(answers: Answers) -> str:
