@@ -19,7 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 import calibrant
-from bench.arena.data import DATA, find_in_folder, find_packaged
+from bench.arena.binary import DATA
+from bench.arena.data import find_in_folder, find_packaged
 from bench.pages import publish
 from calibrant import metrics
 

@@ -9,14 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from scipy.special import expit
+from sklearn.calibration import _SigmoidCalibration
 
 import calibrant
-from bench.cases import MILLION, OURS, Case, Contest, Cost, Data
+from bench.cases import MILLION, OURS, SKLEARN, Case, Contest, Cost, Data, Goal
 from calibrant import engines
+from calibrant.numerics.pooling import pool_groups, sum_cells
 
 NEWTON = "one Newton aggregate"
+OVERALL = "one map of all rows"
+ROWS_PER_GROUP = 50
 COPY = "DuckDB's copy"
 SIGMOID = "a sigmoid in SQL"  # copies the file with one more column of doubles, which is most of the cost
 MANY = 10 * MILLION
@@ -52,6 +58,44 @@ def fit(method: str, n: int) -> Contest:
     return Contest({OURS: ours, NEWTON: lambda: sum_newton(connection, path)})
 
 
+@cache
+def write_groups(n: int, groups: int) -> str:
+    """Write scores, labels and groups that differ to a Parquet file and return its path."""
+    data, rng = Data.draw(n), np.random.default_rng(0)
+    place = rng.integers(0, groups, n)
+    label = data.label ^ (rng.random(n) < rng.uniform(0.0, 0.1, groups)[place])
+    path = str(Path(_FOLDER.name) / f"groups{n}_{groups}.parquet")
+    names = pa.array([f"segment {k}" for k in range(groups)]).take(pa.array(place))
+    pq.write_table(pa.table({"f": data.score, "y": label.astype("int8"), "segment": names}), path)
+    return path
+
+
+def fit_groups(groups: int, n: int) -> Contest:
+    path, connection = write_groups(n, groups), duckdb.connect()
+    shared: dict[str, Any] = {"score": "f", "label": "y", "kind": "margin"}
+
+    def ours() -> Any:
+        return engines.fit("platt", connection.read_parquet(path), by="segment", **shared)
+
+    return Contest({OURS: ours, OVERALL: lambda: engines.fit("platt", connection.read_parquet(path), **shared)})
+
+
+def pool(groups: int) -> Contest:
+    """Pool groups in memory, from cells alone, beside a sigmoid for each from its rows."""
+    rng = np.random.default_rng(0)
+    place = np.repeat(np.arange(groups), ROWS_PER_GROUP)
+    x = rng.normal(-1.0, 1.2, len(place))
+    y = (rng.random(len(place)) < expit(x + rng.normal(0.0, 0.5, groups)[place])).astype(float)
+    cells = sum_cells(place, x, y, 1.0 - y)
+
+    def separate() -> None:
+        for start in range(0, len(x), ROWS_PER_GROUP):
+            own = slice(start, start + ROWS_PER_GROUP)
+            _SigmoidCalibration().fit(x[own], y[own])
+
+    return Contest({OURS: lambda: pool_groups(cells), SKLEARN: separate})
+
+
 def assess(n: int) -> Contest:
     path, connection = write_rows(n), duckdb.connect()
 
@@ -84,6 +128,8 @@ ENGINE_CASES = (
     Case("engine: kull_beta", lambda n: fit("kull_beta", n), SIZES),
     Case("engine: isotonic", lambda n: fit("isotonic", n), SIZES),
     Case("engine: auto", lambda n: fit("auto", n), SIZES),
+    Case("engine: platt, 1,000 groups", lambda n: fit_groups(1_000, n), (MANY,), goals={(OVERALL, MANY): Cost(2.0)}),
+    Case("pool groups of 50 rows", pool, (1_000,), goals={(SKLEARN, 1_000): Goal(10.0)}),
     Case("engine: assess", assess, SIZES),
     Case("engine: apply platt", lambda n: apply("platt", n), SIZES, goals={(SIGMOID, MANY): Cost(1.5)}),
     Case("engine: apply isotonic", lambda n: apply("isotonic", n), SIZES),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from numpy.typing import ArrayLike
 
@@ -18,7 +18,8 @@ from calibrant import maps
 from calibrant._moved import OldNames
 from calibrant.checks import has_columns
 from calibrant.lazy import attach
-from calibrant.maps import METHODS, Map, fit_map
+from calibrant.maps import METHODS, Map, PooledMaps, SeparateMaps, fit_groups, fit_map
+from calibrant.maps.keys import read_row_keys
 from calibrant.maps.lifting import fit_class_map
 from calibrant.samples import Sample, ask_for_kind, class_sample, collapse, read_kind, sample
 from calibrant.version import __version__ as __version__
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from calibrant.comparing import compare as compare
     from calibrant.comparing import compare_scores as compare_scores
     from calibrant.decisions import combining as combining
+    from calibrant.estimators.by_group import ByGroup as ByGroup
     from calibrant.estimators.calibrated import CalibratedClassifier as CalibratedClassifier
     from calibrant.estimators.calibrated import svc as svc
     from calibrant.estimators.calibrator import Calibrator as Calibrator
@@ -58,6 +60,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MACHINE_METHODS",
     "METHODS",
+    "ByGroup",
     "CalibratedClassifier",
     "Calibrator",
     "CombiningClassifier",
@@ -98,6 +101,7 @@ __all__ = [
 # Public names that need a heavy package, or that few people need: imported when first used.
 _LATER = {
     "MACHINE_METHODS": "calibrant.maps.methods",
+    "ByGroup": "calibrant.estimators",
     "CalibratedClassifier": "calibrant.estimators",
     "Calibrator": "calibrant.estimators",
     "CombiningClassifier": "calibrant.estimators",
@@ -133,6 +137,7 @@ __getattr__, __dir__ = attach(__name__, _LATER)
 sys.meta_path.insert(0, OldNames())  # first, or submodules of an old name would be loaded a second time
 
 
+@overload
 def fit(
     method: str | Callable[..., Map],
     scores: Any,
@@ -142,8 +147,41 @@ def fit(
     sample_weight: ArrayLike | None = None,
     pos_label: Any = None,
     classes: Any = None,
+    groups: None = None,
+    pool: None = None,
     **options: Any,
-) -> Map:
+) -> Map: ...
+
+
+@overload
+def fit(
+    method: str | Callable[..., Map],
+    scores: Any,
+    y: Any,
+    *,
+    kind: str | None = None,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    classes: Any = None,
+    groups: Any,
+    pool: bool | None = None,
+    **options: Any,
+) -> PooledMaps | SeparateMaps: ...
+
+
+def fit(
+    method: str | Callable[..., Map],
+    scores: Any,
+    y: Any,
+    *,
+    kind: str | None = None,
+    sample_weight: ArrayLike | None = None,
+    pos_label: Any = None,
+    classes: Any = None,
+    groups: Any = None,
+    pool: bool | None = None,
+    **options: Any,
+) -> Any:
     """Fit a map from scores to probabilities.
 
     One column of scores gives a map to P(y = positive class). One column per class gives a map to the probabilities of
@@ -164,6 +202,11 @@ def fit(
     pos_label : the positive class, for one column of scores.
     classes : the class of each column, in the order of the columns. Without it they are the classes of y in sorted
         order; a class that y does not hold must be named.
+    groups : the group of each row, for one column of scores: a column of texts, numbers or dates, or a table or tuples
+        of several. A missing group is a group of its own. The result gives P(y = positive class) of scores in groups,
+        `maps(scores, groups)`; unknown groups get the map of all rows.
+    pool : whether each group is drawn towards all of them, as far as they agree (`PooledMaps`), or has a map of its own
+        rows alone (`SeparateMaps`). Without it more than one group is pooled.
     **options : those of the method, see `calibrant methods`.
 
     >>> fit("bins", [0.1, 0.4, 0.6, 0.9], ["no", "no", "yes", "yes"], kind="probability", k=2)
@@ -174,19 +217,31 @@ def fit(
     (array([[0.01, 0.95, 0.03]]), ('cat', 'dog', 'hare'))
     """
     chosen = read_kind(kind)
+    if groups is None and pool is not None:
+        msg = f"pool is for groups; got pool={pool!r} without groups: give groups, the group of each row"
+        raise ValueError(msg)
     if has_columns(scores):
+        if groups is not None:
+            msg = "groups are for one column of scores; got one column per class"
+            raise ValueError(msg)
         if pos_label is not None:
             msg = "pos_label is for one column of scores; got one column per class: give classes, the class of each"
             raise ValueError(msg)
         data = class_sample(scores, y, sample_weight, kind=chosen, classes=classes)
-        fitted: Map = fit_class_map(method, data, **options)
+        fitted: Any = fit_class_map(method, data, **options)
         given = data.scores
     else:
         if classes is not None:
             msg = "classes is for scores with one column per class; got one column: give pos_label, the positive class"
             raise ValueError(msg)
         one = sample(scores, y, sample_weight, kind=chosen, pos_label=pos_label)
-        fitted, given = fit_map(method, one, chosen, **options), one.score
+        given = one.score
+        if groups is None:
+            fitted = fit_map(method, one, chosen, **options)
+        else:
+            fitted = fit_groups(
+                method, one, read_row_keys(groups, len(scores), sample_weight), chosen, pool=pool, options=options
+            )
     if kind is None:
         ask_for_kind(given)
     return fitted

@@ -94,7 +94,7 @@ def reference(x, y):
                     continue
                 level, spread = (0.0, 0.1) if family == "zero" else (base, np.hypot(2, c))
                 both = [np.append(*t), np.append(*argument)]
-                prior = spread**2 + (c / 2) ** 2 * np.outer(both[0], both[0])
+                prior = spread**2 + (0.7 * c) ** 2 * np.outer(both[0], both[0])
                 if count:
                     marks = argument[1][::2] if len(k) > 32 else argument[1]
                     values, vectors = np.linalg.eigh(matern(marks, marks, deviation))
@@ -108,7 +108,7 @@ def reference(x, y):
                 inner = np.linalg.solve(np.eye(m) + root[:, None] * prior[:m, :m] * root, root[:, None] * prior[:m, :m])
                 variance = np.diag(prior[:m, :m] - (prior[:m, :m] * root) @ inner)
                 at_knots = mean[m:] + prior[m:, :m] @ gradient
-                log_prior = -0.4 * np.log(c / 1.5) ** 2 - (deviation != "none")
+                log_prior = -0.8 * np.log(c / 1.5) ** 2
                 found.append(((family, deviation), evidence / 2 + log_prior, f, variance, at_knots))
     q = special.softmax([each[1] for each in found])
     z, zk = (u - x.mean()) / x.std(), (k - x.mean()) / x.std()
@@ -134,13 +134,13 @@ def reference(x, y):
     p, r = sum(a * special.expit(each[2]) for a, each in zip(q, found, strict=True)), special.expit(line)
     disagreement = total @ (p * np.log(p / r) + (1 - p) * np.log((1 - p) / (1 - r)))
     m = min(hits.sum(), misses.sum())
-    s = np.sqrt(8 / (8 + m)) / (1 + (disagreement / (0.3 + 0.006 * m)) ** 4)
+    s = np.sqrt(8 / (8 + m)) / (1 + (disagreement / 0.4) ** 4)
     shares, log_density = np.linspace(0, 1, 21), []
     for h in shares:
         inside = np.clip(h, 0.01, 0.99)
         left = [(1 - h) * ours[side] + h * alone[0][side] for side in (0, 1)]
         likelihood = hits @ np.log(left[0]) + misses @ np.log(1 - left[1])
-        log_density.append(likelihood + 16 * (s * np.log(inside) + (1 - s) * np.log(1 - inside)))
+        log_density.append(likelihood + 32 * (s * np.log(inside) + (1 - s) * np.log(1 - inside)))
     h = special.softmax(log_density) @ shares
     average = (1 - h) * sum(a * special.expit(each[4]) for a, each in zip(q, found, strict=True))
     names = {each[0] for each in found}

@@ -20,7 +20,7 @@ import calibrant
 from calibrant.checks import KINDS
 from calibrant.cli.reading import require_place
 from calibrant.files import replace_file
-from calibrant.maps import Linked, Sigmoid, Steps, store
+from calibrant.maps import Adjusted, Linked, PooledMaps, SeparateMaps, Sigmoid, Steps, store
 from calibrant.maps.averages import DEVIATIONS, FAMILIES, Auto, Member
 from calibrant.maps.class_records import (
     MEMBERS,
@@ -251,6 +251,42 @@ RECORDS["Linked"] = st.builds(Linked, st.sampled_from(["expit", "softmax"]), one
     Linked, st.just("logit"), st.builds(Linked, st.just("expit"), one_column) | one_column, st.floats(1e-300, 0.49)
 )
 columns = one_column | RECORDS["Linked"]
+
+moderate = st.floats(-50, 50)
+variances = st.tuples(st.floats(0, 100), st.floats(-1, 1), st.floats(0, 100)).map(
+    lambda drawn: (drawn[0], float(drawn[1] * np.sqrt(drawn[0]) * np.sqrt(drawn[2])), drawn[2])
+)
+names = st.text() | st.sampled_from(["inf", "-inf", "kind", "'; drop table --"]) | st.none()
+whole_numbers, days, times = (
+    st.integers(-(2**70), 2**70) | finite,
+    st.dates(),
+    st.datetimes().map(lambda each: each.replace(fold=0)),
+)
+several_keys = st.one_of(
+    st.lists(kind, min_size=1, max_size=4, unique=True)
+    for kind in (names, whole_numbers, days, times, st.booleans(), st.tuples(names, days))
+).map(tuple)
+
+
+@st.composite
+def pooled_maps(draw):
+    keys = draw(several_keys)
+    by = draw(st.just(()) | st.just(("a", "b") if isinstance(keys[0], tuple) else ("a",)))
+    lines = [draw(as_long(keys, moderate)) for _ in range(2)]
+    errors = zip(*[draw(variances) for _ in keys], strict=True)
+    ends = draw(st.tuples(st.tuples(moderate, moderate), variances, as_long(keys, st.floats(0, 1e9))))
+    return PooledMaps(draw(columns), by, keys, draw(moderate), *lines, *map(tuple, errors), *ends)
+
+
+@st.composite
+def separate_maps(draw):
+    keys = draw(several_keys)
+    return SeparateMaps(draw(columns), (), keys, tuple(draw(columns) for _ in keys))
+
+
+RECORDS["Adjusted"] = st.builds(Adjusted, columns, moderate, moderate, moderate, variances)
+RECORDS["PooledMaps"] = pooled_maps()
+RECORDS["SeparateMaps"] = separate_maps()
 
 
 @st.composite
@@ -568,6 +604,8 @@ def test_a_spoilt_file_is_refused_or_a_map_of_probabilities(name, data, tmp_path
         assert message.startswith(f"{path} is not a calibrant map: ")
         assert len(message) < 1000
         return
+    if hasattr(found, "groups"):
+        found = found[found.groups[0]]
     p, message = refused(found, shaped(found, GRID))
     if message is not None and "scores must be probabilities" in message:
         p, message = refused(found, shaped(found, GRID[(GRID >= 0) & (GRID <= 1)]))

@@ -16,6 +16,7 @@ import numpy as np
 from scipy import special
 
 from calibrant.arrays import Floats
+from calibrant.comparing.arguments import DEFAULT_METHODS
 from calibrant.comparing.records import Comparison, Predictions, smaller_is_better
 from calibrant.evidence.effects import CalibrationError, measure_error
 from calibrant.inference import corrected_t
@@ -197,7 +198,10 @@ def _recommend(rows: list[MethodRow], metric: str) -> str | None:
         return rows[0].family if np.isfinite(rows[0].means[metric]) else None
     able = [row for row in able if row.method == "raw" or row.numbers != 0] or able  # not a formula that fits nothing
     chosen = [row for row in able if row.keeps_order] or able
-    return min(chosen, key=lambda row: _MOST_NUMBERS if row.numbers is None else row.numbers).label
+    return min(
+        chosen,
+        key=lambda row: (_MOST_NUMBERS if row.numbers is None else row.numbers, row.method not in DEFAULT_METHODS),
+    ).label
 
 
 def _keeps_order(method: str, classes: int) -> bool:
@@ -233,7 +237,8 @@ def find_ratio(comparison: Comparison, machine: str) -> float:
 def find_families(comparison: Comparison, machine: str) -> dict[str, str]:
     """Return for each method the label of the one that stands for its family: itself, if it has none.
 
-    The methods that fit the fewest numbers stand for others; without probabilities, each is its own.
+    The methods that fit the fewest numbers stand for others, of equal ones those in use today; without probabilities,
+    each is its own.
     """
     labels = comparison.methods(machine)
     kept: dict[str, list[Floats]] = {label: [] for label in labels}
@@ -242,11 +247,12 @@ def find_families(comparison: Comparison, machine: str) -> dict[str, str]:
             kept[label].append(predictions.p)
     names = list(METHODS)
 
-    def simplicity(label: str) -> tuple[int, int, int]:
+    def simplicity(label: str) -> tuple[int, bool, int]:
         method = _read_text(comparison.settings["methods"].get(label, label))[0]
         row = METHODS.get(ALIASES.get(method, method))
         numbers = _MOST_NUMBERS if row is None or row.numbers is None else row.numbers
-        return (-1 if method == "raw" else numbers, names.index(method) if method in names else len(names), 0)
+        place = names.index(method) if method in names else len(names)
+        return -1 if method == "raw" else numbers, method not in DEFAULT_METHODS, place
 
     heads: list[str] = []
     found = {}

@@ -16,12 +16,15 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from calibrant.arrays import Floats
-from calibrant.engines.tables import Opened, one_where, open_table
-from calibrant.maps.records import Map
+from calibrant.arrays import Floats, Index
+from calibrant.checks import BLOCK
+from calibrant.engines.tables import Opened, check_by, is_group, one_where, open_table
+from calibrant.maps.groups import PooledMaps, SeparateMaps
+from calibrant.maps.keys import Keys, RowKeys, columns_of, find_keys, join_keys, kind_of, plain_key, sort_keys
+from calibrant.maps.records import Map, log_odds
 from calibrant.ops.frames import branch, express, frame_ops
 
-__all__ = ["apply"]
+__all__ = ["add_log_odds", "apply", "as_text", "read_groups"]
 
 _SHORT = 64  # numbers of a map up to which an expression with all of them is faster than a lookup
 _PER_EDGE = 8  # cells per edge of a lookup
@@ -30,26 +33,30 @@ _MOST_EDGES = 16  # in one cell of a lookup; where there are more, they are foun
 
 
 def apply(
-    map: Map | Mapping[Any, Map],
+    map: Map | PooledMaps | SeparateMaps | Mapping[Any, Map],
     table: Any,
     *,
     score: str | Sequence[str],
     into: str = "probability",
-    by: str | None = None,
+    by: str | Sequence[str] | None = None,
 ) -> Any:
     """Return the table with the probabilities of a map as one more column, `into`.
 
     The result is of the caller's kind: lazy for a lazy table, and a DuckDB relation for files. NULL gives NULL and NaN
     gives NaN. For a map of several classes `score` names its columns of scores, and there is one new column per class,
     `into` and the class joined by an underscore. For the maps of groups, as `fit(..., by=)` gives them, `by` names the
-    column of groups; rows of other groups get NULL.
+    columns of groups, if they are not those of the fit; rows of other groups get the map of all rows. Of a dictionary
+    of maps they get NULL.
 
     >>> import pyarrow, calibrant
     >>> apply(calibrant.maps.Sigmoid(-2.0, 0.0), pyarrow.table({"f": [0.0, 0.5]}), score="f")["probability"].to_pylist()
     [0.5, 0.7310585786300049]
     """
-    if isinstance(map, Mapping) is (by is None):
-        wanted = "a dictionary of maps" if by is not None else "one map, or by must name the column of groups"
+    grouped = hasattr(map, "groups")
+    if grouped and by is None:
+        by = list(map.by)  # type: ignore[union-attr]
+    if (grouped or isinstance(map, Mapping)) is not bool(by):
+        wanted = "maps of groups" if by else "one map, or by must name the column of groups"
         msg = f"map must be {wanted}; got {type(map).__name__} and by={by!r}"
         raise ValueError(msg)
     several = hasattr(map, "scheme")
@@ -65,11 +72,14 @@ def apply(
         if not (dtype.is_numeric() or dtype == nw.Boolean):
             msg = f"score must name columns of real numbers; {name!r} is of type {dtype}: cast it"
             raise ValueError(msg)
-    group = None if by is None else opened.column("by", by)
+    groups = {} if not by else {name: opened.column("by", name) for name in check_by(by)}
+    if grouped and len(groups) != len(columns_of(map.groups)):  # type: ignore[union-attr]
+        msg = f"by must name {len(columns_of(map.groups))} column(s), as in the fit; got {by!r}"  # type: ignore[union-attr]
+        raise ValueError(msg)
     if isinstance(opened.frame, nw.DataFrame):
-        return _apply_in_memory(map, opened.frame, names, into, by, several=several)
+        return _apply_in_memory(map, opened.frame, names, into, groups, several=several)
     scores = [column.cast(nw.Float64) for column in columns]
-    return _apply_lazily(map, opened, scores, into, group, several=several)
+    return _apply_lazily(map, opened, scores, into, groups, several=several)
 
 
 def _name_columns(map: Any, names: Sequence[str], into: str, count: int, *, several: bool, folds: bool) -> list[str]:
@@ -88,17 +98,22 @@ def _name_columns(map: Any, names: Sequence[str], into: str, count: int, *, seve
 
 
 def _apply_in_memory(
-    map: Any, frame: nw.DataFrame[Any], names: list[str], into: str, by: str | None, *, several: bool
+    map: Any, frame: nw.DataFrame[Any], names: list[str], into: str, groups: dict[str, nw.Expr], *, several: bool
 ) -> Any:
     """Return a table in memory with new columns, computed with NumPy."""
     scores = [np.asarray(frame[name].cast(nw.Float64).to_numpy(), np.float64) for name in names]
     missing = np.any([frame[name].is_null().to_numpy() for name in names], axis=0)
-    if by is not None:
-        found, unknown = np.full(len(frame), np.nan), np.ones(len(frame), bool)
-        for value, own in map.items():
-            rows = (frame[by].is_null() if value is None else frame[by] == value).fill_null(False).to_numpy()
-            found[rows], unknown[rows] = own(scores[0][rows]), False
-        missing |= unknown
+    if groups:
+        known = tuple(plain_key("map", key) for key in map)
+        keys = _read_rows(frame, groups)
+        place = find_keys(known, keys.keys, "by")[keys.index] if len(frame) else np.empty(0, np.intp)
+        if isinstance(map, Mapping):
+            found = np.full(len(frame), np.nan)
+            for number, own in enumerate(map.values()):
+                found[place == number] = own(scores[0][place == number])
+            missing |= place < 0
+        else:
+            found = map.at(scores[0], place)
     else:
         given = np.column_stack(scores) if several else scores[0]
         found = np.asarray(map(given)) if len(frame) or several else np.empty(0)
@@ -117,12 +132,31 @@ def _apply_in_memory(
     return frame.with_columns(*added).to_native()
 
 
+def _read_rows(frame: nw.DataFrame[Any], groups: dict[str, nw.Expr]) -> RowKeys:
+    """Return the groups of a table in memory."""
+    types = frame.select(**groups).schema
+    found = frame.select(**{name: as_text(column, types[name]) for name, column in groups.items()}).to_arrow()
+    return join_keys("by", [read_groups(name, found[name]) for name in groups], tuple(groups))
+
+
+def as_text(column: nw.Expr, dtype: Any) -> nw.Expr:
+    """Return a column of groups; one of categories as texts."""
+    return column.cast(nw.String) if dtype in (nw.Categorical, nw.Enum) else column
+
+
+def read_groups(name: str, column: Any) -> tuple[Keys, Index]:
+    """Return the keys of a column of Arrow, and the number of each row's."""
+    coded = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    keys = [plain_key(f"the column {name!r}", value) for value in coded.dictionary.to_pylist()]
+    return sort_keys(f"the column {name!r}", keys, np.asarray(coded.indices.to_numpy(), np.intp))
+
+
 def _apply_lazily(
     map: Any,
     opened: Opened,
     columns: list[nw.Expr],
     into: str,
-    group: nw.Expr | None,
+    groups: dict[str, nw.Expr],
     *,
     several: bool,
 ) -> Any:
@@ -130,13 +164,19 @@ def _apply_lazily(
     plan = _Plan(opened.rows, list(opened.names.values()))
     ops = frame_ops(plan.choose, plan.share)
     scores = [plan.share(column) for column in columns]
-    if group is None:
+    if not groups:
         found = express(map, scores, ops, several=several)
+    elif hasattr(map, "numbers"):
+        names, numbers = _type_groups(opened, groups, map.groups), map.numbers()
+        columns = plan.look_up_groups(names, columns_of(map.groups), numbers)
+        found = express(lambda score, ops: map.formula(score, columns, ~columns[0].is_null(), ops), scores, ops)
     else:
-        chosen = nw.lit(None, nw.Float64)
+        keys = list(_type_groups(opened, groups, tuple(map)))
+        chosen = (
+            nw.lit(None, nw.Float64) if isinstance(map, Mapping) else plan.share(express(map.overall, scores, ops)[0])
+        )
         for value, own in map.items():
-            here = group.is_null() if value is None else group == value
-            chosen = nw.when(here).then(plan.share(express(own, scores, ops)[0])).otherwise(chosen)
+            chosen = nw.when(is_group(keys, value)).then(plan.share(express(own, scores, ops)[0])).otherwise(chosen)
         found = [chosen]
     folds = not opened.frame.implementation.is_polars()  # as in SQL
     added = _name_columns(map, list(opened.names), into, len(found), several=several, folds=folds)
@@ -146,6 +186,50 @@ def _apply_lazily(
     frame = plan.settle().with_columns(**dict(zip(safe, found, strict=True))).select(*opened.names.values(), *safe)
     native = frame.to_native()
     return native.toDF(*opened.names, *added) if opened.frame.implementation.is_spark_like() else native
+
+
+# What the column of a group must be, by what the keys of the map are.
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    "texts": lambda dtype: dtype in (nw.String, nw.Categorical, nw.Enum),
+    "numbers": lambda dtype: dtype.is_numeric(),
+    "truth values": lambda dtype: dtype == nw.Boolean,
+    "dates": lambda dtype: dtype == nw.Date,
+    "times": lambda dtype: dtype == nw.Datetime,
+}
+
+
+def _type_groups(opened: Opened, groups: dict[str, nw.Expr], keys: Keys) -> list[nw.Expr]:
+    """Return the columns of groups of a lazy table, NaN as NULL; they must be able to hold the keys of a map."""
+    schema = opened.rows.select(**{f"by{k}": column for k, column in enumerate(groups.values())}).collect_schema()
+    found = []
+    for (name, column), dtype, values in zip(groups.items(), schema.dtypes(), columns_of(keys), strict=True):
+        kind = kind_of(values)
+        if kind is not None and not _TYPES[kind](dtype):
+            msg = f"by must name columns like those of the fit, of {kind}; {name!r} is of type {dtype}: cast it"
+            raise ValueError(msg)
+        column = as_text(column, dtype)
+        if dtype.is_float():
+            column = nw.when(column.is_nan()).then(nw.lit(None, nw.Float64)).otherwise(column.cast(nw.Float64))
+        elif kind == "numbers":
+            whole = dtype.is_integer() and all(isinstance(value, (int, type(None))) for value in values)
+            column = column.cast(nw.Int64 if whole else nw.Float64)
+        elif kind == "times":
+            column = column.cast(nw.Datetime("us", getattr(dtype, "time_zone", None)))
+        found.append(column)
+    return found
+
+
+def add_log_odds(frame: nw.LazyFrame[Any], mapping: Any, into: str) -> nw.LazyFrame[Any]:
+    """Return checked rows with the log-odds of a map of their column `score` as one more column."""
+    if frame.implementation.is_pandas_like() or frame.implementation.is_pyarrow():
+        rows = frame.collect()
+        score = np.asarray(rows["score"].to_numpy(), np.float64)
+        with np.errstate(all="ignore"):
+            parts = [log_odds(mapping, score[start : start + BLOCK]) for start in range(0, len(score), BLOCK)]
+        return rows.with_columns(nw.new_series(into, np.concatenate(parts), backend=rows.implementation)).lazy()
+    plan = _Plan(frame, frame.collect_schema().names())
+    x = log_odds(mapping, plan.share(nw.col("score")), frame_ops(plan.choose, plan.share))
+    return plan.settle().with_columns(**{into: x})
 
 
 class _Plan:
@@ -230,11 +314,34 @@ class _Plan:
             low, high = self.share(low + passed * (middle + 1.0 - low)), self.share(middle + passed * (high - middle))
         return low
 
+    def look_up_groups(self, columns: list[nw.Expr], keys: list[tuple[Any, ...]], numbers: Floats) -> list[nw.Expr]:
+        """Return the numbers of the group of each row, NULL for unknown ones: joined from a small table.
+
+        NULL equals nothing in a join. Where it is a group, its column becomes two: whether it is known, and its value.
+        """
+        small: dict[str, Any] = {}
+        large: dict[str, nw.Expr] = {}
+        for column, values in zip(columns, keys, strict=True):
+            known, value = self.name(), self.name()
+            some = next((each for each in values if each is not None), None)
+            if None in values:
+                column = self.share(column)
+                large[known] = one_where(column.is_null())
+                small[known] = np.array([each is None for each in values], np.float64)
+                column = nw.when(column.is_null()).then(nw.lit(some)).otherwise(column)
+            if some is not None:
+                large[value], small[value] = column, [some if each is None else each for each in values]
+        names = [self.name() for _ in numbers]
+        on = list(small)
+        small |= dict(zip(names, numbers, strict=True))
+        self.frame = _join_left(self.settle().with_columns(**large), small, on)
+        return [nw.col(name) for name in names]
+
     def look_up(self, place: nw.Expr, numbers: Floats) -> list[nw.Expr]:
         """Return the numbers at a place of each row: joined from a small table."""
         key, names = self.name(), [self.name() for _ in numbers]
         columns = {key: np.arange(numbers.shape[1])} | dict(zip(names, numbers, strict=True))
-        self.frame = _join_left(self.settle().with_columns(**{key: place}), columns, key)
+        self.frame = _join_left(self.settle().with_columns(**{key: place}), columns, [key])
         return [nw.col(name) for name in names]
 
 
@@ -270,7 +377,7 @@ def _lay_cells(edges: Floats) -> _Cells:
     return _Cells(low, high, float(center), scale, float(ends[0]), float(per), count)
 
 
-def _join_left(frame: nw.LazyFrame[Any], columns: dict[str, Any], key: str) -> nw.LazyFrame[Any]:
+def _join_left(frame: nw.LazyFrame[Any], columns: dict[str, Any], key: list[str]) -> nw.LazyFrame[Any]:
     """Return a lazy table joined with a small one of the same engine; a Polars frame keeps the order of its rows."""
     import pyarrow
 

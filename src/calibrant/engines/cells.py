@@ -26,6 +26,7 @@ import numpy as np
 from calibrant.arrays import Floats, Index, Truths
 from calibrant.engines.tables import SCORE, Span, Table, fetch
 from calibrant.maps.records import LINKS
+from calibrant.numerics.quadrature import quadrature
 from calibrant.ops import EDGE, NUMPY
 from calibrant.ops.frames import FRAMES
 from calibrant.samples import Sample
@@ -168,10 +169,10 @@ class Moments:
     def nodes(self, table: Span) -> Sample:
         """Return the points that stand for the rows: up to two of each class in each cell."""
         low, high = self.grid.edges(self.cell)
-        parts = [_quadrature(sums, high - low) for sums in (self.positive, self.negative)]
-        u = np.concatenate([point for point, _ in parts])
-        label = np.repeat([1.0, 0.0], [len(point) for point, _ in parts])
-        weight = np.concatenate([each for _, each in parts])
+        parts = [quadrature(sums, high - low) for sums in (self.positive, self.negative)]
+        u = np.concatenate([point for point, _, _ in parts])
+        label = np.repeat([1.0, 0.0], [len(point) for point, _, _ in parts])
+        weight = np.concatenate([each for _, each, _ in parts])
         score = np.clip(u * self.grid.scale + self.grid.center, table.low, table.high)
         return Sample(score, label, weight, weight * (1.0 - label), table.classes, table.rows)
 
@@ -231,28 +232,6 @@ def sum_moments(table: Table, grid: Grid, *, ends: bool = False) -> Moments:
         negative[:, negative[0] <= 1e-14 * both[0]] = 0.0
     outer = np.stack([found["low"][order], found["high"][order]]) if ends else None
     return Moments(grid, found["cell"][order], positive, negative, outer)
-
-
-def _quadrature(sums: Floats, width: Floats) -> tuple[Floats, Floats]:
-    """Return the points and weights of Gauss' quadrature with two points, from the sums of weight times 1, u, u^2, u^3.
-
-    About the mean, in standard deviations, the points are g/2 -+ sqrt(1 + g^2/4) with g the skewness.
-    """
-    filled = sums[0] > 0.0
-    mass, first, second, third = sums[:, filled]
-    width = width[filled]
-    mean, square, cube = first / mass, second / mass, third / mass
-    variance = square - mean**2
-    single = variance <= 16.0 * _EPS * square  # rounding
-    deviation = np.sqrt(np.where(single, 1.0, variance))
-    skewness = (cube - 3.0 * mean * square + 2.0 * mean**3) / deviation**3
-    skewness = np.clip(skewness, -width / deviation, width / deviation)  # in spite of rounding the points stay near
-    root = np.sqrt(1.0 + skewness**2 / 4.0)
-    below, above = skewness / 2.0 - root, skewness / 2.0 + root
-    share = above / (above - below)  # of the lower point
-    points = [mean[single], (mean + deviation * below)[~single], (mean + deviation * above)[~single]]
-    weights = [mass[single], (mass * share)[~single], (mass * (1.0 - share))[~single]]
-    return np.concatenate(points), np.concatenate(weights)
 
 
 def bound_error(moments: Moments, logit: Callable[[Floats], Floats]) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, overload
@@ -21,10 +21,13 @@ from calibrant.engines.cells import (
     sum_moments,
     take_logits,
 )
+from calibrant.engines.groups import sum_groups
 from calibrant.engines.summaries import Summary
-from calibrant.engines.tables import Span, Table, each_group, open_rows
+from calibrant.engines.tables import Span, Table, check_by, each_group, open_rows
 from calibrant.maps.fitting import check_method, choose_link, finish_map, learn_clip
+from calibrant.maps.groups import PooledMaps, SeparateMaps, pool_map
 from calibrant.maps.information import measure_information
+from calibrant.maps.keys import plain_key
 from calibrant.maps.methods import ALIASES, ANY, METHODS, NEEDS, Method
 from calibrant.maps.records import LINKS, Linked, Map
 from calibrant.ops import EDGE, NUMPY
@@ -46,6 +49,7 @@ def fit(
     label: str | None = None,
     weight: str | None = None,
     by: None = None,
+    pool: None = None,
     kind: str | None = None,
     pos_label: Any = None,
     missing: str = "error",
@@ -61,12 +65,13 @@ def fit(
     score: str | None = None,
     label: str | None = None,
     weight: str | None = None,
-    by: str,
+    by: str | Sequence[str],
+    pool: bool | None = None,
     kind: str | None = None,
     pos_label: Any = None,
     missing: str = "error",
     **options: Any,
-) -> dict[Any, Map]: ...
+) -> PooledMaps | SeparateMaps: ...
 
 
 def fit(
@@ -76,12 +81,13 @@ def fit(
     score: str | None = None,
     label: str | None = None,
     weight: str | None = None,
-    by: str | None = None,
+    by: str | Sequence[str] | None = None,
+    pool: bool | None = None,
     kind: str | None = None,
     pos_label: Any = None,
     missing: str = "error",
     **options: Any,
-) -> Map | dict[Any, Map]:
+) -> Map | PooledMaps | SeparateMaps:
     """Fit a map to columns of a table, which its engine groups and sums: `calibrant.fit` without bringing rows home.
 
     Parameters
@@ -90,7 +96,10 @@ def fit(
     table : a DuckDB relation, a table of Polars (lazy or not), pandas, PyArrow, PySpark or Ibis; or the path of Parquet
         or CSV files, a list of paths or a glob, which DuckDB reads; or a `Summary`.
     score, label, weight : names of columns; none for a summary.
-    by : the name of a column of groups. Each gets a map of its own rows; the result is a dictionary of maps.
+    by : the name of a column of groups, or a list of names. The result has a map of each, `maps[group]`; unknown groups
+        get the map of all rows. A missing group is a group of its own.
+    pool : whether each group is drawn towards all of them, as far as they agree (`PooledMaps`), by one more query; or
+        has a map of its own rows alone (`SeparateMaps`), by queries for each. By default more than one group is pooled.
     kind, pos_label, **options : as for `calibrant.fit`.
     missing : "error", or "skip" to leave out rows with a missing value; a warning says how many.
 
@@ -103,27 +112,47 @@ def fit(
     Sigmoid(a=-0.92840760102..., b=-0.00922262682...)
     """
     row = _check_method(method, options)
-    if by is not None and not isinstance(table, Summary):
-        columns: dict[str, Any] = {"score": score, "label": label, "weight": weight}
-        others: dict[str, Any] = {"kind": kind, "pos_label": pos_label, "missing": missing}
-        return each_group(table, by, lambda rows: fit(method, rows, **columns, **others, **options))
+    if by is None and pool is not None:
+        msg = f"pool is for groups; got pool={pool!r} without by: give by, the column of groups"
+        raise ValueError(msg)
     if isinstance(table, Summary):
-        if (score, label, weight, by, pos_label) != (None, None, None, None, None) or kind not in (None, table.kind):
+        if any(each is not None for each in (score, label, weight, by, pos_label)) or kind not in (None, table.kind):
             msg = "score, label, weight, by, kind and pos_label must not be given: the summary knows them"
             raise ValueError(msg)
-        rows: Table | Summary = table
-        chosen = table.kind
-        reading = _read(row, chosen, table.inner, grouped=True)
+        reading = _read(row, table.kind, table.inner, grouped=True)
         reduce: _Reduce = partial(_reduce_summary, table, row.reduce, reading.clip)
-    else:
-        chosen = read_kind(kind)
-        rows = opened = open_rows(
-            table, score=score, label=label, weight=weight, kind=chosen, pos_label=pos_label, missing=missing
-        )
-        reading = _read(row, chosen, opened.inner)
-        reduce = partial(_collapse if opened.rows <= FEW_ROWS else _REDUCTIONS[row.reduce], reading.group(opened))
-        if kind is None:
-            ask_for_kind(np.array([opened.low, opened.high]))
+        return _solve_and_finish(method, row, table, table.kind, reading, reduce, options)
+    chosen, names = read_kind(kind), [] if by is None else check_by(by)
+    columns = {f"by{place or ''}": name for place, name in enumerate(names)}
+    shared: dict[str, Any] = {"score": score, "label": label, "weight": weight}
+    others: dict[str, Any] = {"pos_label": pos_label, "missing": missing}
+    opened = open_rows(table, **shared, **others, kind=chosen, keep=columns)
+    reading = _read(row, chosen, opened.inner)
+    reduce = partial(_collapse if opened.rows <= FEW_ROWS else _REDUCTIONS[row.reduce], reading.group(opened))
+    overall = _solve_and_finish(method, row, opened, chosen, reading, reduce, options)
+    if kind is None:
+        ask_for_kind(np.array([opened.low, opened.high]))
+    if not names:
+        return overall
+    if pool is not False:
+        keys, cells = sum_groups(opened, overall, list(columns), names)
+        if pool or len(keys) > 1:
+            return pool_map(overall, keys, tuple(names), cells)
+    maps = each_group(table, by or names, lambda rows: fit(method, rows, **shared, **others, kind=chosen, **options))
+    keys = tuple(plain_key("by", key) for key in maps)
+    return SeparateMaps(overall, tuple(names), keys, tuple(maps.values()), origin=getattr(overall, "origin", None))
+
+
+def _solve_and_finish(
+    method: str | Callable[..., Map],
+    row: Method,
+    rows: Table | Summary,
+    kind: str,
+    reading: _Reading,
+    reduce: _Reduce,
+    options: dict[str, Any],
+) -> Map:
+    """Fit a method to reduced rows, and return the map with its link and its origin."""
     sift = None if row.sift is None else partial(row.sift, **options)
     found = reduce(lambda data: row.fit(reading.convert(data), **options), sift)
     if found.coarse.size:
@@ -136,7 +165,7 @@ def fit(
     ends, labels = np.array([rows.low, rows.high]), np.array([found.data.label.min(), found.data.label.max()])
     known = Sample(ends, labels, np.array([rows.weight, 0.0]), None, rows.classes, rows.rows)
     information = measure_information(found.fitted, reading.convert(found.data), labels=row.labels)
-    return finish_map(fitted, method, row, known, chosen, information)
+    return finish_map(fitted, method, row, known, kind, information)
 
 
 def _check_method(method: str | Callable[..., Map], options: dict[str, Any]) -> Method:

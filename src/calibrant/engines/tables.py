@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
+from functools import reduce
 from os import PathLike, fspath
 from pathlib import PurePath
 from typing import Any, TypeVar
@@ -24,7 +25,20 @@ from calibrant.checks import KINDS, ROUNDING, check_labels, check_one_of
 from calibrant.extras import require_extra
 from calibrant.warning import warn
 
-__all__ = ["LABEL", "SCORE", "Opened", "Span", "Table", "each_group", "fetch", "one_where", "open_rows", "open_table"]
+__all__ = [
+    "LABEL",
+    "SCORE",
+    "Opened",
+    "Span",
+    "Table",
+    "check_by",
+    "each_group",
+    "fetch",
+    "is_group",
+    "one_where",
+    "open_rows",
+    "open_table",
+]
 
 _MISSING = ("error", "skip")
 _MOST_GROUPS = 10_000
@@ -115,24 +129,45 @@ def _hide_credentials(text: str) -> str:
     return re.sub(r"\?\S*", "?...", re.sub(r"//[^/@\s]*@", "//...@", text))
 
 
-def each_group(table: Any, by: str, work: Callable[[Opened], _T]) -> dict[Any, _T]:
-    """Return what is made of the rows of each group, one group after the other."""
+def check_by(by: Any) -> list[str]:
+    """Return the names of the columns of groups: one, or several as a list."""
+    names = [by] if isinstance(by, str) else list(by) if isinstance(by, Sequence) else []
+    if not names or len(set(names)) < len(names):
+        msg = f"by must name a column of groups, or be a list of different names; got {by!r}"
+        raise ValueError(msg)
+    return names
+
+
+def each_group(table: Any, by: str | Sequence[str], work: Callable[[Opened], _T]) -> dict[Any, _T]:
+    """Return what is made of the rows of each group, one after the other; groups of several columns are tuples."""
     opened = open_table(table)
-    column = opened.column("by", by)
-    found = opened.rows.select(group=column).unique().head(_MOST_GROUPS + 1)
-    values = found.collect(backend="pyarrow").to_arrow()["group"].to_pylist()
+    columns = [opened.column("by", name) for name in check_by(by)]
+    names = [f"by{place}" for place in range(len(columns))]
+    found = opened.rows.select(**dict(zip(names, columns, strict=True))).unique().head(_MOST_GROUPS + 1)
+    home = found.collect(backend="pyarrow").to_arrow()
+    values = list(zip(*(home[name].to_pylist() for name in names), strict=True))
     if len(values) > _MOST_GROUPS:
         msg = f"by must name a column of at most {_MOST_GROUPS:,} groups; {by!r} has more"
         raise ValueError(msg)
     made = {}
-    for value in sorted(values, key=lambda value: (value is None, str(type(value)), value)):
-        rows = opened.frame.filter(column.is_null() if value is None else column == value)
+    for key in sorted(values, key=lambda key: [(value is None, str(type(value)), value) for value in key]):
+        value = key if len(key) > 1 else key[0]
+        rows = opened.frame.filter(is_group(columns, value))
         try:
             made[value] = work(replace(opened, frame=rows))
         except (ValueError, RuntimeError) as error:
             msg = f"in the group {value!r} of {by!r}: {error}"
             raise type(error)(msg) from error
     return made
+
+
+def is_group(columns: Sequence[nw.Expr], group: Any) -> nw.Expr:
+    """Return where the columns of groups have the values of a group, of which some may be missing."""
+    parts = group if isinstance(group, tuple) else (group,)
+    conditions = [
+        column.is_null() if value is None else column == value for column, value in zip(columns, parts, strict=True)
+    ]
+    return reduce(lambda one, two: one & two, conditions)
 
 
 def fetch(frame: nw.LazyFrame[Any], names: Sequence[str]) -> dict[str, Floats]:
@@ -162,7 +197,8 @@ class Table:
 
     `low` and `high` are the ends of the scores, `inner` those of the scores strictly between 0 and 1, where they are
     probabilities. `classes` are the negative and the positive class. Cells are made of the scores, or of a `coordinate`
-    that rises with them; `mean` and `deviation` are about its mean and standard deviation.
+    that rises with them; `mean` and `deviation` are about its mean and standard deviation. `whole` says that labels are
+    known to be 0 or 1, by their type.
     """
 
     frame: nw.LazyFrame[Any]
@@ -176,6 +212,7 @@ class Table:
     inner: tuple[float, float] | None
     classes: tuple[Any, Any]
     coordinate: nw.Expr | None = None
+    whole: bool = False
 
     @property
     def span(self) -> Span:
@@ -414,7 +451,9 @@ class _Rows:
             low, high = max(low, 0.0), min(high, 1.0)
         weight = seen["sum_weight"] if self.is_weighted else float(rows)
         frame = float(mean), float(deviation)
-        return Table(self.frame, rows, weight, self.is_weighted, low, high, *frame, inner, classes)
+        dtype = self.types["label"]
+        whole = not (dtype.is_float() or dtype.is_decimal() or dtype == nw.Object)
+        return Table(self.frame, rows, weight, self.is_weighted, low, high, *frame, inner, classes, whole=whole)
 
 
 def _as_array(values: list[Any]) -> np.ndarray[Any, Any]:

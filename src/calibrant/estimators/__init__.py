@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from calibrant.lazy import attach
 
 if TYPE_CHECKING:
+    from calibrant.estimators.by_group import ByGroup as ByGroup
     from calibrant.estimators.calibrated import CalibratedClassifier as CalibratedClassifier
     from calibrant.estimators.calibrated import svc as svc
     from calibrant.estimators.calibrator import Calibrator as Calibrator
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from calibrant.estimators.klr import KernelLogisticRegressionCV as KernelLogisticRegressionCV
 
 __all__ = [
+    "ByGroup",
     "CalibratedClassifier",
     "Calibrator",
     "CombiningClassifier",
@@ -32,6 +34,7 @@ __all__ = [
 __getattr__, __dir__ = attach(
     __name__,
     {
+        "ByGroup": "calibrant.estimators.by_group",
         "CalibratedClassifier": "calibrant.estimators.calibrated",
         "Calibrator": "calibrant.estimators.calibrator",
         "CombiningClassifier": "calibrant.estimators.deciding",

@@ -39,6 +39,7 @@ __all__ = [
     "FeaturesMixin",
     "check_rows",
     "check_target",
+    "read_scores",
 ]
 
 
@@ -104,7 +105,7 @@ class Calibrator(FittedCardMixin, ClassifierMixin, BaseEstimator):  # type: igno
             raise ValueError(msg)
         if self.__dict__.pop("_order", None) is not None:  # of an earlier fit to several columns
             self.__dict__.pop("feature_names_in_", None)
-        checked = _read_scores(scores)
+        checked = read_scores(scores)
         labels = check_target(y)
         classes = np.unique(labels)
         if len(classes) > 2:
@@ -179,7 +180,7 @@ class Calibrator(FittedCardMixin, ClassifierMixin, BaseEstimator):  # type: igno
         check_is_fitted(self)
         if hasattr(self, "_order"):
             return self._check_columns(scores)
-        checked = _read_scores(scores)
+        checked = read_scores(scores)
         origin = getattr(self.map_, "origin", None)  # which a map of one's own function may lack
         if origin is not None:
             origin.require_kind(self.kind)
@@ -233,7 +234,7 @@ class FeaturesMixin:
         return own["estimator_"] if "estimator_" in own else own["members_"][0]
 
 
-def _read_scores(scores: ArrayLike) -> NDArray[Any]:
+def read_scores(scores: ArrayLike) -> NDArray[Any]:
     """Return scores as an array of real numbers."""
     if issparse(scores):
         msg = "scores must be a dense column; sparse data is not supported, use .toarray()"

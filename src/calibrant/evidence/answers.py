@@ -433,7 +433,7 @@ def _write_empty(case: _Case) -> _Three:
 def _write_one_class(case: _Case) -> _Three:
     (only,) = [share for share in case.found.classes if share.rows > 0]
     others = [share.name for share in case.found.classes if share.rows == 0]
-    claim = "Nothing that shows." if not case.is_shown else "The level, at least."
+    claim = "Nothing that is certain." if not case.is_shown else "The level, at least."
     return (
         _answer(
             0,

@@ -40,7 +40,8 @@ _ERROR_CELLS = 4_096  # distinct forecasts for which labels are drawn; more are 
 _MOST_DRAWN = 4e6  # rows times draws, where rows of broken weight are drawn one by one
 _FITTED_CELLS = 2**15  # distinct forecasts to which a recalibration is fitted; more are pooled
 _MAP_POINTS = 161  # points at which a map is drawn
-_MAP_GROUPS = 20  # groups of equally many rows beside the map
+_MAP_GROUPS = 20  # groups of equally many rows beside the map, at most
+_MAP_GROUP_ROWS = 20  # rows in such a group, at least
 _MAP_CELLS = 48  # cells of the densities of the score
 
 # Ends of the parts into which forecasts are divided for words: fine where forecasts are small or large.
@@ -325,5 +326,5 @@ def _draw_map(fitted: Map, data: Sample, confidence: float) -> ScoresCurve:
     probability = np.asarray(fitted(given), np.float64)
     band = find_band(fitted, given, confidence)
     curve = MapCurve(grid, probability, None if band is None else replace(band, x=grid))
-    groups = int(np.clip(data.totals()[0] + data.totals()[1], 1, _MAP_GROUPS))
+    groups = int(np.clip(sum(data.totals()) / _MAP_GROUP_ROWS, 1, _MAP_GROUPS))
     return ScoresCurve(histogram(shown, _MAP_CELLS, limits=(low, high)), posterior(shown, groups, confidence), curve)

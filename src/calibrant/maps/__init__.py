@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from calibrant.maps.averages import Auto, Member
 from calibrant.maps.fitting import check_method, fit_map
+from calibrant.maps.groups import Adjusted, PooledMaps, SeparateMaps, fit_groups
 from calibrant.maps.methods import METHODS, Method
 from calibrant.maps.records import (
     BetaCdf,
@@ -27,6 +28,7 @@ from calibrant.maps.records import (
 
 __all__ = [
     "METHODS",
+    "Adjusted",
     "Auto",
     "BetaCdf",
     "BetaClasses",
@@ -41,11 +43,14 @@ __all__ = [
     "Member",
     "Method",
     "Parzen",
+    "PooledMaps",
     "QuadraticLogit",
+    "SeparateMaps",
     "Sigmoid",
     "Steps",
     "VennAbers",
     "check_method",
+    "fit_groups",
     "fit_map",
     "log_probabilities",
     "probabilities",

@@ -61,6 +61,9 @@ def onnx(mapping: Any, *, dtype: str = "float64", columns: int | None = None, ro
 
 def export_map(mapping: Any, dtype: str, columns: int | None = None, order: Sequence[int] | None = None) -> ModelProto:
     """Return the core of `onnx`: the model of a map, its probabilities in an `order` other than its own if given."""
+    if hasattr(mapping, "groups"):
+        msg = f"mapping must be one map; got {type(mapping).__name__}: give that of one group, mapping[group]"
+        raise ValueError(msg)
     graph, metadata = Graph(), describe_map(mapping)
     if hasattr(mapping, "scheme"):
         count = count_columns(mapping) if columns is None else check_whole("columns", columns)

@@ -51,6 +51,7 @@ __all__ = [
     "both_sides",
     "check_one_column",
     "formula",
+    "log_odds",
     "log_probabilities",
     "probabilities",
     "shares_of_rest",
@@ -59,6 +60,7 @@ __all__ = [
 
 
 _FARTHEST = 1000.0  # widths from a Parzen kernel's center; beyond 38 a normal density is 0 in doubles
+_FAR = float(np.log(1.0 / EDGE))  # the log-odds of 1 - 1e-15
 _LEAST_REST = 1e-6  # of memberships; below this the shares of the other classes carry no information
 _MOST_WIDTHS = 1e150  # between the centers of Parzen kernels; squares of more would not be doubles
 
@@ -999,6 +1001,11 @@ def check_one_column(name: str, mapping: Any) -> None:
     if not isinstance(mapping, Map):
         msg = f"{name} must be a map; got {shortened(mapping)}"
         raise ValueError(msg)
+    if hasattr(mapping, "groups"):
+        msg = (
+            f"{name} must be a map of one column of scores; got a {type(mapping).__name__} of groups: take one of them"
+        )
+        raise ValueError(msg)
     if hasattr(mapping, "scheme") or (isinstance(mapping, BetaClasses) and len(mapping.pieces) > 2):
         msg = f"{name} must be a map of one column of scores; got a {type(mapping).__name__} of several"
         raise ValueError(msg)
@@ -1014,6 +1021,12 @@ def _logits(mapping: Map, score: Any, ops: Ops = NUMPY) -> Any:
             return mapping.inner.logit_of_logit(score * _LOGITS[mapping.link], ops)
         return _logits(mapping.inner, mapping.convert(score, ops), ops)
     return mapping.logit(score, ops) if hasattr(mapping, "logit") else None
+
+
+def log_odds(mapping: Map, score: Any, ops: Ops = NUMPY) -> Any:
+    """Return log(p/(1 - p)) of any map of one column, with p cut to [1e-15, 1 - 1e-15]."""
+    found = _logits(mapping, score, ops)
+    return ops.logit(mapping(score, ops)) if found is None else ops.clip(found, -_FAR, _FAR)
 
 
 def both_sides(maps: Sequence[Map], columns: Columns, ops: Ops = NUMPY) -> tuple[list[Any], list[Any]]:

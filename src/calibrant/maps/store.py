@@ -14,6 +14,7 @@ from typing import Any
 
 from calibrant.checks import KINDS, check_one_of
 from calibrant.files import read_limited, write_whole
+from calibrant.maps.keys import decode_keys, encode_keys
 from calibrant.maps.records import Map, Origin, with_origin
 
 __all__ = ["DEEPEST", "LARGEST", "RECORDS", "from_dict", "load", "save", "to_dict"]
@@ -44,6 +45,7 @@ _MODULES = {
         "Information",
     ),
     "averages": ("Auto", "Member"),
+    "groups": ("Adjusted", "PooledMaps", "SeparateMaps"),
     "classes": ("ClassMap", "MatrixMap", "TwoClassMap"),
     "class_records": (
         "GivenClasses",
@@ -114,7 +116,12 @@ def _encode(value: Any, depth: int = 0) -> Any:
     """Return a record, tuple or number as JSON values; infinities as the strings "inf" and "-inf"."""
     if is_dataclass(value) and type(value).__name__ in RECORDS:
         _within_depth(depth)
-        given = {_key_of(f.name): _encode(getattr(value, f.name), depth + 1) for f in _stored_fields(value)}
+        given = {
+            _key_of(f.name): encode_keys(getattr(value, f.name))
+            if f.type == "Keys"
+            else _encode(getattr(value, f.name), depth + 1)
+            for f in _stored_fields(value)
+        }
         return {"kind": type(value).__name__} | given
     if isinstance(value, tuple):
         _within_depth(depth)
@@ -215,8 +222,13 @@ def _decode_record(value: dict[str, Any], depth: int) -> Any:
     named = value.get("kind")
     check_one_of("kind", named, RECORDS)
     kind: Any = getattr(import_module(f"calibrant.maps.{RECORDS[str(named)]}"), str(named))
-    given = {name: _decode(item, depth + 1) for name, item in value.items() if name != "kind"}
     expected = {_key_of(f.name): f for f in _stored_fields(kind)}
+    keys = {key for key, f in expected.items() if f.type == "Keys"}  # texts of people, which may be "inf"
+    given = {
+        name: decode_keys(f"{kind.__name__}.{name}", item) if name in keys else _decode(item, depth + 1)
+        for name, item in value.items()
+        if name != "kind"
+    }
     needed = {key for key, f in expected.items() if f.default is MISSING and f.default_factory is MISSING}
     if not needed <= given.keys() <= expected.keys():
         got = shortened(list(given)) if given else "none"
@@ -231,6 +243,8 @@ def _decode_record(value: dict[str, Any], depth: int) -> Any:
 
 def _conform(name: str, value: Any, annotation: str) -> Any:
     """Return a decoded value if it is what the record's annotation asks for."""
+    if annotation == "Keys":  # which the record checks
+        return value
     options = [option.strip() for option in annotation.split("|")]
     if value is None and "None" in options:
         return None

@@ -18,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from calibrant.arrays import Floats, Index
+from calibrant.arrays import Floats
 
 __all__ = ["Batch", "regress_batch"]
 
 _WHOLE = 1.5  # logits: up to this reach a whole Newton step lowers F, by 12 % of the decrement at least
 _SHORT = 1e-2  # logits: the longest last step; the logits it leaves are off by less than a hundredth of that
-_DECREMENT = 1e-6  # g' H^-1 g before the last step, in nats; after it a ten thousandth of that is left
+_DECREMENT = 1e-4  # g' H^-1 g before the last step, in nats; after it a ten thousandth of that is left
 _ROUNDING = 1e-17  # the same, per unit of the total weight
 _MOST_STEPS = 200
 _LONGEST = 1e3  # Newton steps at once
@@ -47,47 +47,73 @@ class Batch:
         """Return the posterior variances of X theta, one row for each of some members."""
         return np.asarray(np.maximum(np.einsum("knd,nd->kn", design @ self.covariance[who], design), 0.0))
 
+    def part(self, who: slice) -> Batch:
+        """Return some of the members."""
+        return Batch(self.theta[who], self.covariance[who], self.evidence[who])
+
 
 def regress_batch(
     design: Floats, offset: Floats, precision: Floats, ones: Floats, zeros: Floats, start: Floats
 ) -> Batch:
-    """Return the minima of F of all members: design (n, d), offset (K, n), precision and start (K, d).
+    """Return the minima of F of all members: offset (K, n), precision and start (K, d), design (K, n, d) or (n, d).
 
-    The log evidence is -F - log det(H)/2 + sum log(precision)/2, Laplace's approximation.
+    A design of (n, d) is that of all members. The log evidence is Laplace's approximation,
+    -F - log det(H)/2 + sum log(precision)/2.
     """
     weight, theta, live = ones + zeros, start.copy(), np.arange(len(start))
     enough = _DECREMENT + _ROUNDING * weight.sum()
+    everyone = _Members(np.broadcast_to(design, (len(start), *design.shape[-2:])), offset, precision)
 
-    def slopes(theta: Floats, who: Index) -> tuple[Floats, Floats]:
+    def slopes(theta: Floats, members: _Members) -> tuple[Floats, Floats]:
         """Return p at the points, and the gradients of F, of some members."""
-        p = _expit(offset[who] + theta @ design.T)
-        return p, (p * weight - ones) @ design + precision[who] * theta
+        p = _expit(members.logits(theta))
+        return p, ((p * weight - ones)[:, None, :] @ members.design)[:, 0] + members.precision * theta
 
-    def bends(p: Floats, who: Index) -> Floats:
+    def bends(p: Floats, members: _Members) -> Floats:
         """Return the Hessians of F of some members."""
-        found = (design.T * (weight * p * (1.0 - p))[:, None, :]) @ design
-        found[:, np.arange(design.shape[1]), np.arange(design.shape[1])] += precision[who]
+        found = (members.design.transpose(0, 2, 1) * (weight * p * (1.0 - p))[:, None, :]) @ members.design
+        found[:, np.arange(design.shape[-1]), np.arange(design.shape[-1])] += members.precision
         return np.asarray(found)
 
+    members = everyone
     for _ in range(_MOST_STEPS):
-        p, gradient = slopes(theta[live], live)
-        step = -_solve(bends(p, live), gradient)
-        reach, decrement = np.abs(step @ design.T).max(axis=1), -(gradient * step).sum(axis=1)
-        length = np.ones(len(live))
+        p, gradient = slopes(theta[live], members)
+        step = -_solve(bends(p, members), gradient)
+        reach = np.abs(members.design @ step[:, :, None]).max(axis=(1, 2))
+        decrement, length = -(gradient * step).sum(axis=1), np.ones(len(live))
         for k in np.flatnonzero(reach > _WHOLE).tolist():
-            who, now, way = live[k : k + 1], theta[live[k : k + 1]], step[k : k + 1]
+            who, now, way = members.part([k]), theta[live[k : k + 1]], step[k : k + 1]
             length[k] = _search(lambda t: float((slopes(now + t * way, who)[1] * way).sum()), -decrement[k], reach[k])  # noqa: B023
         theta[live] += length[:, None] * step
-        live = live[~((decrement <= enough) & (reach <= _SHORT))]
-        if not len(live):
+        unfinished = np.flatnonzero(~((decrement <= enough) & (reach <= _SHORT)))
+        if not len(unfinished):
             break
+        if len(unfinished) < len(live):
+            live, members = live[unfinished], members.part(unfinished)
     else:
         raise RuntimeError(_UNFINISHED.format(len(live), len(theta)))
-    everyone = np.arange(len(theta))
-    hessian = bends(slopes(theta, everyone)[0], everyone)
-    value = _losses(offset + theta @ design.T, ones, zeros) + (precision * theta**2).sum(axis=1) / 2
+    logits = everyone.logits(theta)
+    hessian = bends(_expit(logits), everyone)
+    value = _losses(logits, ones, zeros) + (precision * theta**2).sum(axis=1) / 2
     evidence = -value - np.linalg.slogdet(hessian)[1] / 2 + np.log(precision).sum(axis=1) / 2
     return Batch(theta, np.asarray(np.linalg.inv(hessian), np.float64), evidence)
+
+
+@dataclass(frozen=True, slots=True)
+class _Members:
+    """What is given of some members, one row per member."""
+
+    design: Floats
+    offset: Floats
+    precision: Floats
+
+    def logits(self, theta: Floats) -> Floats:
+        """Return offset + X theta."""
+        return np.asarray(self.offset + (self.design @ theta[:, :, None])[:, :, 0])
+
+    def part(self, who: Any) -> _Members:
+        """Return some of the members."""
+        return _Members(self.design[who], self.offset[who], self.precision[who])
 
 
 def _solve(hessian: Floats, gradient: Floats) -> Floats:

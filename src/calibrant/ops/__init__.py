@@ -47,6 +47,7 @@ class Ops:
     run_columns: Callable[[Callable[[Columns], Columns], Any, int | None, str], Any]
     exp: Callable[[Any], Any]
     log: Callable[[Any], Any]
+    sqrt: Callable[[Any], Any]
     logit: Callable[..., Any]
     cos: Callable[[Any], Any]
     sign: Callable[[Any], Any]

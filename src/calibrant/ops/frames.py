@@ -242,6 +242,7 @@ def frame_ops(choose: Choose = branch, share: _Share = lambda x: x) -> Ops:
         run_columns=_run_columns,
         exp=lambda x: x.exp(),
         log=partial(_log, share),
+        sqrt=lambda x: x.sqrt(),
         logit=partial(_logit, share),
         cos=lambda x: x.cos(),
         sign=_sign,

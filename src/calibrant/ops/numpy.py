@@ -159,6 +159,7 @@ NUMPY = Ops(
     run_columns=_run_columns,
     exp=np.exp,
     log=np.log,
+    sqrt=np.sqrt,
     logit=_logit,
     cos=np.cos,
     sign=np.sign,

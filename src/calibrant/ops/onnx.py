@@ -386,6 +386,7 @@ ONNX = Ops(
     run_columns=_columns,
     exp=lambda x: x.graph.add("Exp", x),
     log=lambda x: x.graph.add("Log", x),
+    sqrt=lambda x: x.graph.add("Sqrt", x),
     logit=_logit,
     cos=lambda x: x.graph.add("Cos", x),
     sign=lambda x: x.graph.add("Sign", x),

@@ -23,7 +23,7 @@ with require_extra("writing ONNX", "onnx"):
 __all__ = ["pack"]
 
 _ELEMENTWISE = frozenset(
-    {"Add", "Sub", "Mul", "Div", "Neg", "Exp", "Log", "Cos", "Sign", "Max", "Less", "LessOrEqual", "Greater"}
+    {"Add", "Sub", "Mul", "Div", "Neg", "Exp", "Log", "Sqrt", "Cos", "Sign", "Max", "Less", "LessOrEqual", "Greater"}
     | {"GreaterOrEqual", "And", "Or", "Where", "IsNaN", "Cast"}
 )
 _Constants = Mapping[str, NDArray[Any]]

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import date, datetime
 from decimal import Decimal
 from functools import reduce
 from itertools import pairwise
@@ -35,24 +36,43 @@ _NAN: dict[str, Callable[[_Node], _Node] | None] = {
 }
 
 _FAR = 708.0  # exp(-708) is still a normal double; Postgres raises an error beyond
+_EXACT = 2**53  # whole numbers up to here are doubles
 _LONGEST = 4_000_000  # characters of one expression of a map of several classes
 
 
 @overload
-def sql(mapping: Callable[..., Any], column: str, dialect: str = "duckdb") -> str: ...  # type: ignore[overload-overlap]
+def sql(  # type: ignore[overload-overlap]
+    mapping: Callable[..., Any],
+    column: str,
+    dialect: str = "duckdb",
+    *,
+    by: str | Sequence[str] | None = None,
+    table: str | None = None,
+) -> str: ...
 
 
 @overload
 def sql(mapping: Callable[..., Any], column: Sequence[str], dialect: str = "duckdb") -> tuple[str, ...]: ...
 
 
-def sql(mapping: Callable[..., Any], column: str | Sequence[str], dialect: str = "duckdb") -> str | tuple[str, ...]:
+def sql(
+    mapping: Callable[..., Any],
+    column: str | Sequence[str],
+    dialect: str = "duckdb",
+    *,
+    by: str | Sequence[str] | None = None,
+    table: str | None = None,
+) -> str | tuple[str, ...]:
     """Return a map as an SQL expression of a column: a probability, NULL for NULL and NaN for NaN.
 
     For a map of several classes give the names of its columns of scores; the result is a tuple with one expression per
     class. A row with a NULL in any column gives NULL, else one with a NaN gives NaN. A map that was fitted to
     probabilities takes nothing else: a score outside [0, 1] by more than 1e-5, for which the map itself raises an
     error, gives NULL. Select the key of the rows beside it: an engine may return them in another order.
+
+    For the maps of groups `by` names their columns, if these are not those of the fit, and the expression compares them
+    with every group, one after the other. Where there are many, name the `table`: the result is then a query that joins
+    it with the numbers of the groups, and gives its columns and `probability`.
 
     Dialects: duckdb, postgres, spark, sqlite. Formulas are carried over as they are. Incomplete beta functions and
     kernel sums, which no engine has, become piecewise polynomials that are right to 1e-12. Postgres raises an error
@@ -69,29 +89,146 @@ def sql(mapping: Callable[..., Any], column: str | Sequence[str], dialect: str =
         wanted = "a list of names, one per column of scores," if several else "the name of a column"
         msg = f"column must be {wanted} for a {type(mapping).__name__}; got {column!r}"
         raise ValueError(msg)
+    if hasattr(mapping, "groups"):
+        return _group_sql(mapping, names[0], dialect, by, table)
+    if by is not None or table is not None:
+        msg = f"by and table are for maps of groups; got them for a {type(mapping).__name__}"
+        raise ValueError(msg)
     raw = [exp.column(name, quoted=True) for name in names]
+    shared = Shared(dialect, names)
+    ops = _with_parts(shared) if several else _SQL
+    texts = _render(raw, shared, ops, lambda scores, ops: mapping(scores if several else scores[0], ops))
+    return texts if several else texts[0]
+
+
+def _render(raw: list[_Node], shared: Shared, ops: Ops, formula: Callable[[list[_Node], Ops], Any]) -> tuple[str, ...]:
+    """Return a formula of columns as expressions that give NULL for NULL, and NaN for NaN."""
     scores = [exp.cast(each, "DOUBLE") for each in raw]
     missing = exp.or_(*(exp.Is(this=each.copy(), expression=exp.Null()) for each in raw))
     cases = [exp.If(this=missing, true=exp.Null())]
-    is_nan = _NAN[dialect]
+    is_nan = _NAN[shared.dialect]
     if is_nan is not None:
         cases += [exp.If(this=is_nan(score.copy()), true=score.copy()) for score in scores]
-    shared = Shared(dialect, names)
     limited: dict[int, _Node] = {}  # the scores that must be probabilities, by their identity
 
     def in_unit(score: _Node) -> _Node:
         limited[id(score)] = score
         return score
 
-    ops = replace(_with_parts(shared) if several else _SQL, in_unit=in_unit)
-    found = mapping(scores, ops) if several else [mapping(scores[0], ops)]
+    found = formula(scores, replace(ops, in_unit=in_unit))
     for score in scores:
         if id(score) in limited:
             outside = exp.or_(score.copy() < -ROUNDING, score.copy() > 1.0 + ROUNDING)
             cases.append(exp.If(this=outside, true=exp.Null()))
     missing_first = shared.render(exp.Case(ifs=cases, default=exp.var("\0")))
-    texts = tuple(missing_first.replace("\0", shared.whole(_node(each))) for each in found)
-    return texts if several else texts[0]
+    return tuple(
+        missing_first.replace("\0", shared.whole(_node(each)))
+        for each in (found if isinstance(found, (list, tuple)) else [found])
+    )
+
+
+# Groups ---------------------------------------------------------------------------------------------------------------
+
+
+def _group_sql(mapping: Any, column: str, dialect: str, by: str | Sequence[str] | None, table: str | None) -> str:
+    """Return the maps of groups as an expression, or as a query of a table."""
+    names = list(mapping.by) if by is None else [by] if isinstance(by, str) else list(by)
+    first = mapping.groups[0]
+    if len(names) != (len(first) if isinstance(first, tuple) else 1):
+        msg = f"by must name the {len(first) if isinstance(first, tuple) else 1} column(s) of groups; got {by!r}"
+        raise ValueError(msg)
+    shared = Shared(dialect, [column, *names])
+    ops = replace(_with_parts(shared), share=shared)
+    score, keys = exp.column(column, quoted=True), [exp.column(name, quoted=True) for name in names]
+    if table is not None:
+        return _join_groups(mapping, score, keys, table, shared, ops)
+    tests = [_is_group(keys, group, dialect) for group in mapping.groups]
+    if not hasattr(mapping, "numbers"):
+
+        def choose(scores: list[_Node], ops: Ops) -> _Node:
+            maps = [_node(own(scores[0], ops)) for own in mapping.maps]
+            return _case(*zip(tests, maps, strict=True), default=mapping.overall(scores[0], ops))
+
+        return _render([score], shared, ops, choose)[0]
+
+    def calibrate(scores: list[_Node], ops: Ops) -> _Node:
+        found = [
+            shared(exp.Case(ifs=[exp.If(this=test.copy(), true=_node(x)) for test, x in zip(tests, row, strict=True)]))
+            for row in mapping.numbers().tolist()
+        ]
+        return mapping.formula(scores[0], found, _is_known(found[0]), ops)
+
+    return _render([score], shared, ops, calibrate)[0]
+
+
+def _join_groups(mapping: Any, score: _Node, keys: list[_Node], table: str, shared: Shared, ops: Ops) -> str:
+    """Return a query that joins a table with the numbers of the groups."""
+    if not hasattr(mapping, "numbers"):
+        msg = f"table is for pooled maps, whose groups differ by numbers alone; got a {type(mapping).__name__}"
+        raise ValueError(msg)
+    rows, numbers = "calibrant_rows", mapping.numbers()
+    own = [f"calibrant_key{k}" for k in range(len(keys))]
+    parts = [f"calibrant_number{k}" for k in range(len(numbers))]
+    values = []
+    for group, row in zip(mapping.groups, numbers.T.tolist(), strict=True):
+        literals = [_literal(part, shared.dialect) for part in (group if isinstance(group, tuple) else (group,))]
+        values.append(f"({', '.join(shared.render(each) for each in [*literals, *map(_node, row)])})")
+    for key in (score, *keys):
+        key.set("table", exp.to_identifier(rows))
+    pairs = [(key, exp.column(name, table="calibrant_groups")) for key, name in zip(keys, own, strict=True)]
+    same = [
+        exp.or_(exp.EQ(this=one, expression=two), exp.and_(_is_null(one.copy()), _is_null(two.copy())))
+        for one, two in pairs
+    ]
+    found = [exp.column(name, table="calibrant_groups") for name in parts]
+    probability = _render(
+        [score], shared, ops, lambda scores, ops: mapping.formula(scores[0], found, _is_known(found[0]), ops)
+    )[0]
+    target = ".".join(exp.to_identifier(part, quoted=True).sql(dialect=shared.dialect) for part in table.split("."))
+    condition = shared.render(exp.and_(*same))
+    return (
+        f"WITH calibrant_groups({', '.join([*own, *parts])}) AS (VALUES {', '.join(values)}) "
+        f"SELECT {rows}.*, {probability} AS probability FROM {target} AS {rows} "
+        f"LEFT JOIN calibrant_groups ON {condition}"
+    )
+
+
+def _is_null(x: _Node) -> _Node:
+    return exp.Is(this=x, expression=exp.Null())
+
+
+def _is_known(number: _Node) -> _Node:
+    return exp.Not(this=exp.Paren(this=_is_null(number.copy())))
+
+
+def _is_group(keys: list[_Node], group: Any, dialect: str) -> _Node:
+    """Return the condition that columns have the values of a group."""
+    parts = group if isinstance(group, tuple) else (group,)
+    return exp.and_(
+        *(
+            _is_null(key.copy()) if part is None else exp.EQ(this=key.copy(), expression=_literal(part, dialect))
+            for key, part in zip(keys, parts, strict=True)
+        )
+    )
+
+
+def _literal(value: Any, dialect: str) -> _Node:
+    """Return the value of a group in SQL; SQLite keeps dates and times as texts."""
+    if isinstance(value, str) and "\0" in value:
+        msg = f"a group must not hold the character NUL to be written in SQL; got {value!r}"
+        raise ValueError(msg)
+    if value is None:
+        return exp.Null()
+    if isinstance(value, bool):
+        return exp.true() if value else exp.false()
+    if isinstance(value, int) and abs(value) > _EXACT:
+        return exp.cast(exp.Literal.string(str(value)), "BIGINT")
+    if isinstance(value, (int, float)):
+        return exp.convert(value)
+    if isinstance(value, date):
+        text = exp.Literal.string(str(value))  # with a space before the time
+        return text if dialect == "sqlite" else exp.cast(text, "TIMESTAMP" if isinstance(value, datetime) else "DATE")
+    return exp.Literal.string(value)
 
 
 class Shared:
@@ -376,6 +513,7 @@ _SQL = Ops(
     run_columns=_sql_columns,
     exp=lambda x: exp.Exp(this=_node(x)),
     log=_sql_log,
+    sqrt=lambda x: exp.Sqrt(this=_node(x)),
     logit=_sql_logit,
     cos=lambda x: exp.func("COS", _node(x)),
     sign=_sql_sign,

@@ -293,7 +293,7 @@ def _draw_map(raw: Predictions, predictions: Predictions, row: MethodRow, names:
         low, high = low - 1.0, high + 1.0
     shown = Sample(np.clip(score, low, high), happened, weight)
     counts = histogram(shown, 48, limits=(low, high))
-    groups = posterior(shown, min(_MAP_GROUPS, len(score)), 1 - ALPHA)
+    groups = posterior(shown, int(np.clip(len(score) // 20, 1, _MAP_GROUPS)), 1 - ALPHA)
     grid, line = _trace_line(shown.score, q)
     negative, positive = counts.densities
     lines = [] if row.method == "raw" else [{"label": row.label, "tone": "good", "values": round_values(line)}]

@@ -49,6 +49,7 @@ _TABLE_BLOCKS = 60  # most steps of the reliability curve in its table
 _MOST_CONFUSED = 12  # up to so many classes the whole confusion is shown, of more as many of its largest errors
 _RARE = 0.02  # a base rate this close to 0 or 1 opens the diagram on the scale of log-odds
 _MOST_GROUPS = 12  # so many groups are drawn
+_SHOWN = ("off", "impossible", "negligible")  # situations in which a departure is more than chance
 
 
 # Figures --------------------------------------------------------------------------------------------------------------
@@ -95,7 +96,7 @@ def draw_reliability(
         "confidence": None if band is None else band.confidence,
         "gap": _BAND_GAP,
         "base": float(f"{happened:.{_DIGITS}g}"),
-        "rare": bool(min(happened, 1.0 - happened) < _RARE),
+        "rare": bool(0.0 < min(happened, 1.0 - happened) < _RARE),
         "even": _draw_histogram(curve.forecasts),
         "odds": None if curve.odds is None else _draw_histogram(curve.odds),
     }
@@ -219,7 +220,7 @@ def _tile_scores(found: Assessment) -> Page:
         shares = " and ".join(
             f"{format_number(value)} ({_say_change(gain)})" for value, gain in zip(after.values(), gains, strict=True)
         )
-        foot.insert(0, ("good", f"Recalibrated: {shares}."))
+        foot.insert(0, ("good" if min(gains) > 0.0 else "", f"Recalibrated: {shares}."))
     return {"title": "Log loss and Brier score", "values": values, "foot": foot}
 
 
@@ -298,8 +299,8 @@ def _tile_discrimination(found: Assessment) -> Page:
     }
 
 
-def _tile_rows(found: Assessment) -> Page:
-    """Return the tile of the rows and the base rate."""
+def _tile_rows(found: Assessment, *, shown: bool) -> Page:
+    """Return the tile of the rows and the base rate; a direction is named only where a departure is `shown`."""
     assert found.effects is not None
     departure = found.effects.departure
     said, happened = format_percent(departure.said), format_percent(departure.happened)
@@ -307,7 +308,7 @@ def _tile_rows(found: Assessment) -> Page:
     spread = ", ".join(sizes) if len(sizes) <= 3 else f"{len(sizes)} classes"
     marks = [(departure.said, "off"), (departure.happened, "ink")]
     top = min(1.0, 1.25 * max(departure.said, departure.happened))
-    sign = departure.level.sign
+    sign = departure.level.sign if shown else 0
     foot = (
         f"Mean confidence {said}, right {happened}."
         if found.by_class
@@ -316,7 +317,9 @@ def _tile_rows(found: Assessment) -> Page:
     if not found.by_class:
         level = format_points(departure.level.value)
         foot += (
-            f": {level} too {'high' if sign > 0 else 'low'} overall." if sign else ", no more apart than chance makes."
+            f": {level} too {'high' if sign > 0 else 'low'} overall."
+            if sign
+            else ", no further apart than chance may make them."
         )
     notes = [("", foot)]
     if abs(found.effects.effective / found.rows - 1.0) > 0.001:
@@ -350,7 +353,12 @@ def summarise_assessment(found: Assessment, source: Source | None = None) -> Pag
         return page
     several = bool(found.by_class)
     names = _class_names(found)
-    page["tiles"] = [_tile_scores(found), _tile_error(found), _tile_discrimination(found), _tile_rows(found)]
+    page["tiles"] = [
+        _tile_scores(found),
+        _tile_error(found),
+        _tile_discrimination(found),
+        _tile_rows(found, shown=answers.situation in _SHOWN),
+    ]
     page["figures"]["reliability"] = draw_reliability(found.curve, names, several=several)
     page["headline"] = _say_worst(found, answers)
     recalibration = found.effects.recalibration
@@ -388,7 +396,7 @@ def _say_facts(found: Assessment, source: Source | None) -> str:
 def _say_worst(found: Assessment, answers: Answers) -> str:
     """Return the title of the reliability diagram: where forecast and fact part most, if they do beyond chance."""
     assert found.effects is not None
-    if answers.situation not in ("off", "impossible", "negligible"):
+    if answers.situation not in _SHOWN:
         return "No part is certain to be off" if found.tests else "Forecast and fact"
     part = max(found.effects.parts, key=lambda each: abs(each.happened - each.rows * each.forecast))
     verb = "right" if found.by_class else "happened"
@@ -411,10 +419,14 @@ def _say_formula(recalibration: Recalibration) -> Page | None:
         return None
     slope, level = -inner.a, -inner.b
     sign, size = ("+", level) if level >= 0 else ("−", -level)
-    means = "as they are" if abs(slope - 1.0) < 0.05 else "for less than they claim" if slope < 1 else "for more"
+    means = {
+        -1: "count for less than they claim",
+        1: "count for more",
+        0: "count as they are, as far as chance lets see",
+    }[recalibration.slope.sign]
     return {
         "text": f"p′ = 1 / (1 + exp(−({slope:.4g} · ln(p / (1 − p)) {sign} {size:.4g})))",
-        "words": f"Slope {slope:.3g}: the log-odds of the forecast count {means}.",
+        "words": f"Slope {slope:.3g}: the log-odds of the forecast {means}.",
         "python": 'q = calibrant.load("map.json")(p)',
         "sql": f"1 / (1 + EXP(-({slope:.10g} * LN(p / (1 - p)) + {level:.10g})))",
         "method": name_method(recalibration.method),

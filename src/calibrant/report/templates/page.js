@@ -178,7 +178,7 @@ function drawCosts(width, { source, alarm, miss }) {
   const points = DRAWN.thresholds.two.map((t, k) => [t, per * (alarm * (negatives - source.counts[3][k]) + miss * source.counts[1][k])]);
   points.unshift([0, per * alarm * negatives]);
   points.push([1, per * miss * positives]);
-  const blind = per * now.blind, most = Math.max(1.6 * blind, 1.3 * per * now.cost, 1e-9);
+  const blind = per * now.blind, most = Math.max(1.6 * blind, 1.3 * per * now.cost) || 1000;
   return drawCurve(width, { most, format: (value) => (value >= 10 || value === 0 ? whole(value) : String(Number(value.toPrecision(2)))),
     below: `say ${nameOf(source, 1)} above this probability`, points, mark: [now.t, per * now.cost],
     words: `threshold ${tickLabel(Number(now.t.toPrecision(3)))}: ${money(per * now.cost)}`, level: { value: blind, words: `always ${nameOf(source, now.always)}: ${money(blind)}` } });

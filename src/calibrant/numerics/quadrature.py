@@ -1,0 +1,40 @@
+"""Few points that stand for many: those with the same sums of powers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from calibrant.arrays import Floats, Index
+
+__all__ = ["quadrature"]
+
+_EPS = float(np.finfo(np.float64).eps)
+
+
+def quadrature(sums: Floats, width: Floats) -> tuple[Floats, Floats, Index]:
+    """Return the points and weights of Gauss' quadrature with two points, and the cell of each point.
+
+    `sums` are those of weight times 1, u, u^2, u^3 in each cell, `width` is that of the cell in u. About the mean, in
+    standard deviations, the points are g/2 -+ sqrt(1 + g^2/4) with g the skewness. A cell without weight has no point,
+    one whose rows are all in one place has one.
+
+    >>> point, weight, cell = quadrature(np.array([[4.0], [2.0], [2.0], [2.0]]), np.array([1.0]))  # two at 0, two at 1
+    >>> point.round(9), weight.round(9)
+    (array([0., 1.]), array([2., 2.]))
+    """
+    filled = sums[0] > 0.0
+    mass, first, second, third = sums[:, filled]
+    width = width[filled]
+    mean, square, cube = first / mass, second / mass, third / mass
+    variance = square - mean**2
+    single = variance <= 16.0 * _EPS * square  # rounding
+    deviation = np.sqrt(np.where(single, 1.0, variance))
+    skewness = (cube - 3.0 * mean * square + 2.0 * mean**3) / deviation**3
+    skewness = np.clip(skewness, -width / deviation, width / deviation)  # in spite of rounding the points stay near
+    root = np.sqrt(1.0 + skewness**2 / 4.0)
+    below, above = skewness / 2.0 - root, skewness / 2.0 + root
+    share = above / (above - below)  # of the lower point
+    points = [mean[single], (mean + deviation * below)[~single], (mean + deviation * above)[~single]]
+    weights = [mass[single], (mass * share)[~single], (mass * (1.0 - share))[~single]]
+    cell = np.flatnonzero(filled)
+    return np.concatenate(points), np.concatenate(weights), np.concatenate([cell[single], cell[~single], cell[~single]])
