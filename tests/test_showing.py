@@ -42,7 +42,7 @@ INTERNAL = {
         "Population",
     ),
     *("Rows", "Rule", "Run", "Scheme", "SearchTask", "Shape", "SharedScores", "Sight", "StructuredFit", "Test"),
-    *("Trainer", "VectorCells", "View"),
+    *("RowKeys", "Trainer", "VectorCells", "View"),
 }
 
 
@@ -152,6 +152,18 @@ def test_cards_of_maps_of_several_classes(method):
     text = read(fitted)
     assert "200 rows" in text
     assert HOSTILE[:20] in text
+    assert count_lines(repr(fitted)) <= LINES
+
+
+@pytest.mark.parametrize("pool", [True, False])
+def test_cards_of_maps_of_groups(pool, rows):
+    score, y = rows
+    groups = np.where(np.arange(500) % 3 == 0, HOSTILE, "b")
+    fitted = calibrant.fit("platt", score, y, groups=groups, kind="margin", pool=pool)
+    text = read(fitted)
+    assert HOSTILE in text
+    assert "500 rows" in text
+    assert f"{fitted.overall.a:.6g}" in text
     assert count_lines(repr(fitted)) <= LINES
 
 

@@ -157,7 +157,7 @@ def _show_items(items: Sequence[Any], show: Callable[[Any], str]) -> str:
 def _show_array(value: NDArray[Any]) -> str:
     """Return a short array in full, of a long one its shape and range."""
     if value.size <= _MOST_ITEMS:
-        return " ".join(np.array2string(value, separator=", ", precision=6).split())
+        return _cut(" ".join(repr(value).split()), _MOST_TEXT)
     shape = " x ".join(f"{each:,}" for each in value.shape)
     if value.dtype.kind not in "fiub":
         return f"<{shape} values>"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.showing import Card, Picture, list_numbers, tell_formula
+from calibrant.showing import Card, Grid, Picture, list_numbers, tell_formula
 
-__all__ = ["describe_class_map", "describe_map", "describe_origin", "find_reach"]
+__all__ = ["describe_class_map", "describe_groups", "describe_map", "describe_origin", "find_reach"]
 
 _POINTS = 161  # of a small curve
 _SETTLED = 0.02  # a curve is drawn until it is this close to its end, as a share of its range
@@ -57,6 +58,25 @@ def describe_class_map(mapping: Any) -> Card:
         formula=tell_formula(mapping),
         numbers=list_numbers(mapping, leave_out=("maps", "inner")),
         folded=tuple(cards),
+    )
+
+
+def describe_groups(maps: Any) -> Card:
+    """Return the card of the maps of groups: a row per group, and the overall map folded."""
+    numbers = {name: getattr(maps, name, None) for name in ("weights", "intercepts", "slopes")}
+    kept = {name: each for name, each in numbers.items() if each is not None}
+    rows = [
+        (str(group), *(f"{each[place]:.6g}" for each in kept.values())) if kept else (str(group), type(each).__name__)
+        for place, (group, each) in enumerate(maps.items())
+    ]
+    paragraphs = (("", "", describe_origin(maps.origin)),) if maps.origin is not None else ()
+    overall = describe_map(maps.overall) if hasattr(maps.overall, "origin") else Card(type(maps.overall).__name__)
+    return Card(
+        _name(maps, f"{type(maps).__name__} of {len(maps.groups):,} groups"),
+        paragraphs,
+        formula=tell_formula(maps),
+        grid=Grid((", ".join(maps.by) or "group", *(kept or ["map"])), tuple(rows)),
+        folded=(replace(overall, title=f"Overall, and of other groups: {overall.title}"),),
     )
 
 
