@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 from rich import box
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -113,7 +113,7 @@ def print_demo(found: Demonstration) -> None:
     raw, chosen = found.ranking["raw"], found.ranking[found.ranking.recommended or found.ranking.best]
     gain = 1.0 - chosen.means["log_loss"] / raw.means["log_loss"]
     missed = [each.table[1, 0] for _, each in found.decisions]
-    steps = [
+    steps: list[tuple[str, str, RenderableType, str]] = [
         (
             "The model",
             "Naive Bayes on ten measurements of the cell nuclei. What it said of patients it had not seen, and what "
@@ -146,7 +146,8 @@ def print_demo(found: Demonstration) -> None:
     for place, (title, opening, picture, closing) in enumerate(steps, start=1):
         console.print()
         console.print(Text.assemble((f" {place} ", "bold reverse"), (f" {title}", "bold")))
-        for part in (Text(opening, "dim"), picture, Text(closing, "bold")):
+        parts: tuple[RenderableType, ...] = (Text(opening, "dim"), picture, Text(closing, "bold"))
+        for part in parts:
             console.print(Padding(part, (0, 0, 0, 4), expand=False))
     console.print()
 

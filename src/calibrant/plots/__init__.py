@@ -632,9 +632,8 @@ def _canvas(ax: Axes | None, size: tuple[float, float], style: Style = None) -> 
 @contextmanager
 def _styled(style: Style, *, ours: bool) -> Iterator[None]:
     """Set what matplotlib draws with, for a while: our own settings, and a style by name or as settings on top."""
-    named = isinstance(style, str) and style in _STYLES
-    own = STYLE if ours or named else {}
-    given: Any = _STYLES[style] if named else [] if style is None else style
+    given: Any = _STYLES.get(style, style) if isinstance(style, str) else style or {}
+    own = STYLE if ours or (isinstance(style, str) and style in _STYLES) else {}
     try:
         context = matplotlib.style.context([own, given])
         context.__enter__()
