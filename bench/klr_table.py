@@ -68,10 +68,8 @@ def calibrated_svc(X, y):
 
 SYSTEMS = {
     "`SVC`, sigmoid, C by 5 folds": calibrated_svc,
-    '`KernelLogisticRegression("loo")`': lambda X, y: calibrant.KernelLogisticRegression("loo").fit(X, y),
-    '`KernelLogisticRegression("loo", gamma="loo")`': lambda X, y: calibrant.KernelLogisticRegression(
-        "loo", gamma="loo"
-    ).fit(X, y),
+    "`KernelLogisticRegression()`": lambda X, y: calibrant.KernelLogisticRegression().fit(X, y),
+    '`KernelLogisticRegression(gamma="loo")`': lambda X, y: calibrant.KernelLogisticRegression(gamma="loo").fit(X, y),
     "`KernelLogisticRegressionCV(cv=10)`": lambda X, y: calibrant.KernelLogisticRegressionCV(
         cv=StratifiedKFold(10, shuffle=True, random_state=0)
     ).fit(X, y),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from sklearn.model_selection import LeaveOneOut, PredefinedSplit
@@ -16,7 +17,11 @@ from sklearn.preprocessing import StandardScaler
 from bench.klr_table import line, on_each
 from bench.pages import publish
 from calibrant import KernelLogisticRegressionCV
-from calibrant.kernels import loo, solvers
+from calibrant.kernels.functions import gram
+from calibrant.kernels.loo import choose, draw_groups
+from calibrant.kernels.losses import Bernoulli
+from calibrant.kernels.problem import Problem
+from calibrant.kernels.settings import SETTINGS
 
 FEW = 160  # rows, of which each is left out
 CS = np.logspace(-0.5, 4, 8)  # few enough to be looked at all
@@ -32,9 +37,9 @@ def measured(name, X, y):
         cells += [f"{real.C_:.3g}", *beside(real, few, y[:FEW], step=True)]
     else:
         cells += ["a class of three rows or fewer", "", "", ""]
-    ninths = PredefinedSplit(loo.draw_groups(y.astype(float), np.random.default_rng(0)))
+    ninths = PredefinedSplit(draw_groups(y.astype(float), np.random.default_rng(0)))
     every = standardised(X)
-    real = KernelLogisticRegressionCV(CS, cv=ninths).fit(every, y) if len(y) > solvers.MOST_ROWS_OF_FULL_RANK else None
+    real = KernelLogisticRegressionCV(CS, cv=ninths).fit(every, y) if len(y) > SETTINGS.few_rows else None
     cells += [str(len(y)), f"{real.C_:.3g}", *beside(real, every, y)] if real else ["", "", "", ""]
     sys.stderr.write(f"{name}: {cells}\n")
     return cells
@@ -47,14 +52,15 @@ def standardised(X):
 
 def beside(real, X, y, *, step=False):
     """Return the C chosen instead of a real one, and the largest error of the losses up to that, also of one step."""
-    found, followed = [], loo.MOST_ENTRIES_TO_FOLLOW
-    for size in (followed, 0)[: 1 + step]:
-        loo.MOST_ENTRIES_TO_FOLLOW = size
-        found.append(KernelLogisticRegressionCV(CS).fit(X, y))
-    loo.MOST_ENTRIES_TO_FOLLOW = followed
+    model = KernelLogisticRegressionCV(CS).fit(X, y)
     upto = real.cv_losses_[0][CS <= real.C_]
-    errors = [np.abs(np.array(model.loo_.paths[0].loss)[: len(upto)] / upto - 1.0).max() for model in found]
-    return [f"{found[0].loo_.best[0]:.3g}", *(f"{error:.1%}" for error in errors)]
+    paths = [model.loo_.paths[0].loss]
+    if step:  # none of the rows is followed beyond one Newton step
+        problem = Problem(gram(model.kernel_, X), Bernoulli(y.astype(float), np.ones(len(y))))
+        never = replace(SETTINGS, followed_effect=np.inf)
+        paths.append(choose([(0.0, problem)], np.ones(len(y)), CS, settings=never).paths[0].loss)
+    errors = [np.abs(np.array(losses)[: len(upto)] / upto - 1.0).max() for losses in paths]
+    return [f"{model.loo_.best[0]:.3g}", *(f"{error:.1%}" for error in errors)]
 
 
 def table():

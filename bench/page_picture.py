@@ -1,4 +1,4 @@
-"""The picture of the page in README.md: `make picture` opens the page of the demo in Chromium and writes docs/page.png."""
+"""The picture of the page in README.md, docs/page.png: `make picture` opens the page of the demo in a browser."""
 
 from __future__ import annotations
 

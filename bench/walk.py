@@ -70,6 +70,12 @@ def _calls(folder: Path) -> dict[str, Callable[[], Any]]:
         "CalibratedClassifier(SVC()).fit on iris": lambda: calibrant.CalibratedClassifier(SVC()).fit(X, y),
         'fit("platt") to JSON and SQL': fit_and_store,
         'fit("auto")': lambda: calibrant.fit("auto", scores, happened),
+        "KernelLogisticRegression(10).fit on 300 rows": lambda: calibrant.KernelLogisticRegression(10.0).fit(
+            scores[:, None], happened
+        ),
+        "KernelLogisticRegression().fit on 300 rows": lambda: calibrant.KernelLogisticRegression().fit(
+            scores[:, None], happened
+        ),
         "metrics.log_loss": lambda: calibrant.metrics.log_loss(happened, p),
         "metrics.ece": lambda: calibrant.metrics.ece(happened, p),
         "assess": lambda: calibrant.assess(happened, p),

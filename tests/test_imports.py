@@ -17,12 +17,12 @@ HEAVY = [
     "polars",
     "pyarrow",
     "matplotlib",
-    "sqlglot",
     "narwhals",
     "onnx",
     "onnxruntime",
     "skl2onnx",
     "duckdb",
+    "pyspark",
     "ibis",
     "typer",
     "rich",
@@ -90,7 +90,6 @@ ASSESS = "import calibrant; calibrant.assess([0, 1, 0, 1], [0.1, 0.6, 0.4, 0.8],
         ("markupsafe", "import calibrant; calibrant.report", "calibrant.report", "report"),
         ("jinja2", "from calibrant.report import write_report", "calibrant.report", "report"),
         ("jinja2", ASSESS.format(path=os.devnull), "calibrant.report", "report"),
-        ("sqlglot", "import calibrant; calibrant.sql", "calibrant.sql", "sql"),
         ("narwhals", "import calibrant; calibrant.engines", "calibrant.engines", "engine"),
         ("onnx", "import calibrant; calibrant.onnx", "writing ONNX", "onnx"),
         ("pyarrow", "import calibrant.tables", "reading a table", "cli"),
@@ -115,8 +114,8 @@ def test_the_command_line_without_its_extra_is_one_sentence(package):
 
 
 def test_the_other_public_names_need_no_extra():
-    extras = ["typer", "rich", "pyarrow", "matplotlib", "pandas", "jinja2", "sqlglot", "onnx"]
-    names = sorted(calibrant._LATER.keys() - {"engines", "onnx", "plots", "report", "sql"})
+    extras = ["typer", "rich", "pyarrow", "matplotlib", "pandas", "jinja2", "onnx"]
+    names = sorted(calibrant._LATER.keys() - {"engines", "onnx", "plots", "report"})
     ended = run_without(extras, f"import calibrant\nfor name in {names!r}: getattr(calibrant, name)")
     assert (ended.returncode, ended.stderr) == (0, "")
 

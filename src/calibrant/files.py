@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["read_limited", "replace_file", "write_whole"]
+__all__ = ["UnreadableTable", "hide_credentials", "read_limited", "replace_file", "write_whole"]
 
 _CHUNK = 2**20  # bytes read at a time
 
@@ -79,16 +80,31 @@ def _replace_at_end(path: Path, existing: os.stat_result | None) -> Iterator[Pat
     """Yield a temporary file in the same folder that replaces `path` at the end, with the same mode and owner."""
     temporary = path.with_name(f".{path.name[:40]}.{secrets.token_hex(8)}")
     # The system applies the umask to the mode of a new file. What replaces a private file is private from the start.
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if existing is None else 0o600))
+    try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666 if existing is None else 0o600))
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, str(path)) from None  # not the name that nobody knows
     try:
         yield temporary
         if existing is not None:
             _copy_owner(existing, temporary)
             os.chmod(temporary, stat.S_IMODE(existing.st_mode))
+        _store(temporary)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    with suppress(OSError):  # some systems do not open folders
+        _store(path.parent)
+
+
+def _store(path: Path) -> None:
+    """Wait until a file, or the names in a folder, are on the disk, so that a loss of power leaves no empty file."""
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def _copy_owner(source: os.stat_result, path: Path) -> None:
@@ -99,6 +115,27 @@ def _copy_owner(source: os.stat_result, path: Path) -> None:
             os.chown(path, -1, source.st_gid)
         with suppress(PermissionError):
             os.chown(path, source.st_uid, -1)
+
+
+class UnreadableTable(RuntimeError):
+    """What an engine said when it could not read a table, without passwords."""
+
+
+def hide_credentials(text: str) -> str:
+    """Return a text without passwords: what stands between // and @ in addresses, what follows ? or /; and password=.
+
+    >>> hide_credentials("s3://me:secret@bucket/rows.parquet?key=1"), hide_credentials("sc://host:15002/;token=secret")
+    ('s3://...@bucket/rows.parquet?...', 'sc://host:15002/;...')
+    >>> hide_credentials("host=h password='my secret' port=1")
+    'host=h password=... port=1'
+    """
+    text = re.sub(r"(://\S*?)(\?|/;)\S+", r"\1\2...", re.sub(r"//[^/\s]*@", "//...@", text))
+    return _SECRET.sub(r"\1=...", text)
+
+
+_SECRET = re.compile(
+    r"\b(password|passwd|pwd|passfile|token|secret\w*|\w*key)\s*=\s*('[^']*'|\"[^\"]*\"|[^\s;,]+)", re.IGNORECASE
+)
 
 
 def read_limited(path: str | os.PathLike[str], most: int) -> bytes:

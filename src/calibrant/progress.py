@@ -32,17 +32,32 @@ def show_progress(what: str, total: float, progress: Progress) -> Iterator[Calla
 
 
 @contextmanager
-def draw_bar(what: str, total: float | None = None, *, stays: bool = False) -> Iterator[Step | None]:
-    """Yield a function that moves a bar, or None without a terminal or without rich; `stays` keeps it at the end."""
+def draw_bar(
+    what: str, total: float | None = None, *, stays: bool = False, unit: str | None = None
+) -> Iterator[Step | None]:
+    """Yield a function that moves a bar, or None without a terminal or without rich; `stays` keeps it at the end.
+
+    With a `unit`, such as rows, the bar says how many of them are done in a second.
+    """
     try:
-        bar = _make_bar(timed=total is not None, stays=stays) if _is_terminal() else None
+        bar = _make_bar(timed=total is not None, stays=stays, unit=unit) if _is_terminal() else None
     except ModuleNotFoundError:
         bar = None
     if bar is None:
         yield None
         return
     with bar:
-        yield partial(bar.update, bar.add_task(what, total=total))
+        task = bar.add_task(what, total=total, speed="")
+        if unit is None:
+            yield partial(bar.update, task)
+            return
+
+        def step(**changes: Any) -> None:
+            bar.update(task, **changes)
+            speed = bar.tasks[0].speed
+            bar.update(task, speed=f"{speed:,.0f} {unit}/s" if speed else "")
+
+        yield step
 
 
 def _is_terminal() -> bool:
@@ -50,12 +65,13 @@ def _is_terminal() -> bool:
     return sys.stderr.isatty()
 
 
-def _make_bar(*, timed: bool, stays: bool) -> Any:
-    """Return a bar of rich, with the remaining time if `timed`."""
+def _make_bar(*, timed: bool, stays: bool, unit: str | None) -> Any:
+    """Return a bar of rich, with the remaining time if `timed`, and the speed in a unit."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
         Progress,
+        ProgressColumn,
         SpinnerColumn,
         TaskProgressColumn,
         TextColumn,
@@ -63,7 +79,14 @@ def _make_bar(*, timed: bool, stays: bool) -> Any:
         TimeRemainingColumn,
     )
 
-    columns = [SpinnerColumn(), TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn()]
+    columns: list[ProgressColumn] = [
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TimeElapsedColumn(),
+    ]
     if timed:
         columns += [TextColumn("left"), TimeRemainingColumn(), TaskProgressColumn()]
+    if unit is not None:
+        columns.append(TextColumn("{task.fields[speed]}", markup=False))
     return Progress(*columns, console=Console(stderr=True), transient=not stays)

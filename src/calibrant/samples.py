@@ -46,6 +46,7 @@ __all__ = [
     "collapse",
     "magnitude",
     "moderate_weights",
+    "number_cells",
     "probability_cells",
     "read_kind",
     "refuse_swapped",
@@ -325,6 +326,20 @@ def collapse(data: Sample, cells: int | None = None, divide: _Divide | None = No
         distinct = _cell_means(distinct, weight, cell, total)
     share = np.clip(hits / total, 0.0, 1.0)
     return Sample(distinct, share, total, np.asarray(misses, np.float64), data.classes)
+
+
+def number_cells(score: Floats, cells: int, divide: _Divide) -> tuple[NDArray[np.intp], Floats]:
+    """Return the number of the cell of each score, and the mean of each cell; of few distinct scores each is a cell.
+
+    >>> number_cells(np.array([3.0, 1.0, 3.0]), 8, squashed_cells)
+    (array([1, 0, 1]), array([1., 3.]))
+    """
+    distinct, place = np.unique(score, return_inverse=True)
+    if len(distinct) <= cells:
+        return place, distinct
+    _, cell = np.unique(divide(distinct, cells), return_inverse=True)
+    weight = np.bincount(place).astype(np.float64)
+    return cell[place], _cell_means(distinct, weight, cell, np.bincount(cell, weight).astype(np.float64))
 
 
 def squashed_cells(score: Floats, cells: int) -> Floats:

@@ -280,7 +280,8 @@ class TestFit:
         table = write(tmp_path / "t.csv", p=p, y=LABELS)
         arguments = ("--score", "p", "--label", "y", "--kind", "probability", "-o", tmp_path / "m.json")
         done("fit", table, *arguments, "--method", "platt")
-        assert calibrant.load(tmp_path / "m.json") == calibrant.fit("platt", p, LABELS, kind="probability")
+        found, expected = calibrant.load(tmp_path / "m.json"), calibrant.fit("platt", p, LABELS, kind="probability")
+        np.testing.assert_allclose(found(p), expected(p), rtol=1e-12)
 
     def test_soft_labels(self, tmp_path: Path) -> None:
         labels = [0.1, 0.2, 0.1, 0.6, 0.4, 0.7, 0.9, 1.0]
@@ -386,7 +387,7 @@ class TestApply:
     def test_many_batches(self, map_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         from calibrant.cli import tables
 
-        monkeypatch.setattr(tables, "_BATCH_ROWS", 100)
+        monkeypatch.setattr(tables, "BATCH_ROWS", 100)
         scores = np.linspace(-3, 3, 1_001)
         table = write(tmp_path / "t.parquet", f=scores, name=["x"] * 1_001)
         assert "1,001 rows" in done("apply", map_file, table, "--score", "f", "-o", tmp_path / "o.parquet").stdout
@@ -432,14 +433,14 @@ REFUSED_FITS = {
     "missing weight": (GOOD, (*FIT, "--weight", "w"), "has no column 'w'; it has f, y"),
     "column twice": ("f,f,y\n1,2,0\n", FIT, "has 2 columns 'f'"),
     "text in scores": ("f,y\n0.1,0\nabc,1\n", FIT, "column 'f' must hold numbers; got 'abc' at position 1"),
-    "NaN scores": ("f,y\n0.1,0\n,1\nnan,0\n", FIT, "got 2 NaN or infinite value(s), the first at position 1"),
-    "three labels": ("f,y\n0.1,a\n0.2,b\n0.3,c\n", FIT, "column 'y' must hold two classes, or numbers in [0, 1]"),
-    "missing labels": ("f,y\n0.1,a\n0.2,\n0.3,b\n", FIT, "column 'y' must hold no missing label"),
-    "negative weight": ("f,y,w\n0.1,0,1\n0.2,1,-1\n", (*FIT, "--weight", "w"), "column 'w' must not be negative"),
+    "NaN scores": ("f,y\n0.1,0\n,1\nnan,0\n", FIT, "--score, --label must not be missing; got 2 of 'f' in 3 rows"),
+    "three labels": ("f,y\n0.1,a\n0.2,b\n0.3,c\n", FIT, "[0, 1]; got 3 values: a, b, c"),
+    "missing labels": ("f,y\n0.1,a\n0.2,\n0.3,b\n", FIT, "got 1 of 'y' in 3 rows (NULL or NaN): give --skip-missing"),
+    "negative weight": ("f,y,w\n0.1,0,1\n0.2,1,-1\n", (*FIT, "--weight", "w"), "not be negative; got -1.0 in 'w'"),
     "ragged": ("f,y\n0.1,0\n0.2\n", FIT, "is not a readable CSV file"),
     "open quote": ('f,y\n0.1,a\n0.2,"b\n0.3,a\n', FIT, "a quote is not closed"),
-    "empty": ("", FIT, "is not a readable CSV file"),
-    "header only": ("f,y\n", FIT, "must hold at least one value"),
+    "empty": ("", FIT, "t.csv is empty: a table has at least a line with the names of its columns"),
+    "header only": ("f,y\n", FIT, "table must have at least one row; got none"),
     "unknown method": (
         GOOD,
         (*FIT, "--method", "plat"),
@@ -457,7 +458,7 @@ REFUSED_FITS = {
     "option of a wrong type": (GOOD, (*FIT, "--method", "bins", "--option", "k=x"), "k must be a whole number"),
     "unknown kind": (GOOD, (*FIT, "--kind", "score"), "--kind must be one of margin, probability, logit; got 'score'"),
     "not probabilities": ("f,y\n0.1,0\n2,1\n", (*FIT, "--kind", "probability"), "must lie in [0, 1]"),
-    "unknown positive": ("f,y\n0.1,a\n0.2,b\n", (*FIT, "--pos-label", "c"), "pos_label must be one of the labels"),
+    "unknown positive": ("f,y\n0.1,a\n0.2,b\n", (*FIT, "--pos-label", "c"), "--pos-label must be one of the labels"),
     "output folder": (GOOD, (*FIT[:-1], "{folder}/none/m.json"), "--output must be in a folder that exists"),
     "output is a folder": (GOOD, (*FIT[:-1], "{folder}"), "--output must be a file"),
     "output is the input": (GOOD, (*FIT[:-1], "{folder}/t.csv"), "--output must not be an input"),
@@ -480,7 +481,11 @@ class TestRefusals:
 
     @pytest.mark.parametrize(
         ("name", "words"),
-        [("t.csv", "does not exist"), ("t.parquet", "does not exist"), ("t.txt", "must end in .csv or .parquet")],
+        [
+            ("t.csv", "does not exist"),
+            ("t.parquet", "does not exist"),
+            ("t.xlsx", "must end in one of .csv, .tsv, .txt, .parquet, .pq, .arrow, .feather, .ipc"),
+        ],
     )
     @pytest.mark.parametrize("command", [("fit", "--label", "y"), ("apply", "{map}")])
     def test_no_table(self, name: str, words: str, command: tuple[str, ...], map_file: Path, tmp_path: Path) -> None:
@@ -503,17 +508,10 @@ class TestRefusals:
             msg = "it did not\nconverge"
             raise error(msg)
 
-        monkeypatch.setattr(fitting, "fit_map", fails)
+        monkeypatch.setattr("calibrant.engines.fit", fails)
         arguments = ("--score", "f", "--label", "y", "--method", "platt", "-o", tmp_path / "m.json")
         message = refused("fit", table, *arguments)
         assert message == "error: method 'platt' failed: it did not converge\n"
-
-    def test_text_that_is_not_utf_8(self, map_file: Path, tmp_path: Path) -> None:
-        (tmp_path / "t.csv").write_bytes("f,y\n0.1,é\n0.2,a\n".encode("latin-1"))
-        before = listing(tmp_path)
-        assert "UTF" in refused("fit", tmp_path / "t.csv", "--score", "f", "--label", "y", "-o", tmp_path / "m.json")
-        assert "UTF" in refused("apply", map_file, tmp_path / "t.csv", "--score", "f", "-o", tmp_path / "o.csv")
-        assert listing(tmp_path) == before
 
     @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
     def test_half_a_parquet_file(self, share: float, map_file: Path, tmp_path: Path) -> None:
@@ -540,10 +538,12 @@ class TestRefusals:
     )
     def test_a_parquet_column_that_is_not_numbers(self, values: list[object], map_file: Path, tmp_path: Path) -> None:
         path = write(tmp_path / "t.parquet", f=values, y=[0, 1])
-        for arguments in (("fit", path, "--label", "y"), ("apply", map_file, path)):
-            message = refused(*arguments, "--score", "f", "-o", tmp_path / "o.parquet")
-            assert "column 'f' must hold numbers" in message
-            assert f"{values[0]!r} at position 0" in message
+        message = refused("apply", map_file, path, "--score", "f", "-o", tmp_path / "o.parquet")
+        assert "column 'f' must hold numbers" in message
+        assert f"{values[0]!r} at position 0" in message
+        if values[0] is not True:  # which is 1
+            message = refused("fit", path, "--label", "y", "--score", "f", "-o", tmp_path / "m.json")
+            assert "--score must name a column of real numbers; 'f' is of type" in message
 
     @pytest.mark.parametrize(
         ("content", "words"),
@@ -571,7 +571,7 @@ class TestRefusals:
         before = listing(tmp_path)
         for output, words in (
             (tmp_path / "none" / "o.csv", "must be in a folder that exists"),
-            (tmp_path / "o.xlsx", "must end in .csv or .parquet"),
+            (tmp_path / "o.xlsx", "must end in one of .csv"),
             (table, "must not be an input"),
             (map_file, "must not be an input"),
         ):
@@ -617,7 +617,7 @@ class TestInterruption:
 
         (tmp_path / "m.json").write_text("old")
         before = listing(tmp_path)
-        monkeypatch.setattr(fitting, "fit_map", interrupted)
+        monkeypatch.setattr("calibrant.engines.fit", interrupted)
         assert run("fit", table, "--score", "f", "--label", "y", "-o", tmp_path / "m.json").exit_code == 130
         assert listing(tmp_path) == before
 
@@ -639,7 +639,12 @@ class TestExtras:
     @pytest.mark.parametrize(
         ("package", "module", "extra", "arguments"),
         [
-            ("pyarrow", "cli.tables", "cli", ("fit", "t.csv", "--score", "f", "--label", "y", "-o", "{folder}/m.json")),
+            (
+                "pyarrow",
+                "cli.formats",
+                "cli",
+                ("fit", "t.csv", "--score", "f", "--label", "y", "-o", "{folder}/m.json"),
+            ),
             ("jinja2", "report", "report", ("report", "{folder}/t.csv", *ASSESSED, "-o", "{folder}/r.html")),
             ("jinja2", "report", "report", ("demo", "-o", "{folder}/r.html")),
             (
@@ -794,7 +799,9 @@ class TestAssess:
     @pytest.mark.parametrize("pos_label", ["yes", "no"])
     def test_one_class_of_words_needs_a_name(self, pos_label: str, tmp_path: Path) -> None:
         table = write(tmp_path / "t.csv", p=[0.1, 0.3, 0.2], y=["yes"] * 3)
-        assert "one class; give --pos-label" in refused("assess", table, *ASSESSED)
+        assert "holds one class only, 'yes'; say which class is positive by --pos-label" in refused(
+            "assess", table, *ASSESSED
+        )
         values = values_of(document("assess", table, *ASSESSED, "--pos-label", pos_label))
         happened = float(pos_label == "yes")
         assert values["brier"] == pytest.approx(np.mean((happened - np.array([0.1, 0.3, 0.2])) ** 2))
@@ -918,11 +925,11 @@ class TestReport:
         assert f"Is it good enough? {first}" in found["verdict"]
         assert listing(tmp_path).keys() == {"t.parquet", "r.html"}
 
-    def test_an_empty_table_has_a_page(self, tmp_path: Path) -> None:
+    def test_an_empty_table_has_no_page(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_text("p,y\n")
-        result = done("report", tmp_path / "t.csv", *ASSESSED, "-o", tmp_path / "r.html")
-        assert "no rows" in result.stdout
-        assert "no rows" in (tmp_path / "r.html").read_text("utf-8")
+        message = refused("report", tmp_path / "t.csv", *ASSESSED, "-o", tmp_path / "r.html")
+        assert "table must have at least one row" in message
+        assert listing(tmp_path).keys() == {"t.csv"}
 
 
 FORECASTS = "p,q,f,y,pet,w\n0.1,0.9,-1,0,cat,1\n0.7,0.3,2,1,dog,1\n0.4,0.6,1,0,cat,2\n0.8,0.2,1,1,dog,1\n"
@@ -935,20 +942,21 @@ REPORT = ("report", "--label", "y", "-o", "{folder}/r.html")
 REFUSED_EVIDENCE = {
     "no column": (FORECASTS, (*ASK, "--probability", "r"), "has no column 'r'; it has p, q, f, y, pet, w"),
     "not numbers": (FORECASTS, ("assess", "--probability", "pet", "--label", "y"), "column 'pet' must hold numbers"),
-    "NaN": ("p,y\n0.1,0\n,1\n", ASK, "column 'p' must be finite; got 1 NaN"),
-    "outside": ("p,y\n0.1,0\n1.5,1\n", ASK, "column 'p' declared as probabilities must lie in [0, 1]; got 1 outside"),
-    "no rows": ("p,y\n", ASK, "There are no rows"),
-    "missing label": ("p,y\n0.1,a\n0.2,\n", ASK, "column 'y' must hold no missing label; got 1, the first at"),
-    "three classes": ("p,y\n0.1,a\n0.2,b\n0.3,c\n", ASK, "column 'y' must hold two classes"),
+    "NaN": ("p,y\n0.1,0\n,1\n", ASK, "--probability, --label must not be missing; got 1 of 'p' in 2 rows"),
+    "outside": ("p,y\n0.1,0\n1.5,1\n", ASK, "must lie in [0, 1]; 'p' has values in [0.1, 1.5]"),
+    "no rows": ("p,y\n", ASK, "table must have at least one row"),
+    "missing label": ("p,y\n0.1,a\n0.2,\n", ASK, "got 1 of 'y' in 2 rows (NULL or NaN): give --skip-missing"),
+    "three classes": ("p,y\n0.1,a\n0.2,b\n0.3,c\n", ASK, "--label must hold two classes"),
     "positive of three": ("p,y\n0.1,a\n0.2,b\n0.3,c\n", (*ASK, "--pos-label", "a"), "got 3 values: a, b, c"),
-    "unknown positive": (FORECASTS, (*ASK, "--pos-label", "7"), "must be one of two labels in column 'y'; got '7'"),
+    "unknown positive": (FORECASTS, (*ASK, "--pos-label", "7"), "--pos-label must be one of the labels 0 and 1; got 7"),
     "nameless columns": (FORECASTS, PETS_OF, "give --classes, the class of each"),
     "too few classes": (FORECASTS, (*PETS_OF, "--classes", "cat"), "2 in all"),
     "wrong class": (FORECASTS, (*PETS_OF, "--classes", "cat,cow"), "without 'dog'"),
     "classes of one": (FORECASTS, (*ASK, "--classes", "0,1"), "--classes is for several columns"),
     "positive of two columns": (FORECASTS, ("assess", "--probability", "p,q", "--label", "y", "--pos-label", "1"),
                                 "--pos-label is for one column"),
-    "no distribution": (FORECASTS, ("assess", "--probability", "p,p", "--label", "y", "--classes", "0,1"), "sum to 1"),
+    "no distribution": ("p,q,pet\n0.1,0.5,cat\n0.7,0.6,dog\n", (*PETS_OF, "--classes", "cat,dog"), "sum to 1"),
+    "a column twice": (FORECASTS, ("assess", "--probability", "p,p", "--label", "y", "--classes", "0,1"), "different"),
     "output": (FORECASTS, (*ASK, "-o", "{folder}/none/a.json"), "--output must be in a folder that exists"),
     "one class": ("f,y\n1,0\n2,0\n3,0\n", COMPARE, "column 'y' must hold at least two classes"),
     "nothing to compare": ("f,y\n", COMPARE, "got no rows"),

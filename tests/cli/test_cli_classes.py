@@ -142,9 +142,13 @@ class TestFit:
     @pytest.mark.parametrize(
         ("change", "more", "sentence"),
         [
-            ({"p_cat": 2.0}, (), "scores must lie in [0, 1] where they are probabilities; got 240 outside"),
+            (
+                {"p_cat": 2.0},
+                (),
+                "--score declared as probabilities must lie in [0, 1]; 'p_cat' has values in [2.0, 2.0]",
+            ),
             ({"p_cat": 0.1}, (), "rows that sum to 1"),
-            ({"p_cat": np.nan}, (), "column 'p_cat' must be finite"),
+            ({"p_cat": np.nan}, (), "error: --score, --label must not be missing; got 240 of 'p_cat'"),
             ({}, ("--method", "moderated"), "needs the support vectors of an SVC: use CalibratedClassifier"),
             ({}, ("--method", "nonsense"), "--method must be one of"),
             ({}, ("--option", "k=3"), "has no option 'k'"),
@@ -263,6 +267,16 @@ class TestSql:
             assert done(*asked).stdout == f"{expression} AS {quote}probability{quote}\n"
             found = json.loads(done(*asked, "--json").stdout)
             assert found == {"dialect": dialect, "expressions": {"probability": expression}}
+
+    def test_a_whole_query(self, tmp_path):
+        calibrant.save(calibrant.maps.Sigmoid(-1.0, 0.0), tmp_path / "map.json")
+        asked = ("sql", tmp_path / "map.json", "--column", "f", "--table", "rows", "--name", "p")
+        with duckdb.connect() as connection:
+            connection.execute("create table rows as select 1 as id, 0.0 as f")
+            assert connection.execute(done(*asked).stdout).fetchall() == [(1, 0, 0.5)]
+        query = json.loads(done(*asked, "--dialect", "snowflake", "--json").stdout)["query"]
+        assert query == calibrant.sql(calibrant.maps.Sigmoid(-1.0, 0.0), "f", "snowflake", table="rows", into="p")
+        assert "--dialect must be one of duckdb, postgres, " in refused(*asked, "--dialect", "oracle")
 
     def test_what_does_not_fit_is_refused(self, table, tmp_path):
         fit(table, tmp_path / "map.json")

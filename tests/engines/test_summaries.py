@@ -1,5 +1,6 @@
 """Summaries add up in any order, and fits to them are those to all rows."""
 
+import datetime
 import json
 import warnings
 
@@ -136,6 +137,75 @@ def test_what_is_no_summary_is_refused(change):
         engines.Summary.from_json(json.dumps(given))
     with pytest.raises(ValueError, match="text must be the JSON of a summary"):
         engines.Summary.from_json("[]")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["day.json", "day.parquet", "day.txt"])
+def test_files_are_exact(kind, name, tmp_path):
+    summary = summarise(*rows_of(500, kind=kind), kind=kind)
+    summary.save(tmp_path / name)
+    again = engines.Summary.load(tmp_path / name)
+    assert_equal(again, summary, 0.0)
+    assert again.columns == {"score": "f", "label": "y", "weight": None}
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("name", ["day.json", "day.parquet"])
+def test_half_a_file_is_refused(name, tmp_path):
+    path = tmp_path / name
+    summarise(*rows_of(500)).save(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match="must be"):
+        engines.Summary.load(path)
+    pl.DataFrame({"cell": [1]}).write_parquet(tmp_path / "other.parquet")
+    with pytest.raises(
+        ValueError, match=r"path must be a file of a summary, as Summary.save writes it; .*other.parquet"
+    ):
+        engines.Summary.load(tmp_path / "other.parquet")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("labels", [(0, 1), (False, True), ("no", "yes"), (-1, 1)])
+@pytest.mark.parametrize("name", ["day.json", "day.parquet"])
+def test_yesterday_and_today_make_the_map_of_all_rows(kind, labels, name, tmp_path):
+    scores, y = rows_of(900, kind=kind)
+    named = np.where(y > 0, labels[1], labels[0]).astype(type(labels[0]) if labels[0] != "no" else str)
+    table = pl.DataFrame({"f": scores, "y": named})
+    engines.summarise(table[:300], score="f", label="y", kind=kind).save(tmp_path / name)
+    for start in (300, 600):
+        engines.Summary.load(tmp_path / name).update(table[start : start + 300]).save(tmp_path / name)
+    found = engines.fit("platt", engines.Summary.load(tmp_path / name))
+    expected = quiet_fit("platt", scores, named, kind=kind)
+    np.testing.assert_allclose(found(scores), expected(scores), rtol=1e-9)
+    assert found.origin.rows == 900
+    assert tuple(map(str, found.origin.classes)) == tuple(map(str, labels))
+
+
+def test_a_day_may_lack_a_class():
+    first = engines.summarise(pl.DataFrame({"f": [0.0, 1.0, 2.0], "y": ["n", "p", "p"]}), score="f", label="y")
+    both = first.update(pl.DataFrame({"g": [0.5], "t": ["n"]}), score="g", label="t")
+    assert (both.rows, both.classes, both.moments.negative[0].sum()) == (4, ("n", "p"), 2.0)
+    with pytest.raises(ValueError, match="must have the same classes to be added"):
+        first.update(pl.DataFrame({"f": [0.5, 1.0], "y": ["n", "q"]}))
+    with pytest.raises(TypeError, match="update takes score, label, weight and missing; got 'kind'"):
+        first.update(pl.DataFrame({"f": [0.5], "y": ["n"]}), kind="margin")
+
+
+def test_dates_as_classes_cannot_be_stored():
+    days = pl.DataFrame({"f": [0.0, 1.0], "y": [datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)]})
+    with pytest.raises(ValueError, match="classes must be text, numbers or booleans to be stored"):
+        engines.summarise(days, score="f", label="y").to_json()
+
+
+def test_other_columns_do_not_add():
+    scores, y = rows_of(200)
+    table = pl.DataFrame({"f": scores, "g": scores, "y": y, "w": np.ones(200)})
+    one = engines.summarise(table, score="f", label="y")
+    with pytest.raises(ValueError, match="must be of the same column of scores to be added; got 'f' and 'g'"):
+        one + engines.summarise(table, score="g", label="y", like=one)
+    with pytest.raises(ValueError, match="must be of the same column of weights to be added; got None and 'w'"):
+        one + engines.summarise(table, score="f", label="y", weight="w", like=one)
 
 
 def test_summaries_that_differ_do_not_add():

@@ -14,7 +14,7 @@ import pytest
 
 import calibrant
 from calibrant import engines
-from calibrant.engines import cells, fitting
+from calibrant.engines import cells, fitting, tables
 from tests.conftest import noisy_scores, quiet_fit
 from tests.engines.backends import BACKENDS
 
@@ -201,15 +201,6 @@ def test_files_are_read_by_duckdb(tmp_path):
         fit("platt", tmp_path / "nothing.parquet")
 
 
-def test_half_a_file_is_refused(tmp_path):
-    scores, y = noisy_scores(1_000)
-    pyarrow.parquet.write_table(pa.table({"f": scores, "y": y}), tmp_path / "rows.parquet")
-    whole = (tmp_path / "rows.parquet").read_bytes()
-    (tmp_path / "rows.parquet").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=r"table must name files that can be read; .*rows\.parquet"):
-        fit("platt", tmp_path / "rows.parquet")
-
-
 @pytest.mark.parametrize("address", ["postgresql://me:secret@host/rows", "s3://me:secret@bucket/rows.orc"])
 def test_passwords_stay_out_of_errors(address):
     with pytest.raises(ValueError, match="table must name") as caught:
@@ -252,3 +243,62 @@ def test_nothing_long_comes_home(monkeypatch):
             warnings.simplefilter("ignore")
             fit(method, table)
         assert 0 < max(lengths) < longest
+
+
+VERBS = {
+    "fit": lambda table: engines.fit("platt", table, score="f", label="y", kind="margin"),
+    "assess": lambda table: engines.assess(table, probability="p", label="y", draws=5),
+    "compare": lambda table: engines.compare(
+        table, score="f", label="y", kind="margin", methods=["platt"], cv=2, progress=False
+    ),
+    "summarise": lambda table: engines.summarise(table, score="f", label="y"),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_half_a_file_is_refused(verb, tmp_path):
+    scores, y = noisy_scores(5_000)
+    path = tmp_path / "rows.parquet"
+    pyarrow.parquet.write_table(
+        pa.table({"f": scores, "y": y, "p": 1 / (1 + np.exp(-scores))}), path, compression="zstd"
+    )
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=r"table must name files that can be read; .*rows\.parquet"):
+        VERBS[verb](path)
+    first, last = len(whole) // 5, 4 * len(whole) // 5
+    path.write_bytes(whole[:first] + bytes(last - first) + whole[last:])  # the end, which is read first, is right
+    with pytest.raises(RuntimeError, match="the engine could not read the table; "):
+        VERBS[verb](path)
+    assert [each.name for each in tmp_path.iterdir()] == ["rows.parquet"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_table_that_grows_between_queries_is_an_error(verb, monkeypatch):
+    scores, y = noisy_scores(300)
+    connection = duckdb.connect()
+    connection.from_arrow(pa.table({"f": scores, "y": y, "p": 1 / (1 + np.exp(-scores))})).create("rows")
+    look = tables.Rows.look
+
+    def look_and_grow(self):
+        seen = look(self)
+        connection.execute("INSERT INTO rows SELECT * FROM rows LIMIT 1")
+        return seen
+
+    monkeypatch.setattr(tables.Rows, "look", look_and_grow)
+    with pytest.raises(RuntimeError, match="the table changed while it was read: 300 rows at first, 301 later"):
+        VERBS[verb](connection.table("rows"))
+
+
+def test_errors_of_an_engine_hide_passwords():
+    class Failing:
+        def collect(self, backend):
+            msg = "cannot connect to host=db password=hunter2 user=me\nstack"
+            raise duckdb.IOException(msg)
+
+    with pytest.raises(
+        RuntimeError, match="could not read the table; IOException: cannot connect to host=db"
+    ) as caught:
+        tables.collect(Failing())
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.__cause__ is None

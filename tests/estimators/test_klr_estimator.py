@@ -14,15 +14,15 @@ from scipy.special import expit
 from sklearn.datasets import load_digits, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.metrics.pairwise import chi2_kernel, cosine_similarity, laplacian_kernel, rbf_kernel
 from sklearn.model_selection import GridSearchCV, LeaveOneOut, PredefinedSplit
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.validation import check_is_fitted
 
 from calibrant import ImportVectorMachine, KernelLogisticRegression, KernelLogisticRegressionCV, progress
-from calibrant.estimators.klr import parse_size
-from calibrant.kernels import loo, loo_softmax, matrices, solvers
-from calibrant.kernels.solvers import solve
+from calibrant.estimators.kernel_machine import parse_size
+from calibrant.kernels import loo, solver
+from calibrant.kernels.solver import solve
 
 
 @parametrize_with_checks([KernelLogisticRegression(), KernelLogisticRegressionCV(Cs=3)])
@@ -63,23 +63,18 @@ def test_softmax_with_the_linear_kernel_is_multinomial_logistic_regression():
 def test_a_fit_starts_from_what_leave_one_out_found(monkeypatch, classes):
     X, y = data(900)
     y = y + (classes == 3) * (X[:, 0] > 1)
-    sketch_kernel, make_products, calls = solvers.sketch_kernel, matrices.make_products, []
-    monkeypatch.setattr(solvers, "sketch_kernel", lambda *a: (calls.append("factor"), sketch_kernel(*a))[1])
-    for module in (loo, loo_softmax, solvers):
-        monkeypatch.setattr(
-            module, "make_products", lambda *a, **k: (calls.append("kernels"), make_products(*a, **k))[1]
-        )
+    prepare, calls = solver.prepare, []
+    monkeypatch.setattr(solver, "prepare", lambda *a: (calls.append("prepared"), prepare(*a))[1])
     chosen = KernelLogisticRegression("loo", tol=1e-5).fit(X, y)
-    assert calls == ["kernels"]
+    assert calls == []
     fitted = KernelLogisticRegression(chosen.C_, tol=1e-5).fit(X, y)
-    assert calls == ["kernels", "factor", "kernels"]
+    assert calls == ["prepared"]
     assert chosen.converged_
     assert chosen.objective_ == pytest.approx(fitted.objective_, rel=1.5e-5)  # tol, and rounding in single precision
     np.testing.assert_allclose(chosen.predict_proba(X), fitted.predict_proba(X), atol=0.03)
-    assert chosen.loo_.known is None
-    calls.clear()
+    assert chosen.loo_.beginning is None
     KernelLogisticRegression("loo", gamma="loo").fit(X, y)  # one kernel in memory at a time
-    assert calls[-2:] == ["factor", "kernels"]
+    assert calls == ["prepared", "prepared"]
 
 
 @pytest.mark.parametrize(("C", "tol"), [(20.0, 1e-6), (900.0, 1e-6), (900.0, 1e-4)])
@@ -227,7 +222,7 @@ def test_leave_one_out_of_many_rows_in_pairs_agrees_with_folds(solver):
     options = {"multi_class": "ovo", "solver": solver, "rank": 40}
     quick = KernelLogisticRegressionCV([1.0, 10.0], **options).fit(X, y)
     slow = KernelLogisticRegressionCV([1.0, 10.0], cv=ninths, **options).fit(X, y)
-    np.testing.assert_allclose(quick.loo_.paths[0].loss, slow.cv_losses_[0], rtol=0.03)
+    np.testing.assert_allclose(quick.loo_.paths[0].loss, slow.cv_losses_[0], rtol=0.04)
 
 
 def test_leave_one_out_chooses_like_folds_where_many_rows_are_nearly_separable():
@@ -299,10 +294,9 @@ def test_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch, capfd):
 def test_a_fit_that_does_not_converge_warns():
     X, y = data(900)
     with pytest.warns(ConvergenceWarning, match="duality gap"):
-        model = KernelLogisticRegression(100.0, solver="low_rank", rank=5).fit(X, y)
+        model = KernelLogisticRegression(1e5, max_iter=2).fit(X, y)
     assert not model.converged_
     assert model.duality_gap_ > model.tol
-    assert len(model.support_) == 5
 
 
 @pytest.mark.parametrize("C", [1e-8, 1e6, 1e10])
@@ -459,6 +453,10 @@ def test_sequential_minimal_optimisation_reaches_the_same_minimum(C):
         ({"class_weight": {0: -1.0, 1: 1.0}}, "class_weight must be finite and not negative"),
         ({"C": 1.7e308}, "C times the sum of all weights must be finite"),
         ({"rank": 2.5}, "rank must be a whole number, at least 1"),
+        ({"rank": 10_000}, "rank must be at most the number of rows, 150; got 10000"),
+        ({"rank": 40, "memory": "1kB"}, "memory must hold one block"),
+        ({"kernel": lambda a, b: np.eye(3)}, "one row and one column per row of X; got the shape"),
+        ({"kernel": lambda a, b: (a @ b.T)[:, :-1]}, "one row and one column per row of X; got the shape"),
         ({"memory": "e"}, "memory must be"),
     ],
 )
@@ -551,16 +549,18 @@ def assert_certified_or_not_fitted(model, X):
 
 
 INTERRUPTED = {
-    "newton": (KernelLogisticRegression, {}, 2, 100),
-    "two classes": (KernelLogisticRegression, {}, 2, 300),
-    "softmax": (KernelLogisticRegression, {}, 3, 300),
-    "pairs": (KernelLogisticRegression, {"multi_class": "ovo"}, 3, 300),
+    "newton": (KernelLogisticRegression, {"C": 1.0}, 2, 100),
+    "two classes": (KernelLogisticRegression, {"C": 1.0}, 2, 300),
+    "softmax": (KernelLogisticRegression, {"C": 1.0}, 3, 300),
+    "pairs": (KernelLogisticRegression, {"C": 1.0, "multi_class": "ovo"}, 3, 300),
+    "landmarks": (KernelLogisticRegression, {"C": 1.0, "rank": 40}, 2, 500),
+    "landmarks by leave-one-out": (KernelLogisticRegression, {"C": "loo", "rank": 40}, 3, 500),
     "one by one": (KernelLogisticRegression, {"C": "loo"}, 3, 90),
     "groups": (KernelLogisticRegression, {"C": "loo"}, 2, 300),
     "groups of classes": (KernelLogisticRegression, {"C": "loo"}, 3, 300),
     "pairs by leave-one-out": (KernelLogisticRegression, {"C": "loo", "multi_class": "ovo"}, 3, 90),
     "folds": (KernelLogisticRegressionCV, {"Cs": 2, "cv": 2}, 2, 100),
-    "smo": (KernelLogisticRegression, {"solver": "smo"}, 2, 100),
+    "smo": (KernelLogisticRegression, {"C": 1.0, "solver": "smo"}, 2, 100),
     "import vectors": (ImportVectorMachine, {"max_size": 3}, 2, 100),
 }
 
@@ -597,7 +597,7 @@ def test_a_fit_interrupted_between_its_steps_keeps_what_it_has(monkeypatch, step
     with pytest.raises(KeyboardInterrupt, match="duality gap"):
         model.fit(X, y)
     assert assert_certified_or_not_fitted(model, X)
-    assert model.objective_ == seen[-1].iterate.objective
+    assert model.objective_ == seen[-1].objective
 
 
 def test_an_interruption_stops_a_search():
@@ -621,16 +621,6 @@ def test_one_row_of_a_class_among_many():
     assert model.n_iter_ < 40
 
 
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_the_solution_in_a_factor_may_start_from_the_last_one():
-    X, y = make_classification(700, n_features=5, flip_y=0.1, random_state=0)
-    model = KernelLogisticRegression(0.1, solver="low_rank", rank=40, warm_start=True).fit(X, y)
-    warm = model.set_params(C=10.0).fit(X, y)
-    cold = KernelLogisticRegression(10.0, solver="low_rank", rank=40).fit(X, y)
-    assert warm.objective_ == pytest.approx(cold.objective_, rel=1e-4)
-    assert warm.n_iter_ <= cold.n_iter_ + 2
-
-
 def test_a_large_indefinite_matrix_is_an_error_and_a_singular_one_is_not():
     X = np.random.default_rng(0).normal(size=(1100, 6))
     y = X[:, 0] + X[:, 1] ** 2 > 1
@@ -640,3 +630,48 @@ def test_a_large_indefinite_matrix_is_an_error_and_a_singular_one_is_not():
     matrix[3, 7] = matrix[7, 3] = 100.0
     with pytest.raises(ValueError, match="positive semidefinite, a precomputed one too; got one with the eigenvalue -"):
         model.fit(matrix, y)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "function"),
+    [
+        ("cosine", cosine_similarity),
+        ("laplacian", lambda x, z: laplacian_kernel(x, z, gamma=0.3)),
+        ("chi2", lambda x, z: chi2_kernel(x, z, gamma=0.3)),
+        ("rbf + linear", lambda x, z: rbf_kernel(x, z, gamma=0.3) + x @ z.T),
+        (
+            "rbf * cosine+laplacian",
+            lambda x, z: rbf_kernel(x, z, gamma=0.3) * cosine_similarity(x, z) + laplacian_kernel(x, z, gamma=0.3),
+        ),
+    ],
+)
+def test_kernels_by_name_are_those_of_scikit_learn(kernel, function):
+    X, y = data(300)
+    X = np.abs(X)
+    named = KernelLogisticRegression(3.0, kernel=kernel, gamma=0.3, tol=1e-7).fit(X, y)
+    given = KernelLogisticRegression(3.0, kernel="precomputed", tol=1e-7).fit(function(X, X), y)
+    assert named.converged_
+    assert named.objective_ == pytest.approx(given.objective_, rel=1e-6)
+    np.testing.assert_allclose(named.predict_proba(X[:9]), given.predict_proba(function(X[:9], X)), atol=1e-3)
+    clone = pickle.loads(pickle.dumps(named))
+    np.testing.assert_array_equal(clone.predict_proba(X[:9]), named.predict_proba(X[:9]))
+
+
+def test_the_scale_of_a_laplacian_kernel_follows_that_of_the_rows():
+    X, y = data(300)
+    one, other = (KernelLogisticRegression(3.0, kernel="laplacian").fit(scale * X, y) for scale in (1.0, 50.0))
+    np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(50.0 * X), atol=1e-3)
+
+
+def test_sparse_rows_have_cosines():
+    X, y = data()
+    X[np.abs(X) < 0.5] = 0.0
+    X[0] = 0.0
+    thick, thin = (KernelLogisticRegression(1.0, kernel="cosine").fit(each, y) for each in (X, sparse.csr_array(X)))
+    np.testing.assert_allclose(thin.predict_proba(sparse.csr_array(X)), thick.predict_proba(X), atol=1e-6)
+
+
+def test_an_unknown_name_in_a_sum_is_an_error():
+    X, y = data(20)
+    with pytest.raises(ValueError, match="kernel, a sum or product of names, must be one of"):
+        KernelLogisticRegression(kernel="rbf + magic").fit(X, y)

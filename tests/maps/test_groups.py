@@ -310,7 +310,7 @@ def test_the_same_in_sql(query, method, several):
     asked = [*keys, ("new", 1) if several else "new"]
     expected = fitted([*F, 0.3], asked)
     expression = calibrant.sql(fitted, "f", dialect, by=by)
-    joined = calibrant.sql(fitted, "f", dialect, by=by, table='t"x')
+    joined = calibrant.sql(fitted, "f", dialect, by=by, table='"t""x"')
     for text in (f'SELECT i, {expression} AS p FROM "t""x" ORDER BY i', f"{joined} ORDER BY i"):
         found = query(table, text)
         assert found[-1] is None  # of a missing score
@@ -339,7 +339,7 @@ def test_keys_in_sql(name):
 def test_wrong_sql_is_refused(maps):
     with pytest.raises(ValueError, match=r"by must name the 1 column\(s\) of groups"):
         calibrant.sql(maps, "f")
-    with pytest.raises(ValueError, match="by and table are for maps of groups"):
+    with pytest.raises(ValueError, match="by is for maps of groups"):
         calibrant.sql(maps.overall, "f", by="g")
     with pytest.raises(ValueError, match="character NUL"):
         calibrant.sql(calibrant.fit("platt", F, Y, groups=["a\0" if k else "b" for k in G], kind="margin"), "f", by="g")

@@ -69,7 +69,7 @@ def test_onnx_is_the_numpy_formula(name, kind, dtype):
     np.testing.assert_allclose(found[:, 1], quietly(fitted, given), atol=CLOSE[dtype], rtol=0)
 
 
-SEVERAL = {"ClassMap", "MatrixMap", "TwoClassMap", *test_store.PARTS}
+SEVERAL = {"ClassMap", "MatrixMap", "TwoClassMap", *test_store.PARTS, "PooledMaps", "SeparateMaps", "Information"}
 
 # Every record ---------------------------------------------------------------------------------------------------------
 

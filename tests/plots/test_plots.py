@@ -23,6 +23,7 @@ from matplotlib.figure import Figure  # noqa: E402
 from calibrant import plots  # noqa: E402
 from calibrant.plots import (  # noqa: E402
     ErrorRejectDisplay,
+    LeaveOneOutDisplay,
     MapsDisplay,
     RanksDisplay,
     ReliabilityDisplay,
@@ -86,6 +87,11 @@ def every_display():
     yield "error-reject", lambda ax: ErrorRejectDisplay.from_predictions(classes, P, ax=ax)
     yield "no errors", lambda ax: ErrorRejectDisplay.from_predictions([0, 1], [0.1, 0.9], ax=ax)
     yield "maps", lambda ax: MapsDisplay.from_predictions(labels, scores, ax=ax)
+    X, species = load_iris(return_X_y=True)
+    machine = calibrant.KernelLogisticRegression().fit(X[50:], species[50:])
+    yield "leave-one-out", lambda ax: LeaveOneOutDisplay.from_estimator(machine, ax=ax)
+    wide = calibrant.KernelLogisticRegression(gamma="loo").fit(X[50::2], species[50::2])
+    yield "leave-one-out of gammas", lambda ax: LeaveOneOutDisplay.from_estimator(wide, ax=ax)
     yield "ranks", lambda ax: RanksDisplay.from_ranks(ranks(), NAMES, ax=ax)
 
 
@@ -451,6 +457,17 @@ class TestRanks:
         boxes = [text.get_window_extent() for text in display.ax_.texts]
         for k, box in enumerate(boxes):
             assert not any(box.overlaps(other) for other in boxes[:k])
+
+
+def test_the_path_over_c_is_drawn_where_it_was_computed():
+    X, y = load_iris(return_X_y=True)
+    machine = calibrant.KernelLogisticRegression().fit(X[50:], y[50:])
+    display = LeaveOneOutDisplay.from_estimator(machine)
+    (line,) = display.lines_
+    np.testing.assert_array_equal(line.get_xdata(), machine.loo_.paths[0].C)
+    np.testing.assert_array_equal(line.get_ydata(), machine.loo_.paths[0].loss)
+    with pytest.raises(ValueError, match="fitted with C='loo'"):
+        LeaveOneOutDisplay.from_estimator(calibrant.KernelLogisticRegression(1.0).fit(X, y))
 
 
 def test_a_watch_shows_its_evidence_and_where_the_change_began():

@@ -9,6 +9,7 @@ import typer
 
 import calibrant
 from calibrant.cli.console import report_errors
+from calibrant.cli.doctor import doctor
 from calibrant.cli.evidence import assess, compare, report
 from calibrant.cli.exporting import onnx
 from calibrant.cli.fitting import apply, fit, methods, sql
@@ -21,6 +22,7 @@ _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "From scores to probabilities": (fit, apply, sql, onnx, methods),
     "Evaluation": (assess, compare, report, watch),
     "Demonstration": (demo, reproduce),
+    "Installation": (doctor,),
 }
 
 _EPILOG = """\
@@ -35,16 +37,22 @@ _EPILOG = """\
   calibrant sql map.json --score f --dialect postgres
   calibrant watch map.json today.parquet --score f --label y --state watch.json
 
-[bold]Tables[/bold] are CSV or Parquet files; the file name must end in .csv or .parquet.
-Lists are written with commas: --methods platt,isotonic. Scores and
-probabilities of several classes are lists of columns, p_cat,p_dog,p_hare, or "p_*".
+[bold]Tables[/bold] are CSV (.csv, .tsv, .txt, also followed by .gz, .zst or .bz2),
+Parquet (.parquet) or Arrow (.arrow, .feather) files: one, several, a pattern
+in quotes, or - for the standard input. An engine, DuckDB unless --engine says
+otherwise, sums over the rows, however many they are.
+
+[bold]Lists[/bold] are written with commas: --methods platt,isotonic. Scores and
+probabilities of several classes are columns, p_cat,p_dog,p_hare, or "p_*".
+
 With --json, a command prints its results as JSON; infinite and missing
 numbers are then the strings "inf", "-inf" and "nan".
 Progress is shown on a terminal only.
 
 [bold]Exit status[/bold]: 0 success; 1 watch found drift, or some cells of reproduce
-failed; 2 error, with one sentence that explains it; 130 interrupted. After 2 and 130 no file has
-been written or changed, except the finished parts in --folder.
+or checks of doctor failed; 2 error, with one sentence that explains it; 130
+interrupted. After 2 and 130 no file has been written or changed, except the
+finished parts in --folder.
 """
 
 
@@ -53,7 +61,6 @@ def application() -> typer.Typer:
     app = typer.Typer(
         name="calibrant",
         no_args_is_help=True,
-        add_completion=False,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},

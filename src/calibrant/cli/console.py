@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import wraps
 from typing import Any
 
@@ -18,12 +19,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from calibrant.files import hide_credentials
 from calibrant.progress import Step, draw_bar
 
 __all__ = [
     "format_number",
     "make_table",
+    "name_group",
     "name_options",
+    "print_aside",
     "print_json",
     "print_line",
     "print_message",
@@ -53,6 +57,11 @@ def format_number(value: float) -> str:
     return f"{value:.4f}" if np.isfinite(value) else "infinite" if value == np.inf else "-"
 
 
+def name_group(group: Any) -> str:
+    """Return a group as text; one of several columns has several parts."""
+    return ", ".join(map(str, group)) if isinstance(group, tuple) else str(group)
+
+
 def print_text(*lines: object) -> None:
     """Print tables, and strings without interpreting markup."""
     console = Console(highlight=False)
@@ -63,6 +72,13 @@ def print_text(*lines: object) -> None:
 def print_line(line: str) -> None:
     """Print one line without wrapping it, so that file names can be copied."""
     Console(highlight=False, soft_wrap=True).print(Text(line))
+
+
+@contextmanager
+def print_aside(output: str) -> Iterator[None]:
+    """Print on the standard error stream where the output itself goes to the standard output."""
+    with redirect_stdout(sys.stderr) if output == "-" else nullcontext():
+        yield
 
 
 def print_next(*words: object) -> None:
@@ -94,9 +110,9 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
-def show_activity(what: str, total: float | None = None) -> Iterator[Step]:
+def show_activity(what: str, total: float | None = None, unit: str | None = None) -> Iterator[Step]:
     """Show a progress bar on a terminal, and yield the function that updates it."""
-    with draw_bar(what, total) as step:
+    with draw_bar(what, total, unit=unit) as step:
         yield (lambda **_: None) if step is None else step
 
 
@@ -118,9 +134,9 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
                 print_message("warning", message, "yellow")
             if ended is not None:
                 raise ended
-        except BrokenPipeError:  # typer exits quietly, as in `calibrant methods | head`
+        except (BrokenPipeError, typer.Exit):  # typer exits quietly, as in `calibrant methods | head`
             raise
-        except (ValueError, OSError, ModuleNotFoundError) as error:
+        except (ValueError, OSError, ModuleNotFoundError, RuntimeError) as error:
             sentence = str(error)
             if isinstance(error, OSError) and error.strerror:
                 sentence = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
@@ -133,16 +149,34 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
+def _name_arguments(found: re.Match[str]) -> str:
+    """Return names of arguments as options."""
+    return ", ".join(f"--{name.replace('_', '-')}" for name in dict.fromkeys(found[1].split(", ")))
+
+
+_ARGUMENTS = ("score", "label", "weight", "probability", "by", "kind", "pos_label", "methods", "dialect", "master")
+_AS_OPTIONS: list[tuple[str, Any]] = [
+    (r"\bkind='(\w+)'", r"--kind \1"),
+    (r"give missing='skip'", "give --skip-missing"),
+    (r"\bby pos_label\b", "by --pos-label"),
+    (r", or a function of a Sample", ""),
+    (r"^y holds", "the column of --label holds"),
+    (rf"^((?:(?:{'|'.join(_ARGUMENTS)})(?:, )?)+)(?= must| declared)", _name_arguments),
+]  # words of the library, and those of the command line
+
+
 def name_options(message: str) -> str:
     """Return a message of the library in words of the command line.
 
-    >>> name_options("give kind='probability'"), name_options("kind must be 'logit'; got 'margin'")
-    ('give --kind probability', "--kind must be 'logit'; got 'margin'")
+    >>> name_options("give kind='probability'"), name_options("pos_label must be one of the labels; got 'margin'")
+    ('give --kind probability', "--pos-label must be one of the labels; got 'margin'")
     """
-    return re.sub(r"^kind must be", "--kind must be", re.sub(r"\bkind='(\w+)'", r"--kind \1", message))
+    for theirs, ours in _AS_OPTIONS:
+        message = re.sub(theirs, ours, message)
+    return message
 
 
 def print_message(what: str, message: str, style: str) -> None:
     """Print a message on stderr in one line."""
-    line = Text.assemble((f"{what}: ", style), " ".join(name_options(message).split()))
+    line = Text.assemble((f"{what}: ", style), " ".join(hide_credentials(name_options(message)).split()))
     Console(stderr=True, soft_wrap=True, highlight=False).print(line)

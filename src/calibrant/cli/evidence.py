@@ -14,10 +14,10 @@ import typer
 from numpy.typing import NDArray
 from rich.text import Text
 
-from calibrant.checks import check_binary, check_unit
 from calibrant.cli.console import (
     format_number,
     make_table,
+    name_group,
     print_json,
     print_line,
     print_next,
@@ -27,16 +27,24 @@ from calibrant.cli.console import (
 )
 from calibrant.cli.reading import (
     AsJson,
+    By,
     Classes,
+    Decimal,
+    Delimiter,
+    Encoding,
+    Engine,
     Kind,
     Label,
+    Master,
     PosLabel,
     Scores,
+    SkipMissing,
     Source,
-    TableFile,
+    TableFiles,
     Weight,
     classes_of,
     columns_of,
+    complete_column,
     negative_and_positive,
     parse_options,
     read_labels,
@@ -67,11 +75,15 @@ __all__ = [
     "write_page",
 ]
 
+_FEW_ROWS = 100_000  # up to which methods are compared on the rows themselves, in memory
 _MOST_CONFUSED = 12  # so many confusions of several classes are printed
 
 _Probability = Annotated[
     list[str],
-    typer.Option(help="The column of probabilities of the positive class, or one per class, as in p_a,p_b or p_*."),
+    typer.Option(
+        help="The column of probabilities of the positive class, or one per class, as in p_a,p_b or p_*.",
+        autocompletion=complete_column,
+    ),
 ]
 _Methods = Annotated[
     str | None,
@@ -92,7 +104,7 @@ _Seed = Annotated[int, typer.Option(help="The seed that shuffles the folds.")]
 
 
 def assess(
-    table: TableFile,
+    table: TableFiles,
     *,
     probability: _Probability,
     label: Label,
@@ -102,6 +114,13 @@ def assess(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A JSON file to write the result to, with the curves.")
     ] = None,
+    by: By = [],  # noqa: B006
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    engine: Engine = "duckdb",
+    master: Master = None,
+    skip_missing: SkipMissing = False,
     as_json: AsJson = False,
 ) -> None:
     """Evaluate probabilities: metrics, decompositions, tests, a verdict.
@@ -121,44 +140,75 @@ def assess(
       calibrant assess out.parquet --probability p --label churned
       calibrant assess pets.csv --probability p_cat,p_dog,p_hare --label pet
     """
+    from calibrant.cli.formats import open_files
+    from calibrant.evidence.words import to_json
+
     if output is not None:
-        require_place(output, table)
-    found = _assess_table(Source(table, label, weight, pos_label, classes), probability)
-    if not found.measures:
-        one_class = f"all rows of column {label!r} are of one class; give --pos-label, the class of the probabilities"
-        raise ValueError(one_class if found.rows else found.notes[0])
-    document = {"table": str(table), **found.as_dict()}
+        require_place(output, *table)
+    with open_files(table, delimiter=delimiter, encoding=encoding, decimal=decimal) as files:
+        source = Source(
+            files, label, weight, pos_label, classes, engine, master, skip_missing, (*columns_of(files, by),)
+        )
+        found = _assess_table(source, probability)
+    for each in found.values() if isinstance(found, dict) else [found]:
+        if not each.measures:
+            one_class = f"all rows of column {label!r} are of one class; give --pos-label, the class of the "
+            raise ValueError(f"{one_class}probabilities" if each.rows else each.notes[0])
+    document: dict[str, Any] = {"table": files.name}
+    if isinstance(found, dict):
+        document["groups"] = [{"group": _plain(group), **each.as_dict()} for group, each in found.items()]
+    else:
+        document |= found.as_dict()
     if output is not None:
-        write_whole(output, (json.dumps(document, allow_nan=False, indent=1) + "\n").encode())
+        write_whole(output, (json.dumps(to_json(document), allow_nan=False, indent=1) + "\n").encode())
     if as_json:
         print_json(document)
+        return
+    if isinstance(found, dict):
+        _print_groups(files.name, found)
     else:
-        _print_assessment(table, found)
-        print_next(
-            "report", table, *repeat_options(probability=probability, label=label, classes=classes), "-o", "report.html"
-        )
+        _print_assessment(files.name, found)
+    given = repeat_options(probability=probability, label=label, pos_label=pos_label, classes=classes)
+    print_next("report", *table, *given, "-o", "report.html")
 
 
-def _assess_table(source: Source, probability: Sequence[str]) -> Assessment:
-    """Evaluate columns of probabilities of a table."""
-    from calibrant.evidence.assessing import assess as assess_arrays
-
-    columns = columns_of(source.table, probability)
+def _assess_table(source: Source, probability: Sequence[str]) -> Assessment | dict[Any, Assessment]:
+    """Evaluate a column of probabilities of a table, or one per class."""
+    columns = columns_of(source.files, probability)
     require_one_naming(source, columns)
-    rows = read_rows(source.table, columns, source.label, source.weight)
-    for column, values in zip(columns, rows.numbers.T, strict=True):
-        check_unit(f"column {column!r}", values)
-    if len(columns) == 1:
-        if len(np.unique(rows.y)) > 2:
-            check_binary(f"column {source.label!r}", rows.y)
-        labels, p = negative_and_positive(source.label, rows.y, source.pos_label), rows.numbers[:, 0]
-    else:
-        labels, p = classes_of(columns, rows.y, source.classes), rows.numbers
-    with show_activity(f"assessing {', '.join(columns)}"):
-        return assess_arrays(rows.y, p, sample_weight=rows.weight, labels=labels)
+    from calibrant import engines
+
+    with source.open(columns) as running, running.show(f"assessing {', '.join(columns)}"):
+        several = len(columns) > 1
+        reading = source.reading_classes(running.table, columns) if several else source.reading(running.table)
+        grouped: dict[str, Any] = {"by": source.by[0] if len(source.by) == 1 else [*source.by]} if source.by else {}
+        asked = {"probability": columns if several else columns[0], **grouped, **reading}
+        found: Assessment | dict[Any, Assessment] = engines.assess(running.table, **asked)
+        return found
 
 
-def _print_assessment(table: Path, found: Assessment) -> None:
+def _plain(group: Any) -> Any:
+    """Return a group as JSON has it; one of several columns as a list."""
+    return list(group) if isinstance(group, tuple) else group
+
+
+def _print_groups(table: str, found: Mapping[Any, Assessment]) -> None:
+    """Print the main numbers of each group as one table."""
+    groups = make_table("group", "rows", "log loss", "Brier score", "miscalibration", "AUC", "p of calibration")
+    for group, each in found.items():
+        values = [each[name].value for name in ("log_loss", "brier", "miscalibration", "auc")]
+        pvalue = min((test.pvalue for test in each.tests if test.name == "corp"), default=None)
+        shown = "-" if pvalue is None else f"{pvalue:.3g}"
+        groups.add_row(Text(name_group(group)), f"{each.rows:,.10g}", *map(format_number, values), shown)
+    print_text(
+        Text(f"{table}: {len(found):,} groups", style="bold"),
+        groups,
+        "p is that of the test corp: the probability of a miscalibration at least as large if the probabilities of the "
+        "group were calibrated. Whole assessments are in --json.",
+    )
+
+
+def _print_assessment(table: str, found: Assessment) -> None:
     """Print the metrics, the decomposed scores and the tests as tables, and the verdict."""
     from calibrant.evidence.assessing import PART_METRICS
 
@@ -205,7 +255,7 @@ def _tabulate_confusion(found: Assessment) -> Table:
 
 def compare(
     context: typer.Context,
-    table: TableFile,
+    table: TableFiles,
     *,
     label: Label,
     score: Scores = [],  # noqa: B006
@@ -234,6 +284,12 @@ def compare(
     jobs: Annotated[int, typer.Option(help="The number of parallel processes; -1 is one per core.")] = 1,
     folder: _Folder = None,
     report: Annotated[Path | None, typer.Option(help="An HTML page to write.")] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    engine: Engine = "duckdb",
+    master: Master = None,
+    skip_missing: SkipMissing = False,
     as_json: AsJson = False,
 ) -> None:
     r"""Find the best method for your data by cross-validation.
@@ -259,7 +315,8 @@ def compare(
           --kind probability --methods raw,platt,auto
       calibrant compare patients.csv --label ill --kernels rbf --folder unfinished
     """
-    source = Source(table, label, weight, pos_label, classes)
+    from calibrant.cli.formats import open_files
+
     options = {
         "metrics": _split_names(metric),
         "cv": folds,
@@ -269,7 +326,7 @@ def compare(
     }
     if report is not None:
         require_report()
-        require_place(report, table, name="--report")
+        require_place(report, *table, name="--report")
     if score:
         _refuse_options(
             context, ["features", "kernels", "choose"], "trains machines, --score compares methods on scores"
@@ -282,7 +339,11 @@ def compare(
     if label in [*_split_names(score), *_split_names(features)]:
         msg = f"--label must not be among the columns of --score or --features; got {label!r} as both"
         raise ValueError(msg)
-    with explain_interruption(folder):
+    with (
+        explain_interruption(folder),
+        open_files(table, delimiter=delimiter, encoding=encoding, decimal=decimal) as files,
+    ):
+        source = Source(files, label, weight, pos_label, classes, engine, master, skip_missing)
         if score:
             options |= {"kind": kind, "methods": parse_methods(methods, read_kind(kind))}
             found = _compare_on_scores(source, score, group, options)
@@ -295,12 +356,12 @@ def compare(
         msg = f"no method gave probabilities: {failed[0]}"
         raise ValueError(msg)
     if report is not None:
-        write_page(found, report, source=_name_source(source, score, kind) if score else None)
+        about = f"Table {files.short_name}, label {label}."
+        write_page(found, report, about=about, source=_name_source(source, score, kind) if score else None)
     if as_json:
-        print_json({"table": str(table), **summarise_comparison(found), "report": report})
+        print_json({"table": files.name, **summarise_comparison(found), "report": report})
     else:
-        rows = max(len(each.rows) for each in found.predictions.values())
-        print_comparison(found, f"{table}: {rows:,} rows")
+        print_comparison(found, f"{files.name}: {_count_rows(found):,.10g} rows")
         if report is not None:
             print_line(f"Report: {report}")
         if score:
@@ -310,7 +371,16 @@ def compare(
             print_next("methods")
 
 
-def _find_next_command(found: Comparison, table: Path, **options: Any) -> list[Any]:
+def _count_rows(found: Comparison) -> float:
+    """Return the number of rows that were compared; where they were pooled into cells, their weight."""
+    pooled = "cells" in found.settings
+    return max(
+        float(each.weight.sum()) if pooled and each.weight is not None else len(each.rows)
+        for each in found.predictions.values()
+    )
+
+
+def _find_next_command(found: Comparison, table: Sequence[str], **options: Any) -> list[Any]:
     """Return the command that fits the method recommended by a comparison, or assesses scores that need none."""
     from calibrant.comparing.rankings import rank_methods
 
@@ -318,9 +388,9 @@ def _find_next_command(found: Comparison, table: Path, **options: Any) -> list[A
     chosen = ranking[ranking.recommended or ranking.best]
     if chosen.method in list_methods("column", "matrix"):
         wanted = [word for name, value in chosen.options.items() for word in ("--option", f"{name}={value}")]
-        return ["fit", table, *repeat_options(**options), "--method", chosen.method, *wanted, "-o", "map.json"]
+        return ["fit", *table, *repeat_options(**options), "--method", chosen.method, *wanted, "-o", "map.json"]
     kept = {name: value for name, value in options.items() if name not in ("score", "kind")}
-    return ["assess", table, *repeat_options(probability=options["score"], **kept)]
+    return ["assess", *table, *repeat_options(probability=options["score"], **kept)]
 
 
 def _refuse_options(context: typer.Context, names: Sequence[str], reason: str) -> None:
@@ -365,14 +435,22 @@ def _compare_on_scores(
     """Compare methods on columns of scores."""
     from calibrant.comparing import compare_scores
 
-    columns = columns_of(source.table, score)
+    columns = columns_of(source.files, score)
     require_one_naming(source, columns)
-    rows = read_rows(source.table, columns, source.label, source.weight)
+    if len(columns) == 1 and group is None:
+        from calibrant import engines
+
+        with source.open(columns) as running:
+            if running.rows is None or running.rows > _FEW_ROWS:
+                reading = source.reading(running.table)
+                compared: Comparison = engines.compare(running.table, score=columns[0], **reading, **options)
+                return compared
+    rows = read_rows(source, columns)
     y, classes = _check_labels(source, rows.y), None
     if len(columns) > 1:
         classes = classes_of(columns, rows.y, source.classes)
     scores = rows.numbers if len(columns) > 1 else rows.numbers[:, 0]
-    groups = None if group is None else read_labels(source.table, group)
+    groups = _read_groups(source, group, len(rows.y))
     return compare_scores(scores, y, groups=groups, sample_weight=rows.weight, classes=classes, **options)
 
 
@@ -380,14 +458,25 @@ def _compare_on_features(
     source: Source, features: Sequence[str], group: str | None, options: Mapping[str, Any]
 ) -> Comparison:
     """Compare methods on machines trained on columns of numbers, by default all but the label and the group."""
-    from calibrant.cli import tables
+    from calibrant.cli.formats import column_names
     from calibrant.comparing import compare
 
-    given = columns_of(source.table, features)
-    others = [name for name in tables.column_names(source.table) if name not in (source.label, group)]
-    rows = read_rows(source.table, given or others, source.label)
-    groups = None if group is None else read_labels(source.table, group)
+    given = columns_of(source.files, features)
+    others = [name for name in column_names(source.files) if name not in (source.label, group)]
+    rows = read_rows(source, given or others)
+    groups = _read_groups(source, group, len(rows.y))
     return compare((rows.numbers, _check_labels(source, rows.y), groups), **options)
+
+
+def _read_groups(source: Source, group: str | None, rows: int) -> NDArray[Any] | None:
+    """Return the groups of rows."""
+    if group is None:
+        return None
+    found = read_labels(source.files, group)
+    if len(found) != rows:
+        msg = "--skip-missing cannot be used with --group: rows that are left out have groups too"
+        raise ValueError(msg)
+    return found
 
 
 def _check_labels(source: Source, y: NDArray[Any]) -> NDArray[Any]:
@@ -483,7 +572,7 @@ def _shorten_names(names: Sequence[str], total: int) -> str:
 
 def report(
     context: typer.Context,
-    table: TableFile,
+    table: TableFiles,
     *,
     label: Label,
     output: Annotated[Path, typer.Option("--output", "-o", help="The HTML page to write.")],
@@ -498,6 +587,12 @@ def report(
     pos_label: PosLabel = None,
     classes: Classes = None,
     seed: _Seed = 0,
+    delimiter: Delimiter = None,
+    encoding: Encoding = None,
+    decimal: Decimal = None,
+    engine: Engine = "duckdb",
+    master: Master = None,
+    skip_missing: SkipMissing = False,
     as_json: AsJson = False,
 ) -> None:
     """Write an evaluation as one HTML page that needs no network.
@@ -511,31 +606,35 @@ def report(
       calibrant report out.parquet --probability p --label churned -o report.html
       calibrant report scores.csv --score f --label y --methods all -o report.html
     """
+    from calibrant.cli.formats import open_files
+
     if bool(probability) == bool(score):
         msg = "--probability evaluates probabilities, --score compares methods on scores; give one of them"
         raise ValueError(msg)
     require_report()
-    require_place(output, table)
-    source = Source(table, label, weight, pos_label, classes)
-    found: Assessment | Comparison
+    require_place(output, *table)
+    found: Any
     columns = {"label": label, "weight": weight, "pos_label": pos_label, "classes": classes}
     if probability:
         _refuse_options(
             context, ["methods", "metric", "folds", "kind", "seed"], "is for comparing methods, so it needs --score"
         )
-        found = _assess_table(source, probability)
-        sentence = found.verdict
-        following = ["compare", table, *repeat_options(score=probability, kind="probability", **columns)]
-    else:
-        from calibrant.comparing.verdicts import describe_verdict, standings_of
+    with open_files(table, delimiter=delimiter, encoding=encoding, decimal=decimal) as files:
+        source = Source(files, label, weight, pos_label, classes, engine, master, skip_missing)
+        if probability:
+            found = _assess_table(source, probability)
+            sentence = found.verdict
+            following = ["compare", *table, *repeat_options(score=probability, kind="probability", **columns)]
+        else:
+            from calibrant.comparing.verdicts import describe_verdict, standings_of
 
-        options = {"metrics": _split_names(metric), "cv": folds, "random_state": seed, "kind": kind}
-        found = _compare_on_scores(source, score, None, {**options, "methods": parse_methods(methods, read_kind(kind))})
-        sentence = describe_verdict(found, standings_of(found))
-        following = _find_next_command(found, table, score=score, kind=kind, **columns)
-    write_page(
-        found, output, title=title, source=_name_source(source, probability or score, kind if score else "probability")
-    )
+            options = {"metrics": _split_names(metric), "cv": folds, "random_state": seed, "kind": kind}
+            options |= {"methods": parse_methods(methods, read_kind(kind))}
+            found = _compare_on_scores(source, score, None, options)
+            sentence = describe_verdict(found, standings_of(found))
+            following = _find_next_command(found, table, score=score, kind=kind, **columns)
+    named = _name_source(source, probability or score, kind if score else "probability")
+    write_page(found, output, title=title, about=f"Table {files.short_name}, label {label}.", source=named)
     if as_json:
         print_json({"report": str(output), "verdict": sentence})
     else:
@@ -545,11 +644,13 @@ def report(
 
 
 def _name_source(source: Source, columns: Sequence[str], kind: str | None) -> Any:
-    """Return how the rows of a table are named in the commands that a page suggests."""
+    """Return how the rows of a table are named in the commands of a page; None where one name does not do."""
     from calibrant.evidence.answers import Source as Named
 
+    if len(source.files.paths) != 1 or source.files.name == "standard input":
+        return None
     options = repeat_options(weight=source.weight, pos_label=source.pos_label, classes=source.classes)
-    return Named(str(source.table), tuple(_split_names(columns)), source.label, tuple(map(str, options)), kind)
+    return Named(source.files.name, tuple(_split_names(columns)), source.label, tuple(map(str, options)), kind)
 
 
 def require_report() -> None:

@@ -177,6 +177,10 @@ def compare_scores(
 
     The other parameters are those of `compare`.
 
+    More than 250,000 scores of two classes are pooled into at most 16,384 cells, and a note says so: proper scores are
+    those of the rows to about 1e-5 of themselves. The predictions of the result are then those of cells: `weight` is
+    that of the rows they stand for. A table too big for memory is compared by `calibrant.engines.compare`.
+
     Examples
     --------
     >>> import numpy as np

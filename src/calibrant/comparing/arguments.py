@@ -32,6 +32,7 @@ from calibrant.checks import (
     refuse_other_order,
 )
 from calibrant.comparing.computing import AS_PROBABILITIES, score_by_training, use_given_scores
+from calibrant.comparing.pooling import MOST_ROWS, pool_folds
 from calibrant.comparing.tasks import (
     OWN_METHODS,
     OWN_NEEDS,
@@ -370,6 +371,8 @@ def make_tasks(data: CheckedData, trainers: Sequence[Trainer], settings: Compari
             if trainer.estimator is not None:
                 group_params(trainer.estimator, data.groups)
     folds = split_rows(data, np.arange(len(data.y)), settings.cv, settings.seed)
+    if settings.protocol == "given" and data.X.shape[1] == 1 and len(data.y) > MOST_ROWS:
+        data, folds = pool_folds(data, folds, settings.kind)
     scaled = data
     if settings.scale == "global" and any(each.prefix for each in trainers):
         X = StandardScaler(with_mean=not issparse(data.X)).fit_transform(data.X)

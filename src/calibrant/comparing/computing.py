@@ -96,8 +96,10 @@ def run_tasks(
         done = list(run(_evaluate, tasks))
     evaluations = [(task, documents) for task, (documents, _) in done]
     machines = unique((each.trainer.machine, each.trainer.trained, repr(each.trainer.estimator)) for each in tasks)
+    pooled = {task.data.name: task.data.cells for task in tasks if task.data.cells is not None}
     settings = {
         "version": calibrant.__version__,
+        **({"cells": pooled} if pooled else {}),
         "machines": {f"{machine} {trained}": " ".join(text.split()) for machine, trained, text in machines},
         **tasks[0].settings.summary(),
     }
@@ -299,11 +301,11 @@ def _apply_method(method: NamedMethod, scores: SharedScores, task: FoldTask) -> 
     start, p, failure = time.perf_counter(), None, scores.failure
     with _record_warnings() as notes:
         try:
-            p = None if failure else check_distributions("p", _predict(method, scores, len(task.data.classes))).tolist()
+            p = None if failure else check_distributions("p", _predict(method, scores, len(task.data.classes)))
         except FAILURES as error:
             failure = f"{type(error).__name__}: {error}"
     return {
-        "rows": task.test.tolist(),
+        "rows": task.test,
         "p": p,
         "note": "; ".join(unique([*([failure] if failure else []), *scores.notes, *notes])),
         "seconds": time.perf_counter() - start,
@@ -390,8 +392,8 @@ def _make_cell(task: FoldTask, method: NamedMethod, document: Document) -> Cell:
         document["seconds"],
         document["training_seconds"],
         "; ".join(notes),
-        len(task.train),
-        len(task.test),
+        data.size(task.train),
+        data.size(task.test),
     )
 
 

@@ -106,7 +106,7 @@ def read_evaluation(document: Any, task: FoldTask) -> Document:
     _require_equal("the shape of p", p.shape, (len(task.test), len(task.data.classes)))
     return {
         "rows": document["rows"],
-        "p": p.tolist(),
+        "p": p,
         "note": _read_text(document["note"]),
         "training_seconds": float(document["training_seconds"]),
         **_read_common(document),

@@ -78,7 +78,10 @@ class ComparisonSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CheckedData:
-    """A checked data set: `index` holds the class number of each row, `content` is a hash of all values."""
+    """A checked data set: `index` holds the class number of each row, `content` is a hash of all values.
+
+    Where scores are pooled into `cells`, a row stands for `count` rows of a cell.
+    """
 
     name: str
     X: Any
@@ -88,6 +91,12 @@ class CheckedData:
     content: str
     groups: NDArray[Any] | None = None
     weight: Floats | None = None
+    count: Floats | None = None
+    cells: int | None = None
+
+    def size(self, rows: Index) -> int:
+        """Return how many rows of the user some rows are."""
+        return len(rows) if self.count is None else int(self.count[rows].sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -432,6 +432,12 @@ def list_notes(comparison: Comparison) -> list[str]:
             key = f"{cell.method} on {cell.dataset} with {cell.machine}: {first}"
             failed[key] = failed.get(key, 0) + 1
     found = [f"{text} ({count} {'fold' if count == 1 else 'folds'})" for text, count in failed.items()]
+    for dataset, cells in comparison.settings.get("cells", {}).items():
+        rows = max(cell.trained + cell.tested for cell in comparison.cells if cell.dataset == dataset)
+        found.append(
+            f"{rows:,} rows of {dataset} were pooled into {cells:,} cells of similar scores: proper scores differ from "
+            "those of the rows by about 1e-5 of themselves."
+        )
     if not comparison.predictions:
         found.append("The probabilities were not kept: no reliability diagrams and no decisions can be shown.")
     return found

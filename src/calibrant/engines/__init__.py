@@ -1,4 +1,4 @@
-"""Tables that stay where they are: fit, apply and assess in DuckDB, Polars, pandas, PyArrow, Spark, or on files.
+"""Tables that stay where they are: fit, apply, assess and compare in DuckDB, Polars, PyArrow, Spark, or on files.
 
 >>> import pyarrow
 >>> from calibrant import engines
@@ -14,8 +14,10 @@ from calibrant.extras import require_extra
 with require_extra("calibrant.engines", "engine"):
     from calibrant.engines.applying import apply
     from calibrant.engines.assessing import assess
+    from calibrant.engines.comparing import compare
     from calibrant.engines.fitting import fit
+    from calibrant.engines.sessions import open_spark, read_spark
     from calibrant.engines.summaries import Summary, summarise
     from calibrant.engines.watching import watch
 
-__all__ = ["Summary", "apply", "assess", "fit", "summarise", "watch"]
+__all__ = ["Summary", "apply", "assess", "compare", "fit", "open_spark", "read_spark", "summarise", "watch"]

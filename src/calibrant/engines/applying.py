@@ -22,7 +22,7 @@ from calibrant.engines.tables import Opened, check_by, is_group, one_where, open
 from calibrant.maps.groups import PooledMaps, SeparateMaps
 from calibrant.maps.keys import Keys, RowKeys, columns_of, find_keys, join_keys, kind_of, plain_key, sort_keys
 from calibrant.maps.records import Map, log_odds
-from calibrant.ops.frames import branch, express, frame_ops
+from calibrant.ops.frames import branch, express, frame_ops, is_nan
 
 __all__ = ["add_log_odds", "apply", "as_text", "read_groups"]
 
@@ -162,7 +162,7 @@ def _apply_lazily(
 ) -> Any:
     """Return a lazy table with new columns, expressions of its engine."""
     plan = _Plan(opened.rows, list(opened.names.values()))
-    ops = frame_ops(plan.choose, plan.share)
+    ops = frame_ops(plan.choose, plan.share, overflows=not opened.frame.implementation.is_ibis())
     scores = [plan.share(column) for column in columns]
     if not groups:
         found = express(map, scores, ops, several=several)
@@ -209,7 +209,7 @@ def _type_groups(opened: Opened, groups: dict[str, nw.Expr], keys: Keys) -> list
             raise ValueError(msg)
         column = as_text(column, dtype)
         if dtype.is_float():
-            column = nw.when(column.is_nan()).then(nw.lit(None, nw.Float64)).otherwise(column.cast(nw.Float64))
+            column = nw.when(is_nan(column)).then(nw.lit(None, nw.Float64)).otherwise(column.cast(nw.Float64))
         elif kind == "numbers":
             whole = dtype.is_integer() and all(isinstance(value, (int, type(None))) for value in values)
             column = column.cast(nw.Int64 if whole else nw.Float64)
@@ -286,7 +286,7 @@ class _Plan:
             return branch(self.share(x), edges, numbers, formula)
         x = self.share(x)
         cells = _lay_cells(edges)
-        inside = nw.when(x.is_nan()).then(nw.lit(cells.low, nw.Float64)).otherwise(x.clip(cells.low, cells.high))
+        inside = nw.when(is_nan(x)).then(nw.lit(cells.low, nw.Float64)).otherwise(x.clip(cells.low, cells.high))
         inside = self.share(inside)
         place = self.share(cells.place(inside).floor().cast(nw.Int64))
         number = cells.place(np.clip(edges, cells.low, cells.high)).astype(np.intp)

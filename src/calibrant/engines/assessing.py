@@ -1,39 +1,38 @@
 """Assess a column of probabilities in a table that stays where it is: the record of `calibrant.assess`.
 
-The probabilities are grouped into fine cells that resolve both ends. The rows of cells in which a block of the isotonic
-regression, a bin or a threshold may begin come home, so reliability curves, decompositions, bins and decisions are
-those of all rows. The Brier score and the log loss are sums over all rows. What is left to the cells is the area under
-the ROC curve, whose error is bounded, and smooth functions of probabilities that differ by less than a cell.
+One query checks the columns, a second one sums over some thousand cells of similar probability (`forecasts`). The Brier
+score, the log loss, their sums by class and bins of equal width are those of all rows. A note bounds what the cells
+change of the area under the ROC curve, of the parts of the scores by isotonic regression, and of decisions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, overload
 
-import narwhals.stable.v2 as nw
 import numpy as np
+from numpy.typing import ArrayLike
 
-from calibrant.arrays import Floats, Truths
 from calibrant.checks import check_proportion, check_whole
-from calibrant.engines.cells import FEW_ROWS, Sifted, collapse_table, sift_table, spread_ends
-from calibrant.engines.tables import LABEL, SCORE, Table, each_group, fetch, one_where, open_rows
+from calibrant.engines.cells import FEW_ROWS
+from calibrant.engines.classes import MOST_AT_HOME, ClassTable, open_columns
+from calibrant.engines.forecasts import ForecastCells, choose_cells, sum_forecasts, sum_groups
+from calibrant.engines.tables import Table, check_by, each_group, open_rows
 from calibrant.evidence.assessing import (
     Assessment,
     AssessOptions,
     Measure,
     NamedForecasts,
     assess_forecasts,
-    count_decisions,
 )
-from calibrant.maps.bins import sift_bins
-from calibrant.maps.isotonic import sift_isotonic
+from calibrant.evidence.assessing import assess as assess_rows
 from calibrant.metrics import Decomposition
 from calibrant.samples import Sample
 
 __all__ = ["assess"]
 
-_BINS = (10, 15, 20, 40)  # of equal width or mass, that metrics, tests and histograms divide probabilities into
 _EXACT = {"brier": "brier", "log_loss": "log_loss", "mcre": "log_loss"}  # metrics that are means over all rows
 _MISCALIBRATION = {"miscalibration": "brier", "log_miscalibration": "log_loss"}  # and what follows from them
 
@@ -42,15 +41,17 @@ _MISCALIBRATION = {"miscalibration": "brier", "log_miscalibration": "log_loss"} 
 def assess(
     table: Any,
     *,
-    probability: str,
+    probability: str | Sequence[str],
     label: str,
     weight: str | None = None,
     by: None = None,
     pos_label: Any = None,
+    classes: Any = None,
     missing: str = "error",
     confidence: float = 0.95,
     draws: int = 1000,
     random_state: Any = 0,
+    costs: ArrayLike | None = None,
 ) -> Assessment: ...
 
 
@@ -58,47 +59,66 @@ def assess(
 def assess(
     table: Any,
     *,
-    probability: str,
+    probability: str | Sequence[str],
     label: str,
     weight: str | None = None,
-    by: str,
+    by: str | Sequence[str],
     pos_label: Any = None,
+    classes: Any = None,
     missing: str = "error",
     confidence: float = 0.95,
     draws: int = 1000,
     random_state: Any = 0,
+    costs: ArrayLike | None = None,
 ) -> dict[Any, Assessment]: ...
 
 
 def assess(
     table: Any,
     *,
-    probability: str,
+    probability: str | Sequence[str],
     label: str,
     weight: str | None = None,
-    by: str | None = None,
+    by: str | Sequence[str] | None = None,
     pos_label: Any = None,
+    classes: Any = None,
     missing: str = "error",
     confidence: float = 0.95,
     draws: int = 1000,
     random_state: Any = 0,
+    costs: ArrayLike | None = None,
 ) -> Assessment | dict[Any, Assessment]:
     """Assess a column of probabilities of the positive class, as `calibrant.assess` does rows in memory.
 
     `table`, `label`, `weight`, `pos_label` and `missing` are as for `fit`; the other options as for `calibrant.assess`.
-    A note says how many cells the rows were pooled into, and by how much the area under the ROC curve may be off. `by`
-    names a column of groups; the result is then a dictionary with an assessment of each.
+    The Brier score and the log loss are those of all rows. A note says how many cells the rows were pooled into, and by
+    how much that may move the area under the ROC curve, the parts of the scores, and decisions. `by` names a column of
+    groups, which one query sums; the result is then a dictionary with an assessment of each.
+
+    For several classes `probability` names one column per class, in the order of `classes`, which are the labels in
+    sorted order if not given. Up to a million rows come home; of more, all but the Brier score and the log loss is that
+    of a random sample of so many, and a note says so.
 
     >>> import pyarrow
     >>> table = pyarrow.table({"p": [0.1, 0.4, 0.6, 0.9], "y": [0, 1, 0, 1]})
     >>> round(assess(table, probability="p", label="y", draws=50)["brier"].value, 3)
     0.185
     """
-    if by is not None:
-        columns: dict[str, Any] = {"probability": probability, "label": label, "weight": weight, "pos_label": pos_label}
-        drawing: dict[str, Any] = {"confidence": confidence, "draws": draws, "random_state": random_state}
-        return each_group(table, by, lambda rows: assess(rows, **columns, **drawing, missing=missing))
-    options = AssessOptions(check_proportion("confidence", confidence), check_whole("draws", draws), random_state)
+    level, number = check_proportion("confidence", confidence), check_whole("draws", draws)
+    options = AssessOptions(level, number, random_state, costs)
+    if not isinstance(probability, str):
+        if pos_label is not None:
+            msg = "pos_label is for one column of probabilities; got several: give classes, the class of each"
+            raise ValueError(msg)
+        columns: dict[str, Any] = {"label": label, "weight": weight, "classes": classes, "missing": missing}
+        columns |= {"scores": list(probability), "argument": "probability", "kind": "probability"}
+        if by is None:
+            return _assess_several(open_columns(table, **columns), options)
+        return each_group(table, by, lambda rows: _assess_several(open_columns(rows, **columns), options))
+    if classes is not None:
+        msg = "classes is for several columns of probabilities; got one: give pos_label, the positive class"
+        raise ValueError(msg)
+    kept = {} if by is None else {f"by{place or ''}": name for place, name in enumerate(check_by(by))}
     rows = open_rows(
         table,
         score=probability,
@@ -108,27 +128,63 @@ def assess(
         pos_label=pos_label,
         missing=missing,
         argument="probability",
+        keep=kept,
     )
-    sifted = None if rows.rows <= FEW_ROWS else sift_table(spread_ends(rows), _sift)
-    data = collapse_table(rows) if sifted is None else sifted.data
-    named = NamedForecasts(_split_classes(data), tuple(str(name) for name in rows.classes))
+    names = tuple(str(name) for name in rows.classes)
+    if by is None:
+        return _assess_cells(sum_forecasts(rows, _choose_width(rows, 1)), names, options)
+    groups = sum_groups(rows, list(kept), partial(_choose_width, rows))
+    return {value: _assess_cells(cells, names, options) for value, cells in groups.items()}
+
+
+def _choose_width(rows: Table, groups: int) -> int | None:
+    """Return how many cells a unit of probability has; None for those of few rows, which are the distinct ones."""
+    return None if rows.rows <= FEW_ROWS else choose_cells(rows.rows, groups)
+
+
+def _assess_cells(cells: ForecastCells, names: tuple[str, ...], options: AssessOptions) -> Assessment:
+    """Assess the points of cells, and put right what their sums say of all rows."""
+    named = NamedForecasts(_split_classes(cells.points()), names)
     found = assess_forecasts(named, options)
     if not named.has_whole_rows:  # rows of a cell cannot be drawn one by one
         measures = tuple(replace(measure, low=None, high=None) for measure in found.measures)
         note = "Weights or labels are not whole numbers: intervals, which count rows, cannot be shown."
         found = replace(found, measures=measures, notes=(*found.notes, note))
-    return found if sifted is None else _correct(found, rows, sifted)
+    return _correct(found, cells)
 
 
-def _sift(low: Floats, high: Floats, positive: Floats, weight: Floats) -> Truths:
-    """Return the cells in which the order of rows, or the side of a threshold on which they are, matters."""
-    thresholds = [np.linspace(0.0, 1.0, bins + 1) for bins in _BINS]
-    edges = np.unique(np.concatenate([*thresholds, count_decisions(Sample(np.array([0.5]), np.array([1]))).threshold]))
-    found = np.searchsorted(edges, low, side="left") < np.searchsorted(edges, high, side="right")
-    found |= sift_isotonic(low, high, positive, weight)
-    for bins in _BINS:
-        found |= sift_bins(low, high, positive, weight, k=bins)
-    return found
+def _assess_several(rows: ClassTable, options: AssessOptions) -> Assessment:
+    """Assess one column of probabilities per class: rows at home, or a sample of them."""
+    sampled = rows.rows > MOST_AT_HOME
+    if sampled and len(rows.classes) == 2:  # the second column says all
+        weight = "weight" if rows.weighted else None
+        one = open_rows(rows.opened, score="score1", label="is1", weight=weight, kind="probability")
+        names_of_two = tuple(str(name) for name in rows.classes)
+        return _assess_cells(sum_forecasts(one, _choose_width(one, 1)), names_of_two, options)
+    data = rows.bring_home(MOST_AT_HOME if sampled else None)
+    names = np.empty(len(rows.classes), object)
+    names[:] = rows.classes
+    found = assess_rows(
+        names[data.index],
+        data.scores,
+        sample_weight=data.weight,
+        labels=names,
+        confidence=options.confidence,
+        draws=options.draws,
+        random_state=options.random_state,
+        costs=options.costs,
+    )
+    if not sampled:
+        return found
+    exact = rows.mean_losses()
+    values = {name: exact[score] for name, score in _EXACT.items()}
+    values["total_log_loss"] = exact["log_loss"] * rows.weight
+    measures = tuple(_set_value(measure, values.get(measure.name, measure.value)) for measure in found.measures)
+    note = (
+        f"The Brier score and the log loss are those of all {rows.rows:,} rows, everything else that of "
+        f"{len(data.index):,} of them, drawn at random."
+    )
+    return replace(found, measures=measures, notes=(*found.notes, note))
 
 
 def _split_classes(data: Sample) -> Sample:
@@ -142,21 +198,21 @@ def _split_classes(data: Sample) -> Sample:
     return Sample(p[kept], label[kept], weight[kept])
 
 
-def _correct(found: Assessment, table: Table, sifted: Sifted) -> Assessment:
+def _correct(found: Assessment, cells: ForecastCells) -> Assessment:
     """Return an assessment of cells with the Brier score and the log loss of all rows, and a note on the rest."""
-    exact = _mean_losses(table)
+    exact, weight = cells.mean_losses(), float(cells.weight.sum())
     parts = {name: _set_score(part, exact[name]) for name, part in found.decompositions.items()}
-    values = {name: exact[score] for name, score in _EXACT.items()} | {
-        "total_log_loss": exact["log_loss"] * table.weight
-    }
+    values = {name: exact[score] for name, score in _EXACT.items()} | {"total_log_loss": exact["log_loss"] * weight}
     values |= {name: parts[score].miscalibration for name, score in _MISCALIBRATION.items()}
     measures = tuple(_set_value(measure, values.get(measure.name, measure.value)) for measure in found.measures)
-    _, positive, negative = sifted.data.arrays()
-    pairs = float(positive.sum() * negative.sum())
-    tied = float(positive[sifted.pooled] @ negative[sifted.pooled]) / 2.0 / pairs if pairs else 0.0
+    if not cells.pooled.any():
+        return replace(found, measures=measures, decompositions=parts)
+    parted, largest = cells.bound_parts(), float(cells.weight[cells.pooled].max()) / weight
     note = (
-        f"{table.rows:,} rows were pooled into {len(positive):,} cells of similar probability: the area under the ROC "
-        f"curve is that of all rows to {tied:.1g}."
+        f"{cells.rows:,} rows were pooled into {len(cells.low):,} cells of similar probability. That moves the area "
+        f"under the ROC curve by at most {cells.bound_area():.1g}, the parts of the Brier score by "
+        f"{parted['brier']:.1g}, those of the log loss by {parted['log_loss']:.1g}, and shares of rows "
+        f"beyond a threshold by {largest:.1g}."
     )
     return replace(found, measures=measures, decompositions=parts, notes=(*found.notes, note))
 
@@ -173,25 +229,3 @@ def _set_value(measure: Measure, value: float) -> Measure:
         return replace(measure, value=value)
     off = value - measure.value
     return replace(measure, value=value, low=measure.low + off, high=measure.high + off)
-
-
-def _mean_losses(table: Table) -> dict[str, float]:
-    """Return the mean Brier score and log loss of all rows, by one query."""
-    sides = {"hit": (LABEL, SCORE), "miss": (nw.lit(1.0, nw.Float64) - LABEL, nw.lit(1.0, nw.Float64) - SCORE)}
-    columns = {}
-    for name, (happened, p) in sides.items():
-        inside = nw.when(p > 0.0).then(p).otherwise(nw.lit(1.0, nw.Float64))
-        columns[name] = table.weigh(happened * inside.log() * -1.0)
-        columns[f"never_{name}"] = table.weigh(happened * one_where(p <= 0.0))
-    columns["brier"] = table.weigh(LABEL * _square(sides["miss"][1]) + sides["miss"][0] * _square(SCORE))
-    sums = {name: nw.col(name).sum() for name in columns}
-    found = fetch(table.frame.select(**columns).select(rows=nw.len(), **sums), ["rows", *sums])
-    table.require_rows(found["rows"][0])
-    total = {name: float(values[0]) for name, values in found.items()}
-    never = total["never_hit"] + total["never_miss"] > 0.0
-    log_loss = np.inf if never else (total["hit"] + total["miss"]) / table.weight
-    return {"brier": total["brier"] / table.weight, "log_loss": log_loss}
-
-
-def _square(x: nw.Expr) -> nw.Expr:
-    return x * x

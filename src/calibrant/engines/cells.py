@@ -24,7 +24,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats, Index, Truths
-from calibrant.engines.tables import SCORE, Span, Table, fetch
+from calibrant.engines.tables import ONE, SCORE, Span, Table, fetch
 from calibrant.maps.records import LINKS
 from calibrant.numerics.quadrature import quadrature
 from calibrant.ops import EDGE, NUMPY
@@ -34,6 +34,7 @@ from calibrant.samples import Sample
 __all__ = [
     "FEW_ROWS",
     "MOST_ROWS",
+    "PER_POOLED",
     "Grid",
     "Moments",
     "Sifted",
@@ -56,7 +57,7 @@ _SPREAD = 4.0  # scale of cells of (p - 1/2)/(p (1 - p)), whose slope is 4 at 1/
 _BULK = 4.0  # of |u|; beyond are the tails
 _PER = 512  # cells per unit of log(1 + |u|): they are 0.0004 standard deviations wide at the center, 0.006 at three
 _PER_ORDER = 32_768  # the same for fits by order: about 40 rows per cell and 260,000 cells at 1e7 rows
-_PER_POOLED = 4_096  # the same where no order matters, and the mean of a cell stands for its scores
+PER_POOLED = 4_096  # the same where no order matters, and the mean of a cell stands for its scores
 _ROWS_PER_ORDER = 300  # rows for each of these, where there are fewer rows
 _FINER = 4  # times as many cells where the first were too wide
 _DEEPER = 16  # times as many cells where too many rows would come home
@@ -214,7 +215,7 @@ def move_grid(grid: Grid, cell: Floats, weight: Floats, table: Table) -> Grid | 
 
 def sum_moments(table: Table, grid: Grid, *, ends: bool = False) -> Moments:
     """Return the sums over all rows, by one query, and on demand the ends of the cells."""
-    u, weight = nw.col("u"), table.weigh(nw.lit(1.0, nw.Float64))
+    u, weight = nw.col("u"), table.weigh(ONE)
     given = {"score": SCORE} if ends else {}
     frame = table.frame.select(u=grid.place(SCORE), positive0=table.positive, all0=weight, **given)
     frame = frame.with_columns(cell=grid.number(u))
@@ -312,7 +313,7 @@ class Sifted:
 
 def sift_table(table: Table, sift: _Sift | None) -> Sifted:
     """Return the rows that a fit by order must see, and the others pooled by cells."""
-    most = _PER_POOLED if sift is None else _PER_ORDER
+    most = PER_POOLED if sift is None else _PER_ORDER
     grid = lay_grid(table, min(most, max(_PER, table.rows // _ROWS_PER_ORDER)))
     frame = table.frame
     cells = _count_cells(table, frame, grid, 0, table.rows)
@@ -342,19 +343,14 @@ def sift_table(table: Table, sift: _Sift | None) -> Sifted:
     return cells.finish(table)
 
 
-def _coordinate(table: Table) -> nw.Expr:
-    """Return what the cells of a table are made of."""
-    return SCORE if table.coordinate is None else table.coordinate
-
-
 def _rows_in(table: Table, frame: nw.LazyFrame[Any], grid: Grid, cells: Floats) -> nw.LazyFrame[Any]:
     """Return the rows in some cells."""
-    return frame.filter(grid.number(grid.place(_coordinate(table))).is_in([int(cell) for cell in cells]))
+    return frame.filter(grid.number(grid.place(table.axis)).is_in([int(cell) for cell in cells]))
 
 
 def _count_cells(table: Table, frame: nw.LazyFrame[Any], grid: Grid, depth: int, rows: int) -> _Cells:
     """Return the cells of some rows, by one query."""
-    u = grid.place(_coordinate(table))
+    u = grid.place(table.axis)
     local = Grid(0.0, 1.0) if table.coordinate is not None else grid  # in which the scores are of moderate size
     columns = {"positive": table.positive, "negative": table.negative, "total": table.weigh(local.place(SCORE))}
     given = frame.select(score=SCORE, cell=grid.number(u), **columns)

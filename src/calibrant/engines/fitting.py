@@ -21,6 +21,7 @@ from calibrant.engines.cells import (
     sum_moments,
     take_logits,
 )
+from calibrant.engines.classes import fit_several
 from calibrant.engines.groups import sum_groups
 from calibrant.engines.summaries import Summary
 from calibrant.engines.tables import Span, Table, check_by, each_group, open_rows
@@ -45,13 +46,14 @@ def fit(
     method: str | Callable[..., Map],
     table: Any,
     *,
-    score: str | None = None,
+    score: str | Sequence[str] | None = None,
     label: str | None = None,
     weight: str | None = None,
     by: None = None,
     pool: None = None,
     kind: str | None = None,
     pos_label: Any = None,
+    classes: Any = None,
     missing: str = "error",
     **options: Any,
 ) -> Map: ...
@@ -62,13 +64,14 @@ def fit(
     method: str | Callable[..., Map],
     table: Any,
     *,
-    score: str | None = None,
+    score: str | Sequence[str] | None = None,
     label: str | None = None,
     weight: str | None = None,
     by: str | Sequence[str],
     pool: bool | None = None,
     kind: str | None = None,
     pos_label: Any = None,
+    classes: Any = None,
     missing: str = "error",
     **options: Any,
 ) -> PooledMaps | SeparateMaps: ...
@@ -78,13 +81,14 @@ def fit(
     method: str | Callable[..., Map],
     table: Any,
     *,
-    score: str | None = None,
+    score: str | Sequence[str] | None = None,
     label: str | None = None,
     weight: str | None = None,
     by: str | Sequence[str] | None = None,
     pool: bool | None = None,
     kind: str | None = None,
     pos_label: Any = None,
+    classes: Any = None,
     missing: str = "error",
     **options: Any,
 ) -> Map | PooledMaps | SeparateMaps:
@@ -95,26 +99,41 @@ def fit(
     method : a name of `METHODS`, or a function `Sample -> Map`.
     table : a DuckDB relation, a table of Polars (lazy or not), pandas, PyArrow, PySpark or Ibis; or the path of Parquet
         or CSV files, a list of paths or a glob, which DuckDB reads; or a `Summary`.
-    score, label, weight : names of columns; none for a summary.
+    score, label, weight : names of columns; none for a summary. One column of scores per class is a list of names.
     by : the name of a column of groups, or a list of names. The result has a map of each, `maps[group]`; unknown groups
         get the map of all rows. A missing group is a group of its own.
     pool : whether each group is drawn towards all of them, as far as they agree (`PooledMaps`), by one more query; or
         has a map of its own rows alone (`SeparateMaps`), by queries for each. By default more than one group is pooled.
-    kind, pos_label, **options : as for `calibrant.fit`.
+    kind, pos_label, classes, **options : as for `calibrant.fit`.
     missing : "error", or "skip" to leave out rows with a missing value; a warning says how many.
 
     A method that is smooth in the scores gives the map of all rows to 1e-9, one that looks at their order the same map;
-    methods that pool scores see finer cells than in memory.
+    methods that pool scores see finer cells than in memory. Several columns of up to a million rows come home. Of more
+    rows each class is fitted against the rest, and `temperature` to all rows; other methods of all classes are fitted
+    to a random sample of a million rows, and a warning says so.
 
     >>> import pyarrow
     >>> table = pyarrow.table({"f": [-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5], "y": [0, 0, 0, 1, 0, 1, 1, 1]})
     >>> fit("platt", table, score="f", label="y")
     Sigmoid(a=-0.92840760102..., b=-0.00922262682...)
     """
-    row = _check_method(method, options)
     if by is None and pool is not None:
         msg = f"pool is for groups; got pool={pool!r} without by: give by, the column of groups"
         raise ValueError(msg)
+    if score is not None and not isinstance(score, str):
+        if by is not None:
+            msg = f"by is for one column of scores; got {len(score)}: fit the table of each group"
+            raise ValueError(msg)
+        if pos_label is not None:
+            msg = "pos_label is for one column of scores; got several: give classes, the class of each"
+            raise ValueError(msg)
+        several = {"scores": list(score), "label": label, "weight": weight, "classes": classes, "missing": missing}
+        of_all: Map = fit_several(method, table, columns=several, kind=kind, options=options, fit_column=fit)
+        return of_all
+    if classes is not None:
+        msg = "classes is for several columns of scores; got one: give pos_label, the positive class"
+        raise ValueError(msg)
+    row = _check_method(method, options)
     if isinstance(table, Summary):
         if any(each is not None for each in (score, label, weight, by, pos_label)) or kind not in (None, table.kind):
             msg = "score, label, weight, by, kind and pos_label must not be given: the summary knows them"
@@ -173,8 +192,8 @@ def _check_method(method: str | Callable[..., Map], options: dict[str, Any]) -> 
     row = METHODS.get(ALIASES.get(method, method)) if isinstance(method, str) else None
     if row is not None and row.needs == "matrix":
         msg = (
-            f"method must take one column of scores, the only one that engines fit; got {method!r}, which needs "
-            f"{NEEDS['matrix']}: fit rows in memory with calibrant.fit, and engines.apply its map to the table"
+            f"method must take one column of scores, or score must name several; got {method!r}, which needs "
+            f"{NEEDS['matrix']}: give score=[...], the columns in the order of the classes"
         )
         raise ValueError(msg)
     return check_method(method, options)

@@ -11,7 +11,7 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.engines.applying import add_log_odds, as_text, read_groups
 from calibrant.engines.cells import FEW_ROWS
-from calibrant.engines.tables import LABEL, SCORE, Table
+from calibrant.engines.tables import LABEL, SCORE, Table, collect
 from calibrant.maps.keys import Keys, RowKeys, join_keys
 from calibrant.maps.records import log_odds
 from calibrant.numerics.pooling import GroupCells, group_cells, place_in_cells, points_of_cells
@@ -73,7 +73,7 @@ def _sum_by(
 ) -> tuple[RowKeys, dict[str, Floats]]:
     """Return the keys of groups and the sums of some columns, by one query."""
     query = frame.group_by(*by).agg(rows=nw.len(), **{name: nw.col(name).sum() for name in sums})
-    home = query.collect(backend="pyarrow").to_arrow()
+    home = collect(query)
     found = {name: np.asarray(home[name].cast("float64").to_numpy(), np.float64) for name in (by[-1], "rows", *sums)}
     table.require_rows(found["rows"].sum())
     parts = [read_groups(name, home[column]) for column, name in zip(columns, names, strict=True)]

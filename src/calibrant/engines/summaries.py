@@ -8,13 +8,20 @@ days, partitions and machines combine in any order.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
+from pyarrow import parquet
 
 from calibrant.engines.cells import Grid, Moments, lay_grid, move_grid, sum_moments, take_logits
 from calibrant.engines.tables import open_rows
+from calibrant.files import replace_file, write_whole
 from calibrant.ops import EDGE
 from calibrant.samples import read_kind
 from calibrant.showing import shown
@@ -22,6 +29,8 @@ from calibrant.showing import shown
 __all__ = ["Summary", "summarise"]
 
 _FORMAT = 1
+_KEY = "calibrant summary"  # of the metadata of a Parquet file
+_NAMES = ("score", "label", "weight")
 
 
 @shown
@@ -30,7 +39,8 @@ class Summary:
     """What fits need of a table.
 
     `low` and `high` are the ends of the scores, `inner` those of the probabilities strictly between 0 and 1, where the
-    scores are such; the cells are then those of their logits.
+    scores are such; the cells are then those of their logits. `columns` are the names of the columns `score`, `label`
+    and `weight`.
     """
 
     kind: str
@@ -41,6 +51,7 @@ class Summary:
     high: float
     inner: tuple[float, float] | None
     moments: Moments
+    columns: Mapping[str, str | None]
 
     def __len__(self) -> int:
         """Return the number of cells."""
@@ -54,6 +65,11 @@ class Summary:
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs:
                 msg = f"summaries must have the same {name} to be added; got {mine!r} and {theirs!r}"
+                raise ValueError(msg)
+        for name in ("score", "weight"):
+            first, second = self.columns[name], other.columns[name]
+            if first != second:
+                msg = f"summaries must be of the same column of {name}s to be added; got {first!r} and {second!r}"
                 raise ValueError(msg)
         if self.moments.grid != other.moments.grid:
             msg = "summaries must have the same cells to be added; make the second one with summarise(..., like=first)"
@@ -70,65 +86,135 @@ class Summary:
             max(self.high, other.high),
             inner,
             _add(self.moments, other.moments),
+            self.columns,
         )
+
+    def update(self, table: Any, *, missing: str = "error", **columns: str | None) -> Summary:
+        """Return the summary of these rows and those of another table: yesterday's cells and today's.
+
+        The columns have the names that they had before, unless `score`, `label` or `weight` says otherwise. The labels
+        may be of one class only.
+
+        >>> import pyarrow
+        >>> monday = pyarrow.table({"f": [-2.0, -1.0, 0.5, 1.0], "y": ["no", "no", "yes", "no"]})
+        >>> tuesday = pyarrow.table({"f": [-0.5, 0.0], "y": ["no", "no"]})
+        >>> summarise(monday, score="f", label="y").update(tuesday).rows
+        6
+        """
+        if unknown := columns.keys() - self.columns.keys():
+            msg = f"update takes score, label, weight and missing; got {min(unknown)!r}"
+            raise TypeError(msg)
+        named: dict[str, Any] = {**self.columns, **columns}
+        added = summarise(table, **named, kind=self.kind, missing=missing, like=self)
+        return self + replace(added, columns=self.columns)
 
     def to_json(self) -> str:
         """Return the summary as JSON."""
         moments = self.moments
         assert moments.ends is not None
         numbers = {"positive": moments.positive, "negative": moments.negative, "ends": moments.ends}
-        return json.dumps(
-            {
-                "format": _FORMAT,
-                "kind": self.kind,
-                "classes": list(self.classes),
-                "rows": self.rows,
-                "weight": self.weight,
-                "low": self.low,
-                "high": self.high,
-                "inner": None if self.inner is None else [None if np.isnan(end) else end for end in self.inner],
-                "center": moments.grid.center,
-                "scale": moments.grid.scale,
-                "per": moments.grid.per,
-                "cell": [int(cell) for cell in moments.cell],
-            }
-            | {name: values.tolist() for name, values in numbers.items()},
-            allow_nan=False,
-        )
+        cells = {"cell": [int(cell) for cell in moments.cell]} | {name: each.tolist() for name, each in numbers.items()}
+        return json.dumps(self._head() | cells, allow_nan=False)
+
+    def _head(self) -> dict[str, Any]:
+        """Return what is not a number of each cell, as JSON values."""
+        classes = [each.item() if isinstance(each, np.generic) else each for each in self.classes]
+        if not all(isinstance(each, (str, int, float)) for each in classes):
+            msg = f"classes must be text, numbers or booleans to be stored; got {self.classes!r}: cast the labels"
+            raise ValueError(msg)
+        grid = self.moments.grid
+        return {
+            "format": _FORMAT,
+            "kind": self.kind,
+            "classes": classes,
+            "columns": dict(self.columns),
+            "rows": self.rows,
+            "weight": self.weight,
+            "low": self.low,
+            "high": self.high,
+            "inner": None if self.inner is None else [None if np.isnan(end) else end for end in self.inner],
+            "center": grid.center,
+            "scale": grid.scale,
+            "per": grid.per,
+        }
 
     @classmethod
     def from_json(cls, text: str) -> Summary:
         """Read a summary; what is not a valid one is refused."""
-        try:
+        with _refuse("text must be the JSON of a summary"):
             given = json.loads(text)
-            if given["format"] != _FORMAT:
-                msg = f"format must be {_FORMAT}; got {given['format']!r}"
-                raise ValueError(msg)
-            cell = np.asarray(given["cell"], np.float64)
-            columns = [np.asarray(given[name], np.float64) for name in ("positive", "negative", "ends")]
-            if [each.shape for each in columns] != [(4, len(cell)), (4, len(cell)), (2, len(cell))]:
-                msg = "cells must have four sums of each class and two ends"
-                raise ValueError(msg)
-            if not (np.isfinite(np.vstack(columns)).all() and (np.diff(cell) > 0).all() and len(cell)):
-                msg = "cells must be in order and hold finite numbers"
-                raise ValueError(msg)
-            grid = Grid(float(given["center"]), float(given["scale"]), int(given["per"]))
-            ends = given["inner"]
-            inner = None if ends is None else (_read_end(ends[0]), _read_end(ends[1]))
-            negative, positive = given["classes"]
-            return cls(
-                read_kind(given["kind"]),
-                (negative, positive),
-                int(given["rows"]),
-                float(given["weight"]),
-                float(given["low"]),
-                float(given["high"]),
-                inner,
-                Moments(grid, cell, *columns),
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            msg = f"text must be the JSON of a summary; {type(error).__name__}: {error}"
-            raise ValueError(msg) from None
+            return cls._read(given, *(given[name] for name in ("cell", "positive", "negative", "ends")))
+
+    @classmethod
+    def _read(cls, given: dict[str, Any], cell: Any, *columns: Any) -> Summary:
+        """Return a summary from what is stored, checked."""
+        if given["format"] != _FORMAT:
+            msg = f"format must be {_FORMAT}; got {given['format']!r}"
+            raise ValueError(msg)
+        cell, columns = np.asarray(cell, np.float64), tuple(np.asarray(each, np.float64) for each in columns)
+        if [each.shape for each in columns] != [(4, len(cell)), (4, len(cell)), (2, len(cell))]:
+            msg = "cells must have four sums of each class and two ends"
+            raise ValueError(msg)
+        if not (np.isfinite(np.vstack(columns)).all() and (np.diff(cell) > 0).all() and len(cell)):
+            msg = "cells must be in order and hold finite numbers"
+            raise ValueError(msg)
+        grid = Grid(float(given["center"]), float(given["scale"]), int(given["per"]))
+        ends, names = given["inner"], given["columns"]
+        negative, positive = given["classes"]
+        return cls(
+            read_kind(given["kind"]),
+            (negative, positive),
+            int(given["rows"]),
+            float(given["weight"]),
+            float(given["low"]),
+            float(given["high"]),
+            None if ends is None else (_read_end(ends[0]), _read_end(ends[1])),
+            Moments(grid, cell, *columns),
+            {name: None if names[name] is None else str(names[name]) for name in _NAMES},
+        )
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the summary to a file, completely or not at all: JSON, or Parquet where its name ends so."""
+        if Path(path).suffix.lower() != ".parquet":
+            write_whole(Path(path), (self.to_json() + "\n").encode())
+            return
+        moments = self.moments
+        assert moments.ends is not None
+        sums = {f"{name}{k}": getattr(moments, name)[k] for name in ("positive", "negative") for k in range(4)}
+        columns = {"cell": moments.cell.astype(np.int64), **sums, "low": moments.ends[0], "high": moments.ends[1]}
+        table = pyarrow.table(columns).replace_schema_metadata({_KEY: json.dumps(self._head(), allow_nan=False)})
+        with replace_file(Path(path)) as temporary:
+            parquet.write_table(table, temporary)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Summary:
+        """Read a summary from a file that `save` wrote; what is not a valid one is refused.
+
+        >>> import pyarrow, tempfile
+        >>> first = summarise(pyarrow.table({"f": [0.0, 1.0, 2.0], "y": [0, 1, 1]}), score="f", label="y")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     first.save(f"{folder}/day.parquet")
+        ...     Summary.load(f"{folder}/day.parquet").rows
+        3
+        """
+        if Path(path).suffix.lower() != ".parquet":
+            return cls.from_json(Path(path).read_text())
+        with _refuse(f"path must be a file of a summary, as Summary.save writes it; {str(path)!r}"):
+            table = parquet.read_table(path)
+            found = {name: table[name].to_numpy() for name in table.column_names}
+            sums = [np.stack([found[f"{name}{k}"] for k in range(4)]) for name in ("positive", "negative")]
+            head = json.loads((table.schema.metadata or {})[_KEY.encode()])
+            return cls._read(head, found["cell"], *sums, np.stack([found["low"], found["high"]]))
+
+
+@contextmanager
+def _refuse(rule: str) -> Iterator[None]:
+    """Raise an error that says which rule was broken, where the block finds something that is no summary."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, pyarrow.ArrowException) as error:
+        msg = f"{rule}; {type(error).__name__}: {error}"
+        raise ValueError(msg) from None
 
 
 def _read_end(value: float | None) -> float:
@@ -165,7 +251,7 @@ def summarise(
 ) -> Summary:
     """Summarise a table in a few thousand cells; the arguments are those of `fit`.
 
-    `like` is a summary to which this one is to be added: it has the same cells.
+    `like` is a summary to which this one is to be added: it has the same cells and classes.
 
     >>> import pyarrow
     >>> monday = pyarrow.table({"f": [-2.0, -1.0, 0.5, 1.0], "y": [0, 0, 1, 0]})
@@ -175,7 +261,16 @@ def summarise(
     >>> both.rows, both.low, both.high
     (8, -2.0, 2.5)
     """
-    rows = open_rows(table, score=score, label=label, weight=weight, kind=kind, pos_label=pos_label, missing=missing)
+    rows = open_rows(
+        table,
+        score=score,
+        label=label,
+        weight=weight,
+        kind=kind,
+        pos_label=pos_label,
+        missing=missing,
+        classes=None if like is None or pos_label is not None else like.classes,
+    )
     seen = take_logits(rows, EDGE) if kind == "probability" else rows
     if like is None:
         moments = sum_moments(seen, lay_grid(seen), ends=True)
@@ -184,4 +279,5 @@ def summarise(
             moments = sum_moments(seen, moved, ends=True)
     else:
         moments = sum_moments(seen, like.moments.grid, ends=True)
-    return Summary(kind, rows.classes, rows.rows, rows.weight, rows.low, rows.high, rows.inner, moments)
+    columns = {"score": score, "label": label, "weight": weight}
+    return Summary(kind, rows.classes, rows.rows, rows.weight, rows.low, rows.high, rows.inner, moments, columns)

@@ -7,10 +7,9 @@ or where probabilities are 0 or 1.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from decimal import Decimal
 from functools import reduce
 from os import PathLike, fspath
@@ -23,29 +22,41 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.checks import KINDS, ROUNDING, check_labels, check_one_of
 from calibrant.extras import require_extra
+from calibrant.files import UnreadableTable, hide_credentials
+from calibrant.ops.frames import is_nan
 from calibrant.warning import warn
 
 __all__ = [
     "LABEL",
+    "MOST_GROUPS",
+    "ONE",
     "SCORE",
     "Opened",
+    "Rows",
     "Span",
     "Table",
+    "as_number",
     "check_by",
+    "collect",
     "each_group",
     "fetch",
     "is_group",
+    "kind_of_files",
+    "list_values",
     "one_where",
     "open_rows",
     "open_table",
+    "parse_value",
+    "require_same_rows",
 ]
 
 _MISSING = ("error", "skip")
-_MOST_GROUPS = 10_000
+MOST_GROUPS = 10_000
 _MOST_CLASSES = 100  # labels shown in an error; a column with more is no column of labels
-_FILES = {"parquet": "read_parquet", "pq": "read_parquet", "csv": "read_csv", "tsv": "read_csv", "txt": "read_csv"}
+_FILES = {"parquet": "parquet", "pq": "parquet", "csv": "csv", "tsv": "csv", "txt": "csv"}
 
 _T = TypeVar("_T")
+ONE = nw.lit(1.0, nw.Float32).cast(nw.Float64)  # Postgres takes 1.0 for a decimal, and so a sum of it
 SCORE, LABEL, _WEIGHT = (nw.col(name) for name in ("score", "label", "weight"))
 
 
@@ -107,26 +118,23 @@ def _read_files(table: Any) -> Any:
         msg = f"table must be a path, a list of paths or a table; got {table!r}"
         raise ValueError(msg)
     texts = [fspath(path) for path in paths]
-    kinds = {PurePath(text.removesuffix(".gz").removesuffix(".zst")).suffix.lower().lstrip(".") for text in texts}
-    if len(kinds) > 1 or not kinds <= _FILES.keys():
-        shown = ", ".join(map(_hide_credentials, texts))
-        msg = f"table must name Parquet files (.parquet) or CSV files (.csv), all of one kind; got {shown}"
-        raise ValueError(msg)
+    read = {"parquet": duckdb.read_parquet, "csv": duckdb.read_csv}[kind_of_files(texts)]
     try:
-        return getattr(duckdb.connect(), _FILES[kinds.pop()])(texts)
+        return read(texts, connection=duckdb.connect())
     except duckdb.Error as error:
-        reason = _hide_credentials(str(error).partition("\n")[0])
+        reason = hide_credentials(str(error).partition("\n")[0])
         msg = f"table must name files that can be read; {reason}"
         raise ValueError(msg) from None
 
 
-def _hide_credentials(text: str) -> str:
-    """Return a text without what stands between // and @ in addresses, nor what follows a question mark.
-
-    >>> _hide_credentials("s3://me:secret@bucket/rows.parquet?key=1")
-    's3://...@bucket/rows.parquet?...'
-    """
-    return re.sub(r"\?\S*", "?...", re.sub(r"//[^/@\s]*@", "//...@", text))
+def kind_of_files(paths: Sequence[str]) -> str:
+    """Return "parquet" or "csv", by how the names of files end."""
+    ends = {PurePath(path.removesuffix(".gz").removesuffix(".zst")).suffix.lower().lstrip(".") for path in paths}
+    if len(ends) != 1 or not ends <= _FILES.keys():
+        shown = ", ".join(map(hide_credentials, paths))
+        msg = f"table must name Parquet files (.parquet) or CSV files (.csv), all of one kind; got {shown}"
+        raise ValueError(msg)
+    return _FILES[ends.pop()]
 
 
 def check_by(by: Any) -> list[str]:
@@ -143,11 +151,11 @@ def each_group(table: Any, by: str | Sequence[str], work: Callable[[Opened], _T]
     opened = open_table(table)
     columns = [opened.column("by", name) for name in check_by(by)]
     names = [f"by{place}" for place in range(len(columns))]
-    found = opened.rows.select(**dict(zip(names, columns, strict=True))).unique().head(_MOST_GROUPS + 1)
-    home = found.collect(backend="pyarrow").to_arrow()
+    found = opened.rows.select(**dict(zip(names, columns, strict=True))).unique().head(MOST_GROUPS + 1)
+    home = collect(found)
     values = list(zip(*(home[name].to_pylist() for name in names), strict=True))
-    if len(values) > _MOST_GROUPS:
-        msg = f"by must name a column of at most {_MOST_GROUPS:,} groups; {by!r} has more"
+    if len(values) > MOST_GROUPS:
+        msg = f"by must name a column of at most {MOST_GROUPS:,} groups; {by!r} has more"
         raise ValueError(msg)
     made = {}
     for key in sorted(values, key=lambda key: [(value is None, str(type(value)), value) for value in key]):
@@ -170,15 +178,27 @@ def is_group(columns: Sequence[nw.Expr], group: Any) -> nw.Expr:
     return reduce(lambda one, two: one & two, conditions)
 
 
+def collect(frame: nw.LazyFrame[Any]) -> Any:
+    """Return a small result as a table of PyArrow; an error of the engine says what failed, without passwords."""
+    try:
+        return frame.collect(backend="pyarrow").to_arrow()
+    except (TypeError, ValueError, ArithmeticError, MemoryError):
+        raise
+    except Exception as error:  # noqa: BLE001, of packages that may not be installed
+        reason = hide_credentials(str(error).strip().partition("\n")[0])
+        msg = f"the engine could not read the table; {type(error).__name__}: {reason}"
+        raise UnreadableTable(msg) from None
+
+
 def fetch(frame: nw.LazyFrame[Any], names: Sequence[str]) -> dict[str, Floats]:
     """Return the columns of a small result as float64, NaN where there is none; the one exit of numbers."""
-    found = frame.select(*names).collect(backend="pyarrow").to_arrow()
+    found = collect(frame.select(*names))
     return {name: np.asarray(found[name].cast("float64").to_numpy(), np.float64) for name in names}
 
 
 def one_where(condition: nw.Expr) -> nw.Expr:
     """Return 1.0 where a condition holds, else 0.0; some engines do not cast truth to numbers."""
-    return nw.when(condition).then(nw.lit(1.0, nw.Float64)).otherwise(nw.lit(0.0, nw.Float64))
+    return nw.when(condition).then(ONE).otherwise(ONE * 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +239,11 @@ class Table:
         """What points that stand for the rows must know of them."""
         return Span(self.low, self.high, self.classes, self.rows)
 
+    @property
+    def axis(self) -> nw.Expr:
+        """What cells are made of."""
+        return SCORE if self.coordinate is None else self.coordinate
+
     def weigh(self, x: nw.Expr) -> nw.Expr:
         """Return an expression times the weight of the row."""
         return x * _WEIGHT if self.weighted else x
@@ -235,12 +260,17 @@ class Table:
 
     def require_rows(self, found: float, expected: int | None = None) -> None:
         """Raise if a query has seen another number of rows than the first one."""
-        if found != (self.rows if expected is None else expected):
-            msg = (
-                f"the table changed while it was read: {self.rows if expected is None else expected} rows at first, "
-                f"{found:.0f} later; give a table that stays the same"
-            )
-            raise RuntimeError(msg)
+        require_same_rows(self.rows if expected is None else expected, found)
+
+
+def require_same_rows(expected: int, found: float) -> None:
+    """Raise if a query has seen another number of rows than the first one."""
+    if found != expected:
+        msg = (
+            f"the table changed while it was read: {expected} rows at first, {found:.0f} later; give a table that "
+            "stays the same"
+        )
+        raise RuntimeError(msg)
 
 
 def open_rows(
@@ -254,47 +284,33 @@ def open_rows(
     missing: str = "error",
     argument: str = "score",
     keep: Mapping[str, Any] | None = None,
+    classes: tuple[Any, Any] | None = None,
 ) -> Table:
     """Check the columns of a table and return them as a `Table`.
 
     The rules are those of `calibrant.fit`. `missing="skip"` leaves out rows in which one of the columns is missing
     (NULL or NaN), and a warning says how many. `argument` is what the caller calls the scores. `keep` names further
-    columns, by arguments that become their names; they stay as they are.
+    columns by what the caller calls them; they stay in the frame unchecked, under these names. `classes` are the
+    negative and the positive class where they are known before, of which a table may lack one.
     """
     check_one_of("kind", kind, KINDS)
-    check_one_of("missing", missing, _MISSING)
     opened = open_table(table)
     asked = {"score": score, "label": label} | ({} if weight is None else {"weight": weight})
     said = {"score": argument, "label": "label", "weight": "weight"}
     columns = {role: opened.column(said[role], name) for role, name in asked.items()}
     schema = opened.rows.select(**columns).collect_schema()
     for role in asked.keys() - {"label"}:
-        columns[role] = _as_number(said[role], asked[role], columns[role], schema[role])
-    kept = {role: opened.column(role, name) for role, name in (keep or {}).items()}
-    rows = _Rows(opened.rows.select(**columns, **kept), asked, dict(schema.items()), said)
-    try:
-        seen = rows.look()
-    except (TypeError, ValueError):
-        objects = [role for role in asked.keys() - {"label"} if schema[role] == nw.Object]
-        if not objects:
-            raise
-        raise _refuse_type(said[objects[0]], asked[objects[0]], nw.Object) from None
-    if rows.refuse_or_skip(seen, missing):
-        rows = rows.without_missing(seen)
-        seen = rows.look()
-    if seen["rows"] == 0:
-        msg = f"table must have at least one row; got none{' without a missing value' if missing == 'skip' else ''}"
-        raise ValueError(msg)
-    if weight is not None and seen["low_weight"] <= 0.0:
-        rows = rows.without_zeros(seen)
-        seen = rows.look()
+        columns[role] = as_number(said[role], asked[role], columns[role], schema[role])
+    columns |= {name: opened.column(name, column) for name, column in (keep or {}).items()}
+    rows = Rows(opened.rows.select(**columns), asked, dict(schema.items()), said)
+    rows, seen = rows.settle(missing)
     if kind == "probability":
         rows = rows.in_unit(seen)
-    rows, classes = rows.read_labels(seen, pos_label)
-    return rows.finish(seen, classes, kind)
+    rows, found = rows.read_labels(seen, pos_label, classes)
+    return rows.finish(seen, found, kind)
 
 
-def _as_number(argument: str, name: str, column: nw.Expr, dtype: Any) -> nw.Expr:
+def as_number(argument: str, name: str, column: nw.Expr, dtype: Any) -> nw.Expr:
     """Return a column as float64."""
     if dtype == nw.Boolean:
         return nw.when(column.is_null()).then(nw.lit(None, nw.Float64)).otherwise(one_where(column))
@@ -309,13 +325,45 @@ def _refuse_type(argument: str, name: str, dtype: Any) -> ValueError:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class Rows:
     """Columns on their way through the door: a frame, the caller's names, their types, and the names of arguments."""
 
     frame: nw.LazyFrame[Any]
     asked: dict[str, str]
     types: dict[str, Any]
     said: dict[str, str]
+
+    def settle(self, missing: str) -> tuple[Rows, dict[str, float]]:
+        """Return the rows that take part, and what was seen of them; raise where values are missing."""
+        check_one_of("missing", missing, _MISSING)
+        rows = self
+        try:
+            seen = rows.look()
+        except (TypeError, ValueError):
+            objects = [role for role in self.asked.keys() - {"label"} if self.types[role] == nw.Object]
+            if not objects:
+                raise
+            raise _refuse_type(self.said[objects[0]], self.asked[objects[0]], nw.Object) from None
+        if rows.refuse_or_skip(seen, missing):
+            rows = rows.without_missing(seen)
+            seen = rows.look()
+        if seen["rows"] == 0:
+            msg = f"table must have at least one row; got none{' without a missing value' if missing == 'skip' else ''}"
+            raise ValueError(msg)
+        if self.is_weighted and seen["low_weight"] <= 0.0:
+            rows = rows.without_zeros(seen)
+            seen = rows.look()
+        return rows, seen
+
+    def require_finite(self, role: str, seen: dict[str, float]) -> None:
+        """Raise if a column holds infinite values."""
+        ends = seen[f"low_{role}"], seen[f"high_{role}"]
+        if not np.isfinite(ends).all():
+            msg = (
+                f"{self.said[role]} must be finite; got infinite values in {self.asked[role]!r}, "
+                f"which lies in [{ends[0]}, {ends[1]}]"
+            )
+            raise ValueError(msg)
 
     def may_be_nan(self, role: str) -> bool:
         """Return whether a column can hold NaN."""
@@ -332,15 +380,17 @@ class _Rows:
         The first query. A sum that is not finite shows NaN and infinite values, which a second one counts.
         """
         numbers = [name for name in self.asked if name != "label" or self.has_numeric_label]
-        columns = {name: nw.col(name).cast(nw.Float64) for name in numbers} | {"square": SCORE * SCORE}
+        columns = {name: nw.col(name).cast(nw.Float64) for name in numbers}
+        squared = ["square"] if "score" in self.asked else []
+        columns |= dict.fromkeys(squared, SCORE * SCORE)
         sums = {f"known_{name}": nw.col(name).count() for name in self.asked}
         sums |= {f"low_{name}": nw.col(name).min() for name in numbers}
         sums |= {f"high_{name}": nw.col(name).max() for name in numbers}
-        sums |= {f"sum_{name}": nw.col(name).sum() for name in (*numbers, "square")}
+        sums |= {f"sum_{name}": nw.col(name).sum() for name in (*numbers, *squared)}
         found = fetch(self.frame.with_columns(**columns).select(rows=nw.len(), **sums), ["rows", *sums])
         seen = {name: float(values[0]) for name, values in found.items()}
         if not np.isfinite([seen[f"sum_{name}"] for name in numbers]).all():
-            known = {f"known_{name}": one_where(~nw.col(name).is_null() & ~nw.col(name).is_nan()) for name in numbers}
+            known = {f"known_{name}": one_where(~nw.col(name).is_null() & ~is_nan(nw.col(name))) for name in numbers}
             counts = {name: nw.col(name).sum() for name in known}
             frame = self.frame.with_columns(**columns).with_columns(**known)
             seen |= {name: float(values[0]) for name, values in fetch(frame.select(**counts), [*counts]).items()}
@@ -370,20 +420,20 @@ class _Rows:
             raise ValueError(msg)
         return bool(said)
 
-    def without_missing(self, seen: dict[str, float]) -> _Rows:
+    def without_missing(self, seen: dict[str, float]) -> Rows:
         """Leave out rows with a missing value, and say how many."""
         frame = self.frame
         for role in self.asked:
             column = nw.col(role)
             frame = frame.filter(~column.is_null())
             if self.may_be_nan(role):
-                frame = frame.filter(~column.is_nan())
+                frame = frame.filter(~is_nan(column))
         left = replace(self, frame=frame)
         count = int(fetch(frame.select(rows=nw.len()), ["rows"])["rows"][0])
         warn(f"{int(seen['rows']) - count:,} of {int(seen['rows']):,} rows have a missing value and are left out")
         return left
 
-    def without_zeros(self, seen: dict[str, float]) -> _Rows:
+    def without_zeros(self, seen: dict[str, float]) -> Rows:
         """Leave out rows of weight 0, which count for nothing."""
         if seen["low_weight"] < 0.0:
             msg = f"weight must not be negative; got {seen['low_weight']} in {self.asked['weight']!r}"
@@ -393,18 +443,20 @@ class _Rows:
             raise ValueError(msg)
         return replace(self, frame=self.frame.filter(_WEIGHT > 0.0))
 
-    def in_unit(self, seen: dict[str, float]) -> _Rows:
+    def in_unit(self, seen: dict[str, float], role: str = "score") -> Rows:
         """Return scores that are probabilities, those outside by no more than rounding cut."""
-        low, high = seen["low_score"], seen["high_score"]
+        low, high = seen[f"low_{role}"], seen[f"high_{role}"]
         if low < -ROUNDING or high > 1.0 + ROUNDING:
-            found = f"{self.asked['score']!r} has values in [{low}, {high}]"
-            msg = f"{self.said['score']} declared as probabilities must lie in [0, 1]; {found}"
+            found = f"{self.asked[role]!r} has values in [{low}, {high}]"
+            msg = f"{self.said[role]} declared as probabilities must lie in [0, 1]; {found}"
             raise ValueError(msg)
         if low >= 0.0 and high <= 1.0:
             return self
-        return replace(self, frame=self.frame.with_columns(score=SCORE.clip(0.0, 1.0)))
+        return replace(self, frame=self.frame.with_columns(**{role: nw.col(role).clip(0.0, 1.0)}))
 
-    def read_labels(self, seen: dict[str, float], pos_label: Any) -> tuple[_Rows, tuple[Any, Any]]:
+    def read_labels(
+        self, seen: dict[str, float], pos_label: Any, known: tuple[Any, Any] | None
+    ) -> tuple[Rows, tuple[Any, Any]]:
         """Return labels as numbers in [0, 1], and the negative and the positive class, by the rules of arrays."""
         name, dtype = self.asked["label"], self.types["label"]
         if pos_label is None and dtype == nw.Boolean:
@@ -417,11 +469,13 @@ class _Rows:
             if low >= 0.0 and high <= 1.0:
                 return replace(self, frame=self.frame.with_columns(label=LABEL.cast(nw.Float64))), (0, 1)
         found = self.frame.select("label").unique().head(_MOST_CLASSES + 1)
-        values = found.collect(backend="pyarrow").to_arrow()["label"].to_pylist()
+        values = collect(found)["label"].to_pylist()
         if len(values) > _MOST_CLASSES:
             msg = f"label must hold two classes, or numbers in [0, 1]; {name!r} has more than {_MOST_CLASSES} values"
             raise ValueError(msg)
         values = [float(value) if isinstance(value, Decimal) else value for value in values]
+        if known is not None and set(values) <= set(known):
+            return replace(self, frame=self.frame.with_columns(label=one_where(nw.lit(known[1]) == LABEL))), known
         _, classes = check_labels("label", _as_array(values), pos_label)
         if pos_label is None and classes == (0, 1) and not set(values) <= {0, 1}:  # shares, kept as objects
             return replace(self, frame=self.frame.with_columns(label=LABEL.cast(nw.Float64))), classes
@@ -432,13 +486,7 @@ class _Rows:
     def finish(self, seen: dict[str, float], classes: tuple[Any, Any], kind: str) -> Table:
         """Return the checked table."""
         for role in self.asked.keys() - {"label"}:
-            ends = seen[f"low_{role}"], seen[f"high_{role}"]
-            if not np.isfinite(ends).all():
-                msg = (
-                    f"{self.said[role]} must be finite; got infinite values in {self.asked[role]!r}, "
-                    f"which lies in [{ends[0]}, {ends[1]}]"
-                )
-                raise ValueError(msg)
+            self.require_finite(role, seen)
         rows, low, high = int(seen["rows"]), seen["low_score"], seen["high_score"]
         with np.errstate(all="ignore"):
             mean = np.float64(seen["sum_score"]) / rows
@@ -463,3 +511,44 @@ def _as_array(values: list[Any]) -> np.ndarray[Any, Any]:
     array = np.empty(len(values), object)
     array[:] = values
     return array
+
+
+def list_values(table: Any, argument: str, name: str, most: int) -> list[Any]:
+    """Return the different values of a column, without missing ones, sorted; raise if they are more than `most`.
+
+    >>> import pyarrow
+    >>> list_values(pyarrow.table({"y": ["dog", None, "cat", "dog"]}), "label", "y", 5)
+    ['cat', 'dog']
+    """
+    opened = open_table(table)
+    found = opened.rows.select(value=opened.column(argument, name)).unique().head(most + 2)
+    values = [value for value in found.collect(backend="pyarrow").to_arrow()["value"].to_pylist() if value is not None]
+    if len(values) > most:
+        msg = f"{argument} must hold at most {most} classes; {name!r} has more"
+        raise ValueError(msg)
+    return sorted(values)
+
+
+def parse_value(table: Any, name: str, text: str) -> Any:
+    """Return a text as a value of the type that a column of a table has, or the text itself if it cannot be one.
+
+    >>> import pyarrow
+    >>> [parse_value(pyarrow.table({"y": [value]}), "y", "1") for value in (0, 0.5, True, "no")]
+    [1, 1.0, True, '1']
+    """
+    opened = open_table(table)
+    dtype = opened.rows.select(value=opened.column("label", name)).collect_schema()["value"]
+    words = {"true": True, "false": False, "1": True, "0": False}
+    kinds: dict[Any, Callable[[str], Any]] = {
+        nw.Boolean: lambda text: words[text.lower()],
+        nw.Date: date.fromisoformat,
+        nw.Datetime: datetime.fromisoformat,
+        nw.Decimal: Decimal,
+    }
+    read = next((read for kind, read in kinds.items() if dtype == kind), None)
+    if read is None:
+        read = int if dtype.is_integer() else float if dtype.is_float() else str
+    try:
+        return read(text)
+    except (ValueError, KeyError, ArithmeticError):
+        return text

@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from calibrant.engines.applying import apply
-from calibrant.engines.tables import open_rows
+from calibrant.engines.tables import collect, open_rows
 from calibrant.evidence.watching import (
     WIDTH,
     Cells,
@@ -87,7 +87,7 @@ def watch(
     frame = frame.with_columns(cell=((_P / (one - _P)).log() * (1.0 / WIDTH)).floor().cast(nw.Int64))
     frame = frame.with_columns(rows=rows.weigh(one), predicted=rows.weigh(_P), positive=rows.positive)
     grouped = frame.group_by(*keys, "cell").agg(count=nw.len(), **{name: nw.col(name).sum() for name in _SUMS})
-    found = grouped.select(*keys, "cell", "count", *_SUMS).collect(backend="pyarrow").to_arrow()
+    found = collect(grouped.select(*keys, "cell", "count", *_SUMS))
     numbers = {name: np.asarray(found[name].cast("float64").to_numpy(), np.float64) for name in (*_SUMS, "count")}
     rows.require_rows(numbers["count"].sum())
     names = found["batches"].to_pylist() if batches is not None else [str(batch)] * found.num_rows

@@ -5,29 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from numbers import Integral
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 
 from calibrant.checks import check_whole
-from calibrant.estimators.klr import (
-    MOST_ROWS_IN_DOUBLE,
+from calibrant.estimators.kernel_machine import (
     DecisionFunction,
-    KernelLogisticRegression,
-    TrainingRows,
+    KernelMachine,
+    KernelOptions,
     make_loss,
+    read_rows,
     require_finite,
+    require_options,
 )
+from calibrant.estimators.klr import Plan, choose_machine
 from calibrant.kernels.functions import gram, take
 from calibrant.kernels.import_vectors import Growth, certify, select
 from calibrant.kernels.laplace import laplace
-from calibrant.kernels.solvers import KnownKernel
+from calibrant.kernels.settings import SETTINGS
 
 __all__ = ["ImportVectorMachine"]
 
 
-class ImportVectorMachine(KernelLogisticRegression):
+class ImportVectorMachine(KernelMachine):
     """Sparse kernel logistic regression: the same objective, with coefficients for few rows (Zhu & Hastie 2005).
 
     The import vectors are added one by one. Each time, every candidate is tried with one Newton step of all
@@ -85,14 +88,6 @@ class ImportVectorMachine(KernelLogisticRegression):
            [0., 1.]])
     """
 
-    # options of `KernelLogisticRegression` that have one value here
-    solver = "auto"
-    multi_class = "softmax"
-    rank: int | None = None
-    memory: float | str = "4GB"
-    warm_start = False
-    verbose = 0
-
     def __init__(
         self,
         C: float | str = 1.0,
@@ -122,23 +117,29 @@ class ImportVectorMachine(KernelLogisticRegression):
         self.class_weight = class_weight
         self.random_state = random_state
 
-    def _choose(self, rows: TrainingRows) -> None:
-        """Set the kernel and C; what the search found about the kernel is not used, so its memory is freed."""
-        super()._choose(rows)
-
-    def _solve(self, rows: TrainingRows, known: KnownKernel | None) -> None:  # noqa: ARG002
-        """Grow the machine and keep what prediction needs."""
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit to rows X, or to their kernel matrix if the kernel is precomputed, and classes y."""
+        if hasattr(self, "machines_"):  # a fit that fails leaves the model not fitted
+            del self.machines_
+        given = KernelOptions(self.kernel, self.gamma, self.degree, self.coef0, self.c)
+        require_options(given, self.C, self.tol, self.max_iter)
         for name in ("max_size", "candidates"):
             if getattr(self, name) is not None:
                 check_whole(name, getattr(self, name), kind=Integral)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         growth = Growth(self.tol, self.max_size, self.candidates, self.max_iter, seed)
+        rows, self.classes_ = read_rows(self, X, y, self.C, sample_weight)
+        choice = choose_machine(Plan(given, self.classes_, tol=self.tol), rows, self.C)
+        choice = replace(choice, beginning=None)  # frees the memory of the kernel matrix
+        self.C_, self.kernel_ = choice.C, choice.kernel
+        if choice.loo is not None:
+            self.loo_ = choice.loo
         source = rows.source(self.kernel_)
         matrix = gram(self.kernel_, source)
         require_finite(matrix)
         loss = make_loss(rows.codes, self.C_ * rows.weight, len(self.classes_))
         selected = select(matrix, loss, growth, rows.copies)
-        coarse = gram(self.kernel_, source, single=matrix.n > MOST_ROWS_IN_DOUBLE)
+        coarse = gram(self.kernel_, source, single=matrix.n > SETTINGS.few_rows)
         factor, solution = selected.machine.factor, certify(coarse, loss, selected.machine)
         self.path_ = np.array(selected.path)
         self.objective_, self.duality_gap_ = solution.objective, solution.gap / solution.objective
@@ -153,3 +154,4 @@ class ImportVectorMachine(KernelLogisticRegression):
         posterior = laplace(loss, factor, solution.f + solution.b, self.C_)
         self._posterior = None if is_precomputed else replace(posterior, pivots=take(rows.X, chosen))
         self.machines_ = [machine]
+        return self

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from math import comb
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
+from calibrant.kernels.settings import SETTINGS
 
 __all__ = [
     "GAMMAS",
@@ -20,6 +22,7 @@ __all__ = [
     "Gram",
     "Kernel",
     "Parameters",
+    "SumOfProducts",
     "Workers",
     "blocks",
     "center",
@@ -31,13 +34,14 @@ __all__ = [
     "mean_square",
     "resolve_gamma",
     "take",
+    "thin_gram",
 ]
 
 _Matrix = NDArray[Any]  # float32 or float64
 _Block = Callable[..., _Matrix]
 
-_DIAGONAL_BLOCK = 128  # rows per block when the diagonal must be read from blocks of the matrix
 _LARGEST_SINGLE_EXPONENT = 30.0  # gamma |x - mean|^2; above it, squared distances lose too many digits in float32
+_LARGEST_THIN_EXPONENT = 300.0  # the same where four digits are enough
 
 
 class Parameters(NamedTuple):
@@ -104,6 +108,14 @@ def _row_products(x: Any, z: Any) -> Floats:
     return np.asarray(np.einsum("ij,ij->i", x, z), np.float64)
 
 
+def _unit_images(x: Any, _: Parameters, __: Any) -> tuple[Any, Any]:
+    """Return the rows divided by their length; rows of zeros stay."""
+    length = np.sqrt(_row_products(x, x))
+    scale = 1.0 / np.where(length > 0.0, length, 1.0)
+    unit = x.multiply(scale[:, None]).tocsr() if hasattr(x, "multiply") else x * scale[:, None]
+    return unit, unit
+
+
 def _exponential(products: _Matrix, _: Parameters) -> _Matrix:
     """Return exp(-gamma |x - z|^2), given the exponent."""
     return np.asarray(np.exp(products, out=products))
@@ -125,6 +137,7 @@ def _count_monomials(features: int, by: Parameters) -> float:
 # K(x, z) as LIBSVM defines it; "quadratic" is Platt's ((x.z)/c + 1)^2 with gamma = 1/c, coef0 = 1 and degree = 2.
 KERNELS: dict[str, Formula] = {
     "linear": Formula(lambda products, _: products, rank=lambda features, _: features),
+    "cosine": Formula(lambda products, _: products, _unit_images, rank=lambda features, _: features),
     "poly": Formula(_power, rank=_count_monomials),
     "quadratic": Formula(_power, rank=_count_monomials),
     "rbf": Formula(_exponential, _distance_images),
@@ -178,11 +191,28 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
+class SumOfProducts:
+    """A sum of products of kernels, which is a kernel.
+
+    >>> both = SumOfProducts(((Kernel("linear"), Kernel("linear")), (Kernel("rbf"),)))
+    >>> both(np.array([[2.0]]), np.array([[2.0]]))
+    array([[17.]])
+    """
+
+    terms: tuple[tuple[Kernel, ...], ...]
+
+    def __call__(self, x: Any, z: Any) -> Floats:
+        """Return the matrix of K(x_i, z_j) for all rows of x and z."""
+        return np.asarray(sum(reduce(np.multiply, (factor.between(x, z) for factor in term)) for term in self.terms))
+
+
+@dataclass(frozen=True, slots=True)
 class Workers:
-    """A way to work on many items: one after the other, or by `count` threads."""
+    """A way to work on many items: one after the other, or by `count` threads; `columns` of a matrix are one item."""
 
     count: int = 1
     run: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]] = map
+    columns: int = SETTINGS.columns
 
     def map(self, work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
         """Return `work(item)` for every item."""
@@ -220,7 +250,7 @@ def gram(kernel: Kernel, X: Any, *, single: bool = False) -> Gram:
     with np.errstate(over="ignore", invalid="ignore"):  # the caller checks that the matrix is finite
         if kernel.name not in KERNELS:
             block = cross(kernel, X, X)
-            parts = [np.diag(block(rows, rows)) for rows in blocks(n, _DIAGONAL_BLOCK)]
+            parts = [np.diag(block(rows, rows)) for rows in blocks(n, SETTINGS.tile // 4)]
             diagonal = np.concatenate(parts).astype(np.float64)
             return Gram(n, diagonal, block, lambda order: lambda i, j, _=None: block(order[i], order[j]), np.float64)
         formula, dtype = KERNELS[kernel.name], np.float32 if single and is_accurate_in_single(kernel, X) else np.float64
@@ -233,12 +263,40 @@ def gram(kernel: Kernel, X: Any, *, single: bool = False) -> Gram:
         return Gram(n, diagonal, reorder(slice(None)), reorder, dtype, formula.rank(X.shape[1], kernel.by))
 
 
-def is_accurate_in_single(kernel: Kernel, X: Any, origin: Any = None) -> bool:
+def thin_gram(kernel: Kernel, X: Any) -> Gram:
+    """Return the kernel matrix of X with itself without a copy of X: a block converts its own rows.
+
+    It is in single precision where that is accurate enough, whatever the precision of X.
+    """
+    n, parts = X.shape[0], blocks(X.shape[0], SETTINGS.columns)
+    if kernel.name not in KERNELS:
+        return gram(kernel, X)
+    origin = center(X)
+    single = all(is_accurate_in_single(kernel, X[rows], origin, _LARGEST_THIN_EXPONENT) for rows in parts)
+    dtype: Any = np.float32 if single else np.float64
+    formula = KERNELS[kernel.name]
+
+    def images(rows: Any) -> tuple[Any, Any]:
+        return formula.images(X[rows], kernel.by, origin)
+
+    def reorder(order: Any) -> _Block:
+        def block(i: Any, j: Any, _: Any = None) -> _Matrix:
+            left, right = images(order[i])[0], images(order[j])[1]
+            return _make_block(formula, kernel.by, left, right, dtype)(slice(None), slice(None))
+
+        return block
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        diagonal = [formula.finish(_row_products(*images(rows)), kernel.by) for rows in parts]
+        return Gram(n, np.concatenate(diagonal), reorder(np.arange(n)), reorder, dtype)
+
+
+def is_accurate_in_single(kernel: Kernel, X: Any, origin: Any = None, most: float = _LARGEST_SINGLE_EXPONENT) -> bool:
     """Return whether the kernel keeps about five of the seven digits of single precision."""
     if kernel.name != "rbf":
         return False
     moved = X if hasattr(X, "multiply") else X - (center(X) if origin is None else origin)
-    return float(kernel.by.gamma * _row_products(moved, moved).max(initial=0.0)) < _LARGEST_SINGLE_EXPONENT
+    return float(kernel.by.gamma * _row_products(moved, moved).max(initial=0.0)) < most
 
 
 def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> _Block:

@@ -24,8 +24,9 @@ from numpy.typing import NDArray
 from calibrant.arrays import Floats, Index
 from calibrant.kernels.functions import SERIAL, Gram, Workers, blocks
 from calibrant.kernels.losses import LossFunction, duality_gap
-from calibrant.kernels.matrices import COLUMNS_AT_ONCE, Factor, TiledProducts, coefficients_of, threads
-from calibrant.kernels.solvers import Iterate, newton_in_factor
+from calibrant.kernels.matrices import Factor, Products, coefficients_of, threads
+from calibrant.kernels.newton import newton_in_factor
+from calibrant.kernels.problem import Solution
 
 __all__ = ["BATCH", "GrownMachine", "Growth", "Selection", "best_addition", "certify", "select"]
 
@@ -140,7 +141,7 @@ def _minimise(
     """Return the minimum for the machine's S, to a Newton decrement of `tol` times the objective."""
     newton, last = newton_in_factor(loss, now.factor.F, workers, now.z.copy()), np.inf
     for count, point in enumerate(newton):
-        if point.decrement <= tol * point.objective or point.objective >= _STUCK * last or count >= max_iter:
+        if point.gain <= tol * point.objective or point.objective >= _STUCK * last or count >= max_iter:
             break
         last = point.objective
     return GrownMachine(now.factor, point.z, point.f, point.objective, now.steps + count)
@@ -181,7 +182,7 @@ def _new_rows(gram: Gram, factor: Factor, rows: Index) -> Floats:
     def write(part: slice) -> None:
         new[:, part] = (gram.block(part, rows).T - known @ factor.F[:-1, part]) / root
 
-    gram.workers.map(write, blocks(gram.n, COLUMNS_AT_ONCE))
+    gram.workers.map(write, blocks(gram.n, gram.workers.columns))
     return new
 
 
@@ -224,7 +225,7 @@ def _insert_row(values: NDArray[Any], new: Any) -> NDArray[Any]:
     return np.concatenate([values[:-1], np.asarray(new)[None], values[-1:]])
 
 
-def certify(gram: Gram, loss: LossFunction, now: GrownMachine) -> Iterate:
+def certify(gram: Gram, loss: LossFunction, now: GrownMachine) -> Solution:
     """Return the machine as coefficients of all rows, with the duality gap of the problem in which all may be used.
 
     The dual point is the residual, so this takes one pass over the kernel matrix.
@@ -234,5 +235,5 @@ def certify(gram: Gram, loss: LossFunction, now: GrownMachine) -> Iterate:
     beta, a = coefficients_of(now.factor, now.z[:-1]), loss.residual(f + b)
     objective = 0.5 * float(np.vdot(now.z[:-1], now.z[:-1])) + loss.value(f + b)
     with threads(gram.n) as workers:
-        product = TiledProducts(replace(gram, workers=workers), 0.0)(a)
-    return Iterate(beta, f, b, objective, duality_gap(beta, f, a, product))
+        product = Products(replace(gram, workers=workers), 0.0)(a)
+    return Solution(beta, f, b, objective, duality_gap(beta, f, a, product))

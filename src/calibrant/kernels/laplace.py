@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import Floats
 from calibrant.kernels.losses import LossFunction
 from calibrant.kernels.matrices import Factor, threads
-from calibrant.kernels.solvers import factorise_hessian
+from calibrant.kernels.newton import factorise_hessian
 
 __all__ = ["Laplace", "laplace"]
 

@@ -24,48 +24,38 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from calibrant.arrays import Floats, Index
-from calibrant.kernels.functions import SERIAL, Gram, Workers, blocks
+from calibrant.kernels.functions import SERIAL, Workers, blocks
 from calibrant.kernels.losses import Bernoulli
 from calibrant.kernels.matrices import (
-    COLUMNS_AT_ONCE,
     Factor,
     Products,
     column_products,
     invert_lower,
-    make_products,
+    is_complete,
     pivoted_cholesky,
     threads,
     with_workers,
 )
-from calibrant.kernels.solvers import (
-    ROUGH_DECREMENT,
-    Iterate,
-    KnownKernel,
-    Options,
-    choose_rank,
-    choose_starting_rank,
+from calibrant.kernels.newton import (
     factor_gradient,
     factorise_hessian,
-    is_complete,
     multiply,
     newton_in_factor,
     run_newton,
     solve_cholesky,
 )
+from calibrant.kernels.problem import Problem, Solution
+from calibrant.kernels.settings import SETTINGS, Settings
+from calibrant.kernels.solver import Prepared, choose_rank
 
 __all__ = [
-    "FACTOR_DECREMENT",
-    "GROUPS",
-    "MOST_CG_STEPS",
-    "MOST_ENTRIES_TO_FOLLOW",
-    "POOR_LEVERAGE",
-    "POOR_RESIDUAL",
-    "STARTING_RANK_SHARE",
+    "FIRST_C",
     "AskForProducts",
+    "Beginning",
     "Evaluate",
+    "LeftOut",
     "LooChoice",
     "LooPath",
-    "LooProblem",
     "LooResult",
     "binary_path",
     "choose",
@@ -74,11 +64,12 @@ __all__ = [
     "evaluate_in_order",
     "follow_absences",
     "follow_important_absences",
+    "is_poor",
     "leave_out_groups",
     "leave_out_rows",
     "make_path",
     "newton_columns",
-    "path_and_known_kernel",
+    "path_and_start",
     "prepare_binary",
     "search_grid",
     "share_products",
@@ -86,31 +77,7 @@ __all__ = [
 ]
 
 
-# Leaving out one row at a time.
-MOST_ENTRIES_TO_FOLLOW = (
-    70_000  # entries of a factor up to which the absence of a row is followed beyond one Newton step
-)
-_FOLLOWING_STEPS = 4  # steps that follow it
-_LEAST_EFFECT = 0.05  # rows are followed if leverage * change of f * error of the probability is above this
-_LAST_CHANGE = 0.1  # a followed row counts as poor if the last step changed f by more than this
-_MOST_WEIGHT_IN_SINGLE = 1e8  # weight C_i up to which rows are followed in single precision
-POOR_LEVERAGE = 0.9  # leverage W_i v_i above which one Newton step is a poor approximation
-FACTOR_DECREMENT = 0.01  # share of the objective that the last Newton step in the factor may gain, before one more
-
-# Leaving out groups of rows.
-STARTING_RANK_SHARE = 0.7  # the factor to start from has this share of the rank of one to rely on
-GROUPS = 9  # groups that the rows are divided into
-_FEWEST_ROWS_LEFT_OUT = 1_750  # of more rows, only so many groups are left out that they hold at least these
-_FEWEST_GROUPS_LEFT_OUT = 3
-_ENOUGH = 2e-3  # share of its squared residual that conjugate gradients may leave of a group's system
-POOR_RESIDUAL = 0.05  # share above which the group's rows count as poor
-MOST_CG_STEPS = 12
-_VALUES_PER_PRODUCT = 4  # values of C that share products with K
-
-# The search over C.
-_FIRST_C = 10.0  # where the search begins
-_MOST_TRIED_ALL = 8  # up to so many values of C, all are tried
-_STRIDES = 10  # strides of the search over the whole grid
+FIRST_C = 10.0  # where a search over C begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +109,7 @@ class LooResult:
     loss: float
     poor: float
     start: Any
-    full_fit: Iterate | None = None
+    full_fit: Solution | None = None
     values: Floats | None = None
 
 
@@ -151,7 +118,9 @@ Evaluate = Callable[[Sequence[float], Any], list[LooResult]]  # at increasing va
 AskForProducts = Generator[NDArray[Any], NDArray[Any], Any]  # yields columns v and is sent K v
 
 
-def leave_out_rows(loss: Bernoulli, factor: Factor, copies: Floats, workers: Workers = SERIAL) -> _EvaluateOne:
+def leave_out_rows(
+    loss: Bernoulli, factor: Factor, copies: Floats, workers: Workers = SERIAL, settings: Settings = SETTINGS
+) -> _EvaluateOne:
     """Return the evaluation that leaves out one copy of every row, with the kernel F'F; `loss` is that for C = 1.
 
     Each row's value is f_i - s_i a_i v_i/(1 - s_i W_i v_i), where s_i is the share of the row in one copy. With few
@@ -161,28 +130,33 @@ def leave_out_rows(loss: Bernoulli, factor: Factor, copies: Floats, workers: Wor
 
     def evaluate(C: float, start: Floats | None) -> LooResult:
         at = loss.select_rows(slice(None), C)
-        point, _ = run_newton(newton_in_factor(at, F, workers, start), FACTOR_DECREMENT, 30)
+        point, _ = run_newton(newton_in_factor(at, F, workers, start, settings), 0.1 * settings.rough_gain, 30)
         curvature = at.curvature(point.f)
         w, lower = curvature.w, factorise_hessian(curvature, F, workers)
         step = -solve_cholesky(lower, factor_gradient(F, point.z, at.residual(point.f)))
         z, f = point.z + step, point.f + multiply(F.T, step)
-        inverse, follow = invert_lower(lower), F.size <= MOST_ENTRIES_TO_FOLLOW
+        inverse, follow = invert_lower(lower), F.shape[1] <= settings.few_rows
         if follow:
             P = inverse @ F
             v = column_products(P, P)
         else:
-            parts = blocks(F.shape[1], COLUMNS_AT_ONCE)
+            parts = blocks(F.shape[1], workers.columns)
             v = np.concatenate(
                 workers.map(lambda rows: np.square(inverse @ F[:, rows]).sum(axis=0, dtype=np.float64), parts)
             )
         leverage = np.minimum(share * w * v, 1.0 - 1e-6)
-        values, poor = f - share * at.residual(f) * v / (1.0 - leverage), leverage > POOR_LEVERAGE
+        values, poor = f - share * at.residual(f) * v / (1.0 - leverage), leverage > settings.poor_leverage
         if follow:
             effect = leverage * np.abs(values - f) * np.abs(at.target - expit(values))
             values, poor = follow_important_absences(
-                values, f, effect, np.abs, lambda rows: _follow_rows(at, f, w, P, share, rows, leverage[rows])
+                values,
+                f,
+                effect,
+                np.abs,
+                lambda rows: _follow_rows(at, f, w, P, share, rows, leverage[rows], settings),
+                settings,
             )
-        full_fit = Iterate(at.residual(f), f - z[-1], z[-1], np.inf, np.inf)
+        full_fit = Solution(at.residual(f), f - z[-1], z[-1])
         return LooResult(loss.value(values) / total, float(loss.weight @ poor / total), z, full_fit, values)
 
     return evaluate
@@ -194,6 +168,7 @@ def follow_important_absences(
     effect: Floats,
     size: Callable[[Floats], Floats],
     follow: Callable[[Index], tuple[Floats, Floats]],
+    settings: Settings,
     most: int | None = None,
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """Return the values of all rows without themselves, and which of them are poor.
@@ -202,25 +177,32 @@ def follow_important_absences(
     at a time: `follow` returns their values and the size of their last change. A row that has not converged is poor,
     and keeps the value that is farther from f, because one step goes too far where other rows gain curvature by it.
     """
-    rows = np.flatnonzero(effect > _LEAST_EFFECT)
+    rows = np.flatnonzero(effect > settings.followed_effect)
     values, poor = first.copy(), np.zeros(len(first), bool)
     for part in (rows[some] for some in blocks(len(rows), most or len(first))):
         values[part], last = follow(part)
-        poor[part] = last > _LAST_CHANGE
+        poor[part] = last > 2.0 * settings.followed_effect
     farther = poor & (size(first - f) > size(values - f))
     values[farther] = first[farther]
     return values, poor
 
 
 def _follow_rows(
-    loss: Bernoulli, f: Floats, w: Floats, P: NDArray[Any], share: Floats, rows: Index, leverage: Floats
+    loss: Bernoulli,
+    f: Floats,
+    w: Floats,
+    P: NDArray[Any],
+    share: Floats,
+    rows: Index,
+    leverage: Floats,
+    settings: Settings,
 ) -> tuple[Floats, Floats]:
     """Return the values of some rows, each without itself, and how far the last step moved them.
 
     Every row is a column with a problem of its own. The preconditioner is its inverse Hessian at f, from
     P = L^-1 F of the Hessian LL' of all rows.
     """
-    dtype: Any = np.float32 if loss.weight.max() <= _MOST_WEIGHT_IN_SINGLE else np.float64
+    dtype: Any = np.float32 if loss.weight.max() <= 1e8 else np.float64
     own, keeps, P = (rows, np.arange(len(rows))), 1.0 - share[rows], P.astype(dtype)
     side, half = (each[:, None].astype(dtype) for each in (2.0 * loss.target - 1.0, 0.5 * loss.weight))
     start, curve = (np.repeat(each[:, None].astype(dtype), len(rows), axis=1) for each in (f, w))
@@ -237,7 +219,7 @@ def _follow_rows(
         return np.asarray(step + pull * step[own])
 
     values, step, size = follow_absences(
-        start, residual(start, 1.0), residual, direction, lambda step: curve * step, column_products
+        start, residual(start, 1.0), residual, direction, lambda step: curve * step, column_products, settings
     )
     return values[own].astype(np.float64), np.abs(size * step[own]).astype(np.float64)
 
@@ -249,6 +231,7 @@ def follow_absences(
     direction: Callable[[NDArray[Any]], NDArray[Any]],
     curve: Callable[[NDArray[Any]], NDArray[Any]],
     dot: Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]],
+    settings: Settings,
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Return f after some steps of conjugate gradients on many problems, the last step, and its size in each problem.
 
@@ -257,7 +240,7 @@ def follow_absences(
     beyond the minimum of the quadratic model.
     """
     past: tuple[NDArray[Any], ...] = ()
-    for _ in range(_FOLLOWING_STEPS):
+    for _ in range(settings.following_steps):
         r = beta - residual(f)
         step = direction(r)
         change, slope = -r - curve(step), dot(r, step)
@@ -273,47 +256,52 @@ def follow_absences(
 
 
 def leave_out_groups(
-    loss: Bernoulli, factor: Factor, copies: Floats, workers: Workers = SERIAL, group: Index | None = None
+    loss: Bernoulli, factor: Factor, left: LeftOut, workers: Workers = SERIAL, settings: Settings = SETTINGS
 ) -> Callable[[float, Floats | None], tuple[Floats, AskForProducts]]:
     """Return the first half of the evaluation with the exact kernel that leaves out rows in groups, one copy of each.
 
     It solves with the kernel F'F + D, and returns the start for the next C and a generator that asks for products with
     K and returns the result.
     """
-    group = LooProblem(loss.target, loss.weight, copies).groups(0) if group is None else group
-    rows, mine, kept = choose_left_out_rows(group, copies)
-    left_out, columns, kept = loss.select_rows(rows), (rows, mine), np.column_stack([kept, np.ones(len(copies))])
+    n = len(left.copies)
+    rows, mine, kept = choose_left_out_rows(left, settings)
+    left_out, columns, kept = loss.select_rows(rows), (rows, mine), np.column_stack([kept, np.ones(n)])
     total = float(left_out.weight.sum())
 
     def begin(C: float, start: Floats | None) -> tuple[Floats, AskForProducts]:
         at = loss.select_rows(slice(None), C)
         inner = at.envelope(factor.rest)
-        point, _ = run_newton(newton_in_factor(inner, factor.F, workers, start), ROUGH_DECREMENT, 30)
+        point, _ = run_newton(newton_in_factor(inner, factor.F, workers, start, settings), settings.rough_gain, 30)
         return point.z, evaluate(at, inner.prox(point.f), point.z)
 
     def evaluate(at: Bernoulli, f: Floats, z: Floats) -> AskForProducts:
-        values, residual, full_fit = yield from newton_columns(at, factor, f, kept, workers)
-        there, left = values[rows, -1], values[columns]
+        values, residual, full_fit = yield from newton_columns(at, factor, f, kept, workers, settings)
+        there, without = values[rows, -1], values[columns]
         # leverage/(1 - leverage), if the row alone had been left out
-        moved = (there - left) * (expit(there) - 1.0 + left_out.target)
-        poor = (moved > POOR_LEVERAGE / (1.0 - POOR_LEVERAGE)) | (residual[mine] > POOR_RESIDUAL)
-        every = np.full(len(copies), np.nan)
-        every[rows] = left
-        return LooResult(left_out.value(left) / total, float(left_out.weight @ poor / total), z, full_fit, every)
+        moved = (there - without) * (expit(there) - 1.0 + left_out.target)
+        poor = is_poor(moved, residual[mine], settings)
+        every = np.full(n, np.nan)
+        every[rows] = without
+        return LooResult(left_out.value(without) / total, float(left_out.weight @ poor / total), z, full_fit, every)
 
     return begin
 
 
-def choose_left_out_rows(group: Index, copies: Floats) -> tuple[Index, Index, Floats]:
+def is_poor(moved: Floats, residual: Floats, settings: Settings) -> NDArray[np.bool_]:
+    """Return which rows are poor: their leverage, moved/(1 + moved), or what is left of their system, is too large."""
+    return np.asarray((moved * (1.0 - settings.poor_leverage) > settings.poor_leverage) | (residual > 0.05))
+
+
+def choose_left_out_rows(left: LeftOut, settings: Settings = SETTINGS) -> tuple[Index, Index, Floats]:
     """Return the rows to leave out, the group of each, and the share of every row kept without each group, by column.
 
     Of many rows only some groups are left out: the losses at two values of C differ by about the same at any row.
     """
-    n = len(copies)
-    count = int(np.clip(-(-GROUPS * _FEWEST_ROWS_LEFT_OUT // n), _FEWEST_GROUPS_LEFT_OUT, GROUPS))
+    n, group = len(left.copies), left.group
+    count = int(np.clip(-(-settings.groups * settings.rows_left_out // n), 2, settings.groups))
     rows = np.flatnonzero(group < count)
     kept = np.ones((n, count))
-    kept[rows, group[rows]] = 1.0 - 1.0 / np.maximum(copies[rows], 1.0)
+    kept[rows, group[rows]] = 1.0 - 1.0 / np.maximum(left.copies[rows], 1.0)
     return rows, group[rows], kept
 
 
@@ -335,17 +323,31 @@ def share_products(K: Products, tasks: Sequence[AskForProducts]) -> list[Any]:
     return [results[i] for i in range(len(tasks))]
 
 
-def draw_groups(target: Floats, rng: np.random.Generator) -> Index:
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """How rows are left out: the number of copies of each, of which one is left out at a time, and its group."""
+
+    copies: Floats
+    group: Index
+
+
+def draw_groups(target: Floats, rng: np.random.Generator, settings: Settings = SETTINGS) -> Index:
     """Return a random group of each row, such that every class is spread evenly over the groups."""
-    order = rng.permutation(len(target))
-    group = np.empty(len(target), np.intp)
-    group[order[np.argsort(target[order], kind="stable")]] = np.arange(len(target)) % GROUPS
+    codes = target if target.ndim == 1 else target.argmax(axis=1)
+    order = rng.permutation(len(codes))
+    group = np.empty(len(codes), np.intp)
+    group[order[np.argsort(codes[order], kind="stable")]] = np.arange(len(codes)) % settings.groups
     return group
 
 
 def newton_columns(
-    loss: Bernoulli, factor: Factor, f: Floats, kept: Floats, workers: Workers = SERIAL
-) -> Generator[NDArray[Any], NDArray[Any], tuple[Floats, Floats, Iterate]]:
+    loss: Bernoulli,
+    factor: Factor,
+    f: Floats,
+    kept: Floats,
+    workers: Workers = SERIAL,
+    settings: Settings = SETTINGS,
+) -> Generator[NDArray[Any], NDArray[Any], tuple[Floats, Floats, Solution]]:
     """Return the values after a Newton step from f on the exact problem, for each column of shares kept of the rows.
 
     Also return the share of each column's squared residual that conjugate gradients left, and the last column's
@@ -380,10 +382,11 @@ def newton_columns(
         column_products,
         feasible.astype(dtype),
         f[:, None].astype(dtype),
-        _ENOUGH,
+        settings.group_residual,
+        settings.group_steps,
     )
     b = (a + w * (f[:, None] - Kbeta)).sum(axis=0) / w.sum(axis=0)
-    return Kbeta + b, left, Iterate(beta[:, -1], Kbeta[:, -1], b[-1], np.inf, np.inf)
+    return Kbeta + b, left, Solution(beta[:, -1], Kbeta[:, -1], b[-1])
 
 
 _Apply = Callable[[NDArray[Any]], NDArray[Any]]
@@ -397,6 +400,7 @@ def solve_columns(
     a: NDArray[Any],
     f: NDArray[Any],
     enough: float,
+    most: int,
 ) -> Generator[NDArray[Any], NDArray[Any], tuple[Floats, NDArray[Any], NDArray[Any]]]:
     """Return beta = a + R u, K beta and the share of |r|^2 left, (I + R'KR) u = -R'(K a - f) up to intercepts.
 
@@ -407,7 +411,7 @@ def solve_columns(
     r = project(root_transposed(Kbeta - f))
     g = project(precondition(r))
     d, rg, begun = -g, dot(r, g), dot(r, r)
-    for _ in range(MOST_CG_STEPS):
+    for _ in range(most):
         s = root(d)
         Ks = yield s
         image = d + root_transposed(Ks)
@@ -435,11 +439,11 @@ def search_grid(evaluate: Evaluate, grid: Sequence[float]) -> dict[float, LooRes
     Few values are all tried. Otherwise at most three are tried at a time, which cost little more than one, near the
     minimum of a parabola in log C.
     """
-    if len(grid) <= _MOST_TRIED_ALL:
+    if len(grid) <= 8:
         return dict(zip(grid, evaluate(grid, None), strict=True))
     results: dict[int, LooResult] = {}
-    x, stride = np.log(grid), max(2, len(grid) // _STRIDES)
-    middle = int(np.abs(x - np.log(_FIRST_C)).argmin())
+    x, stride = np.log(grid), max(2, len(grid) // 10)
+    middle = int(np.abs(x - np.log(FIRST_C)).argmin())
     places: Iterable[int] = (middle - stride, middle, middle + stride)
     while new := sorted(set(places) & set(range(len(grid))) - set(results)):
         start = results[min(results, key=lambda j: abs(j - new[0]))].start if results else None
@@ -499,10 +503,10 @@ def make_path(results: dict[float, LooResult]) -> LooPath:
     return LooPath(tuple(rising), tuple(results[C].loss for C in rising), tuple(results[C].poor for C in rising))
 
 
-def path_and_known_kernel(results: dict[float, LooResult], K: Products, factor: Factor) -> tuple[LooPath, KnownKernel]:
+def path_and_start(results: dict[float, LooResult], K: Products, factor: Factor) -> tuple[LooPath, Beginning]:
     """Return the path, and what a fit with its best C can start from."""
     path = make_path(results)
-    return path, KnownKernel(with_workers(K, SERIAL), factor, path.best, results[path.best].full_fit)
+    return path, Beginning(Prepared(with_workers(K, SERIAL), factor), path.best, results[path.best].full_fit)
 
 
 def evaluate_in_order(evaluate: _EvaluateOne, Cs: Sequence[float], start: Any) -> list[LooResult]:
@@ -515,15 +519,24 @@ def evaluate_in_order(evaluate: _EvaluateOne, Cs: Sequence[float], start: Any) -
 
 
 @dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a search for C leaves for the fit: the kernel as it was prepared, the best C, and nearly the solution."""
+
+    kernel: Prepared
+    C: float
+    solution: Solution | None
+
+
+@dataclass(frozen=True, slots=True)
 class LooChoice:
     """One path over C for each gamma, and the C and gamma of the smallest leave-one-out log loss.
 
-    `known` is what a fit can start from, if there was only one gamma.
+    `beginning` is what a fit can start from, if there was only one gamma.
     """
 
     gammas: tuple[float, ...]
     paths: tuple[LooPath, ...]
-    known: KnownKernel | None = field(default=None, repr=False, compare=False)
+    beginning: Beginning | None = field(default=None, repr=False, compare=False)
 
     @property
     def best(self) -> tuple[float, float]:
@@ -538,73 +551,59 @@ class LooChoice:
         return path.poor[int(np.argmin(path.loss))]
 
 
-@dataclass(frozen=True, slots=True)
-class LooProblem:
-    """The rows to choose C for: targets (n,) or one column per class (n, k), weights for C = 1, numbers of copies.
-
-    `group` says with which of `GROUPS` groups a row is left out; None divides the rows at random.
-    """
-
-    target: Floats
-    weight: Floats
-    copies: Floats
-    group: Index | None = None
-
-    def groups(self, seed: int) -> Index:
-        """Return the given groups, or random ones with every class spread evenly over them."""
-        codes = self.target if self.target.ndim == 1 else self.target.argmax(axis=1)
-        return draw_groups(codes, np.random.default_rng(seed)) if self.group is None else self.group
-
-
-_MakePath = Callable[[LooProblem, Gram, Sequence[float], Options], tuple[LooPath, KnownKernel | None]]
+_FindPath = Callable[[Problem, LeftOut, Sequence[float], Settings], tuple[LooPath, Beginning | None]]
 
 
 def binary_path(
-    problem: LooProblem, gram: Gram, grid: Sequence[float], options: Options
-) -> tuple[LooPath, KnownKernel | None]:
+    problem: Problem, left: LeftOut, grid: Sequence[float], settings: Settings = SETTINGS
+) -> tuple[LooPath, Beginning | None]:
     """Return the path of a machine of two classes, and what a fit can start from."""
-    evaluate, K, factor = prepare_binary(problem, gram, options)
-    return path_and_known_kernel(search_grid(evaluate, grid), K, factor)
+    evaluate, K, factor = prepare_binary(problem, left, settings)
+    return path_and_start(search_grid(evaluate, grid), K, factor)
 
 
-def prepare_binary(problem: LooProblem, gram: Gram, options: Options) -> tuple[Evaluate, Products, Factor]:
+def prepare_binary(problem: Problem, left: LeftOut, settings: Settings = SETTINGS) -> tuple[Evaluate, Products, Factor]:
     """Return the evaluation of two classes, products with the kernel matrix, and the factor.
 
     Rows are left out one at a time if the machine is solved in the factor, and otherwise in groups.
     """
-    loss = Bernoulli(problem.target, problem.weight)
-    most = choose_rank(loss.shape, options)
-    rank = choose_starting_rank(gram, options, most, STARTING_RANK_SHARE * most)
-    factor = pivoted_cholesky(gram, rank, np.random.default_rng(options.seed))
-    K = make_products(gram, options.memory)
-    if is_complete(gram, factor) or not options.exact:
-        one = leave_out_rows(loss, factor, problem.copies, gram.workers)
+    gram, loss = problem.gram, problem.loss
+    assert isinstance(loss, Bernoulli)
+    factor = pivoted_cholesky(gram, choose_rank(loss.shape, problem, settings), np.random.default_rng(problem.seed))
+    K = Products(gram, problem.memory, settings=settings)
+    if is_complete(gram, factor) or problem.rank:
+        one = leave_out_rows(loss, factor, left.copies, gram.workers, settings)
         return lambda Cs, start: evaluate_in_order(one, Cs, start), K, factor
-    begin = leave_out_groups(loss, factor, problem.copies, gram.workers, problem.groups(options.seed))
+    begin = leave_out_groups(loss, factor, left, gram.workers, settings)
 
     def evaluate(Cs: Sequence[float], start: Floats | None) -> list[LooResult]:
         tasks: list[AskForProducts] = []
         for C in Cs:
             start, task = begin(C, start)
             tasks.append(task)
-        return [found for some in blocks(len(tasks), _VALUES_PER_PRODUCT) for found in share_products(K, tasks[some])]
+        return share_products(K, tasks)
 
     return evaluate, K, factor
 
 
 def choose(
-    problem: LooProblem,
-    grams: Iterable[tuple[float, Gram]],
+    problems: Iterable[tuple[float, Problem]],
+    copies: Floats,
     grid: Sequence[float],
-    options: Options,
-    find_path: _MakePath = binary_path,
+    find_path: _FindPath = binary_path,
+    settings: Settings = SETTINGS,
 ) -> LooChoice:
-    """Return one path over C for each gamma and its kernel matrix; `find_path` depends on the kind of machine."""
-    gammas, paths, known = [], [], None
-    with threads(GROUPS * len(problem.copies)) as workers:
-        for gamma, gram in grams:
-            known = None  # frees memory for the next kernel
+    """Return one path over C for each gamma and its problem, whose loss is that for C = 1.
+
+    `copies` says how often each row counts; `find_path` depends on the kind of machine.
+    """
+    gammas, paths, beginning = [], [], None
+    with threads(settings.groups * len(copies), settings) as workers:
+        for gamma, problem in problems:
+            beginning = None  # frees memory for the next kernel
+            shared = replace(problem, gram=replace(problem.gram, workers=workers))
+            left = LeftOut(copies, draw_groups(problem.loss.target, np.random.default_rng(problem.seed), settings))
+            path, beginning = find_path(shared, left, sorted(set(grid)), settings)
             gammas.append(gamma)
-            path, known = find_path(problem, replace(gram, workers=workers), sorted(set(grid)), options)
             paths.append(path)
-    return LooChoice(tuple(gammas), tuple(paths), known if len(gammas) == 1 else None)
+    return LooChoice(tuple(gammas), tuple(paths), beginning if len(gammas) == 1 else None)

@@ -15,20 +15,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
-from calibrant.kernels.functions import Gram
 from calibrant.kernels.loo import (
     Evaluate,
+    LeftOut,
     LooPath,
-    LooProblem,
     LooResult,
-    draw_groups,
     evaluate_in_order,
     make_path,
     prepare_binary,
     search_grid,
 )
-from calibrant.kernels.matrices import coefficients_of, make_products
-from calibrant.kernels.solvers import Options, is_complete
+from calibrant.kernels.losses import Bernoulli
+from calibrant.kernels.matrices import Products, coefficients_of, is_complete
+from calibrant.kernels.problem import Problem
+from calibrant.kernels.settings import SETTINGS, Settings
 
 __all__ = ["pairs_path"]
 
@@ -36,18 +36,17 @@ _Coupling = Callable[[Floats], Floats]  # from values, one column per pair, to t
 
 
 def pairs_path(
-    problem: LooProblem, gram: Gram, grid: Sequence[float], options: Options, couple: _Coupling
+    problem: Problem, left: LeftOut, grid: Sequence[float], settings: Settings = SETTINGS, *, couple: _Coupling
 ) -> tuple[LooPath, None]:
     """Return the path of coupled pairs; each pair leaves rows out one at a time or in groups as its size demands."""
-    codes = problem.target.argmax(axis=1)
-    places = list(combinations(range(problem.target.shape[1]), 2))
-    smaller = replace(options, memory=options.memory / (1 + len(places)))
-    group = draw_groups(codes, np.random.default_rng(options.seed))  # the same in all pairs
+    gram, weight, codes = problem.gram, problem.loss.weight, problem.loss.target.argmax(axis=1)
+    places = list(combinations(range(problem.loss.target.shape[1]), 2))
+    smaller = replace(problem, memory=problem.memory / (1 + len(places)))
     pairs = [
-        _prepare_pair(problem, gram, np.flatnonzero((codes == a) | (codes == b)), codes == b, group, smaller)
+        _prepare_pair(smaller, left, np.flatnonzero((codes == a) | (codes == b)), codes == b, settings)
         for a, b in places
     ]
-    K = make_products(gram, smaller.memory)
+    K = Products(gram, smaller.memory, settings=settings)
 
     def evaluate(C: float, start: Sequence[Any] | None) -> LooResult:
         found = [pair.evaluate([C], z)[0] for pair, z in zip(pairs, start or [None] * len(pairs), strict=True)]
@@ -58,8 +57,8 @@ def pairs_path(
         for column, (pair, result) in enumerate(zip(pairs, found, strict=True)):
             values[pair.rows, column] = result.values
         rows = np.flatnonzero(np.isfinite(values).all(axis=1))  # left out by all pairs of their class
-        weight, logs = problem.weight[rows], couple(values[rows])
-        loss = -float(weight @ logs[np.arange(len(rows)), codes[rows]] / weight.sum())
+        logs = couple(values[rows])
+        loss = -float(weight[rows] @ logs[np.arange(len(rows)), codes[rows]] / weight[rows].sum())
         return LooResult(loss, max(result.poor for result in found), [result.start for result in found])
 
     return make_path(search_grid(lambda Cs, start: evaluate_in_order(evaluate, Cs, start), grid)), None
@@ -75,9 +74,10 @@ class _Pair:
 
 
 def _prepare_pair(
-    problem: LooProblem, gram: Gram, rows: Index, is_second: NDArray[np.bool_], group: Index, options: Options
+    problem: Problem, left: LeftOut, rows: Index, is_second: NDArray[np.bool_], settings: Settings
 ) -> _Pair:
-    """Return the pair with the given rows; `is_second` and `group` are given for all rows."""
+    """Return the pair with the given rows; `is_second` is given for all rows."""
+    gram = problem.gram
     part = replace(
         gram,
         n=len(rows),
@@ -85,12 +85,12 @@ def _prepare_pair(
         block=gram.reorder(rows),
         reorder=lambda order: gram.reorder(rows[order]),
     )
-    target = is_second[rows].astype(np.float64)
-    binary = LooProblem(target, problem.weight[rows], problem.copies[rows], group[rows])
-    evaluate, _, factor = prepare_binary(binary, part, options)
+    loss = Bernoulli(is_second[rows].astype(np.float64), problem.loss.weight[rows])
+    binary = replace(problem, gram=part, loss=loss)
+    evaluate, _, factor = prepare_binary(binary, LeftOut(left.copies[rows], left.group[rows]), settings)
 
     def machine_of(found: LooResult) -> tuple[Floats, Any]:
-        if is_complete(part, factor) or not options.exact:
+        if is_complete(part, factor) or problem.rank:
             return coefficients_of(factor, found.start[:-1]), found.start[-1]
         assert found.full_fit is not None  # groups always have one
         return found.full_fit.beta, found.full_fit.b

@@ -15,7 +15,7 @@ one per class, and one of n x n that joins them (Rasmussen & Williams 2006, sect
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,78 +24,72 @@ from numpy.typing import NDArray
 from calibrant.arrays import Floats, Index
 from calibrant.kernels.functions import SERIAL, Gram, Workers, blocks
 from calibrant.kernels.loo import (
-    FACTOR_DECREMENT,
-    POOR_LEVERAGE,
-    POOR_RESIDUAL,
-    STARTING_RANK_SHARE,
+    Beginning,
+    LeftOut,
     LooPath,
-    LooProblem,
     LooResult,
     choose_left_out_rows,
     follow_absences,
     follow_important_absences,
-    path_and_known_kernel,
+    is_poor,
+    path_and_start,
     search_grid,
     share_products,
     solve_columns,
 )
 from calibrant.kernels.losses import LEAST_VARIANCE, BinaryCurvature, Multinomial, SoftmaxCurvature, softmax
 from calibrant.kernels.matrices import (
-    COLUMNS_AT_ONCE,
     Factor,
     Products,
     column_products,
     invert_lower,
-    make_products,
+    is_complete,
     pivoted_cholesky,
 )
-from calibrant.kernels.solvers import (
-    MOST_ROWS_OF_FULL_RANK,
-    Iterate,
-    KnownKernel,
-    Options,
+from calibrant.kernels.newton import (
     Solve,
     cholesky,
-    choose_rank,
-    choose_starting_rank,
     factorise_hessian,
-    intercept_basis,
-    is_complete,
-    iterate_solutions,
     make_newton_solver,
-    make_preconditioner,
-    make_projection,
     newton_in_factor,
     run_newton,
+)
+from calibrant.kernels.problem import Problem, Solution
+from calibrant.kernels.settings import SETTINGS, Settings
+from calibrant.kernels.solver import (
+    Prepared,
+    choose_rank,
+    improve,
+    intercept_basis,
+    make_preconditioner,
+    make_projection,
 )
 
 __all__ = ["covariance_of", "softmax_path"]
 
 
-_MOST_FOLLOWED_AT_ONCE = 64  # rows whose absence is followed side by side
-_ENOUGH = 2e-4  # as in `loo`, but smaller, because the preconditioner ignores the diagonal of the kernel's rest
-_FULL_FIT_GAP = 1e-3  # relative gap of the machine with all rows, from which Newton steps leave rows out
-
-
 def softmax_path(
-    problem: LooProblem, gram: Gram, grid: Sequence[float], options: Options
-) -> tuple[LooPath, KnownKernel | None]:
+    problem: Problem, left: LeftOut, grid: Sequence[float], settings: Settings = SETTINGS
+) -> tuple[LooPath, Beginning | None]:
     """Return the path of the softmax machine, and what a fit can start from.
 
     Rows are left out one at a time if there are few or the machine is solved in the factor, and otherwise in groups.
     Each evaluation begins with the machine of all rows, which starts from that of the C before.
     """
-    most, rng = choose_rank(problem.target.shape, options), np.random.default_rng(options.seed)
-    factor = pivoted_cholesky(gram, choose_starting_rank(gram, options, most, STARTING_RANK_SHARE * most), rng)
-    K, loss = make_products(gram, options.memory), Multinomial(problem.target, problem.weight)
-    if is_complete(gram, factor) or not options.exact:
-        train, leave_out = _train_in_factor(gram, factor), _leave_out_rows(factor.F, problem.copies, gram.workers)
-    elif gram.n <= MOST_ROWS_OF_FULL_RANK:
+    gram, loss, rng = problem.gram, problem.loss, np.random.default_rng(problem.seed)
+    assert isinstance(loss, Multinomial)
+    factor = pivoted_cholesky(gram, choose_rank(loss.shape, problem, settings), rng)
+    K = Products(gram, problem.memory, settings=settings)
+    if is_complete(gram, factor) or problem.rank:
+        train = _train_in_factor(gram, factor, settings)
+        leave_out = _leave_out_rows(factor.F, left.copies, gram.workers, settings)
+    elif gram.n <= settings.few_rows:
         F = pivoted_cholesky(gram, gram.n, rng).F
-        train, leave_out = _train_on_kernel(K, factor, options), _leave_out_rows(F, problem.copies, gram.workers)
+        train = _train_on_kernel(K, factor, problem, settings)
+        leave_out = _leave_out_rows(F, left.copies, gram.workers, settings)
     else:
-        train = _train_on_kernel(K, factor, options)
-        leave_out = _leave_out_groups(K, factor, problem.groups(options.seed), problem.copies)
+        train = _train_on_kernel(K, factor, problem, settings)
+        leave_out = _leave_out_groups(K, factor, left, settings)
 
     def evaluate(Cs: Sequence[float], start: Any) -> list[LooResult]:
         results = []
@@ -109,34 +103,33 @@ def softmax_path(
             results.append(LooResult(left_out.value(values) / total, poor_share, start, full_fit))
         return results
 
-    return path_and_known_kernel(search_grid(evaluate, grid), K, factor)
+    return path_and_start(search_grid(evaluate, grid), K, factor)
 
 
-_Train = Callable[[Multinomial, Any], tuple[Iterate, Any]]  # from a start to a machine and a start for the next one
+_Train = Callable[[Multinomial, Any], tuple[Solution, Any]]  # from a start to a machine and a start for the next one
 
 
-def _train_in_factor(gram: Gram, factor: Factor) -> _Train:
+def _train_in_factor(gram: Gram, factor: Factor, settings: Settings) -> _Train:
     """Return a function that trains nearly to the solution with the kernel F'F."""
 
-    def train(loss: Multinomial, start: Floats | None) -> tuple[Iterate, Floats]:
-        newton = newton_in_factor(loss, factor.F, gram.workers, start)
-        run_newton(newton, FACTOR_DECREMENT, 30)
+    def train(loss: Multinomial, start: Floats | None) -> tuple[Solution, Floats]:
+        newton = newton_in_factor(loss, factor.F, gram.workers, start, settings)
+        run_newton(newton, 0.1 * settings.rough_gain, 30)
         point = next(newton)
         z = point.z
-        return Iterate(loss.residual(point.f), point.f - z[-1], z[-1], point.objective, np.inf), z
+        return Solution(loss.residual(point.f), point.f - z[-1], z[-1], point.objective), z
 
     return train
 
 
-def _train_on_kernel(K: Products, factor: Factor, options: Options) -> _Train:
-    """Return a function that trains with the exact kernel to a small gap."""
+def _train_on_kernel(K: Products, factor: Factor, problem: Problem, settings: Settings) -> _Train:
+    """Return a function that trains with the exact kernel, to a gap ten times as large as that of the fit."""
 
-    def train(loss: Multinomial, start: Iterate | None) -> tuple[Iterate, Iterate]:
-        known = KnownKernel(K, factor, np.nan, None)
-        for found in iterate_solutions(K.gram, loss, options, start, known):
-            if found.iterate.gap <= _FULL_FIT_GAP * found.iterate.objective:
+    def train(loss: Multinomial, start: Solution | None) -> tuple[Solution, Solution]:
+        for found in improve(replace(problem, loss=loss), settings, start, Prepared(K, factor)):
+            if found.gap <= 10.0 * problem.tol * found.objective:
                 break
-        return found.iterate, found.iterate
+        return found, found
 
     return train
 
@@ -144,7 +137,7 @@ def _train_on_kernel(K: Products, factor: Factor, options: Options) -> _Train:
 _LeaveOut = Callable[[Multinomial, Floats], tuple[Floats, NDArray[np.bool_], Any]]  # values, which are poor, which rows
 
 
-def _leave_out_rows(F: NDArray[Any], copies: Floats, workers: Workers = SERIAL) -> _LeaveOut:
+def _leave_out_rows(F: NDArray[Any], copies: Floats, workers: Workers, settings: Settings) -> _LeaveOut:
     """Return a function that leaves out one copy of every row, with the kernel F'F.
 
     With few rows, it takes another Newton step with all rows first, and follows the absences of rows.
@@ -152,7 +145,7 @@ def _leave_out_rows(F: NDArray[Any], copies: Floats, workers: Workers = SERIAL) 
     share = 1.0 / np.maximum(copies, 1.0)
 
     def leave_out(loss: Multinomial, f: Floats) -> tuple[Floats, NDArray[np.bool_], slice]:
-        curvature, few = loss.curvature(f), len(f) <= MOST_ROWS_OF_FULL_RANK
+        curvature, few = loss.curvature(f), len(f) <= settings.few_rows
         if few:
             V = covariance_of(curvature, F, workers)
             f = V.product(loss.residual(f) + curvature.root(curvature.root_transposed(f)))
@@ -164,15 +157,16 @@ def _leave_out_rows(F: NDArray[Any], copies: Floats, workers: Workers = SERIAL) 
         once = np.einsum("iab,ib->ia", own, share[:, None] * loss.residual(f))
         values = np.asarray(f - once - np.einsum("iab,ibc,ic->ia", own, gain, once, optimize=True))
         if not few:
-            return values, leverage > POOR_LEVERAGE, slice(None)
+            return values, leverage > settings.poor_leverage, slice(None)
         missed = 0.5 * np.abs(loss.target - softmax(values)).sum(axis=1)
         values, poor = follow_important_absences(
             values,
             f,
             leverage * _size(values - f) * missed,
             _size,
-            lambda rows: _follow_rows(loss, f, curvature, V, share, rows, gain[rows]),
-            _MOST_FOLLOWED_AT_ONCE,
+            lambda rows: _follow_rows(loss, f, curvature, V, share, rows, gain[rows], settings),
+            settings,
+            64,
         )
         return values, poor, slice(None)
 
@@ -241,7 +235,7 @@ def _row_blocks(curvature: SoftmaxCurvature, F: NDArray[Any], workers: Workers) 
     joint, empty = _joint_at_rows(curvature, F, workers), np.empty((k, 0, n))
     return np.concatenate(
         workers.map(
-            lambda rows: _Covariance(empty[:, :, rows], joint(rows)).row_blocks(), blocks(n, COLUMNS_AT_ONCE // k)
+            lambda rows: _Covariance(empty[:, :, rows], joint(rows)).row_blocks(), blocks(n, workers.columns // k)
         )
     )
 
@@ -273,6 +267,7 @@ def _follow_rows(
     share: Floats,
     rows: Index,
     gain: Floats,
+    settings: Settings,
 ) -> tuple[Floats, Floats]:
     """Return the values of some rows, each without itself, and the size of the last step.
 
@@ -302,34 +297,35 @@ def _follow_rows(
         return np.asarray(np.einsum("air,air->r", u, v))
 
     start, beta = (np.repeat(each.T[:, :, None], len(rows), axis=2) for each in (f, loss.residual(f)))
-    values, step, _ = follow_absences(start, beta, residual, direction, curve, dot)
-    return values[own].T, _size(step[own].T)
+    values, step, size = follow_absences(start, beta, residual, direction, curve, dot, settings)
+    return values[own].T, _size((size * step)[own].T)
 
 
-def _leave_out_groups(K: Products, factor: Factor, group: Index, copies: Floats) -> _LeaveOut:
+def _leave_out_groups(K: Products, factor: Factor, left: LeftOut, settings: Settings) -> _LeaveOut:
     """Return a function that leaves out groups, one copy of each row, by one Newton step with the exact kernel."""
-    rows, mine, kept = choose_left_out_rows(group, copies)
+    rows, mine, kept = choose_left_out_rows(left, settings)
     norms = column_products(factor.F, factor.F)
 
     def leave_out(loss: Multinomial, f: Floats) -> tuple[Floats, NDArray[np.bool_], Index]:
-        newton_solver = make_newton_solver(loss.curvature(f), factor.F, norms, K.gram.workers)
-        found = share_products(K, [_newton_without(loss, factor, newton_solver, f, share) for share in kept.T])
+        newton_solver = make_newton_solver(loss.curvature(f), factor.F, norms, K.gram.workers, settings)
+        tasks = [_newton_without(loss, factor, newton_solver, f, share, settings) for share in kept.T]
+        found = share_products(K, tasks)
         values = np.stack([there for there, _ in found])[mine, rows]
-        left = np.array([share for _, share in found])[mine]
+        residual = np.array([share for _, share in found])[mine]
         t, p = loss.target[rows], softmax(f[rows])
         sure = (t * p).sum(axis=1)
         moved = ((f[rows] - values) * (t - p)).sum(axis=1) * sure / np.maximum(1.0 - sure, LEAST_VARIANCE)
-        return values, (moved > POOR_LEVERAGE / (1.0 - POOR_LEVERAGE)) | (left > POOR_RESIDUAL), rows
+        return values, is_poor(moved, residual, settings), rows
 
     return leave_out
 
 
 def _newton_without(
-    loss: Multinomial, factor: Factor, newton_solver: Solve, f: Floats, kept: Floats
+    loss: Multinomial, factor: Factor, newton_solver: Solve, f: Floats, kept: Floats, settings: Settings
 ) -> Generator[Floats, Floats, tuple[Floats, float]]:
     """Return the values after a Newton step from f with a share of each row, and the share of |r|^2 that is left.
 
-    It asks for products with the exact kernel; `newton_solver`, for all rows in the factor, is the preconditioner.
+    It asks for products with the exact kernel; `newton_solver`, for all rows in the factor, makes the preconditioner.
     """
     part = Multinomial(loss.target, loss.weight * kept)
     a, W = part.residual(f), part.curvature(f)
@@ -349,6 +345,7 @@ def _newton_without(
         np.vdot,
         a - curve(balance(a)),
         f,
-        _ENOUGH,
+        0.1 * settings.group_residual,
+        settings.group_steps,
     )
     return Kbeta + balance(a + curve(f - Kbeta)), float(left)

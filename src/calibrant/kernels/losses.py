@@ -38,15 +38,10 @@ __all__ = [
 
 ALL_ROWS = slice(None)
 LEAST_VARIANCE = 1e-10  # lower bound on p and on p(1 - p), so that Newton systems stay positive definite
-_SAMPLES_PER_CURVATURE = 8.0  # rows sampled for a Newton system, per unit of curvature
-_FEWEST_SAMPLES = 100.0  # rows sampled at least, because the intercept needs some
-_MOST_SERIAL_BLOCKS = 2  # up to so many blocks of columns are not shared among threads
-_MOST_PROX_STEPS = 50  # Newton or bisection steps for the proximal point of a row
+_MOST_STEPS = 200  # Newton or bisection steps for an intercept or a proximal point
 _STEPS_BEFORE_BRACKET = 8  # Newton steps before a bracket is kept that stops them from cycling
-_LAST_PROX_STEP = 1e-4  # stop after a step of f this small: the error left is at most half its square, as |p''| <= p'
-_LAST_INTERCEPT_STEP = 1e-4  # the same for the intercept of two classes
-_LAST_INTERCEPT_GAIN = 1e-13  # share of the loss that the last Newton step of several intercepts gains at most
-_ROUNDING = 1e-13  # relative rounding error of f
+_LAST_STEP = 1e-4  # stop after a step of f or b this small: the error left is at most half its square, as |p''| <= p'
+_ROUNDING = 1e-13  # relative rounding error of f, and of the loss
 _TINY = 1e-300  # in place of 0 in a denominator
 
 
@@ -77,8 +72,19 @@ class Curvature(Protocol):
         """Return the curvature with 0 at all other rows."""
         ...
 
-    def sample(self, diagonal: Floats) -> tuple[Any, Curvature]:
-        """Return sampled rows and their curvature, which give about the same F W F' if |F_i|^2 is `diagonal`."""
+    def sample(self, diagonal: Floats, count: float, fewest: int) -> tuple[Any, Curvature]:
+        """Return sampled rows and their curvature, which give about the same F W F' if |F_i|^2 is `diagonal`.
+
+        There are `count` of them for every unit of W_i |F_i|^2, and at least about `fewest`.
+        """
+        ...
+
+    def select(self, rows: Any) -> Curvature:
+        """Return the curvature of some rows."""
+        ...
+
+    def by_class(self) -> list[BinaryCurvature]:
+        """Return the diagonal of W, one curvature per column of f."""
         ...
 
     def damp(self, rest: Floats) -> tuple[Curvature, Floats]:
@@ -142,7 +148,7 @@ class LossFunction(Protocol):
         """Return sum_i C_i KL(p' | p) and beta' - beta, where beta' = C (t - p') is a feasible dual point near beta."""
         ...
 
-    def select_rows(self, kept: Any, weight: float = 1.0) -> LossFunction:
+    def select_rows(self, kept: Any, weight: float | Floats = 1.0) -> LossFunction:
         """Return the loss of some rows, with their weights multiplied by `weight`."""
         ...
 
@@ -182,8 +188,8 @@ class BinaryCurvature:
                 total += part @ part.T
             return total
 
-        columns = blocks(len(root), 1024)
-        if len(columns) <= _MOST_SERIAL_BLOCKS:
+        columns = blocks(len(root), workers.columns // 2)
+        if len(columns) <= 2:
             return add_up(columns)
         return np.asarray(sum(workers.map(add_up, workers.split(columns))))
 
@@ -195,10 +201,18 @@ class BinaryCurvature:
         """Return the curvature with 0 at all other rows."""
         return BinaryCurvature(self.w * rows)
 
-    def sample(self, diagonal: Floats) -> tuple[Any, BinaryCurvature]:
+    def sample(self, diagonal: Floats, count: float, fewest: int) -> tuple[Any, BinaryCurvature]:
         """Return sampled rows and their curvature, divided by the probability of being sampled."""
-        kept, probability = _sample_rows(self.trace() * diagonal)
+        kept, probability = _sample_rows(count * self.trace() * diagonal, fewest)
         return kept, BinaryCurvature(self.w[kept] / probability)
+
+    def select(self, rows: Any) -> BinaryCurvature:
+        """Return the curvature of some rows."""
+        return BinaryCurvature(self.w[rows])
+
+    def by_class(self) -> list[BinaryCurvature]:
+        """Return W itself."""
+        return [self]
 
     def damp(self, rest: Floats) -> tuple[BinaryCurvature, Floats]:
         """Return W/E and E = 1 + W rest."""
@@ -260,7 +274,7 @@ class Bernoulli:
 
     def divergence(self, beta: Floats, f: Floats) -> tuple[float, Floats]:
         """Return sum_i C_i KL(p' | p) and the change that makes beta feasible: p' in [0, 1], sum beta' = 0."""
-        p = np.clip(self.target - beta / self.weight, 0.0, 1.0)
+        p = np.clip(self.target - beta / np.maximum(self.weight, _TINY), 0.0, 1.0)
         excess, room = float(self.weight @ (self.target - p)), float(self.weight @ (p * (1.0 - p)))
         if abs(excess) > room:
             return np.inf, np.zeros_like(beta)
@@ -268,7 +282,7 @@ class Bernoulli:
         divergence = -entr(p) - entr(1.0 - p) - p * log_expit(f) - (1.0 - p) * log_expit(-f)
         return float(self.weight @ divergence), self.weight * (self.target - p) - beta
 
-    def select_rows(self, kept: Any, weight: float = 1.0) -> Bernoulli:
+    def select_rows(self, kept: Any, weight: float | Floats = 1.0) -> Bernoulli:
         """Return the loss of some rows, with their weights multiplied by `weight`."""
         return Bernoulli(self.target[kept], self.weight[kept] * weight)
 
@@ -317,17 +331,17 @@ class _MoreauEnvelope:
         reach = self.rest * self.weight
         high, half = u + reach * self.target, 0.5 * reach
         low, centre = high - reach, high - half
-        f, tol = _clip(self._start_prox(u, reach) if start is None else start, low, high), _LAST_PROX_STEP
-        for step in range(_MOST_PROX_STEPS):
+        f, tol = _clip(self._start_prox(u, reach) if start is None else start, low, high), _LAST_STEP
+        for step in range(_MOST_STEPS):
             bend = np.tanh(0.5 * f)
             pull = half * bend
             excess = f - centre + pull
             following = _clip(f - excess / (1.0 + 0.5 * (half - pull * bend)), low, high)
             if step >= _STEPS_BEFORE_BRACKET:
-                tol = _LAST_PROX_STEP + _ROUNDING * float(np.abs(f).max(initial=0.0))
+                tol = _LAST_STEP + _ROUNDING * float(np.abs(f).max(initial=0.0))
                 low, high = np.where(excess > 0, low, f), np.where(excess > 0, f, high)
                 ends = (following <= low) | (following >= high)  # steps from end to end would never stop
-                following = np.where(ends & (np.abs(following - f) > _LAST_PROX_STEP), 0.5 * (low + high), following)
+                following = np.where(ends & (np.abs(following - f) > _LAST_STEP), 0.5 * (low + high), following)
             moved, f = float(np.abs(following - f).max(initial=0.0)), following
             if moved <= tol:
                 break
@@ -369,7 +383,7 @@ class _MoreauEnvelope:
     def solve_intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum residual(f + b) = 0, by Newton steps of at most 1, 2, 4, ... inside a bracket."""
         b, low, high, near, reach = float(start), -np.inf, np.inf, None, 1.0
-        for _ in range(200):
+        for _ in range(_MOST_STEPS):
             near = self.prox(f + b, near)
             at = self.loss.expand(near)
             slope = float(at.residual.sum())
@@ -379,7 +393,7 @@ class _MoreauEnvelope:
             if not low < following < high and np.isfinite(low + high):
                 following = 0.5 * (low + high)
             moved, b = abs(following - b), following
-            if moved <= _LAST_INTERCEPT_STEP:
+            if moved <= _LAST_STEP:
                 break
         return np.float64(b)  # type: ignore[return-value]
 
@@ -391,7 +405,7 @@ class _MoreauEnvelope:
         """Return the divergence of the loss without the envelope."""
         return self.loss.divergence(beta, f)
 
-    def select_rows(self, kept: Any, weight: float = 1.0) -> _MoreauEnvelope:
+    def select_rows(self, kept: Any, weight: float | Floats = 1.0) -> _MoreauEnvelope:
         """Return the loss of some rows; a row that stands for `weight` rows has 1/weight of the rest."""
         return _MoreauEnvelope(self.loss.select_rows(kept, weight), self.rest[kept] / weight)
 
@@ -432,10 +446,18 @@ class SoftmaxCurvature:
         """Return the curvature with 0 at all other rows."""
         return SoftmaxCurvature(self.p, self.weight * rows)
 
-    def sample(self, diagonal: Floats) -> tuple[Any, SoftmaxCurvature]:
+    def sample(self, diagonal: Floats, count: float, fewest: int) -> tuple[Any, SoftmaxCurvature]:
         """Return sampled rows and their curvature, divided by the probability of being sampled."""
-        kept, probability = _sample_rows(self.trace() * diagonal)
+        kept, probability = _sample_rows(count * self.trace() * diagonal, fewest)
         return kept, SoftmaxCurvature(self.p[kept], self.weight[kept] / probability)
+
+    def select(self, rows: Any) -> SoftmaxCurvature:
+        """Return the curvature of some rows."""
+        return SoftmaxCurvature(self.p[rows], self.weight[rows])
+
+    def by_class(self) -> list[BinaryCurvature]:
+        """Return C p_k (1 - p_k) for every class k; twice that is never less than W."""
+        return [BinaryCurvature(self.weight * p * (1.0 - p)) for p in self.p.T]
 
     def damp(self, rest: Floats) -> tuple[SoftmaxCurvature, Floats]:
         """Return W and 1: there is no damped curvature of the same form."""
@@ -508,7 +530,7 @@ class Multinomial:
             curve = np.diag(self.weight @ p) - (p * self.weight[:, None]).T @ p
             step = np.linalg.lstsq(curve + np.trace(curve) / len(b) ** 2, slope, rcond=None)[0]
             step *= min(1.0, 3.0 / max(float(np.abs(step).max()), _TINY))
-            if slope @ step <= _LAST_INTERCEPT_GAIN * value:
+            if slope @ step <= _ROUNDING * value:
                 b = b + step
                 break
             while self.value(f + b + step) > value and np.abs(step).max() > 1e-12:
@@ -524,7 +546,7 @@ class Multinomial:
     def divergence(self, beta: Floats, f: Floats) -> tuple[float, Floats]:
         """Return sum_i C_i KL(p' | p) and the change that makes beta feasible: p' distributions, sum_i beta'_i = 0."""
         c = self.weight[:, None]
-        p = np.maximum(self.target - beta / c, 0.0)
+        p = np.maximum(self.target - beta / np.maximum(c, _TINY), 0.0)
         p /= np.maximum(p.sum(axis=1, keepdims=True), _TINY)
         excess, curve = (c * (self.target - p)).sum(axis=0), np.diag(self.weight @ p) - (c * p).T @ p
         shift = np.linalg.lstsq(curve, excess, rcond=None)[0]
@@ -535,7 +557,7 @@ class Multinomial:
         divergence = -entr(p).sum(axis=1) - (p * log_softmax).sum(axis=1)
         return float(self.weight @ divergence), c * (self.target - p) - beta
 
-    def select_rows(self, kept: Any, weight: float = 1.0) -> Multinomial:
+    def select_rows(self, kept: Any, weight: float | Floats = 1.0) -> Multinomial:
         """Return the loss of some rows, with their weights multiplied by `weight`."""
         return Multinomial(self.target[kept], self.weight[kept] * weight)
 
@@ -561,14 +583,15 @@ def _clip(f: Floats, low: Floats, high: Floats) -> Floats:
     return np.asarray(np.minimum(np.maximum(f, low), high))
 
 
-def _sample_rows(importance: Floats) -> tuple[Any, Floats]:
+def _sample_rows(expected: Floats, fewest: int) -> tuple[Any, Floats]:
     """Return a systematic sample of rows, and the probability of each of them to be sampled.
 
-    The probability is proportional to the importance, at most 1. Nearly separable classes leave few rows that matter.
-    All rows are returned where the sample would hold half of them or more.
+    The probability is the expected number, at most 1, plus a share of `fewest`, because the intercept needs rows of all
+    kinds. Nearly separable classes leave few rows that matter. All rows are returned where the sample would hold half
+    of them.
     """
-    n = len(importance)
-    probability = np.minimum(1.0, np.maximum(_SAMPLES_PER_CURVATURE * importance, _FEWEST_SAMPLES / n))
+    n = len(expected)
+    probability = np.minimum(1.0, expected + fewest / n)
     total = np.cumsum(probability)
     if 2.0 * total[-1] > n:
         return ALL_ROWS, np.ones(n)

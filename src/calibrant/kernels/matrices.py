@@ -13,20 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
-from calibrant.kernels.functions import SERIAL, Gram, Workers, blocks
+from calibrant.kernels.functions import Gram, Workers, blocks
+from calibrant.kernels.settings import SETTINGS, Settings
 from calibrant.numerics.blas import blas_controller
 
 __all__ = [
-    "COLUMNS_AT_ONCE",
-    "MOST_DENSE_ROWS",
-    "DenseProducts",
     "Factor",
     "Products",
-    "TiledProducts",
     "coefficients_of",
     "column_products",
     "invert_lower",
-    "make_products",
+    "is_complete",
     "pivoted_cholesky",
     "rows_of",
     "threads",
@@ -34,31 +31,24 @@ __all__ = [
 ]
 
 
-_TILE = 512  # rows and columns of a tile; in single precision it stays in the second-level cache while used twice
-MOST_DENSE_ROWS = 2_200  # up to here the matrix is one array, if the rows are in their own order
-COLUMNS_AT_ONCE = 2_048  # columns of a factor per block of work
 _STEP = 1.0 / 65_535.0  # resolution of kernels between 0 and 1 that are stored as 16-bit integers
-_FEWEST_ROWS_IN_STEPS = 30_000  # below it, storing 16-bit integers costs as much time as it saves in reading memory
-_TILES_PER_ARRAY = 24  # so that an array is below 32 MB, up to which freed memory is reused without a system call
-_FEWEST_ROWS_FOR_THREADS = 3_000  # with fewer rows, passing work to threads takes longer than the work
-_EMPTY_ROUNDS = 4  # rounds without an accepted pivot after which what is left of the kernel is taken as rounding error
 _ROUNDING = {  # by precision: smallest share of the trace, and of the largest diagonal entry, that is not rounding
     np.dtype(np.float32): (3e-6, 1e-5),
     np.dtype(np.float64): (1e-13, 1e-12),
 }
 
 
-class TiledProducts:
+class Products:
     """Products K v from tiles of the upper triangle of K.
 
     As many tiles as `memory` bytes hold are stored; the others are computed again for each product. All tiles take
-    2 n^2 bytes in single precision and 4 n^2 in double precision. With `coarse`, many rows and single precision, the
-    kernels, which are then between 0 and 1, are stored as multiples of 1/65535 in n^2 bytes. Sums over tiles are in
-    double precision. Rows are tiled in the given order. If the tiles among the first `busy` rows are less than half of
-    all tiles, only those are stored.
+    2 n^2 bytes in single precision and 4 n^2 in double precision. With `coarse`, kernels of single precision, which are
+    between 0 and 1, that would not fit are stored as multiples of 1/65535, in n^2 bytes. Sums over tiles are in double
+    precision. Rows are tiled in the given order; if less than half of all tiles are among the first `busy` rows, only
+    those are stored: memory that was never used before costs more time than a kernel.
     """
 
-    __slots__ = ("block", "gram", "in_steps", "known", "order", "places", "stored", "tiles")
+    __slots__ = ("block", "gram", "in_steps", "known", "order", "pack", "places", "stored", "tile", "tiles")
 
     def __init__(
         self,
@@ -68,22 +58,24 @@ class TiledProducts:
         busy: int | None = None,
         *,
         coarse: bool = False,
+        settings: Settings = SETTINGS,
     ) -> None:
-        self.gram = gram
+        self.gram, self.tile, self.pack = gram, min(gram.n, settings.tile), settings.tiles_per_array
         self.order = np.arange(gram.n) if order is None else order
         self.block = gram.block if order is None else gram.reorder(order)
-        self.tiles = blocks(gram.n, _TILE)
+        self.tiles = blocks(gram.n, self.tile)
         # Places of the upper triangle, column by column: the tiles among the first rows come first.
         self.places = [(i, j) for j in range(len(self.tiles)) for i in range(j + 1)]
-        self.in_steps = coarse and gram.dtype == np.float32 and gram.n >= _FEWEST_ROWS_IN_STEPS
+        size = self.tile**2 * len(self.places)
+        self.in_steps = coarse and gram.dtype == np.float32 and memory < 4 * size
         dtype = np.dtype(np.uint16 if self.in_steps else gram.dtype)
-        room = int(memory // (dtype.itemsize * _TILE * _TILE))
-        among = sum(j * _TILE < (gram.n if busy is None else busy) for _, j in self.places)
+        room = int(memory // (dtype.itemsize * self.tile**2))
+        among = sum(j * self.tile < (gram.n if busy is None else busy) for _, j in self.places)
         worth = among if 2 * among < len(self.places) else len(self.places)
         self.known = np.zeros(min(room, worth), bool)
         # Many tiles share one array: large arrays get large memory pages, which saves a third of the time.
-        packs = blocks(len(self.known), _TILES_PER_ARRAY)
-        self.stored = [np.empty((pack.stop - pack.start, _TILE, _TILE), dtype) for pack in packs]
+        packs = blocks(len(self.known), self.pack)
+        self.stored = [np.empty((pack.stop - pack.start, self.tile, self.tile), dtype) for pack in packs]
 
     def __call__(self, v: Floats, first: int = 0, last: int | None = None) -> Floats:
         """Return K v, v of shape (n,) or (n, k), at the rows of tiles `first` to `last` and 0 at the other rows.
@@ -98,7 +90,7 @@ class TiledProducts:
         ]
 
         def add_up(numbers: Sequence[int]) -> Floats:
-            total, buffer = np.zeros(v.shape), np.empty((_TILE, _TILE), self.gram.dtype)
+            total, buffer = np.zeros(v.shape), np.empty((self.tile, self.tile), self.gram.dtype)
             units = ordered, ordered * ordered.dtype.type(_STEP)
             for number in numbers:
                 i, j = self.places[number]
@@ -120,7 +112,7 @@ class TiledProducts:
         shape = np.s_[: i.stop - i.start, : j.stop - j.start]
         if number >= len(self.known):
             return self.block(i, j, buffer[shape]), False
-        stored = self.stored[number // _TILES_PER_ARRAY][number % _TILES_PER_ARRAY][shape]
+        stored = self.stored[number // self.pack][number % self.pack][shape]
         known = bool(self.known[number])
         if not self.in_steps:
             computed = stored if known else self.block(i, j, stored)
@@ -139,72 +131,6 @@ class TiledProducts:
         return tile, True
 
 
-class DenseProducts:
-    """Products K v with a matrix of few rows in one array, with which BLAS is twice as fast as with tiles.
-
-    It counts as one tile. For a vector v, the triangle on and above the diagonal is enough; for several columns the
-    other triangle is filled in as well.
-    """
-
-    __slots__ = ("gram", "known", "matrix", "order", "tiles")
-
-    def __init__(self, gram: Gram) -> None:
-        self.gram, self.order, self.tiles = gram, np.arange(gram.n), [slice(0, gram.n)]
-        self.matrix, self.known = np.empty((gram.n, gram.n), gram.dtype), np.zeros(2, bool)
-
-    def __call__(self, v: Floats, first: int = 0, last: int | None = None) -> Floats:
-        """Return K v, v of shape (n,) or (n, k), or zeros where `first` and `last` leave out the only tile."""
-        from scipy.linalg import blas
-
-        if first > 0 or last == 0:
-            return np.zeros(v.shape)
-        self._fill_above()
-        u = v.astype(self.gram.dtype)
-        if v.ndim == 1:
-            symv = blas.ssymv if self.matrix.dtype == np.float32 else blas.dsymv
-            return np.asarray(symv(1.0, self.matrix.T, u, lower=1), np.float64)
-        self._fill_below()
-        out = np.empty(v.shape)
-
-        def multiply(rows: slice) -> None:
-            out[rows] = self.matrix[rows] @ u
-
-        self.gram.workers.map(multiply, blocks(self.gram.n, -(-self.gram.n // self.gram.workers.count)))
-        return out
-
-    def _fill_above(self) -> None:
-        """Compute the matrix on and above its diagonal, once."""
-
-        def fill(rows: slice) -> None:
-            place = self.matrix[rows, rows.start :]
-            part = self.gram.block(rows, slice(rows.start, self.gram.n), place)
-            if part is not place:
-                place[...] = part
-
-        if not self.known[0]:
-            self.gram.workers.map(fill, blocks(self.gram.n, _TILE))
-            self.known[0] = True
-
-    def _fill_below(self) -> None:
-        """Copy the upper triangle to the lower one, once."""
-        if not self.known[1]:
-            for rows in blocks(self.gram.n, _TILE):
-                self.matrix[rows.stop :, rows] = self.matrix[rows, rows.stop :].T
-            self.known[1] = True
-
-
-Products = TiledProducts | DenseProducts
-
-
-def make_products(
-    gram: Gram, memory: float, order: Index | None = None, busy: int | None = None, *, coarse: bool = False
-) -> Products:
-    """Return products with a kernel matrix: one array for few rows in their own order, tiles otherwise."""
-    if order is None and gram.n <= MOST_DENSE_ROWS and gram.n**2 * np.dtype(gram.dtype).itemsize <= memory:
-        return DenseProducts(gram)
-    return TiledProducts(gram, memory, order, busy, coarse=coarse)
-
-
 def rows_of(K: Products, tiles: int) -> Index:
     """Return the rows of the first `tiles` tiles, at least one."""
     return K.order[: K.tiles[tiles - 1].stop]
@@ -218,19 +144,20 @@ def with_workers(K: Products, workers: Workers) -> Products:
 
 
 @contextmanager
-def threads(rows: int) -> Iterator[Workers]:
+def threads(rows: int, settings: Settings = SETTINGS) -> Iterator[Workers]:
     """Yield as many workers as BLAS has threads, and limit BLAS to one thread per worker; few rows get one worker."""
     found = blas_controller()
     count = max([library["num_threads"] for library in found.info()], default=1) if found else 1
+    one = Workers(columns=settings.columns)
     if count == 1:
-        yield SERIAL
+        yield one
         return
     with found.limit(limits=1):
-        if rows < _FEWEST_ROWS_FOR_THREADS:
-            yield SERIAL
+        if rows < settings.rows_for_threads:
+            yield one
             return
         with ThreadPoolExecutor(count) as pool:
-            yield Workers(count, pool.map)
+            yield Workers(count, pool.map, settings.columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +202,7 @@ def pivoted_cholesky(
         F[:done], pivots[:done] = start.F[:done], start.pivots
     share, smallest = _ROUNDING[np.dtype(gram.dtype)]
     size, tries = int(np.clip(rank // 3, 16, 128)), 0
-    while done < rank and tries < _EMPTY_ROUNDS and rest.sum() > share * gram.diagonal.sum():
+    while done < rank and tries < 4 and rest.sum() > share * gram.diagonal.sum():
         total = np.cumsum(rest * importance)
         drawn = np.minimum(np.searchsorted(total, rng.random(size) * total[-1]), n - 1)
         chosen, lower = _accept_proposals(gram, F[:done, drawn], drawn, rng, smallest * gram.diagonal.max())
@@ -332,7 +259,7 @@ def _append_rows(gram: Gram, F: NDArray[Any], new: slice, pivots: Index, lower: 
         rows = np.matmul(inverse, kernel, out=F[new, columns])
         rest[columns] -= column_products(rows, rows)
 
-    gram.workers.map(write, blocks(gram.n, COLUMNS_AT_ONCE))
+    gram.workers.map(write, blocks(gram.n, gram.workers.columns))
     np.maximum(rest, 0.0, out=rest)
     rest[pivots] = 0.0
 
@@ -358,3 +285,8 @@ def coefficients_of(factor: Factor, z: Floats) -> Floats:
     upper = factor.F[: factor.rank, factor.pivots].astype(np.float64)
     beta[factor.pivots] = solve_triangular(upper, z, lower=False, check_finite=False)
     return beta
+
+
+def is_complete(gram: Gram, factor: Factor) -> bool:
+    """Return whether the factor is the whole kernel, but for a negligible rest."""
+    return float(factor.rest.sum()) <= 1e-6 * float(gram.diagonal.sum())

@@ -7,7 +7,7 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.kernels.functions import Gram
 from calibrant.kernels.losses import Bernoulli, duality_gap
-from calibrant.kernels.solvers import Iterate
+from calibrant.kernels.problem import Solution
 
 __all__ = ["solve_smo"]
 
@@ -15,8 +15,8 @@ __all__ = ["solve_smo"]
 _MARGIN = 1e-10  # alpha stays this share of C away from 0 and from C
 
 
-def solve_smo(gram: Gram, loss: Bernoulli, *, tol: float = 1e-3, max_iter: int = 100_000) -> tuple[Iterate, int]:
-    """Return the solution with all H_i equal within 2 tol, and the number of steps; the kernel takes 8 n^2 bytes.
+def solve_smo(gram: Gram, loss: Bernoulli, *, tol: float = 1e-3, max_iter: int = 100_000) -> Solution:
+    """Return the solution with all H_i equal within 2 tol; the kernel takes 8 n^2 bytes.
 
     The dual is 1/2 sum alpha_i alpha_j y_i y_j K_ij + sum C_i G(alpha_i/C_i), G(d) = d log d + (1 - d) log(1 - d), over
     sum alpha_i y_i = 0; H_i = sum_j alpha_j y_j K_ij + y_i log(alpha_i/(C_i - alpha_i)) is -b at the optimum. Each
@@ -50,7 +50,7 @@ def solve_smo(gram: Gram, loss: Bernoulli, *, tol: float = 1e-3, max_iter: int =
     a = loss.residual(f + b)
     by_divergence, change = loss.divergence(beta, f + b)
     gap = min(duality_gap(beta, f, a, K @ a), max(by_divergence, 0.0) + 0.5 * float(change @ (K @ change)))
-    return Iterate(beta, f, b, objective, gap), steps
+    return Solution(beta, f, b, objective, gap, steps)
 
 
 def _solve_pair(K: Floats, y: Floats, C: Floats, at: tuple[Floats, Floats], pair: tuple[int, int], tol: float) -> float:

@@ -43,6 +43,7 @@ __all__ = [
     "learn_floor",
     "learn_scale",
     "log_classes",
+    "second_against_first",
     "to_memberships",
 ]
 
@@ -369,7 +370,7 @@ class TwoClassMap:
         return ops.run_columns(partial(self._classes, ops=ops), _in_order(scores, self.origin), 2, "one per class")
 
     def _classes(self, columns: Columns, ops: Ops) -> Columns:
-        second = ops.share(_second_against_first(columns, self.kind, ops))
+        second = ops.share(second_against_first(columns, self.kind, ops))
         sides = both_sides([self.inner], [second], ops)
         return [ops.clip(p, 0.0, 1.0) for (p,) in sides]  # cosines may leave [0, 1]
 
@@ -384,7 +385,7 @@ class TwoClassMap:
         return self.inner.why  # type: ignore[no-any-return]
 
 
-def _second_against_first(columns: Columns, kind: str, ops: Ops = NUMPY) -> Any:
+def second_against_first(columns: Columns, kind: str, ops: Ops = NUMPY) -> Any:
     """Return the score of the second of two classes from a column each."""
     if kind == "probability":
         return ops.normalise([ops.in_unit(p) for p in columns])[1]
@@ -400,7 +401,7 @@ def join_columns(scores: NDArray[Any], kind: str) -> Floats:
     """
 
     def joined(columns: Columns) -> Columns:
-        return [_second_against_first(columns, kind)]
+        return [second_against_first(columns, kind)]
 
     return np.asarray(run_blocks(joined, scores)[:, 0])
 

@@ -189,7 +189,7 @@ class Origin:
             raise ValueError(msg)
 
 
-def with_origin(mapping: Any, origin: Origin) -> Any:
+def with_origin(mapping: Any, origin: Origin | None) -> Any:
     """Return a copy of a record that knows its origin; anything else, such as a user's own function, as it is."""
     if not hasattr(mapping, "origin"):
         return mapping

@@ -33,6 +33,7 @@ __all__ = [
     "miscalibration",
     "part_of",
     "part_of_totals",
+    "recalibrated_score",
     "uncertainty",
 ]
 
@@ -105,6 +106,11 @@ def part_of_totals(p: Floats, positive: Floats, total: Floats, *, part: str, sco
     rule = SCORES[score]
     whole = mean_loss(Sample(p, positive / total, total), rule.loss)
     return _read_part(_split_score(whole, *_mean_entropies(positive, total, rule)), part)
+
+
+def recalibrated_score(positive: Floats, total: Floats, score: str = "brier") -> float:
+    """Return S(c) of `decomposition` from the weight of positives and of all rows at points of rising p."""
+    return _mean_entropies(positive, total, SCORES[score])[0]
 
 
 def _read_part(found: Decomposition, part: str) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial, reduce
 from typing import Any
 
@@ -18,7 +18,7 @@ from calibrant.ops.pieces import DEGREE, Part, Piece, interpolate
 with require_extra("a table of an engine", "engine"):
     import narwhals.stable.v2 as nw
 
-__all__ = ["FRAMES", "Choose", "branch", "express", "frame_ops"]
+__all__ = ["FRAMES", "Choose", "branch", "express", "frame_ops", "is_nan"]
 
 _Formula = Callable[..., Any]  # of x and the numbers of one piece
 _Share = Callable[[Any], Any]
@@ -27,6 +27,7 @@ _Share = Callable[[Any], Any]
 Choose = Callable[[Any, Floats, Floats, _Formula], nw.Expr]
 
 _FAR = 708.0  # exp(-708) is still a normal double; Postgres raises an error beyond
+_PLAIN = ("run", "exp", "cos", "share", "expit")  # operations that give NULL for NULL, and NaN for NaN
 
 
 def express(
@@ -43,18 +44,44 @@ def express(
         limited.append(score)
         return score.clip(0.0, 1.0)
 
-    ops = replace(ops, in_unit=in_unit)
+    ops, used = _watch(replace(ops, in_unit=in_unit))
     found = mapping(list(scores), ops) if several else [mapping(scores[0], ops)]
+    if not used and not several and isinstance(found[0], nw.Expr):  # arithmetic keeps NULL and NaN by itself
+        return found
     unknown = [score.is_null() for score in scores]
-    unknown += [(score < -ROUNDING) | (score > 1.0 + ROUNDING) & ~score.is_nan() for score in limited]
+    unknown += [(score < -ROUNDING) | (score > 1.0 + ROUNDING) & ~is_nan(score) for score in limited]
     nothing = reduce(lambda one, two: one | two, unknown)
-    nan = reduce(lambda one, two: one | two, [score.is_nan() for score in scores])
+    nan = reduce(lambda one, two: one | two, [is_nan(score) for score in scores])
     return [
         nw.when(nothing)
         .then(nw.lit(None, nw.Float64))
         .otherwise(nw.when(nan).then(nw.lit(float("nan"), nw.Float64)).otherwise(_node(each)))
         for each in found
     ]
+
+
+def _watch(ops: Ops) -> tuple[Ops, set[str]]:
+    """Return operations that note which of them were used, beside arithmetic and its like."""
+    used: set[str] = set()
+
+    def noted(name: str, operation: Callable[..., Any]) -> Callable[..., Any]:
+        def operate(*given: Any, **options: Any) -> Any:
+            used.add(name)
+            return operation(*given, **options)
+
+        return operate
+
+    watched = {each.name: noted(each.name, getattr(ops, each.name)) for each in fields(ops) if each.name not in _PLAIN}
+    return replace(ops, **watched), used
+
+
+def is_nan(x: nw.Expr) -> nw.Expr:
+    """Return whether x is NaN, and NULL for NULL.
+
+    DuckDB 2.0 takes `isnan` of a column of a Parquet file for false wherever the file's statistics show no NaN, and
+    writers leave NaN out of them. It knows nothing of exp(0 x), which is NaN where x is NaN or infinite.
+    """
+    return (x * 0.0).exp().is_nan() & ~(x.abs() == nw.lit(float("inf"), nw.Float64))
 
 
 def _node(value: Any) -> nw.Expr:
@@ -69,7 +96,14 @@ def _where(condition: Any, yes: Any, no: Any) -> nw.Expr:
 
 def _expit(u: nw.Expr) -> nw.Expr:
     """Return the logistic function without an exponential that overflows or underflows; it ends at 3e-308, not at 0."""
-    return _node(1.0) / ((u * -1.0).clip(-_FAR, _FAR).exp() + 1.0)
+    inside = (u * -1.0).clip(-_FAR, _FAR)
+    bounded = _node(1.0) / (inside.exp() + 1.0)
+    return nw.when(is_nan(u)).then(u).otherwise(bounded)
+
+
+def _expit_freely(u: nw.Expr) -> nw.Expr:
+    """Return the logistic function where the exponential of a large number is infinity."""
+    return _node(1.0) / ((u * -1.0).exp() + 1.0)
 
 
 def _log(share: _Share, x: nw.Expr) -> nw.Expr:
@@ -235,8 +269,11 @@ def _compute(function: Callable[[Floats], Floats], columns: Columns, refusal: st
     raise ValueError(refusal)
 
 
-def frame_ops(choose: Choose = branch, share: _Share = lambda x: x) -> Ops:
-    """Return the operations, with a way to choose among many pieces and a place for what is used many times."""
+def frame_ops(choose: Choose = branch, share: _Share = lambda x: x, *, overflows: bool = False) -> Ops:
+    """Return the operations, with a way to choose among many pieces and a place for what is used many times.
+
+    `overflows`: the engine gives infinity for an exponential that is too large, as all but some databases do.
+    """
     return Ops(
         run=lambda function, score: function(score),
         run_columns=_run_columns,
@@ -246,7 +283,7 @@ def frame_ops(choose: Choose = branch, share: _Share = lambda x: x) -> Ops:
         logit=partial(_logit, share),
         cos=lambda x: x.cos(),
         sign=_sign,
-        expit=_expit,
+        expit=_expit_freely if overflows else _expit,
         where=_where,
         clip=lambda x, low, high: x.clip(max(low, -LARGEST), min(high, LARGEST)),
         steps=lambda x, edges, values: _steps(choose, x, edges, values),

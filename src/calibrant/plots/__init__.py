@@ -38,6 +38,7 @@ from calibrant.evidence.curves import (
 )
 from calibrant.evidence.watching import Watch
 from calibrant.extras import require_extra
+from calibrant.kernels.loo import LooChoice
 from calibrant.maps import Map, fit_map
 from calibrant.samples import ask_for_kind, read_kind, sample
 
@@ -53,6 +54,7 @@ __all__ = [
     "LINES",
     "STYLE",
     "ErrorRejectDisplay",
+    "LeaveOneOutDisplay",
     "MapsDisplay",
     "RanksDisplay",
     "ReliabilityDisplay",
@@ -601,6 +603,49 @@ class RanksDisplay:
                 label = f"{name}  {rank:.2f}" if left else f"{rank:.2f}  {name}"
                 axes.text(side, height, f" {label} ", ha="right" if left else "left", va="center")
             axes.set_ylim(first + 1.0 + max(half - 1, 0), -2.6)
+        return self
+
+    _repr_png_ = _notebook_png
+
+
+class LeaveOneOutDisplay:
+    """The approximate leave-one-out losses of kernel logistic regression along C, one line per gamma, and the choice.
+
+    Parameters
+    ----------
+    choice : `loo_` of a kernel machine that was fitted with C="loo".
+
+    Attributes
+    ----------
+    ax_ : the axes; figure_ : their figure; lines_ : the paths over C, in the order of gamma.
+    """
+
+    def __init__(self, choice: LooChoice) -> None:
+        self.choice = choice
+
+    @classmethod
+    def from_estimator(cls, estimator: Any, *, ax: Axes | None = None) -> Self:
+        """Draw the path of a fitted kernel machine."""
+        if not hasattr(estimator, "loo_"):
+            msg = f"estimator must have been fitted with C='loo', which keeps loo_; got {type(estimator).__name__}"
+            raise ValueError(msg)
+        return cls(estimator.loo_).plot(ax)
+
+    def plot(self, ax: Axes | None = None) -> Self:
+        """Draw on `ax`, or on a new figure."""
+        (C, gamma), several = self.choice.best, len(self.choice.gammas) > 1
+        with _canvas(ax, (7.2, 4.6)) as axes:
+            self.ax_, self.figure_, self.lines_ = axes, axes.figure, []
+            for place, (each, path) in enumerate(zip(self.choice.gammas, self.choice.paths, strict=True)):
+                color, style = LINES[place % len(LINES)]
+                look: dict[str, Any] = {"color": color, "linestyle": style, "marker": "o", "markersize": 4}
+                name = f"gamma = {each:.3g}" if several else "leave-one-out"
+                self.lines_ += axes.plot(path.C, path.loss, label=name, gid="curve", **look)
+            axes.axvline(C, color=_INK, linewidth=1.0, linestyle=(0, (1.2, 1.5)), label=f"C = {C:.3g}")
+            axes.set(xscale="log", xlabel="C", ylabel="log loss without the row")
+            if several:
+                axes.set_title(f"gamma = {gamma:.3g}")
+            _draw_legend(axes, "best")
         return self
 
     _repr_png_ = _notebook_png

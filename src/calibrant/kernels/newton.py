@@ -1,0 +1,172 @@
+"""Newton's method on 1/2 |z|^2 + loss(F'z): its systems, and the line search of all stages.
+
+The last coordinate of z is the intercept, without penalty. With W the curvature of the loss, a step solves
+
+    (F W F' + penalty) step = -gradient,    gradient = penalty z - F a,    a = -loss'(F'z),
+
+and its size is where the slope along it has nearly vanished.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibrant.arrays import Floats
+from calibrant.kernels.functions import SERIAL, Workers
+from calibrant.kernels.losses import ALL_ROWS, Curvature, Expansion, LossFunction
+from calibrant.kernels.matrices import column_products
+from calibrant.kernels.settings import SETTINGS, Settings
+
+__all__ = [
+    "FactorPoint",
+    "Solve",
+    "cholesky",
+    "factor_gradient",
+    "factorise_hessian",
+    "make_newton_solver",
+    "multiply",
+    "newton_in_factor",
+    "run_newton",
+    "search_line",
+    "solve_cholesky",
+]
+
+Solve = Callable[[Floats], Floats]
+_MOST_SEARCH_POINTS = 60  # bisections from one end of double precision to the other
+
+
+@dataclass(frozen=True, slots=True)
+class FactorPoint:
+    """A point in the coordinates of a factor, f = F'z; the last coordinate is the intercept.
+
+    `gain` is the decrease that the Newton step to it predicted, `gap` the duality gap where that step started.
+    """
+
+    z: Floats
+    f: Floats
+    objective: float
+    gain: float
+    gap: float
+
+
+def newton_in_factor(
+    loss: LossFunction,
+    F: NDArray[Any],
+    workers: Workers = SERIAL,
+    z: Floats | None = None,
+    settings: Settings = SETTINGS,
+) -> Iterator[FactorPoint]:
+    """Yield Newton's iterates on 1/2 |z|^2 + loss(F'z), from z or from w = 0."""
+    if z is None:
+        z = np.zeros((len(F), *loss.shape[1:]))
+        z[-1] = loss.prior_intercept()
+    f, norms = multiply(F.T, z), column_products(F, F)
+    at = loss.expand(f)
+    while True:
+        gradient = factor_gradient(F, z, at.residual)
+        step = -make_newton_solver(at.curvature, F, norms, workers, settings)(gradient)
+        along, w, dw = multiply(F.T, step), z[:-1], step[:-1]
+        size, at = search_line(loss, f, at, along, float(np.vdot(w, dw)), float(np.vdot(dw, dw)), settings)
+        z, f = z + size * step, f + size * along
+        objective = 0.5 * float(np.vdot(z[:-1], z[:-1])) + at.value
+        gain = max(0.0, -float(np.vdot(gradient, step)))
+        yield FactorPoint(z, f, objective, gain, 0.5 * float(np.vdot(gradient, gradient)))
+
+
+def run_newton(points: Iterator[FactorPoint], gain: float, most: int, gap: float = np.inf) -> tuple[FactorPoint, int]:
+    """Return the first point whose step predicted at most `gain` times its objective, and the number of steps.
+
+    The gap before that step must also be at most `gap` times the objective: for a steep loss it is much larger.
+    """
+    for steps, point in enumerate(points, 1):
+        if (point.gain <= gain * point.objective and point.gap <= gap * point.objective) or steps >= most:
+            break
+    return point, steps
+
+
+def search_line(
+    loss: LossFunction, f: Floats, at: Expansion, along: Floats, slope: float, bend: float, settings: Settings
+) -> tuple[float, Expansion]:
+    """Return a size s where slope s + bend s^2/2 + loss(f + s along) is nearly flat, and the loss there.
+
+    It starts at 1, which nearly always is right, and takes Newton steps inside a bracket, up to twice as far each time;
+    it costs no product with a kernel. `at` is the loss at f.
+    """
+    first, low, high, size = slope - float(np.vdot(at.residual, along)), 0.0, np.inf, 1.0
+    for _ in range(_MOST_SEARCH_POINTS):
+        there = loss.expand(f + size * along)
+        here = slope + size * bend - float(np.vdot(there.residual, along))
+        if abs(here) <= settings.slope_left * abs(first) or not low < high:
+            break
+        low, high = (low, size) if here > 0 else (size, high)
+        pulled = there.curvature.root_transposed(along)
+        following = size - here / max(bend + float(np.vdot(pulled, pulled)), 1e-300)
+        size = min(following, 2.0 * size) if low < following < high else 0.5 * (low + min(high, 3.0 * size))
+    return size, there
+
+
+def factor_gradient(F: NDArray[Any], z: Floats, residual: Floats) -> Floats:
+    """Return the gradient of 1/2 |z|^2 + loss(F'z), the last coordinate without penalty."""
+    gradient = -multiply(F, residual)
+    gradient[:-1] += z[:-1]
+    return gradient
+
+
+def multiply(matrix: NDArray[Any], v: Floats) -> Floats:
+    """Return matrix v, computed in the matrix's precision, as double."""
+    return np.asarray(matrix @ v.astype(matrix.dtype), np.float64)
+
+
+def make_newton_solver(
+    curvature: Curvature, F: NDArray[Any], norms: NDArray[Any], workers: Workers, settings: Settings = SETTINGS
+) -> Solve:
+    """Return a function that solves (F W F' + penalty) x = g, approximately: many rows are sampled by importance."""
+    few = F.shape[1] <= settings.few_rows
+    rows, sampled = (ALL_ROWS, curvature) if few else curvature.sample(norms, settings.sampling, len(F))
+    lower = factorise_hessian(sampled, F, workers, rows)
+    return lambda g: solve_cholesky(lower, g)
+
+
+def factorise_hessian(curvature: Curvature, F: NDArray[Any], workers: Workers, rows: Any = ALL_ROWS) -> NDArray[Any]:
+    """Return the Cholesky factor of F W F' + penalty; the penalty is 1, and 0 for the intercept."""
+    hessian = curvature.hessian(F, workers, rows)
+    m, unknowns = len(F), len(hessian)
+    penalty = np.ones(m, F.dtype)
+    penalty[-1] = 0.0
+    hessian[np.diag_indices(unknowns)] += np.tile(penalty, unknowns // m)
+    if unknowns > m:  # adding one number to the intercepts of all classes changes nothing: fix that direction
+        last = np.arange(m - 1, unknowns, m)
+        hessian[np.ix_(last, last)] += hessian[last, last].mean() + 1.0
+    return cholesky(hessian)
+
+
+def cholesky(matrix: NDArray[Any]) -> NDArray[Any]:
+    """Return the Cholesky factor; where rounding made the matrix indefinite, its diagonal is increased first."""
+    from scipy.linalg import lapack
+
+    potrf = lapack.spotrf if matrix.dtype == np.float32 else lapack.dpotrf
+    diagonal = np.diag(matrix).copy()
+    for jitter in (0.0, 1e-7, 1e-5, 1e-3, 1e-1):
+        lifted = matrix + np.diag(jitter * diagonal).astype(matrix.dtype) if jitter else matrix
+        lower, failed = potrf(lifted, lower=1, clean=0)
+        if not failed:
+            return np.asarray(lower)
+    msg = (
+        "the Newton system must be positive definite: take a positive semidefinite kernel, or a smaller C; "
+        f"got a matrix of {len(matrix)} unknowns without a Cholesky factor"
+    )
+    raise ValueError(msg)
+
+
+def solve_cholesky(lower: NDArray[Any], g: Floats) -> Floats:
+    """Return x with L L' x = g, for coordinates of shape (m,) or (m, k)."""
+    from scipy.linalg import lapack
+
+    potrs = lapack.spotrs if lower.dtype == np.float32 else lapack.dpotrs
+    x = potrs(lower, g.T.ravel().astype(lower.dtype), lower=1)[0]
+    return np.asarray(x.reshape(g.T.shape).T, np.float64)

@@ -1,0 +1,199 @@
+"""Interruptions, full disks, broken files, passwords: one sentence, an exit code, and nothing half-written."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import calibrant
+
+pa = pytest.importorskip("pyarrow")
+arrow_csv = pytest.importorskip("pyarrow.csv")
+arrow_parquet = pytest.importorskip("pyarrow.parquet")
+pytest.importorskip("typer")
+pytest.importorskip("duckdb")
+
+from calibrant.files import hide_credentials  # noqa: E402
+from tests.cli.test_cli import done, listing, refused  # noqa: E402
+
+ROWS = 200_000
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder with a table and a map, and a folder for temporary files beside it."""
+    rng = np.random.default_rng(0)
+    f = rng.normal(size=ROWS)
+    table = pa.table({"f": f, "y": (rng.random(ROWS) < 1 / (1 + np.exp(-f))).astype(int), "noise": rng.random(ROWS)})
+    (tmp_path / "work").mkdir()
+    (tmp_path / "temporary").mkdir()
+    arrow_parquet.write_table(table, tmp_path / "work" / "t.parquet", row_group_size=20_000)
+    arrow_csv.write_csv(table.slice(0, 60_000), tmp_path / "work" / "t.csv")
+    calibrant.save(calibrant.maps.Sigmoid(-1.0, 0.0), tmp_path / "work" / "map.json")
+    return tmp_path
+
+
+def run_program(program, folder, *arguments, limit=None):
+    """Run a program in a process of its own, in which no file may be larger than a limit."""
+
+    def restrict():
+        import resource
+
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return subprocess.run(
+        [sys.executable, "-c", program, *map(str, arguments)],
+        cwd=folder / "work",
+        env={**os.environ, "TMPDIR": str(folder / "temporary")},
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=restrict,
+    )
+
+
+COMMAND = "from calibrant.cli import main; main()"
+SIGNALLED = """
+import os
+import sys
+from calibrant.cli import fitting, main
+number, name = int(sys.argv.pop(1)), sys.argv.pop(1)
+calls = []
+original = fitting._as_formula
+def as_formula(mapping):
+    formula = original(mapping)
+    def signalled(*arguments):
+        calls.append(1)
+        if len(calls) == 3:
+            assert any(path.startswith(f".{name}.") for path in os.listdir("."))
+            os.kill(os.getpid(), number)
+        return formula(*arguments)
+    return signalled
+fitting._as_formula = as_formula
+main()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(
+    ("number", "code", "output"), [(signal.SIGINT, 130, "out.parquet"), (signal.SIGTERM, 143, "out.csv")]
+)
+def test_a_signal_leaves_nothing(number, code, output, folder):
+    (folder / "work" / output).write_text("old")
+    before = listing(folder / "work")
+    asked = ("apply", "map.json", "t.parquet", "--score", "f", "-o", output)
+    ended = run_program(SIGNALLED, folder, int(number), output, *asked)
+    assert ended.returncode == code, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert listing(folder / "work") == before
+    assert not listing(folder / "temporary")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+@pytest.mark.parametrize("output", ["out.parquet", "out.csv.gz"])
+def test_a_full_disk_leaves_nothing(output, folder):
+    before = listing(folder / "work")
+    asked = ("apply", "map.json", "t.parquet", "--score", "f", "-o", output)
+    ended = run_program(COMMAND, folder, *asked, limit=500_000)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"error: cannot write {output}: File too large; nothing was written\n"
+    assert listing(folder / "work") == before
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_a_full_disk_of_temporary_files(folder):
+    asked = ("fit", "t.csv", "--score", "f", "--label", "y", "-o", "new.json")
+    ended = run_program(COMMAND, folder, *asked, limit=100_000)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert "File too large; let TMPDIR name a folder with more room" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert "new.json" not in listing(folder / "work")
+    assert not listing(folder / "temporary")
+
+
+@pytest.mark.parametrize("cut", [0.2, 0.6, 0.999])
+def test_half_a_file_is_refused_by_every_command(cut, folder, tmp_path):
+    whole = (folder / "work" / "t.parquet").read_bytes()
+    half = tmp_path / "half.parquet"
+    half.write_bytes(whole[: int(len(whole) * cut)])
+    for command in (
+        ("fit", half, "--score", "f", "--label", "y", "-o", tmp_path / "o.json"),
+        ("apply", folder / "work" / "map.json", half, "--score", "f", "-o", tmp_path / "o.parquet"),
+        ("assess", half, "--probability", "f", "--label", "y"),
+        ("compare", half, "--score", "f", "--label", "y"),
+    ):
+        assert "half.parquet is not a readable Parquet file: " in refused(*command)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["half.parquet"]
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "polars"])
+def test_a_file_broken_inside(engine, folder):
+    pytest.importorskip(engine)
+    path = folder / "work" / "t.parquet"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 3 : len(content) // 3 + 60_000] = bytes(60_000)
+    path.write_bytes(content)
+    words = refused("fit", path, "--score", "f", "--label", "y", "--engine", engine, "-o", folder / "m.json")
+    assert "t.parquet" in words
+    assert not (folder / "m.json").exists()
+
+
+def test_a_compressed_text_cut_off(folder):
+    import gzip
+
+    content = gzip.compress((folder / "work" / "t.csv").read_bytes())
+    (folder / "work" / "t.csv.gz").write_bytes(content[: len(content) // 2])
+    asked = ("--score", "f", "--label", "y", "-o", folder / "m.json")
+    assert "t.csv.gz is not a readable CSV file" in refused("fit", folder / "work" / "t.csv.gz", *asked)
+
+
+def test_passwords_are_not_shown(tmp_path):
+    address = "s3://me:topsecret@bucket/t.parquet?key=topsecret"
+    for engine in ("duckdb", "polars"):
+        pytest.importorskip(engine)
+        words = refused("fit", address, "--score", "f", "--label", "y", "--engine", engine, "-o", tmp_path / "m.json")
+        assert "topsecret" not in words
+        assert "bucket" in words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "postgresql://me:topsecret@host/db",
+        "postgresql://me:top@secret@host/db failed",
+        "sc://host:15002/;token=topsecret;use_ssl=true",
+        "host=h user=u password=topsecret dbname=d",
+        "https://host/t.parquet?X-Amz-Signature=topsecret&b=topsecret",
+        "PWD=topsecret;SERVER=s",
+    ],
+)
+def test_credentials_are_hidden(text):
+    assert "secret" not in hide_credentials(text)
+    assert ("host" in hide_credentials(text)) == ("host" in text)
+
+
+def test_a_table_that_changes_is_one_sentence(folder, monkeypatch):
+    def changed(*arguments, **options):
+        msg = "the table changed while it was read: 5 rows at first, 6 later; give a table that stays the same"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr("calibrant.engines.assess", changed)
+    words = refused("assess", folder / "work" / "t.parquet", "--probability", "f", "--label", "y")
+    assert "the table changed while it was read" in words
+
+
+def test_a_link_and_the_mode_of_a_file_stay(folder):
+    work = folder / "work"
+    (work / "real.parquet").write_bytes(b"")
+    (work / "real.parquet").chmod(0o640)
+    (work / "link.parquet").symlink_to(work / "real.parquet")
+    asked = ("apply", work / "map.json", work / "t.parquet", "--score", "f", "-o", work / "link.parquet", "--json")
+    assert json.loads(done(*asked).stdout)["rows"] == ROWS
+    assert (work / "link.parquet").is_symlink()
+    assert arrow_parquet.read_metadata(work / "real.parquet").num_rows == ROWS
+    assert (work / "real.parquet").stat().st_mode & 0o777 == 0o640
