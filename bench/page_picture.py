@@ -13,7 +13,7 @@ from calibrant.report import write_report
 __all__ = ["main"]
 
 _PICTURE = Path(__file__).parents[1] / "docs" / "page.png"
-_SIZE = {"width": 1120, "height": 1640}
+_SIZE = {"width": 1280, "height": 1640}
 _COLOURS = 64  # enough for a page; the file is a third as large
 _BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 _LARGEST = 200_000  # bytes

@@ -283,6 +283,14 @@ def test_a_calibrator_shows_its_map(rows):
     assert "Platt's sigmoid (platt)" in text
 
 
+def test_a_classifier_by_group_shows_its_groups(rows):
+    score, y = rows
+    model = calibrant.ByGroup("platt", kind="margin").fit(score, y, groups=np.where(score > 0.3, HOSTILE, "b"))
+    text = read(write_html(describe_fitted(model)))
+    assert HOSTILE in text
+    assert f"{model.map_.intercepts[0]:.6g}" in text
+
+
 def test_help_of_svc_names_its_parameters():
     named = inspect.signature(calibrant.svc).parameters
     own = set(inspect.signature(calibrant.CalibratedClassifier).parameters) - {"estimator"}

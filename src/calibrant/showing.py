@@ -22,6 +22,7 @@ __all__ = [
     "Grid",
     "Picture",
     "describe_record",
+    "find_card",
     "list_numbers",
     "shorten",
     "shown",
@@ -92,10 +93,17 @@ def shown_as(describe: Callable[[Any], Card]) -> Callable[[type[_Record]], type[
     def decorate(record: type[_Record]) -> type[_Record]:
         if _has_plain_repr(record):
             record.__repr__ = shorten  # type: ignore[method-assign]
+        record._card = describe  # type: ignore[attr-defined]
         record._repr_html_ = lambda self: write_html(describe(self))  # type: ignore[attr-defined]
         return record
 
     return decorate
+
+
+def find_card(value: Any) -> Card:
+    """Return the card of a record; of anything else, such as a function of the user's, its name."""
+    found: Card = value._card() if hasattr(value, "_card") else Card(getattr(value, "__name__", type(value).__name__))
+    return found
 
 
 def _has_plain_repr(record: Any) -> bool:

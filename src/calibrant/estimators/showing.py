@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.evidence.words import list_names
-from calibrant.maps.showing import describe_class_map, describe_map
-from calibrant.showing import Card, Grid, describe_record, write_html
+from calibrant.showing import Card, Grid, describe_record, find_card, write_html
 
 __all__ = ["FittedCardMixin", "describe_fitted"]
 
@@ -41,7 +40,7 @@ def describe_fitted(estimator: Any) -> Card | None:
     numbers += [(words, _show(own[name])) for name, words in _NUMBERS.items() if name in own]
     maps = [own["map_"]] if "map_" in own else [fitted for _, fitted in own.get("calibrated_", [])]
     parts = [_describe_part(each, classes) for each in maps[:_MOST_PARTS]]
-    parts += [describe_record(own[name]) for name in _RECORDS if is_dataclass(own.get(name))]
+    parts += [find_card(own[name]) for name in _RECORDS if is_dataclass(own.get(name))]
     title = f"{type(estimator).__name__}, fitted"
     if len(parts) != 1:
         return Card(title, numbers=(*numbers,), grid=_list_tried(own), folded=(*parts,))
@@ -82,13 +81,9 @@ def _show(value: Any) -> str:
 
 
 def _describe_part(fitted: Any, classes: list[Any]) -> Card:
-    """Return the card of a map that an estimator fitted; a function of the user's has only a name."""
-    if not is_dataclass(fitted):
-        return Card(getattr(fitted, "__name__", type(fitted).__name__))
+    """Return the card of a map that an estimator fitted; of two classes that of the one map inside."""
     maps: Any = getattr(fitted, "maps", ())
-    if len(classes) == 2 and len(maps) == 1 and hasattr(maps[0], "origin"):
-        return describe_map(maps[0])
-    return describe_class_map(fitted) if hasattr(fitted, "maps") or hasattr(fitted, "inner") else describe_map(fitted)
+    return find_card(maps[0] if len(classes) == 2 and len(maps) == 1 else fitted)
 
 
 def _list_tried(own: dict[str, Any]) -> Grid | None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.showing import Card, Grid, Picture, list_numbers, tell_formula
+from calibrant.showing import Card, Grid, Picture, find_card, list_numbers, tell_formula
 
 __all__ = ["describe_class_map", "describe_groups", "describe_map", "describe_origin", "find_reach"]
 
@@ -47,9 +47,7 @@ def describe_class_map(mapping: Any) -> Card:
     paragraphs = [("", "", describe_origin(origin))] if origin is not None else []
     if hasattr(inner or mapping, "why"):
         paragraphs.append(("", (inner or mapping).why, ""))
-    cards = [describe_map(each) for each in parts[:_MOST_MAPS] if hasattr(each, "origin")]
-    if inner is not None:
-        cards = [Card(type(inner).__name__, formula=tell_formula(inner), numbers=list_numbers(inner))]
+    cards = [find_card(each) for each in (parts[:_MOST_MAPS] if inner is None else [inner])]
     if len(parts) > _MOST_MAPS:
         paragraphs.append(("", "", f"Below, the first {_MOST_MAPS} of {len(parts):,} maps."))
     return Card(
@@ -70,7 +68,7 @@ def describe_groups(maps: Any) -> Card:
         for place, (group, each) in enumerate(maps.items())
     ]
     paragraphs = (("", "", describe_origin(maps.origin)),) if maps.origin is not None else ()
-    overall = describe_map(maps.overall) if hasattr(maps.overall, "origin") else Card(type(maps.overall).__name__)
+    overall = find_card(maps.overall)
     return Card(
         _name(maps, f"{type(maps).__name__} of {len(maps.groups):,} groups"),
         paragraphs,

@@ -108,7 +108,7 @@ _STYLES: dict[str, dict[Any, Any]] = {
     "slides": {"font.size": 16, "axes.titlesize": 18, "lines.linewidth": 3.0, "lines.markersize": 8},
 }
 _SCALES = {"paper": 0.66, "slides": 1.5}
-Style = str | Mapping[str, Any] | None
+_Style = str | Mapping[str, Any] | None
 
 _OUR_FIGURE = "calibrant"  # gid of figures made here; further curves on them are drawn in the same style
 
@@ -148,7 +148,7 @@ class ReliabilityDisplay:
 
     @classmethod
     def from_predictions(
-        cls, y: ArrayLike, p: ArrayLike, *, ax: Axes | None = None, style: Style = None, **options: Any
+        cls, y: ArrayLike, p: ArrayLike, *, ax: Axes | None = None, style: _Style = None, **options: Any
     ) -> Self:
         """Draw the diagram of forecasts p of the positive class; options go to `curves.reliability`."""
         return cls(reliability(y, p, **options)).plot(ax, style=style)
@@ -161,7 +161,7 @@ class ReliabilityDisplay:
         y: ArrayLike,
         *,
         ax: Axes | None = None,
-        style: Style = None,
+        style: _Style = None,
         pos_label: Any = None,
         **options: Any,
     ) -> Self:
@@ -171,7 +171,9 @@ class ReliabilityDisplay:
         options.setdefault("name", type(estimator).__name__)
         return cls.from_predictions(np.asarray(y), p, ax=ax, style=style, pos_label=positive, **options)
 
-    def plot(self, ax: Axes | None = None, *, style: Style = None, marginal: bool = True, numbers: bool = True) -> Self:
+    def plot(
+        self, ax: Axes | None = None, *, style: _Style = None, marginal: bool = True, numbers: bool = True
+    ) -> Self:
         """Draw on `ax`, or on a new figure; a second curve on the same axes gets the next colour."""
         with _canvas(ax, (5.2, 6.2), style) as axes:
             place = sum(line.get_gid() == "curve" for line in axes.lines)
@@ -219,7 +221,7 @@ class ReliabilityPanelsDisplay:
         self.panels = panels
 
     @classmethod
-    def from_predictions(cls, y: ArrayLike, P: ArrayLike, *, style: Style = None, **options: Any) -> Self:
+    def from_predictions(cls, y: ArrayLike, P: ArrayLike, *, style: _Style = None, **options: Any) -> Self:
         """Draw the diagrams of posteriors, one column per class; options go to `curves.reliability_by_class`."""
         return cls(reliability_by_class(y, P, **options)).plot(style=style)
 
@@ -228,7 +230,7 @@ class ReliabilityPanelsDisplay:
         """Draw the diagrams of a fitted classifier on rows it was not trained on."""
         return cls.from_predictions(y, estimator.predict_proba(X), labels=estimator.classes_, **options)
 
-    def plot(self, *, style: Style = None, columns: int = 3, marginal: bool = True) -> Self:
+    def plot(self, *, style: _Style = None, columns: int = 3, marginal: bool = True) -> Self:
         """Draw on a new figure, at most `columns` diagrams side by side; of many classes those of `panels.drawn`."""
         curves = [self.panels.curves[place] for place in self.panels.drawn]
         columns = min(columns, len(curves))
@@ -294,7 +296,7 @@ class ScoresDisplay:
         fitted: Map | None = None,
         *,
         ax: Axes | None = None,
-        style: Style = None,
+        style: _Style = None,
         **options: Any,
     ) -> Self:
         """Draw scores and a map of them; options go to `curves.scores_by_class`."""
@@ -302,7 +304,7 @@ class ScoresDisplay:
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: ArrayLike, *, ax: Axes | None = None, style: Style = None, **options: Any
+        cls, estimator: Any, X: Any, y: ArrayLike, *, ax: Axes | None = None, style: _Style = None, **options: Any
     ) -> Self:
         """Draw the scores and the map of a fitted `Calibrator` or `CalibratedClassifier` of two classes.
 
@@ -313,7 +315,7 @@ class ScoresDisplay:
         options.setdefault("name", str(getattr(estimator, "method", "")))
         return cls.from_predictions(np.asarray(y), scores, fitted, ax=ax, style=style, pos_label=positive, **options)
 
-    def plot(self, ax: Axes | None = None, *, style: Style = None, density: bool = False) -> Self:
+    def plot(self, ax: Axes | None = None, *, style: _Style = None, density: bool = False) -> Self:
         """Draw on `ax`, or on a new figure; `density` shows p(score | class) instead of counts."""
         with _canvas(ax, (6.4, 5.8), style) as axes:
             self.ax_, self.figure_, self.line_ = axes, axes.figure, None
@@ -348,7 +350,7 @@ class ErrorRejectDisplay:
 
     @classmethod
     def from_predictions(
-        cls, y: ArrayLike, P: ArrayLike, *, ax: Axes | None = None, style: Style = None, name: str = "", **options: Any
+        cls, y: ArrayLike, P: ArrayLike, *, ax: Axes | None = None, style: _Style = None, name: str = "", **options: Any
     ) -> Self:
         """Draw the curve of posteriors, or of probabilities of the positive class."""
         return cls(error_reject_curve(y, P, **options), name=name).plot(ax, style=style)
@@ -361,7 +363,7 @@ class ErrorRejectDisplay:
         y: ArrayLike,
         *,
         ax: Axes | None = None,
-        style: Style = None,
+        style: _Style = None,
         name: str = "",
         **options: Any,
     ) -> Self:
@@ -370,7 +372,7 @@ class ErrorRejectDisplay:
         name = name or type(estimator).__name__
         return cls.from_predictions(y, estimator.predict_proba(X), ax=ax, style=style, name=name, **options)
 
-    def plot(self, ax: Axes | None = None, *, style: Style = None) -> Self:
+    def plot(self, ax: Axes | None = None, *, style: _Style = None) -> Self:
         """Draw on `ax`, or on a new figure; a second curve on the same axes gets the next colour."""
         with _canvas(ax, (6.0, 4.4), style) as axes:
             place = sum(line.get_gid() == "curve" for line in axes.lines)
@@ -414,7 +416,7 @@ class WatchDisplay:
         self.state = state
         self.group = group
 
-    def plot(self, ax: Axes | None = None, *, style: Style = None) -> Self:
+    def plot(self, ax: Axes | None = None, *, style: _Style = None) -> Self:
         """Draw on `ax`, or on a new figure."""
         state, group = self.state, self.group
         lines = (state.whole if group is None else state.groups[group]).lines
@@ -504,7 +506,7 @@ class MapsDisplay:
         y: ArrayLike | None = None,
         *,
         ax: Axes | None = None,
-        style: Style = None,
+        style: _Style = None,
     ) -> Self:
         """Draw fitted maps, by name, over the range of the scores."""
         groups = None if y is None else posterior(sample(scores, y))
@@ -522,7 +524,7 @@ class MapsDisplay:
         kind: str | None = None,
         sample_weight: ArrayLike | None = None,
         ax: Axes | None = None,
-        style: Style = None,
+        style: _Style = None,
     ) -> Self:
         """Fit methods of `calibrant.METHODS` to scores and draw them; `kind` is that of `calibrant.fit`."""
         chosen = read_kind(kind)
@@ -532,7 +534,7 @@ class MapsDisplay:
         curves = [map_curve(fit_map(name, data, chosen), data.score, name=name) for name in methods]
         return cls(curves, groups=posterior(data)).plot(ax, style=style)
 
-    def plot(self, ax: Axes | None = None, *, style: Style = None, bands: bool = True) -> Self:
+    def plot(self, ax: Axes | None = None, *, style: _Style = None, bands: bool = True) -> Self:
         """Draw on `ax`, or on a new figure."""
         with _canvas(ax, (7.2, 4.6), style) as axes:
             self.ax_, self.figure_ = axes, axes.figure
@@ -566,12 +568,18 @@ class RanksDisplay:
 
     @classmethod
     def from_ranks(
-        cls, ranks: ArrayLike, names: Sequence[str], *, alpha: float = 0.05, ax: Axes | None = None, style: Style = None
+        cls,
+        ranks: ArrayLike,
+        names: Sequence[str],
+        *,
+        alpha: float = 0.05,
+        ax: Axes | None = None,
+        style: _Style = None,
     ) -> Self:
         """Draw ranks, one row per data set and one column per method."""
         return cls(rank_diagram(ranks, names, alpha=alpha)).plot(ax, style=style)
 
-    def plot(self, ax: Axes | None = None, *, style: Style = None) -> Self:
+    def plot(self, ax: Axes | None = None, *, style: _Style = None) -> Self:
         """Draw on `ax`, or on a new figure."""
         diagram, methods = self.diagram, len(self.diagram.names)
         half = -(-methods // 2)
@@ -661,7 +669,7 @@ def _draw_legend(axes: Axes, place: Any, **look: Any) -> None:
 
 
 @contextmanager
-def _canvas(ax: Axes | None, size: tuple[float, float], style: Style = None) -> Iterator[Axes]:
+def _canvas(ax: Axes | None, size: tuple[float, float], style: _Style = None) -> Iterator[Axes]:
     """Yield the axes to draw on: the user's in the user's style, or those of a new figure in ours; or in one given."""
     if ax is not None:
         ax.spines[["top", "right"]].set_visible(False)
@@ -675,7 +683,7 @@ def _canvas(ax: Axes | None, size: tuple[float, float], style: Style = None) -> 
 
 
 @contextmanager
-def _styled(style: Style, *, ours: bool) -> Iterator[None]:
+def _styled(style: _Style, *, ours: bool) -> Iterator[None]:
     """Set what matplotlib draws with, for a while: our own settings, and a style by name or as settings on top."""
     given: Any = _STYLES.get(style, style) if isinstance(style, str) else style or {}
     own = STYLE if ours or (isinstance(style, str) and style in _STYLES) else {}
@@ -692,7 +700,7 @@ def _styled(style: Style, *, ours: bool) -> Iterator[None]:
         context.__exit__(None, None, None)
 
 
-def _new_figure(size: tuple[float, float], style: Style = None) -> Figure:
+def _new_figure(size: tuple[float, float], style: _Style = None) -> Figure:
     """Return a figure that pyplot does not manage, marked as ours, of a size that suits the style."""
     scale = _SCALES.get(style, 1.0) if isinstance(style, str) else 1.0
     figure = Figure(figsize=(scale * size[0], scale * size[1]), layout="constrained")
