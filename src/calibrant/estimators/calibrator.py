@@ -28,6 +28,7 @@ from calibrant.checks import (
     to_array,
     to_numbers,
 )
+from calibrant.estimators.showing import FittedCardMixin
 from calibrant.maps import Map, check_method, fit_map, log_probabilities, probabilities
 from calibrant.maps.classes import log_classes
 from calibrant.maps.lifting import fit_class_map
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 
-class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Calibrator(FittedCardMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of scores that gives probabilities, by any method.
 
     One column of scores gives the probability of the second of two classes; one column per class that of each.
