@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -91,7 +92,8 @@ def reproduce(
 
     check_one_of("PAPER", paper, EXPERIMENTS)
     require_jobs("--jobs", jobs)
-    with explain_interruption(folder or Path("calibrant-experiments") / paper):
+    with explain_interruption(folder or Path("calibrant-experiments") / paper), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".* cells could not be computed")  # told below, as an error
         result = repeat(paper, quick=quick, folder=folder, n_jobs=jobs)
     if as_json:
         print_json({**result.as_dict(), "folder": str(result.folder)})
