@@ -110,6 +110,9 @@ def prepare(app: Any, config: Any) -> None:
 
 
 def setup(app: Any) -> dict[str, Any]:
-    """Run when the settings have been read."""
+    """Run when the settings have been read; say which abbreviations of the docstrings end no sentence."""
+    from sphinx.ext import autosummary
+
+    autosummary.WELL_KNOWN_ABBREVIATIONS += ("sec.", "secs.", "eq.", "eqs.", "ch.", "p.", "pp.", "fig.", "ex.")
     app.connect("config-inited", prepare)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
