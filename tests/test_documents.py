@@ -147,3 +147,37 @@ def test_the_tables_of_the_site_have_a_row_for_everything(monkeypatch):
     assert {"duckdb", "polars", "spark"} <= set(found["engines"])
     asked = set(re.findall(r"```{generated} (\w+)", "".join(p.read_text() for p in (ROOT / "docs").rglob("*.md"))))
     assert asked == set(tables.TABLES), "every table is on a page"
+
+
+WRITTEN = [
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.relative_to(ROOT / "docs").parts[0][0] != "_"),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md")),
+]
+BUILT = ("gallery/", "reference/rooms/", "reference/generated/")  # pages that exist only after `make docs`
+ALLOWED = ("https://onnx.ai/sklearn-onnx/",)
+
+
+def read_prose(page):
+    """Return a page without its code."""
+    return re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
+
+
+def list_anchors(page):
+    """Return the anchors of a page's headings, as GitHub and MyST make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", read_prose(page)):
+        if re.match(r"https?:|mailto:", link):
+            assert link.startswith(ALLOWED), link
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if any(target.is_relative_to(ROOT / "docs" / folder) for folder in BUILT):
+            continue
+        assert target.exists(), link
+        assert not anchor or anchor in list_anchors(target), link
