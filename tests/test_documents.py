@@ -63,6 +63,21 @@ def test_the_readme_is_one_screen():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 60
 
 
+def test_the_readme_compares_with_peers_as_the_arena_does():
+    """The table of the README holds numbers of docs/arena.md, which `make arena` writes."""
+    arena = (ROOT / "docs" / "arena.md").read_text().partition("report, summary -->")[2].partition("\n## ")[0]
+    rows = {cells[1].strip(" `"): cells for line in arena.splitlines() if len(cells := line.split("|")) > 10}
+    header = [cell.strip() for cell in rows["method"]]
+    places = [header.index(name) for name in ("win rate", "over scikit-learn's sigmoid, %", "fit, ms")]
+    shown = re.findall(
+        r"^\| ([^|]+) \| (0\.\d+) \| (\S+) % \| (\S+) \|$", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
+    assert len(shown) >= 5
+    for name, *numbers in shown:
+        row = rows[name.removeprefix("calibrant ").strip("`")]
+        assert numbers == [row[place].split()[0] for place in places], name
+
+
 def test_the_readme_names_make_targets_that_exist():
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for document in ("README.md", "CONTRIBUTING.md"):
