@@ -77,7 +77,7 @@ reproduce-%: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-oldest docs/_build docs/_drawn docs/gallery docs/reference/generated build dist .pytest_cache .mypy_cache .ruff_cache calibrant-report.html
+	rm -rf .venv .venv-oldest docs/_build docs/_drawn docs/gallery docs/reference/generated docs/reference/rooms build dist .pytest_cache .mypy_cache .ruff_cache calibrant-report.html
 
 # The site, into docs/_build/html; no network is used but by pip.
 docs: .venv/ready
