@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-spark conformance test-oldest docs fuzz lint bench svc-table svm-table combining-table klr-table loo-table default-table band-table watch-table arena arena-binary arena-classes browser clean
+.PHONY: demo test test-spark conformance test-oldest docs fuzz lint bench svc-table svm-table combining-table klr-table loo-table default-table band-table watch-table arena arena-binary arena-classes browser picture clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
@@ -60,6 +60,10 @@ arena-binary arena-classes: .venv/ready
 browser:
 	apt-get update --quiet
 	apt-get install --yes chromium
+
+# The picture of the page in README.md, docs/page.png; takes a browser.
+picture: .venv/ready
+	$(BIN)/python -m bench.page_picture
 
 # A published experiment in full: `make reproduce-lin2007`.
 reproduce-%: .venv/ready

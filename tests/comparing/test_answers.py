@@ -145,7 +145,7 @@ def test_the_recommended_method_follows_the_rule(name):
     chosen = ranking[ranking.recommended]
     assert chosen in able
     assert (10_000 if chosen.numbers is None else chosen.numbers) == fewest
-    assert "The rule: of the methods whose interval reaches the best" in str(found.answers.next)
+    assert "The rule: of the methods whose interval reaches the best" in found.answers.next.text
 
 
 def test_rows_called_impossible_are_counted():
@@ -155,7 +155,7 @@ def test_rows_called_impossible_are_counted():
     row = rank_methods(found, "data", "scores")["clip01"]
     never = ((f <= -1) & (y == 1)).sum() + ((f >= 1) & (y == 0)).sum()
     assert row.impossible == never > 0
-    assert f"Clipped margin (clip01) ({never} rows)" in str(found.answers.wrong)
+    assert f"Clipped margin (clip01) ({never} rows)" in found.answers.wrong.text
 
 
 class TestFamilies:

@@ -19,6 +19,7 @@ import numpy as np
 
 from calibrant.evidence.departures import NEGLIGIBLE, find_test, is_negligible, is_rejected
 from calibrant.evidence.several import describe_confusion, describe_several, is_negligible_several
+from calibrant.evidence.showing import describe_answers, print_answer
 from calibrant.evidence.words import (
     format_count,
     format_name,
@@ -31,6 +32,7 @@ from calibrant.evidence.words import (
     name_method,
     round_percent,
 )
+from calibrant.showing import shown, shown_as
 
 if TYPE_CHECKING:
     from calibrant.evidence.assessing import Assessment
@@ -58,6 +60,7 @@ _WIDE = 0.2  # an interval of the AUC this wide says nothing
 _SAME_SLOPE = 0.05  # a slope of the log-odds this close to 1 is not worth a word
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where rows came from, as a person would type it: a table, its columns of scores, and further options."""
@@ -70,6 +73,7 @@ class Source:
     classes: tuple[str, ...] = ()  # the negative and the positive class, where a comparison knows only which is which
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Step:
     """What to type next: on a terminal if the rows came from a table, else in Python."""
@@ -78,6 +82,7 @@ class Step:
     code: str
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One answer: a word of judgement ("" if there is none), a claim, the evidence, how sure it is, and next steps.
@@ -99,9 +104,10 @@ class Answer:
         return " ".join(filter(None, [self.question, self.word, self.claim, *self.because, self.sure]))
 
     def __str__(self) -> str:
-        return "\n".join([self.text, *(f"  {step.words} {step.code}".rstrip() for step in self.steps)])
+        return print_answer(self)
 
 
+@shown_as(describe_answers)
 @dataclass(frozen=True, slots=True)
 class Answers:
     """The three answers, and the situation they were written for."""
