@@ -211,14 +211,14 @@ def test_a_command_fits_and_applies_the_winner():
 def test_few_rows_do_not_get_a_yes():
     found = compared("twenty rows").answers
     assert found.good.word == "Cannot tell."
-    assert re.search(r"Collect about [\d,]+ rows", str(found.next))
+    assert re.search(r"Collect about [\d,]+ rows", found.next.text)
 
 
 @pytest.mark.parametrize("name", ["the other class", "the other class, margins"])
 def test_scores_of_the_other_class_are_said_before_anything_is_fitted(name):
     found = compared(name)
     answers = found.answers
-    assert "Higher scores happen less often." in str(answers.good)
+    assert "Higher scores happen less often." in answers.good.text
     (scores, y), _ = CASES[name]()
     if name.endswith("margins"):
         scores = np.log(scores / (1 - scores))
@@ -234,7 +234,7 @@ def test_methods_of_a_family_are_counted():
     ranking = rank_methods(found, "data", "scores")
     more = len(ranking.rows) - len(ranking.heads)
     assert more == 2
-    assert "2 more give nearly the same probabilities as one of these." in str(found.answers.wrong)
+    assert "2 more give nearly the same probabilities as one of these." in found.answers.wrong.text
 
 
 def compare_families():

@@ -24,6 +24,7 @@ from calibrant.report.summaries import (
     list_blocks,
     make_gauge,
     name_class,
+    name_columns,
     round_values,
     smooth,
     summarise_counts,
@@ -66,7 +67,7 @@ def summarise_comparison(comparison: Comparison, source: Source | None = None) -
         "tiles": _make_tiles(main),
         "views": views,
         "figures": figures,
-        "panels": _list_panels(comparison, rankings, classes),
+        "panels": _list_panels(comparison, rankings, source),
         "details": _list_details(comparison, standings, rankings),
     }
 
@@ -402,7 +403,7 @@ def _tile_metrics(ranking: Ranking, chosen: MethodRow, raw: MethodRow | None) ->
     return {"title": _title(title), "values": values, "foot": [("good", f"With {chosen.title} ({chosen.label}).")]}
 
 
-def _list_panels(comparison: Comparison, rankings: Sequence[Ranking], classes: Sequence[str]) -> list[Page]:
+def _list_panels(comparison: Comparison, rankings: Sequence[Ranking], source: Source | None) -> list[Page]:
     """Return the forecasts that the panel of decisions can use, the recommended method of the first ranking first."""
     panels: list[Page] = []
     kind = comparison.settings["kind"]
@@ -415,13 +416,17 @@ def _list_panels(comparison: Comparison, rankings: Sequence[Ranking], classes: S
             if predictions is None:
                 continue
             several = len(predictions.classes) > 2
+            names = [str(name) for name in (source.classes if source else ()) or predictions.classes]
             counts = count_decisions(binary_forecasts(predictions), several=several)
             panels.append(
                 {
                     "name": f"{prefix}{row.title}" + ("" if row.method == "raw" else f" ({row.label})"),
                     "several": several,
-                    "classes": [str(name) for name in classes or predictions.classes],
+                    "classes": names,
                     "column": "p",
+                    "columns": name_columns(names, source)
+                    if row.method == "raw"
+                    else [f"probability_{name}" for name in names],
                     **summarise_counts(counts),
                     "map": None if row.method == "raw" else {"method": row.method, "sql": None, "kind": kind},
                 }
