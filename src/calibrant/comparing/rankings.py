@@ -112,6 +112,13 @@ class Ranking:
         """The methods that stand for their families."""
         return [row for row in self.rows if row.family == row.label]
 
+    @property
+    def kinship(self) -> str:
+        """How many more methods hardly differ from those that stand for them, in a sentence; "" if there are none."""
+        more = len(self.rows) - len(self.heads)
+        verb = "gives" if more == 1 else "give"
+        return f"{more} more {verb} nearly the same probabilities as one of these." if more else ""
+
 
 def rank_methods(
     comparison: Comparison, dataset: str, machine: str, standing: Mapping[str, Any] | None = None
