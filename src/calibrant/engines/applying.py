@@ -18,13 +18,13 @@ import numpy as np
 
 from calibrant.arrays import Floats, Index
 from calibrant.checks import BLOCK
-from calibrant.engines.tables import Opened, check_by, is_group, one_where, open_table
+from calibrant.engines.tables import Opened, as_group, check_by, is_group, one_where, open_table
 from calibrant.maps.groups import PooledMaps, SeparateMaps
 from calibrant.maps.keys import Keys, RowKeys, columns_of, find_keys, join_keys, kind_of, plain_key, sort_keys
 from calibrant.maps.records import Map, log_odds
 from calibrant.ops.frames import branch, express, frame_ops, is_nan
 
-__all__ = ["add_log_odds", "apply", "as_text", "read_groups"]
+__all__ = ["add_log_odds", "apply", "read_groups"]
 
 _SHORT = 64  # numbers of a map up to which an expression with all of them is faster than a lookup
 _PER_EDGE = 8  # cells per edge of a lookup
@@ -135,13 +135,8 @@ def _apply_in_memory(
 def _read_rows(frame: nw.DataFrame[Any], groups: dict[str, nw.Expr]) -> RowKeys:
     """Return the groups of a table in memory."""
     types = frame.select(**groups).schema
-    found = frame.select(**{name: as_text(column, types[name]) for name, column in groups.items()}).to_arrow()
+    found = frame.select(**{name: as_group(column, types[name]) for name, column in groups.items()}).to_arrow()
     return join_keys("by", [read_groups(name, found[name]) for name in groups], tuple(groups))
-
-
-def as_text(column: nw.Expr, dtype: Any) -> nw.Expr:
-    """Return a column of groups; one of categories as texts."""
-    return column.cast(nw.String) if dtype in (nw.Categorical, nw.Enum) else column
 
 
 def read_groups(name: str, column: Any) -> tuple[Keys, Index]:
@@ -167,11 +162,11 @@ def _apply_lazily(
     if not groups:
         found = express(map, scores, ops, several=several)
     elif hasattr(map, "numbers"):
-        names, numbers = _type_groups(opened, groups, map.groups), map.numbers()
-        columns = plan.look_up_groups(names, columns_of(map.groups), numbers)
+        typed, numbers = _type_groups(opened, groups, map.groups), map.numbers()
+        columns = plan.look_up_groups(typed, columns_of(map.groups), numbers)
         found = express(lambda score, ops: map.formula(score, columns, ~columns[0].is_null(), ops), scores, ops)
     else:
-        keys = list(_type_groups(opened, groups, tuple(map)))
+        keys = [column for column, _ in _type_groups(opened, groups, tuple(map))]
         chosen = (
             nw.lit(None, nw.Float64) if isinstance(map, Mapping) else plan.share(express(map.overall, scores, ops)[0])
         )
@@ -198,8 +193,11 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def _type_groups(opened: Opened, groups: dict[str, nw.Expr], keys: Keys) -> list[nw.Expr]:
-    """Return the columns of groups of a lazy table, NaN as NULL; they must be able to hold the keys of a map."""
+def _type_groups(opened: Opened, groups: dict[str, nw.Expr], keys: Keys) -> list[tuple[nw.Expr, Any]]:
+    """Return the columns of groups of a lazy table, and the types of numbers, None of others.
+
+    They must be able to hold the keys of a map.
+    """
     schema = opened.rows.select(**{f"by{k}": column for k, column in enumerate(groups.values())}).collect_schema()
     found = []
     for (name, column), dtype, values in zip(groups.items(), schema.dtypes(), columns_of(keys), strict=True):
@@ -207,16 +205,25 @@ def _type_groups(opened: Opened, groups: dict[str, nw.Expr], keys: Keys) -> list
         if kind is not None and not _TYPES[kind](dtype):
             msg = f"by must name columns like those of the fit, of {kind}; {name!r} is of type {dtype}: cast it"
             raise ValueError(msg)
-        column = as_text(column, dtype)
-        if dtype.is_float():
-            column = nw.when(is_nan(column)).then(nw.lit(None, nw.Float64)).otherwise(column.cast(nw.Float64))
-        elif kind == "numbers":
-            whole = dtype.is_integer() and all(isinstance(value, (int, type(None))) for value in values)
-            column = column.cast(nw.Int64 if whole else nw.Float64)
+        column, of_numbers = as_group(column, dtype), None
+        if kind == "numbers":
+            of_numbers = _choose_number(dtype, [value for value in values if value is not None])
+            column = column.cast(of_numbers)
         elif kind == "times":
             column = column.cast(nw.Datetime("us", getattr(dtype, "time_zone", None)))
-        found.append(column)
+        found.append((column, of_numbers))
     return found
+
+
+_NUMBERS: dict[Any, Any] = {nw.Int64: np.int64, nw.UInt64: np.uint64, nw.Float64: np.float64}
+
+
+def _choose_number(dtype: Any, values: list[float]) -> Any:
+    """Return the type in which a column of numbers is compared with keys: whole where it holds all of them."""
+    chosen = nw.UInt64 if dtype == nw.UInt64 else nw.Int64
+    ends = np.iinfo(_NUMBERS[chosen])
+    whole = dtype.is_integer() and all(isinstance(value, int) and ends.min <= value <= ends.max for value in values)
+    return chosen if whole else nw.Float64
 
 
 def add_log_odds(frame: nw.LazyFrame[Any], mapping: Any, into: str) -> nw.LazyFrame[Any]:
@@ -314,14 +321,16 @@ class _Plan:
             low, high = self.share(low + passed * (middle + 1.0 - low)), self.share(middle + passed * (high - middle))
         return low
 
-    def look_up_groups(self, columns: list[nw.Expr], keys: list[tuple[Any, ...]], numbers: Floats) -> list[nw.Expr]:
+    def look_up_groups(
+        self, columns: list[tuple[nw.Expr, Any]], keys: list[tuple[Any, ...]], numbers: Floats
+    ) -> list[nw.Expr]:
         """Return the numbers of the group of each row, NULL for unknown ones: joined from a small table.
 
         NULL equals nothing in a join. Where it is a group, its column becomes two: whether it is known, and its value.
         """
         small: dict[str, Any] = {}
         large: dict[str, nw.Expr] = {}
-        for column, values in zip(columns, keys, strict=True):
+        for (column, of_numbers), values in zip(columns, keys, strict=True):
             known, value = self.name(), self.name()
             some = next((each for each in values if each is not None), None)
             if None in values:
@@ -330,7 +339,11 @@ class _Plan:
                 small[known] = np.array([each is None for each in values], np.float64)
                 column = nw.when(column.is_null()).then(nw.lit(some)).otherwise(column)
             if some is not None:
-                large[value], small[value] = column, [some if each is None else each for each in values]
+                filled = [some if each is None else each for each in values]
+                large[value], small[value] = (
+                    column,
+                    filled if of_numbers is None else np.array(filled, _NUMBERS[of_numbers]),
+                )
         names = [self.name() for _ in numbers]
         on = list(small)
         small |= dict(zip(names, numbers, strict=True))

@@ -133,7 +133,7 @@ def assess(
     names = tuple(str(name) for name in rows.classes)
     if by is None:
         return _assess_cells(sum_forecasts(rows, _choose_width(rows, 1)), names, options)
-    groups = sum_groups(rows, list(kept), partial(_choose_width, rows))
+    groups = sum_groups(rows, kept, partial(_choose_width, rows))
     return {value: _assess_cells(cells, names, options) for value, cells in groups.items()}
 
 

@@ -16,7 +16,7 @@ between those of L and U.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,9 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats, Truths
+from calibrant.engines.applying import read_groups
 from calibrant.engines.tables import MOST_GROUPS, SCORE, Table, collect, fetch
+from calibrant.maps.keys import join_keys
 from calibrant.metrics.decomposition import SCORES, recalibrated_score
 from calibrant.numerics.quadrature import quadrature
 from calibrant.samples import Sample
@@ -149,10 +151,12 @@ def sum_forecasts(table: Table, width: int | None) -> ForecastCells:
     return _make_cells(found, weighted=table.weighted)
 
 
-def sum_groups(table: Table, by: Sequence[str], choose_width: Callable[[int], int | None]) -> dict[Any, ForecastCells]:
+def sum_groups(
+    table: Table, by: Mapping[str, str], choose_width: Callable[[int], int | None]
+) -> dict[Any, ForecastCells]:
     """Return the sums over the rows of each group, by one query after one that counts the groups.
 
-    `by` are columns of the table; groups of several are tuples.
+    `by` are columns of the table, and what the caller calls them; groups of several are tuples.
     """
     count = len(collect(table.frame.select(*by).unique().head(MOST_GROUPS + 1)))
     if count > MOST_GROUPS:
@@ -162,17 +166,14 @@ def sum_groups(table: Table, by: Sequence[str], choose_width: Callable[[int], in
     answer = collect(_sum(table, choose_width(count), list(by)).select(*by, *names))
     numbers = {name: np.asarray(answer[name].cast("float64").to_numpy(), np.float64) for name in names}
     table.require_rows(numbers["rows"].sum())
-    coded = [answer[name].combine_chunks().dictionary_encode(null_encoding="encode") for name in by]
-    values = [each.dictionary.to_pylist() for each in coded]
-    codes, place = np.unique(np.stack([each.indices.to_numpy() for each in coded]), axis=1, return_inverse=True)
-    keys = [tuple(known[code] for known, code in zip(values, column, strict=True)) for column in codes.T]
-    order = np.argsort(place, kind="stable")
-    starts = np.searchsorted(place[order], np.arange(len(keys) + 1))
+    groups = join_keys("by", [read_groups(name, answer[column]) for column, name in by.items()], ())
+    order = np.argsort(groups.index, kind="stable")
+    starts = np.searchsorted(groups.index[order], np.arange(len(groups.keys) + 1))
     made = {}
-    for at in sorted(range(len(keys)), key=lambda at: [(part is None, str(type(part)), part) for part in keys[at]]):
+    for at, key in enumerate(groups.keys):
         rows = order[starts[at] : starts[at + 1]]
         found = {name: column[rows] for name, column in numbers.items()}
-        made[keys[at] if len(by) > 1 else keys[at][0]] = _make_cells(found, weighted=table.weighted)
+        made[key] = _make_cells(found, weighted=table.weighted)
     return made
 
 

@@ -9,7 +9,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.engines.applying import add_log_odds, as_text, read_groups
+from calibrant.engines.applying import add_log_odds, read_groups
 from calibrant.engines.cells import FEW_ROWS
 from calibrant.engines.tables import LABEL, SCORE, Table, collect
 from calibrant.maps.keys import Keys, RowKeys, join_keys
@@ -24,15 +24,13 @@ def sum_groups(table: Table, overall: Any, columns: Sequence[str], names: Sequen
 
     `columns` are those of the checked rows that hold the groups, `names` what the caller calls them.
     """
-    schema = table.frame.collect_schema()
-    groups = {column: as_text(nw.col(column), schema[column]) for column in columns}
     if table.rows <= FEW_ROWS:
-        given = table.frame.select(**groups, score=SCORE, positive=table.positive, negative=table.negative)
+        given = table.frame.select(*columns, score=SCORE, positive=table.positive, negative=table.negative)
         keys, found = _sum_by(table, given, [*columns, "score"], ["positive", "negative"], columns, names)
         with np.errstate(all="ignore"):
             x = log_odds(overall, found["score"])
         return keys.keys, group_cells(keys.index, x, found["positive"], found["negative"])
-    frame = add_log_odds(table.frame.with_columns(**groups), overall, "x")
+    frame = add_log_odds(table.frame, overall, "x")
     frame = frame.with_columns(place=place_in_cells(nw.col("x")))
     frame = frame.with_columns(cell=nw.col("place").floor())
     inside, weight = nw.col("place") - nw.col("cell"), table.weigh(nw.lit(1.0, nw.Float64))

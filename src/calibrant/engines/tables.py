@@ -35,6 +35,7 @@ __all__ = [
     "Rows",
     "Span",
     "Table",
+    "as_group",
     "as_number",
     "check_by",
     "collect",
@@ -149,8 +150,9 @@ def check_by(by: Any) -> list[str]:
 def each_group(table: Any, by: str | Sequence[str], work: Callable[[Opened], _T]) -> dict[Any, _T]:
     """Return what is made of the rows of each group, one after the other; groups of several columns are tuples."""
     opened = open_table(table)
-    columns = [opened.column("by", name) for name in check_by(by)]
-    names = [f"by{place}" for place in range(len(columns))]
+    asked = {f"by{place}": opened.column("by", name) for place, name in enumerate(check_by(by))}
+    schema = opened.rows.select(**asked).collect_schema()
+    names, columns = list(asked), [as_group(column, schema[name]) for name, column in asked.items()]
     found = opened.rows.select(**dict(zip(names, columns, strict=True))).unique().head(MOST_GROUPS + 1)
     home = collect(found)
     values = list(zip(*(home[name].to_pylist() for name in names), strict=True))
@@ -167,6 +169,22 @@ def each_group(table: Any, by: str | Sequence[str], work: Callable[[Opened], _T]
             msg = f"in the group {value!r} of {by!r}: {error}"
             raise type(error)(msg) from error
     return made
+
+
+def as_group(column: nw.Expr, dtype: Any) -> nw.Expr:
+    """Return a column of groups: categories as texts, and NaN, which some engines take for the largest number, as NULL.
+
+    NULL is a group of its own.
+    """
+    if dtype.is_nested():
+        msg = f"groups must be texts, numbers, truth values, dates or times; got a column of type {dtype}: cast it"
+        raise ValueError(msg)
+    if dtype in (nw.Categorical, nw.Enum):
+        return column.cast(nw.String)
+    if not dtype.is_float():
+        return column
+    number = column.cast(nw.Float64)
+    return nw.when(is_nan(number)).then(nw.lit(None, nw.Float64)).otherwise(number)
 
 
 def is_group(columns: Sequence[nw.Expr], group: Any) -> nw.Expr:
@@ -290,8 +308,8 @@ def open_rows(
 
     The rules are those of `calibrant.fit`. `missing="skip"` leaves out rows in which one of the columns is missing
     (NULL or NaN), and a warning says how many. `argument` is what the caller calls the scores. `keep` names further
-    columns by what the caller calls them; they stay in the frame unchecked, under these names. `classes` are the
-    negative and the positive class where they are known before, of which a table may lack one.
+    columns, such as those of groups, by what the caller calls them; they stay in the frame under these names, NaN as
+    NULL. `classes` are the negative and the positive class where they are known before, of which a table may lack one.
     """
     check_one_of("kind", kind, KINDS)
     opened = open_table(table)
@@ -301,7 +319,9 @@ def open_rows(
     schema = opened.rows.select(**columns).collect_schema()
     for role in asked.keys() - {"label"}:
         columns[role] = as_number(said[role], asked[role], columns[role], schema[role])
-    columns |= {name: opened.column(name, column) for name, column in (keep or {}).items()}
+    kept = {name: opened.column(name, column) for name, column in (keep or {}).items()}
+    types = opened.rows.select(**kept).collect_schema() if kept else {}
+    columns |= {name: as_group(column, types[name]) for name, column in kept.items()}
     rows = Rows(opened.rows.select(**columns), asked, dict(schema.items()), said)
     rows, seen = rows.settle(missing)
     if kind == "probability":
