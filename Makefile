@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-spark conformance test-oldest docs fuzz lint bench svc-table svm-table combining-table klr-table loo-table default-table band-table watch-table arena arena-binary arena-classes browser clean
+.PHONY: demo test test-spark conformance test-oldest docs fuzz lint bench svc-table svm-table combining-table klr-table loo-table default-table band-table watch-table arena arena-binary arena-classes browser picture clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
@@ -61,6 +61,10 @@ browser:
 	apt-get update --quiet
 	apt-get install --yes chromium
 
+# The picture of the page in README.md, docs/page.png; takes a browser.
+picture: .venv/ready
+	$(BIN)/python -m bench.page_picture
+
 # A published experiment in full: `make reproduce-lin2007`.
 reproduce-%: .venv/ready
 	$(BIN)/python -m calibrant.papers $* --into experiments
@@ -73,7 +77,7 @@ reproduce-%: .venv/ready
 	touch $@
 
 clean:
-	rm -rf .venv .venv-oldest docs/_build docs/_drawn docs/gallery docs/reference/generated build dist .pytest_cache .mypy_cache .ruff_cache calibrant-report.html
+	rm -rf .venv .venv-oldest docs/_build docs/_drawn docs/gallery docs/reference/generated docs/reference/rooms build dist .pytest_cache .mypy_cache .ruff_cache calibrant-report.html
 
 # The site, into docs/_build/html; no network is used but by pip.
 docs: .venv/ready

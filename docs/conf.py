@@ -19,16 +19,17 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.napoleon",
     "sphinx_gallery.gen_gallery",
     "figures",  # drawn when the site is built
     "docstrings",  # plain text to reStructuredText
+    "reference",  # one page per public module, of every name it lists
     "mathml",  # formulas as MathML, which browsers draw themselves
-    "tables",  # tables of methods, metrics, tests, ... read from the code
+    "generated",  # tables of methods, metrics, tests, ... read from the code
 ]
 exclude_patterns = ["_build", "_ext", "examples/README.rst"]
 templates_path = ["_templates"]
 default_role = "code"
+smartquotes = False  # quotes belong to code more often than to speech
 
 # Pages are Markdown.
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
@@ -36,13 +37,13 @@ myst_heading_anchors = 4
 suppress_warnings = ["config.cache"]
 
 # The reference comes from docstrings.
-autosummary_generate = True
 autosummary_imported_members = True
 autodoc_typehints = "none"
-autodoc_default_options = {"exclude-members": "set_fit_request, set_score_request, set_predict_request"}
+_ROUTING = ("fit", "score", "predict", "predict_proba", "predict_log_proba", "decision_function", "partial_fit")
+autodoc_default_options = {
+    "exclude-members": ", ".join(["get_metadata_routing", *(f"set_{name}_request" for name in _ROUTING)])
+}
 autodoc_member_order = "bysource"
-napoleon_google_docstring = False
-napoleon_use_rtype = False
 
 # The gallery: scripts of examples/, each run when the site is built.
 sphinx_gallery_conf = {

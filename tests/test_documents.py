@@ -1,5 +1,7 @@
 """What the documents say is true."""
 
+import importlib
+import inspect
 import re
 import runpy
 from pathlib import Path
@@ -7,7 +9,10 @@ from pathlib import Path
 import pytest
 
 import calibrant
+from calibrant.estimators.protocols import PROTOCOLS
+from calibrant.kernels.functions import KERNELS
 from calibrant.maps import store
+from calibrant.ops.sql import DIALECTS
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,7 +30,7 @@ def test_the_readme_example_runs(tmp_path, monkeypatch, capsys):
 
 PAGES = {
     page.relative_to(ROOT / "docs").as_posix(): re.findall(
-        r"```(?:python|{drawn}[^\n]*)\n(.*?)```", page.read_text(), re.DOTALL
+        r"```(?:python|{drawn}[^\n]*)\n(?::\w+:[^\n]*\n)*(.*?)```", page.read_text(), re.DOTALL
     )
     for page in sorted((ROOT / "docs").rglob("*.md"))
     if not page.relative_to(ROOT / "docs").parts[0].startswith("_")
@@ -56,6 +61,20 @@ def test_every_example_of_the_gallery_runs(example, tmp_path, monkeypatch):
 
 def test_the_readme_is_one_screen():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 60
+
+
+def test_the_readme_compares_with_peers_as_the_arena_does():
+    """The table of the README holds numbers of docs/arena.md, which `make arena` writes."""
+    arena = (ROOT / "docs" / "arena.md").read_text().partition("report, summary -->")[2].partition("\n## ")[0]
+    rows = {cells[1].strip(" `"): cells for line in arena.splitlines() if len(cells := line.split("|")) > 10}
+    header = [cell.strip() for cell in rows["method"]]
+    places = [header.index(name) for name in ("win rate", "over scikit-learn's sigmoid, %", "fit, ms")]
+    readme = (ROOT / "README.md").read_text()
+    shown = re.findall(r"^\| ([^|]+) \| (0\.\d+) \| (\S+) % \| (\S+) \|$", readme, re.MULTILINE)
+    assert len(shown) >= 5
+    for name, *numbers in shown:
+        row = rows[name.removeprefix("calibrant ").strip("`")]
+        assert numbers == [row[place].split()[0] for place in places], name
 
 
 def test_the_readme_names_make_targets_that_exist():
@@ -89,3 +108,90 @@ def test_versions_agree():
     citation = (ROOT / "CITATION.cff").read_text()
     assert f"version: {calibrant.__version__}" in citation
     assert f"## {calibrant.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.fixture
+def reference(monkeypatch):
+    """The extension of the site that writes the reference."""
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_ext"))
+    return importlib.import_module("reference")
+
+
+def test_every_public_name_is_in_the_reference(reference, tmp_path):
+    pages = {page.stem: page.read_text() for page in reference.write_pages(tmp_path)}
+    rooms = ["metrics", "inference", "decisions", "combining", "curves", "plots", "report", "maps", "posteriors"]
+    rooms += ["generators", "datasets", "engines", "experiments"]
+    assert sorted(pages) == sorted(["calibrant", *(f"calibrant.{room}" for room in rooms)])
+    for room, page in pages.items():
+        module = importlib.import_module(room)
+        for name in module.__all__:
+            if not inspect.ismodule(getattr(module, name)):
+                assert re.search(rf"(~|``){room}\.{name}\b", page), f"{room}.{name}"
+
+
+def test_every_public_name_says_what_it_is(reference):
+    for name in reference.list_names(reference.list_modules()):
+        room, _, own = name.rpartition(".")
+        said = getattr(importlib.import_module(room), own).__doc__
+        assert said, name
+        assert not said.startswith(f"{own}("), f"{name} has the signature of a dataclass instead of a docstring"
+
+
+def test_sections_of_docstrings_become_lists(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_ext"))
+    docstrings = importlib.import_module("docstrings")
+    lines = docstrings.render((calibrant.Calibrator.__doc__ or "").replace("\n    ", "\n").splitlines())
+    assert '``method`` : str or callable, default="auto"' in lines
+    assert lines[lines.index("``classes_``") + 1].startswith("    the classes, sorted")
+    assert any(line.startswith(">>> from calibrant import Calibrator") for line in lines)
+    shared = docstrings.render(["Attributes", "----------", "ax_ : the axes; line_ : the curve."])
+    assert shared[2:6] == ["``ax_``", "    the axes", "``line_``", "    the curve."]
+
+
+def test_the_tables_of_the_site_have_a_row_for_everything(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "docs" / "_ext"))
+    tables = importlib.import_module("tables")
+    found = {name: [row[0].strip("`") for row in write()[1]] for name, write in tables.TABLES.items()}
+    assert found["methods"] == sorted(calibrant.METHODS)
+    assert found["dialects"] == list(DIALECTS)
+    assert found["protocols"] == list(PROTOCOLS)
+    assert found["kernels"] == list(KERNELS)
+    assert {"calibrant fit", "calibrant watch", "calibrant doctor"} <= set(found["commands"])
+    assert {"ops/numpy.py", "ops/sql.py", "ops/onnx.py", "ops/frames.py"} <= set(found["backends"])
+    assert {"duckdb", "polars", "spark"} <= set(found["engines"])
+    asked = set(re.findall(r"```{generated} (\w+)", "".join(p.read_text() for p in (ROOT / "docs").rglob("*.md"))))
+    assert asked == set(tables.TABLES), "every table is on a page"
+
+
+WRITTEN = [
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.relative_to(ROOT / "docs").parts[0][0] != "_"),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md")),
+]
+BUILT = ("gallery/", "reference/rooms/", "reference/generated/")  # pages that exist only after `make docs`
+ALLOWED = ("https://onnx.ai/sklearn-onnx/",)
+
+
+def read_prose(page):
+    """Return a page without its code."""
+    return re.sub(r"```.*?```|`[^`\n]*`", "", page.read_text(), flags=re.DOTALL)
+
+
+def list_anchors(page):
+    """Return the anchors of a page's headings, as GitHub and MyST make them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_link_leads_somewhere(page):
+    for link in re.findall(r"\]\(([^)\s]+)\)", read_prose(page)):
+        if re.match(r"https?:|mailto:", link):
+            assert link.startswith(ALLOWED), link
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if any(target.is_relative_to(ROOT / "docs" / folder) for folder in BUILT):
+            continue
+        assert target.exists(), link
+        assert not anchor or anchor in list_anchors(target), link

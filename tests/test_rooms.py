@@ -19,6 +19,7 @@ ROOMS = [
         "files",
         "lazy",
         "progress",
+        "showing",
         "version",
         "warning",
         "_moved",

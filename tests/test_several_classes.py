@@ -635,7 +635,11 @@ class TestComparison:
         folds = [(np.arange(30, 90), np.arange(30))]
         names = ["platt", "isotonic", *MATRIX_METHODS]
         found = compare_scores(P, y, kind="probability", methods=names, cv=folds)
+        assert {name for _, _, name in found.predictions} == {"raw", *names}  # forecasts as they are take part always
         for (_, _, name), kept in found.predictions.items():
+            if name == "raw":
+                np.testing.assert_allclose(kept.p, P[kept.rows])
+                continue
             fitted = calibrant.fit(name, P[30:], y[30:], kind="probability")
             np.testing.assert_allclose(kept.p, fitted(P[kept.rows]), rtol=1e-9)
 

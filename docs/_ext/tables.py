@@ -1,19 +1,18 @@
-"""Tables of the site that are read from the code when it is built, so that they cannot be out of date.
-
-```{generated} methods
-```
-"""
+"""What the tables of the site hold, read from the code when it is built, so that they cannot be out of date."""
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Iterable
-from typing import Any
-
-from docutils import nodes
-from docutils.parsers.rst import Directive
-from docutils.statemachine import StringList
+from importlib import import_module
+from pathlib import Path
 
 import calibrant
+from calibrant import ops
+from calibrant.cli.commands import application
+from calibrant.estimators import protocols
+from calibrant.kernels.functions import KERNELS
+from calibrant.ops.sql import DIALECTS
 
 Row = tuple[str, ...]
 NEEDS = {"column": "one column", "matrix": "all classes", "machine": "a machine"}
@@ -39,45 +38,65 @@ def list_tests() -> tuple[Row, Iterable[Row]]:
     return ("test", "question", "what it assumes", "source"), rows
 
 
+def list_dialects() -> tuple[Row, Iterable[Row]]:
+    rows = [(f"`{name}`", f"`{row.double}`", f"`{row.mark}`", f"{row.longest:,}") for name, row in DIALECTS.items()]
+    return ("dialect", "type of a double", "mark around names", "longest statement, in characters"), rows
+
+
+def list_backends() -> tuple[Row, Iterable[Row]]:
+    """Return the modules of `calibrant.ops` that hold an `Ops`, and what each says of itself."""
+    rows = []
+    for found in pkgutil.iter_modules(ops.__path__):
+        module = import_module(f"calibrant.ops.{found.name}")
+        if any(isinstance(value, ops.Ops) for value in vars(module).values()):
+            rows.append((f"`ops/{found.name}.py`", (module.__doc__ or "").partition("\n")[0]))
+    return ("file", "what it does"), rows
+
+
+def list_engines() -> tuple[Row, Iterable[Row]]:
+    """Return how many questions of conformance.md each kind of table answers as memory does."""
+    page = (Path(__file__).parents[1] / "conformance.md").read_text()
+    header, _, *answers = [_cells(line) for line in page.splitlines() if line.startswith("|")]
+    rows = []
+    for k, name in enumerate(header[1:], start=1):
+        right = sum(row[k] == "yes" for row in answers)
+        rows.append((name, f"{right} of {len(answers)}"))
+    return ("table", "answers that are those in memory"), rows
+
+
+def list_protocols() -> tuple[Row, Iterable[Row]]:
+    """Return the table that the module of the protocols starts with."""
+    header, _, *rows = [_cells(line) for line in (protocols.__doc__ or "").splitlines() if line.startswith("|")]
+    assert [row[0].strip("`") for row in rows] == list(protocols.PROTOCOLS)
+    return header, rows
+
+
+def list_kernels() -> tuple[Row, Iterable[Row]]:
+    return ("kernel", "K(x, z)"), [(f"`{name}`", f"`{row.text}`") for name, row in KERNELS.items()]
+
+
+def list_commands() -> tuple[Row, Iterable[Row]]:
+    commands = [each for each in application().registered_commands if each.callback is not None]
+    rows = []
+    for each in commands:
+        summary = (each.callback.__doc__ or "").partition("\n")[0]
+        rows.append((f"`calibrant {each.callback.__name__}`", summary, each.rich_help_panel))
+    return ("command", "what it does", "for"), rows
+
+
+def _cells(line: str) -> Row:
+    """Return the cells of a line of a table in Markdown."""
+    return tuple(cell.strip() for cell in line.strip("|").split(" | "))
+
+
 TABLES: dict[str, Callable[[], tuple[Row, Iterable[Row]]]] = {
     "methods": list_methods,
     "metrics": list_metrics,
     "tests": list_tests,
+    "dialects": list_dialects,
+    "backends": list_backends,
+    "engines": list_engines,
+    "protocols": list_protocols,
+    "kernels": list_kernels,
+    "commands": list_commands,
 }
-
-
-class Generated(Directive):
-    """A table of `TABLES`, by its name."""
-
-    required_arguments = 1
-
-    def run(self) -> list[Any]:
-        header, rows = TABLES[self.arguments[0]]()
-        table = nodes.table(classes=["generated"])
-        group = nodes.tgroup(cols=len(header))
-        table += group
-        group += [nodes.colspec(colwidth=1) for _ in header]
-        head, body = nodes.thead(), nodes.tbody()
-        group += [head, body]
-        for part, content in ((head, [header]), (body, rows)):
-            for cells in content:
-                line = nodes.row()
-                part += line
-                for cell in cells:
-                    entry = nodes.entry()
-                    line += entry
-                    self.state.nested_parse(StringList([_escape(cell)]), 0, entry)
-        return [table]
-
-
-def _escape(cell: str) -> str:
-    """Return a cell's text with stars and underscores as themselves, and code as code."""
-    if cell.startswith("`"):
-        return cell
-    return cell.replace("\\", "\\\\").replace("*", "\\*").replace("_", "\\_").replace("<", "&lt;")
-
-
-def setup(app: Any) -> dict[str, Any]:
-    """Add the directive."""
-    app.add_directive("generated", Generated)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -35,6 +35,7 @@ from calibrant.checks import (
     refuse_other_order,
     to_array,
 )
+from calibrant.showing import shown
 from calibrant.warning import warn
 
 __all__ = [
@@ -59,6 +60,7 @@ _Divide = Callable[[Floats, int], Floats]  # from distinct scores in order and a
 _NEARLY_ZERO = 1e-15  # probabilities nearer to 0 or 1 than this are told apart by their rank alone
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Sample:
     """Checked scores with labels in [0, 1] and weights; `weight=None` counts every row once.
@@ -108,6 +110,7 @@ class Sample:
         return positive, negative if self.negative is None else float(self.negative.sum())
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class ClassSample:
     """Checked scores of several classes, one column per class or binary problem, and the number of each row's class.

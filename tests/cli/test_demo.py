@@ -1,105 +1,99 @@
-"""The demo: its numbers by other people's software, what it says, and its page."""
+"""The demo: its numbers by other people's software, what it prints, and its page."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 from sklearn import metrics as theirs
-from sklearn.model_selection import ParameterGrid
+from sklearn.datasets import load_breast_cancer
 
-from calibrant import METHODS, cli
-from calibrant.cli import demo
-from calibrant.comparing import GRIDS, Comparison
-from calibrant.maps.methods import list_methods
+from calibrant import cli
 
 pytest.importorskip("typer")
 pytest.importorskip("jinja2")
-pytest.importorskip("jinja2")
+pytest.importorskip("altair")
 from typer.testing import CliRunner, Result
+
+from calibrant.cli import demo
 
 
 @pytest.fixture(scope="module")
-def result() -> Comparison:
-    """Return the demo without the choice of hyper-parameters, which takes most of its time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(demo, "GRID", {"rbf": {"C": [0.25], "gamma": [1 / 32]}})
-        return demo.run(progress=False)
+def found() -> demo.Demonstration:
+    return demo.run()
 
 
 class TestNumbers:
-    def test_every_method_is_tried_on_every_fold(self, result: Comparison) -> None:
-        expected = {"klr", *list_methods("column", "matrix")} - {*demo.ALGORITHMS}
-        assert {(cell.method, cell.fold) for cell in result.cells} == {(m, k) for m in expected for k in range(10)}
-        assert len(result.cells) == 10 * len(expected)
+    def test_the_forecasts_are_those_of_rows_the_model_had_not_seen(self) -> None:
+        y, p = demo.forecast()
+        malignant = load_breast_cancer(return_X_y=True)[1] == 0
+        assert ((y == "malignant") == malignant).all()
+        assert theirs.roc_auc_score(malignant, p) > 0.95
 
-    def test_what_is_left_out_is_platts_sigmoid(self) -> None:
-        assert {METHODS[name].record for name in demo.ALGORITHMS} == {METHODS["platt"].record}
+    def test_losses_are_scikit_learns(self, found: demo.Demonstration) -> None:
+        y, p = demo.forecast()
+        assert found.before["log_loss"].value == pytest.approx(theirs.log_loss(y == "malignant", p))
+        assert found.before["brier"].value == pytest.approx(theirs.brier_score_loss(y == "malignant", p))
 
-    def test_the_data_are_balanced_and_each_row_is_judged_once(self, result: Comparison) -> None:
-        features, label = demo.load_data()
-        assert (features.shape, label.sum()) == ((442, 10), 221)
-        for predictions in result.predictions.values():
-            assert sorted(predictions.rows) == list(range(442))
-            assert (predictions.y == label[predictions.rows]).all()
+    def test_the_repair_halves_the_log_loss_and_saves_lives(self, found: demo.Demonstration) -> None:
+        raw, chosen = (found.ranking[each] for each in ("raw", found.ranking.recommended))
+        assert chosen.means["log_loss"] < 0.5 * raw.means["log_loss"]
+        missed = [each.table[1, 0] for _, each in found.decisions]
+        cost = [demo.COST * each.table[1, 0] + each.table[0, 1] for _, each in found.decisions]
+        assert missed[2] < missed[1] / 4
+        assert cost[0] > cost[1] > cost[2]
 
-    @pytest.mark.parametrize("method", ["klr", "platt", "bins", "isotonic"])
-    def test_losses_are_scikit_learns(self, method: str, result: Comparison) -> None:
-        predictions = result.predictions["diabetes", "rbf", method]
-        for cell in (cell for cell in result.cells if cell.method == method):
-            there = predictions.fold == cell.fold
-            y, p = predictions.y[there], predictions.p[there, 1]
-            assert cell.values["brier"] == pytest.approx(theirs.brier_score_loss(y, p))
-            assert cell.values["error_rate"] == pytest.approx(1 - theirs.accuracy_score(y, p > 0.5), abs=0.5 / len(y))
-            impossible = ((p == 0) & y | (p == 1) & ~y).any()
-            assert cell.values["log_loss"] == (np.inf if impossible else pytest.approx(theirs.log_loss(y, p)))
+    def test_decisions_are_those_of_the_threshold_of_the_costs(self, found: demo.Demonstration) -> None:
+        kept = found.comparison.predictions
+        for method, place in (("raw", 1), (found.ranking.recommended, 2)):
+            rows = next(each for (_, _, name), each in kept.items() if name == method)
+            biopsy = rows.p[:, 1] > 1.0 / (1.0 + demo.COST)
+            expected = theirs.confusion_matrix(rows.y == "malignant", biopsy)
+            assert (found.decisions[place][1].table == expected).all()
 
-    def test_a_score_says_more_than_the_base_rate(self, result: Comparison) -> None:
-        assert result.means.loc[("log_loss", "rbf", "diabetes"), "platt"] < np.log(2)
-
-    def test_the_choice_is_among_few(self) -> None:
-        assert 1 < len(ParameterGrid(demo.GRID["rbf"])) < len(ParameterGrid(GRIDS["default"]["rbf"]))
+    def test_parts_hold_every_patient(self, found: demo.Demonstration) -> None:
+        for parts in found.parts:
+            assert sum(rows for *_, rows in parts) == 569
+            assert sum(happened * rows for *_, happened, rows in parts) == pytest.approx(212)
+            assert all(low <= said <= high for low, high, said, *_ in parts)
 
 
 class TestCommand:
-    def run_demo(self, result: Comparison, *options: object) -> Result:
+    def run_demo(self, found: demo.Demonstration, *options: object, columns: int = 80) -> Result:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(demo, "run", lambda: result)
+            patch.setattr(demo, "run", lambda: found)
             arguments = ["demo", *map(str, options)]
-            answer = CliRunner().invoke(cli.application(), arguments, env={"COLUMNS": "80"})
+            answer = CliRunner().invoke(cli.application(), arguments, env={"COLUMNS": str(columns)})
         assert answer.exit_code == 0, answer.output
         assert answer.stderr == ""
         return answer
 
-    def test_prints_the_comparison_and_writes_the_page(self, tmp_path: Path, result: Comparison) -> None:
+    @pytest.mark.parametrize("columns", [80, 100, 200])
+    def test_prints_the_four_steps_and_writes_the_page(
+        self, columns: int, tmp_path: Path, found: demo.Demonstration
+    ) -> None:
         output = tmp_path / "demo.html"
-        text = self.run_demo(result, "--output", output).stdout
+        text = self.run_demo(found, "--output", output, columns=columns).stdout
         assert [path.name for path in tmp_path.iterdir()] == ["demo.html"]
-        page = output.read_text("utf-8")
-        assert demo.TITLE in page
+        assert demo.TITLE in output.read_text("utf-8")
         lines = text.splitlines()
-        assert max(map(len, lines[:-2])) <= 80
-        means = result.means.loc[("log_loss", "rbf", "diabetes")]
-        rows = [line.split() for line in lines]
-        rows = [words for words in rows if len(words) > 4 and words[0] in means.index]
-        shown = [words for words in rows if words[2][:2] == "0." and words[1] != "with"]  # not the sentence below
-        losses = [means[words[0]] for words in shown]
-        assert len(losses) == len(means)
-        assert losses == sorted(losses)
-        assert [words[1] for words in shown[:3]] == [f"{loss:.4f}" for loss in losses[:3]]
+        assert max(map(len, lines[:-2])) <= min(columns, 100)
+        assert "…" not in text
+        for word in ("The model", "The choice", "The repair", "The decision"):
+            assert word in text
+        for row in found.ranking.rows:
+            assert f"{row.title} ({row.label})" in text
+        for _, each in found.decisions:
+            assert f"{each.table[1, 0]:.0f}" in text
         assert lines[-2] == f"Report, for your browser: {output}"
         assert lines[-1].startswith("next: calibrant compare ")
 
-    def test_json(self, tmp_path: Path, result: Comparison) -> None:
-        answer = self.run_demo(result, "-o", tmp_path / "demo.html", "--json")
+    def test_json(self, tmp_path: Path, found: demo.Demonstration) -> None:
+        answer = self.run_demo(found, "-o", tmp_path / "demo.html", "--json")
         document = json.loads(answer.stdout, parse_constant=pytest.fail)
         assert document["report"] == str(tmp_path / "demo.html")
-        assert len(document["cells"]) == len(result.cells)
-        best = document["standings"][0]["methods"][0]
-        assert best == result.means.loc[("log_loss", "rbf", "diabetes")].idxmin()
-        assert best in document["verdict"]
+        assert len(document["cells"]) == len(found.comparison.cells)
 
     @pytest.mark.parametrize(("output", "words"), [("none/a.html", "folder that exists"), (".", "must be a file")])
     def test_refuses_before_it_computes(self, output: str, words: str, tmp_path: Path) -> None:

@@ -82,6 +82,14 @@ class TestText:
         (tmp_path / "t.tsv").write_text(text("\t"), "utf-8")
         assert "note" not in fit(tmp_path / "t.tsv", tmp_path)
 
+    def test_the_next_command_reads_the_table_in_the_same_way(self, tmp_path):
+        (tmp_path / "t.csv").write_text(text(";", ",").replace("-", ""), encoding="utf-8")
+        asked = ("--label", "name", "--decimal", ",", "--skip-missing", "--pos-label", "Müller")
+        said = done("compare", tmp_path / "t.csv", "--score", "f", *asked, "--folds", 2, "--methods", "platt,auto")
+        line = said.stdout.splitlines()[-1]
+        assert line.startswith("next: calibrant")
+        assert "--decimal , --skip-missing" in line
+
     def test_decimal_commas(self, tmp_path):
         (tmp_path / "t.csv").write_text(text(";", ","), "utf-8")
         fit(tmp_path / "t.csv", tmp_path, "--decimal", ",")

@@ -9,7 +9,7 @@ from scipy import stats
 
 import calibrant
 from calibrant.comparing.rankings import find_families, rank_methods
-from calibrant.comparing.verdicts import SITUATIONS, answer_comparison, compare_with_best, standings_of
+from calibrant.comparing.verdicts import SITUATIONS, answer_comparison, compare_with_best, list_notes, standings_of
 from calibrant.evidence.answers import QUESTIONS, Source
 from calibrant.evidence.words import format_points, round_percent
 from calibrant.maps.methods import METHODS
@@ -20,6 +20,11 @@ def rows(n=900, seed=0, slope=1.0, shift=0.0):
     rng = np.random.default_rng(seed)
     logit = rng.normal(-1.0, 1.5, n)
     return 1 / (1 + np.exp(-slope * logit - shift)), (rng.random(n) < 1 / (1 + np.exp(-logit))).astype(int)
+
+
+def turned(**given):
+    p, y = rows(**given)
+    return 1 - p, y
 
 
 def three(n=600, power=1.8):
@@ -37,6 +42,9 @@ CASES = {
     "ties": lambda: (rows(400, slope=2.5), {"methods": {"a": "platt", "b": "platt_gauss"}, "kind": "margin"}),
     "one method": lambda: (rows(200), {"methods": ["platt"], "kind": "margin", "cv": 2}),
     "three classes": lambda: (three(), {"methods": ["temperature", "platt", "dirichlet"]}),
+    "twenty rows": lambda: (rows(20), {"methods": ["platt", "temperature"], "cv": 4}),
+    "the other class": lambda: (turned(slope=2.0), {"methods": ["platt", "isotonic"]}),
+    "the other class, margins": lambda: (turned(slope=2.0), {"methods": ["platt", "isotonic"], "kind": "margin"}),
 }
 EXPECTED = {
     "too sure": "usual",
@@ -44,6 +52,9 @@ EXPECTED = {
     "ties": "tie",
     "one method": "untested",
     "three classes": "usual",
+    "twenty rows": "few",
+    "the other class": "inverted",
+    "the other class, margins": "inverted",
 }
 
 
@@ -134,7 +145,7 @@ def test_the_recommended_method_follows_the_rule(name):
     chosen = ranking[ranking.recommended]
     assert chosen in able
     assert (10_000 if chosen.numbers is None else chosen.numbers) == fewest
-    assert "The rule: of the methods whose interval reaches the best" in str(found.answers.next)
+    assert "The rule: of the methods whose interval reaches the best" in found.answers.next.text
 
 
 def test_rows_called_impossible_are_counted():
@@ -144,7 +155,7 @@ def test_rows_called_impossible_are_counted():
     row = rank_methods(found, "data", "scores")["clip01"]
     never = ((f <= -1) & (y == 1)).sum() + ((f >= 1) & (y == 0)).sum()
     assert row.impossible == never > 0
-    assert f"Clipped margin (clip01) ({never} rows)" in str(found.answers.wrong)
+    assert f"Clipped margin (clip01) ({never} rows)" in found.answers.wrong.text
 
 
 class TestFamilies:
@@ -195,6 +206,51 @@ def test_a_command_fits_and_applies_the_winner():
     scope = {"calibrant": calibrant, "scores": scores, "y": y}
     exec(found.answers.next.steps[0].code, scope)
     assert scope["map"].origin.method == "platt"
+
+
+def test_few_rows_do_not_get_a_yes():
+    found = compared("twenty rows").answers
+    assert found.good.word == "Cannot tell."
+    assert re.search(r"Collect about [\d,]+ rows", found.next.text)
+
+
+@pytest.mark.parametrize("name", ["the other class", "the other class, margins"])
+def test_scores_of_the_other_class_are_said_before_anything_is_fitted(name):
+    found = compared(name)
+    answers = found.answers
+    assert "Higher scores happen less often." in answers.good.text
+    (scores, y), _ = CASES[name]()
+    if name.endswith("margins"):
+        scores = np.log(scores / (1 - scores))
+    turned_back = eval(answers.next.steps[0].code, {"calibrant": calibrant, "scores": scores, "y": y})
+    assert turned_back.answers.situation in ("usual", "tie")
+    source = Source("t.csv", ("p",), "y", ("--pos-label", "no"), "probability", ("yes", "no"))
+    code = answer_comparison(found, source=source).next.steps[0].code
+    assert code == "calibrant compare t.csv --score p --label y --kind probability --pos-label yes"
+
+
+def test_methods_of_a_family_are_counted():
+    found = compare_families()
+    ranking = rank_methods(found, "data", "scores")
+    more = len(ranking.rows) - len(ranking.heads)
+    assert more == 2
+    assert "2 more give nearly the same probabilities as one of these." in found.answers.wrong.text
+
+
+def compare_families():
+    p, y = rows(slope=2.0)
+    methods = ["platt_newton", "platt", "platt_lm", "isotonic", "pp"]
+    return calibrant.compare_scores(p, y, kind="probability", methods=methods, cv=4, progress=False)
+
+
+def test_notes_that_differ_in_numbers_alone_are_one():
+    p, y = turned(n=300)
+    found = calibrant.compare_scores(p, y, kind="probability", methods=["pp", "platt"], cv=4, progress=False)
+    notes = list_notes(found)
+    assert len({cell.note for cell in found.cells if cell.method == "pp"}) > 1
+    assert sum("(pp)" in note for note in notes) == 1
+    assert any(note.endswith("(4 folds; numbers of the first)") for note in notes)
+    assert not any(" on data with " in note for note in notes)
 
 
 def test_options_are_in_the_command():

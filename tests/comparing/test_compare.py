@@ -315,7 +315,7 @@ class TestMethods:
         found = quick(methods=["platt", "softmax"])
         assert str(found) == str(found.answers)
         assert found.verdict == describe_verdict(found, standings_of(found))
-        assert repr(found) == "Comparison(platt, softmax on 1 data set(s), by log_loss, brier)"
+        assert repr(found) == "Comparison(platt and softmax on 1 data set, by log_loss, brier)"
 
     def test_options_and_functions(self):
         methods = {

@@ -131,7 +131,7 @@ def test_the_verdict_of_a_calibrated_forecast():
     p = rng.random(3000)
     found = assess(rng.random(3000) < p, p, draws=100).answers
     assert found.situation == "calibrated"
-    assert "cannot be told from chance" in str(found.next)
+    assert "cannot be told from chance" in found.next.text
 
 
 DIRECTIONS = ("Too sure", "Too cautious", "too high", "too low", "Overconfident", "Underconfident")
@@ -229,7 +229,7 @@ def test_twice_the_probability_of_a_rare_event_matters():
     p = 0.002 * rng.lognormal(0.0, 0.3, 100_000)
     found, said = said_of((rng.random(len(p)) < p / 2).astype(int), p)
     assert "too high" in found
-    assert "It says 0.21% on average, and 0.1" in str(said.wrong)
+    assert "It says 0.21% on average, and 0.1" in said.wrong.text
 
 
 def test_intervals_of_level_and_slope_are_those_of_least_squares():

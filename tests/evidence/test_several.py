@@ -30,7 +30,7 @@ def said(y, P, **options):
     """Return the verdict, and its opening."""
     found = calibrant.assess(y, P, labels=range(P.shape[1]), draws=200, **options)
     assert str(found).startswith(str(found.answers))
-    assert f"It says {format_mean(P.max(axis=1), options)} on average" in str(found.answers.wrong)
+    assert f"It says {format_mean(P.max(axis=1), options)} on average" in found.answers.wrong.text
     opening, evidence, gain = describe_several(
         found.effects.departure, found.classes, found.tests, found.temperature, found.confidence
     )

@@ -268,7 +268,7 @@ def test_what_a_machine_says_itself_is_a_row_too(monkeypatch):
     monkeypatch.setitem(tasks.OWN_METHODS, "flat", row)
     P, y = three_columns()
     found = compare_scores(P, y, kind="probability", methods=["flat"], cv=3, progress=False)
-    ((_, kept),) = found.predictions.items()
+    kept = found.predictions["data", "scores", "flat"]
     np.testing.assert_allclose(kept.p, flatten(P[kept.rows]), rtol=1e-12)
     with pytest.raises(ValueError, match="no machine has 'flat', which needs a machine with predict_proba"):
         compare_scores(P, y, kind="margin", methods=["flat"], cv=3, progress=False)

@@ -80,3 +80,12 @@ def test_one_vector_for_all_rows_is_the_squared_distance_of_the_shares():
 def test_bad_cells_are_refused():
     with pytest.raises(ValueError, match="cells must be"):
         metrics.canonical_error([0, 1], [0.2, 0.7], cells=0)
+
+
+def test_forecasts_that_differ_in_one_column_by_less_than_rounding():
+    """Near 0 the column 1 - p is the same number for all: what its squares are by rounding must not choose the cut."""
+    rng = np.random.default_rng(0)
+    p = 10.0 ** -rng.uniform(5.0, 40.0, 600)
+    data = metrics.check_forecasts(np.arange(600) % 2, p)
+    assert len(pool_vectors(data, 200).forecast) == 200
+    assert np.isfinite(canonical_gap(data, 200))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 
@@ -97,6 +98,25 @@ def every_display():
 DISPLAYS = dict(every_display())
 
 
+def styled_displays():
+    """Return for some displays a function that draws them in a style."""
+    y, p = labels_and_forecasts()
+    scores, labels = noisy_scores()
+    P = np.random.default_rng(0).dirichlet([1, 1, 1], 60)
+    classes = np.array([np.random.default_rng(1).choice(3, p=row) for row in P])
+    return {
+        "corp": lambda style: ReliabilityDisplay.from_predictions(y, p, draws=20, style=style),
+        "class": lambda style: ReliabilityPanelsDisplay.from_predictions(classes, P, draws=20, style=style),
+        "scores": lambda style: ScoresDisplay.from_predictions(labels, scores, style=style),
+        "error-reject": lambda style: ErrorRejectDisplay.from_predictions(classes, P, style=style),
+        "maps": lambda style: MapsDisplay.from_predictions(labels, scores, style=style),
+        "ranks": lambda style: RanksDisplay.from_ranks(ranks(), NAMES, style=style),
+    }
+
+
+STYLED = styled_displays()
+
+
 def texts(figure):
     return [text for text in figure.findobj(matplotlib.text.Text) if text.get_text().strip() and text.get_visible()]
 
@@ -123,6 +143,31 @@ class TestEveryDisplay:
         if not isinstance(display, ReliabilityPanelsDisplay):
             assert display.ax_ is ax
             assert display.figure_ is figure
+
+
+@pytest.mark.parametrize("name", ["corp", "class", "scores", "error-reject", "maps", "ranks"])
+def test_a_style_by_name_or_as_settings(name):
+    """Styles change the size of text, only for the drawing; pictures are vectors."""
+    before = dict(matplotlib.rcParams)
+    sizes = {}
+    for style in ("paper", "screen", "slides"):
+        figure = STYLED[name](style).figure_
+        sizes[style] = float(np.median([text.get_fontsize() for text in texts(figure)]))
+        for kind, start in (("svg", b"<?xml"), ("pdf", b"%PDF")):
+            content = io.BytesIO()
+            figure.savefig(content, format=kind)
+            assert content.getvalue().startswith(start)
+            assert b"<image" not in content.getvalue()
+    assert sizes["paper"] < sizes["screen"] < sizes["slides"]
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_an_unknown_style_is_refused():
+    y, p = labels_and_forecasts()
+    with pytest.raises(
+        ValueError, match=r"style must be a dictionary of settings, or one of screen, paper, slides, .*; got 'papr'"
+    ):
+        ReliabilityDisplay.from_predictions(y, p, style="papr", draws=10)
 
 
 def test_a_notebook_shows_our_own_figures():
@@ -188,11 +233,11 @@ class TestReliability:
         display = ReliabilityDisplay.from_predictions(y, p, draws=30, confidence=0.95)
         (numbers,) = display.ax_.texts
         parts = display.curve.parts
-        assert numbers.get_text().split("\n") == [
-            f"MCB {parts.miscalibration:.4f}",
-            f"DSC {parts.discrimination:.4f}",
-            f"UNC {parts.uncertainty:.4f}",
-            "n 300",
+        assert [line.split() for line in numbers.get_text().split("\n")] == [
+            ["MCB", f"{parts.miscalibration:.4f}"],
+            ["DSC", f"{parts.discrimination:.4f}"],
+            ["UNC", f"{parts.uncertainty:.4f}"],
+            ["n", "300"],
         ]
         words = [text.get_text() for text in display.ax_.get_legend().get_texts()]
         assert words == ["isotonic recalibration", "95 % consistency band"]
@@ -216,9 +261,26 @@ class TestReliability:
         assert second.marginal_ax_ is None
         words = [text.get_text() for text in first.ax_.get_legend().get_texts()]
         assert words == ["raw", "squared", "90 % consistency band"]
-        first.figure_.draw_without_rendering()
-        below, above = (text.get_window_extent() for text in first.ax_.texts)
-        assert not below.overlaps(above)
+        (numbers,) = first.ax_.texts
+        lines = [line.split() for line in numbers.get_text().split("\n")]
+        assert lines[0] == ["raw", "squared"]
+        assert lines[1] == ["MCB", *(f"{each.curve.parts.miscalibration:.4f}" for each in (first, second))]
+
+    @pytest.mark.parametrize("style", [None, "paper", "slides", "ggplot", {"font.size": 9.0}])
+    @pytest.mark.parametrize("systems", [2, 3])
+    def test_systems_share_an_axis_and_no_text_meets_another(self, style, systems):
+        y, p = labels_and_forecasts()
+        names = ["random forest", "after temperature", "svm"]
+        display = None
+        for power, name in zip((1.0, 2.0, 0.5)[:systems], names, strict=False):
+            ax = None if display is None else display.ax_
+            display = ReliabilityDisplay.from_predictions(y, p**power, name=name, ax=ax, draws=20, style=style)
+        display.figure_.draw_without_rendering()
+        boxes = [(text.get_text(), text.get_window_extent()) for text in texts(display.figure_)]
+        unused = {text.get_text() for text in unused_ticks(display.figure_)}
+        for k, (one, box) in enumerate(boxes):
+            for other, beside in boxes[k + 1 :]:
+                assert one in unused or other in unused or not box.overlaps(beside), (one, other)
 
     def test_without_histogram_and_numbers(self):
         y, p = labels_and_forecasts()

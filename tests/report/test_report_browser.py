@@ -293,6 +293,26 @@ def test_controls_move_by_keyboard_and_the_numbers_are_right(show, assessment, r
     assert len(seen) >= 6
 
 
+def test_the_rules_of_several_classes_run(show, several):
+    duckdb = pytest.importorskip("duckdb")
+    page = show(several)
+    _, P = three_classes()
+    names = [share.name for share in several.classes]
+    table = duckdb.connect()
+    table.execute(f"CREATE TABLE rows (place INTEGER, {', '.join(f'p_{name} DOUBLE' for name in names)})")
+    table.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", [(k, *row) for k, row in enumerate(P.tolist())])
+    for rejecting in (False, True):
+        if rejecting:
+            page.check("#may-reject")
+        threshold = float(shown(page)[1]["threshold"]) if rejecting else 0.0
+        decided = np.where(P.max(axis=1) >= threshold, np.array(names)[P.argmax(axis=1)], "undecided")
+        scope = {"np": np}
+        exec(page.text_content("#python").replace("P = ...", "P = P_given"), scope | {"P_given": P}, scope)
+        np.testing.assert_array_equal(scope["decision"], decided)
+        found = table.execute(page.text_content("#sql") + " ORDER BY place").fetchall()
+        assert [row[-1] for row in found] == decided.tolist()
+
+
 def test_the_rule_in_sql_is_the_rule(show, assessment, rows):
     duckdb = pytest.importorskip("duckdb")
     page = show(assessment)

@@ -92,9 +92,14 @@ def repeat_options(**options: Any) -> list[str]:
 
     >>> repeat_options(score=["p_a", "p_b"], label="y", pos_label=None)
     ['--score', 'p_a,p_b', '--label', 'y']
+    >>> repeat_options(decimal=",", skip_missing=True)
+    ['--decimal', ',', '--skip-missing']
     """
     words = []
     for name, value in options.items():
+        if value is True:
+            words.append(f"--{name.replace('_', '-')}")
+            continue
         parts = [value]
         if isinstance(value, list | tuple):
             parts = [*value] if any("," in each for each in value) else [",".join(value)]

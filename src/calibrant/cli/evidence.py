@@ -168,8 +168,18 @@ def assess(
         _print_groups(files.name, found)
     else:
         _print_assessment(files.name, found)
-    given = repeat_options(probability=probability, label=label, pos_label=pos_label, classes=classes)
-    print_next("report", *table, *given, "-o", "report.html")
+    given: dict[str, Any] = {"probability": probability, "label": label, "weight": weight, "classes": classes}
+    given |= {
+        "pos_label": pos_label,
+        "delimiter": delimiter,
+        "encoding": encoding,
+        "decimal": decimal,
+        "skip_missing": skip_missing,
+    }
+    if not isinstance(found, dict) and found.answers.situation == "inverted":
+        print_next("assess", *table, *repeat_options(**{**given, "pos_label": found.classes[0].name}))
+    else:
+        print_next("report", *table, *repeat_options(**given), "-o", "report.html")
 
 
 def _assess_table(source: Source, probability: Sequence[str]) -> Assessment | dict[Any, Assessment]:
@@ -346,7 +356,7 @@ def compare(
         source = Source(files, label, weight, pos_label, classes, engine, master, skip_missing)
         if score:
             options |= {"kind": kind, "methods": parse_methods(methods, read_kind(kind))}
-            found = _compare_on_scores(source, score, group, options)
+            found, names = _compare_on_scores(source, score, group, options)
         else:
             options |= {"kernels": split_list("linear,rbf" if kernels is None else kernels)}
             options |= {"choose": choose or "prior", "methods": parse_methods(methods, None)}
@@ -355,9 +365,10 @@ def compare(
     if len(failed) == len(found.cells):
         msg = f"no method gave probabilities: {failed[0]}"
         raise ValueError(msg)
+    reading = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal, "skip_missing": skip_missing}
     if report is not None:
-        about = f"Table {files.short_name}, label {label}."
-        write_page(found, report, about=about, source=_name_source(source, score, kind) if score else None)
+        named = _name_source(source, score, kind, names, **reading) if score else None
+        write_page(found, report, about=_say_table(source, named), source=named)
     if as_json:
         print_json({"table": files.name, **summarise_comparison(found), "report": report})
     else:
@@ -366,7 +377,7 @@ def compare(
             print_line(f"Report: {report}")
         if score:
             given = {"score": score, "label": label, "kind": kind, "weight": weight, "pos_label": pos_label}
-            print_next(*_find_next_command(found, table, **given, classes=classes))
+            print_next(*_find_next_command(found, table, names, **given, classes=classes, **reading))
         else:
             print_next("methods")
 
@@ -380,10 +391,15 @@ def _count_rows(found: Comparison) -> float:
     )
 
 
-def _find_next_command(found: Comparison, table: Sequence[str], **options: Any) -> list[Any]:
-    """Return the command that fits the method recommended by a comparison, or assesses scores that need none."""
+def _find_next_command(found: Comparison, table: Sequence[str], names: tuple[str, ...], **options: Any) -> list[Any]:
+    """Return the command that fits the method recommended by a comparison, or assesses scores that need none.
+
+    Scores that seem to be of the other one of the two classes in `names` are compared as those.
+    """
     from calibrant.comparing.rankings import rank_methods
 
+    if names and found.answers.situation == "inverted":
+        return ["compare", *table, *repeat_options(**{**options, "pos_label": names[0]})]
     ranking = rank_methods(found, found.cells[0].dataset, found.machines[0])
     chosen = ranking[ranking.recommended or ranking.best]
     if chosen.method in list_methods("column", "matrix"):
@@ -431,8 +447,8 @@ _UNCALIBRATED = {None: ["klr"], "margin": [], "probability": ["raw"], "logit": [
 
 def _compare_on_scores(
     source: Source, score: Sequence[str], group: str | None, options: Mapping[str, Any]
-) -> Comparison:
-    """Compare methods on columns of scores."""
+) -> tuple[Comparison, tuple[str, ...]]:
+    """Compare methods on columns of scores; return also the names of two classes in the table, where they are known."""
     from calibrant.comparing import compare_scores
 
     columns = columns_of(source.files, score)
@@ -444,14 +460,16 @@ def _compare_on_scores(
             if running.rows is None or running.rows > _FEW_ROWS:
                 reading = source.reading(running.table)
                 compared: Comparison = engines.compare(running.table, score=columns[0], **reading, **options)
-                return compared
+                positive = source.pos_label
+                return compared, () if positive is None else (f"not {positive}", positive)
     rows = read_rows(source, columns)
-    y, classes = _check_labels(source, rows.y), None
+    y, names = _check_labels(source, rows.y)
+    classes = None
     if len(columns) > 1:
         classes = classes_of(columns, rows.y, source.classes)
     scores = rows.numbers if len(columns) > 1 else rows.numbers[:, 0]
     groups = _read_groups(source, group, len(rows.y))
-    return compare_scores(scores, y, groups=groups, sample_weight=rows.weight, classes=classes, **options)
+    return compare_scores(scores, y, groups=groups, sample_weight=rows.weight, classes=classes, **options), names
 
 
 def _compare_on_features(
@@ -465,7 +483,7 @@ def _compare_on_features(
     others = [name for name in column_names(source.files) if name not in (source.label, group)]
     rows = read_rows(source, given or others)
     groups = _read_groups(source, group, len(rows.y))
-    return compare((rows.numbers, _check_labels(source, rows.y), groups), **options)
+    return compare((rows.numbers, _check_labels(source, rows.y)[0], groups), **options)
 
 
 def _read_groups(source: Source, group: str | None, rows: int) -> NDArray[Any] | None:
@@ -479,15 +497,20 @@ def _read_groups(source: Source, group: str | None, rows: int) -> NDArray[Any] |
     return found
 
 
-def _check_labels(source: Source, y: NDArray[Any]) -> NDArray[Any]:
-    """Return the labels, or with --pos-label whether each is positive; raise unless folds can have all classes."""
+def _check_labels(source: Source, y: NDArray[Any]) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Return the labels, or with --pos-label whether each is positive; and the names of two classes, negative first.
+
+    Raise unless folds can have all classes.
+    """
     classes, counts = np.unique(y, return_counts=True)
     if len(classes) < 2 or counts.min() < 2:  # of each class, one row to fit on and one to evaluate
         rows = ", ".join(f"{count} of {name}" for name, count in list(zip(classes, counts, strict=True))[:5])
         msg = f"column {source.label!r} must hold at least two classes with two rows each; got {rows or 'no rows'}"
         raise ValueError(msg)
     found = negative_and_positive(source.label, y, source.pos_label)
-    return y if found is None else np.asarray(y == found[1])
+    if found is None:
+        return y, tuple(map(str, classes)) if len(classes) == 2 else ()
+    return np.asarray(y == found[1]), tuple(map(str, found))
 
 
 @contextmanager
@@ -615,6 +638,8 @@ def report(
     require_place(output, *table)
     found: Any
     columns = {"label": label, "weight": weight, "pos_label": pos_label, "classes": classes}
+    reading = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal, "skip_missing": skip_missing}
+    names: tuple[str, ...] = ()
     if probability:
         _refuse_options(
             context, ["methods", "metric", "folds", "kind", "seed"], "is for comparing methods, so it needs --score"
@@ -624,17 +649,21 @@ def report(
         if probability:
             found = _assess_table(source, probability)
             sentence = found.verdict
-            following = ["compare", *table, *repeat_options(score=probability, kind="probability", **columns)]
+            given = repeat_options(score=probability, kind="probability", **columns, **reading)
+            following = ["compare", *table, *given]
+            if found.answers.situation == "inverted":
+                given = repeat_options(probability=probability, **columns | {"pos_label": found.classes[0].name})
+                following = ["report", *table, *given, *repeat_options(**reading), "-o", str(output)]
         else:
             from calibrant.comparing.verdicts import describe_verdict, standings_of
 
             options = {"metrics": _split_names(metric), "cv": folds, "random_state": seed, "kind": kind}
             options |= {"methods": parse_methods(methods, read_kind(kind))}
-            found = _compare_on_scores(source, score, None, options)
+            found, names = _compare_on_scores(source, score, None, options)
             sentence = describe_verdict(found, standings_of(found))
-            following = _find_next_command(found, table, score=score, kind=kind, **columns)
-    named = _name_source(source, probability or score, kind if score else "probability")
-    write_page(found, output, title=title, about=f"Table {files.short_name}, label {label}.", source=named)
+            following = _find_next_command(found, table, names, score=score, kind=kind, **columns, **reading)
+    named = _name_source(source, probability or score, kind if score else "probability", names, **reading)
+    write_page(found, output, title=title, about=_say_table(source, named), source=named)
     if as_json:
         print_json({"report": str(output), "verdict": sentence})
     else:
@@ -643,14 +672,21 @@ def report(
         print_next(*following)
 
 
-def _name_source(source: Source, columns: Sequence[str], kind: str | None) -> Any:
+def _say_table(source: Source, named: Any) -> str:
+    """Return a sentence about the table for a page; "" where the page names it anyhow."""
+    return "" if named is not None else f"Table {source.files.short_name}, label {source.label}."
+
+
+def _name_source(
+    source: Source, columns: Sequence[str], kind: str | None, names: tuple[str, ...], **reading: Any
+) -> Any:
     """Return how the rows of a table are named in the commands of a page; None where one name does not do."""
     from calibrant.evidence.answers import Source as Named
 
     if len(source.files.paths) != 1 or source.files.name == "standard input":
         return None
-    options = repeat_options(weight=source.weight, pos_label=source.pos_label, classes=source.classes)
-    return Named(source.files.name, tuple(_split_names(columns)), source.label, tuple(map(str, options)), kind)
+    options = repeat_options(weight=source.weight, pos_label=source.pos_label, classes=source.classes, **reading)
+    return Named(source.files.name, tuple(_split_names(columns)), source.label, tuple(options), kind, names)
 
 
 def require_report() -> None:

@@ -113,7 +113,7 @@ def compare(
     >>> result.means.round(2)
                                klr  platt
     metric   machine dataset
-    log_loss linear  data     0.07   0.10
+    log_loss linear  data     0.08   0.10
     brier    linear  data     0.02   0.03
     """
     kernels = (() if machines else ("linear", "rbf")) if kernels is None else kernels

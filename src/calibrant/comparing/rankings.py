@@ -25,6 +25,7 @@ from calibrant.metrics import METRICS
 from calibrant.metrics.confidence import positive_or_decided
 from calibrant.metrics.forecasts import Posteriors
 from calibrant.samples import Sample
+from calibrant.showing import shown
 
 __all__ = [
     "ALPHA",
@@ -43,6 +44,7 @@ _ERROR_DRAWS = 60  # draws for the chance level of each method's calibration err
 _MOST_NUMBERS = 10_000  # stands for "as many as the data ask for"
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Distance:
     """How much worse a method is than the best by a metric, with the interval of the paired difference over folds."""
@@ -52,6 +54,7 @@ class Distance:
     high: float
 
 
+@shown
 @dataclass(frozen=True, slots=True, eq=False)
 class MethodRow:
     """A method of a comparison: its names, its means over folds, how far it is from the best, and its calibration.
@@ -79,6 +82,7 @@ class MethodRow:
         return float(smaller_is_better(metric, np.array([self.means[metric]]))[0])
 
 
+@shown
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
     """The methods on one data set and machine, best first by the first metric.
@@ -107,6 +111,13 @@ class Ranking:
     def heads(self) -> list[MethodRow]:
         """The methods that stand for their families."""
         return [row for row in self.rows if row.family == row.label]
+
+    @property
+    def kinship(self) -> str:
+        """How many more methods hardly differ from those that stand for them, in a sentence; "" if there are none."""
+        more = len(self.rows) - len(self.heads)
+        verb = "gives" if more == 1 else "give"
+        return f"{more} more {verb} nearly the same probabilities as one of these." if more else ""
 
 
 def rank_methods(

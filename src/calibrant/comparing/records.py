@@ -15,16 +15,25 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
 from calibrant.evidence.answers import Answers
-from calibrant.evidence.words import to_json
+from calibrant.evidence.words import format_count, list_names, to_json
 from calibrant.extras import require_extra
 from calibrant.files import write_whole
 from calibrant.metrics import METRICS
+from calibrant.showing import Card, shown, shown_as
 
 __all__ = ["Cell", "Choice", "Comparison", "Predictions", "smaller_is_better", "unique"]
 
 _COMPARISON_FORMAT = 1
 
 
+def _describe(comparison: Comparison) -> Card:
+    """Return the card of a comparison."""
+    from calibrant.comparing.showing import describe_comparison  # which needs this module
+
+    return describe_comparison(comparison)
+
+
+@shown
 @dataclass(frozen=True, slots=True)
 class Cell:
     """The results of one method on one fold: one value per metric, NaN with a note if it could not be computed.
@@ -45,6 +54,7 @@ class Cell:
     tested: int = 0
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Choice:
     """The hyper-parameters of a machine on a data set, for one fold or all (None), and their accuracy in the search."""
@@ -57,6 +67,7 @@ class Choice:
     accuracy: float
 
 
+@shown
 @dataclass(frozen=True, slots=True, eq=False)
 class Predictions:
     """Out-of-fold probabilities, one column per class, fold after fold."""
@@ -69,6 +80,7 @@ class Predictions:
     weight: Floats | None = None
 
 
+@shown_as(_describe)
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Comparison:
     """The results of a comparison; the tables are data frames of pandas.
@@ -85,12 +97,14 @@ class Comparison:
     computed: int
 
     def __str__(self) -> str:
+        """Return the three answers, for a screen."""
         return str(self.answers)
 
     def __repr__(self) -> str:
-        datasets = len({cell.dataset for cell in self.cells})
-        methods = unique(cell.method for cell in self.cells)
-        return f"Comparison({', '.join(methods)} on {datasets} data set(s), by {', '.join(self.metrics)})"
+        """Return what was compared, on one line."""
+        methods, sets = (unique(getattr(cell, name) for cell in self.cells) for name in ("method", "dataset"))
+        names = list_names(methods, 6) if methods else "nothing"
+        return f"Comparison({names} on {format_count(len(sets), 'data set')}, by {', '.join(self.metrics)})"
 
     @property
     def answers(self) -> Answers:

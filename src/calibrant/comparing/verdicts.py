@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -13,9 +14,27 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.comparing.rankings import ALPHA, MethodRow, Ranking, find_families, find_ratio, rank_methods
 from calibrant.comparing.records import Comparison, smaller_is_better
-from calibrant.evidence.answers import QUESTIONS, Answer, Answers, Source, Step, write_step
-from calibrant.evidence.words import format_count, format_name, format_number, format_points, list_names, round_percent
+from calibrant.evidence.answers import (
+    QUESTIONS,
+    Answer,
+    Answers,
+    Source,
+    Step,
+    say_wanted,
+    turn_source,
+    write_step,
+)
+from calibrant.evidence.words import (
+    format_count,
+    format_name,
+    format_number,
+    format_points,
+    list_names,
+    name_method,
+    round_percent,
+)
 from calibrant.inference import corrected_t, critical_difference, friedman, ranks, rejections
+from calibrant.maps.platt import FALLING
 from calibrant.metrics import METRICS
 
 __all__ = [
@@ -30,6 +49,8 @@ __all__ = [
     "standing_of",
     "standings_of",
 ]
+
+_FEW = 0.1  # a calibration error that chance alone reaches: rows too few even to tell a good method from a bad one
 
 
 def standings_of(comparison: Comparison) -> list[dict[str, Any]]:
@@ -198,6 +219,25 @@ def _has_several_sets(case: _Case) -> bool:
 
 def _has_no_test(case: _Case) -> bool:
     return case.standing["against_best"]["test"] is None
+
+
+def _is_inverted(case: _Case) -> bool:
+    """Return whether higher scores certainly happen less often: by their area, or by what the maps say of them."""
+    if case.comparison.settings["protocol"] != "given" or _keeps_raw(case):
+        return False
+    if case.raw is not None:
+        area, gap = case.raw.means.get("auc", 1.0), case.raw.distances.get("auc")
+        return area < 0.5 and gap is not None and gap.low > 0.0
+    backwards = FALLING.partition(":")[0]
+    place = (case.ranking.dataset, case.ranking.machine, case.chosen.label)
+    return all(
+        backwards in cell.note for cell in case.comparison.cells if (cell.dataset, cell.machine, cell.method) == place
+    )
+
+
+def _has_few_rows(case: _Case) -> bool:
+    error = case.chosen.error
+    return error is not None and error.is_chance and error.chance >= _FEW
 
 
 def _keeps_raw(case: _Case) -> bool:
@@ -405,11 +445,51 @@ def _write_usual(case: _Case) -> _Three:
         if METRICS[metric].better == "larger":
             claim = f"{_name(chosen)} adds {round_percent(share)}% to the {case.metric}."
     level, worse = sum(row.reaches for row in ranking.heads), sum(not row.reaches for row in ranking.heads)
-    field = f"{format_count(level, 'method')} {'is' if level == 1 else 'are'} the best or within noise of it; {worse} "
+    field = (
+        f"{format_count(level, 'method')} {'is' if level == 1 else 'are'} the best or within noise of it; "
+        f"{worse} {'is' if worse == 1 else 'are'} worse."
+    )
     return (
         _answer(0, "good", word, claim, [_say_gain(case)], sure=_say_error(case)),
-        _answer(1, "open", "", f"{field}{'is' if worse == 1 else 'are'} worse.", _say_field(case)),
+        _answer(1, "open", "", field, [*_say_field(case), ranking.kinship]),
         _advise(case),
+    )
+
+
+def _write_few(case: _Case) -> _Three:
+    """Answer where the rows are too few to tell, whatever method is best on them."""
+    good, wrong, following = (_write_raw if _keeps_raw(case) else _write_tie if _has_tie(case) else _write_usual)(case)
+    error = case.chosen.error
+    assert error is not None
+    rows = format_count(case.ranking.tested, "row")
+    claim = f"These {rows} are too few: they would hide errors of {format_points(error.chance)}."
+    more = say_wanted(case.ranking.tested, error)
+    return (
+        replace(good, tone="open", word="Cannot tell.", claim=claim, because=(good.claim, *good.because)),
+        replace(wrong, tone="open"),
+        replace(following, tone="open", because=(more, *following.because)),
+    )
+
+
+def _write_inverted(case: _Case) -> _Three:
+    """Answer where higher scores happen less often: the best map falls, and somebody should know why first."""
+    good, wrong, following = _write_usual(case)
+    claim, source = "Higher scores happen less often.", case.source
+    kind = case.comparison.settings["kind"]
+    turned = "1 - scores" if kind == "probability" else "-scores"
+    step = Step("", f'calibrant.compare_scores({turned}, y, kind="{kind}")')
+    if source is not None and source.classes:
+        step = write_step("", "compare", turn_source(source, source.classes[0]), python="")
+    meant = replace(following.steps[0], words="Or, if they are meant so:")
+    return (
+        replace(good, tone="open", word="Check first.", claim=claim, because=(good.claim, *good.because)),
+        replace(
+            wrong,
+            tone="off",
+            claim="The scores seem to be those of the other class.",
+            because=(wrong.claim, *wrong.because),
+        ),
+        _answer(2, "off", "", "Check which class the scores are of.", steps=(step, meant, *following.steps[1:])),
     )
 
 
@@ -417,21 +497,31 @@ SITUATIONS: dict[str, tuple[Callable[[_Case], bool], Callable[[_Case], _Three]]]
     "nothing": (_has_nothing, _write_nothing),
     "data sets": (_has_several_sets, _write_sets),
     "untested": (_has_no_test, _write_untested),
+    "inverted": (_is_inverted, _write_inverted),
+    "few": (_has_few_rows, _write_few),
     "leave": (_keeps_raw, _write_raw),
     "tie": (_has_tie, _write_tie),
     "usual": (lambda case: True, _write_usual),  # noqa: ARG005
 }
 
 
+_NUMBER = re.compile(r"(?<![\w.])-?\d[\d.,]*(e[-+]?\d+)?")
+
+
 def list_notes(comparison: Comparison) -> list[str]:
     """Return notes on what failed, and on what was not kept."""
-    failed: dict[str, int] = {}
+    failed: dict[str, list[str]] = {}  # those that differ in their numbers alone are one note
+    several = len({(cell.dataset, cell.machine) for cell in comparison.cells}) > 1
     for cell in comparison.cells:
         if cell.note:
             first = cell.note.strip().splitlines()[0].rstrip(":")  # a solver may write many lines
-            key = f"{cell.method} on {cell.dataset} with {cell.machine}: {first}"
-            failed[key] = failed.get(key, 0) + 1
-    found = [f"{text} ({count} {'fold' if count == 1 else 'folds'})" for text, count in failed.items()]
+            where = f" on {cell.dataset} with {cell.machine}" if several else ""
+            text = f"{name_method(cell.method)}{where}: {first}"
+            failed.setdefault(_NUMBER.sub("#", text), []).append(text)
+    found = [
+        f"{texts[0]} ({format_count(len(texts), 'fold')}{'; numbers of the first' if len({*texts}) > 1 else ''})"
+        for texts in failed.values()
+    ]
     for dataset, cells in comparison.settings.get("cells", {}).items():
         rows = max(cell.trained + cell.tested for cell in comparison.cells if cell.dataset == dataset)
         found.append(

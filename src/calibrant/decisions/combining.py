@@ -22,6 +22,7 @@ from calibrant.metrics.forecasts import as_floats, find_columns
 from calibrant.numerics.mixtures import fit_mixture, nonnegative_step
 from calibrant.numerics.simplex import normalise
 from calibrant.samples import ClassSample
+from calibrant.showing import shown
 
 __all__ = [
     "POOLS",
@@ -184,6 +185,7 @@ RULES: dict[str, Rule] = {
 }
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class LinearPool:
     """P_k = sum_m w_m p_mk, with weights that sum to 1 (Stone 1961).
@@ -203,6 +205,7 @@ class LinearPool:
         return normalise(_weighted_sum(np.asarray(self.weights), block))
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class LogPool:
     """P_k = prod_m p_mk^w_m, divided by the sum over classes; weights not negative (Genest & Zidek 1986).
@@ -359,6 +362,7 @@ def _log_pool_loss(data: _PoolData, w: Floats) -> tuple[float, Floats, Floats]:
 POOLS: dict[str, Callable[[_PoolData], LinearPool | LogPool]] = {"linear": _fit_linear, "log": _fit_log}
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Recalibration:
     """A map from posteriors to calibrated posteriors: those below `least` are raised to it, then `inner` is applied.

@@ -11,10 +11,36 @@ from calibrant.arrays import Floats, Index
 from calibrant.decisions.deciding import REJECT, check_costs, least_cost
 from calibrant.metrics.forecasts import Classes, Forecasts, Weights, as_floats, check_forecasts
 from calibrant.samples import Sample
+from calibrant.showing import Card, Grid, shown_as
 
 __all__ = ["Confusion", "confuse", "confusion"]
 
 
+_MOST_SHOWN = 10  # classes of which a card shows the whole table
+
+
+def _describe_confusion(found: Confusion) -> Card:
+    """Return the card of a confusion: its table, of many classes the largest errors; what was right, and rejected."""
+    total, right, rejected = (
+        float(found.rows[each].sum()) for each in (..., found.decided == found.true, found.decided == REJECT)
+    )
+    numbers = [("rows", f"{total:,.6g}"), ("decided rightly", f"{right:,.6g} ({right / (total or 1.0):.1%})")]
+    if rejected:
+        numbers.append(("rejected", f"{rejected:,.6g} ({rejected / (total or 1.0):.1%})"))
+    if found.cost is not None:
+        numbers.append(("cost", f"{found.cost:,.6g}"))
+    headings: tuple[str, ...] = ("class", "decided for", "rows")
+    rows: tuple[tuple[str, ...], ...] = tuple(
+        (str(true), str(decided), f"{weight:,.6g}") for true, decided, weight in found.wrong
+    )
+    if found.classes <= _MOST_SHOWN:
+        ends = ["rejected"] if rejected else []
+        headings = ("class", *(f"decided {place}" for place in range(found.classes)), *ends)
+        rows = tuple((str(place), *(f"{each:,.6g}" for each in row)) for place, row in enumerate(found.table))
+    return Card(f"Confusion of {found.classes:,} classes", numbers=tuple(numbers), grid=Grid(headings, rows))
+
+
+@shown_as(_describe_confusion)
 @dataclass(frozen=True, slots=True, eq=False)
 class Confusion:
     """How many rows of each class were decided for which: `rows[m]` of class `true[m]` for `decided[m]`.

@@ -20,6 +20,7 @@ from calibrant.checks import check_distributions, check_proportion, check_whole,
 from calibrant.metrics.confidence import confidences
 from calibrant.numerics.mixtures import fit_mixture
 from calibrant.numerics.simplex import normalise
+from calibrant.showing import shown
 from calibrant.warning import warn
 
 __all__ = [
@@ -173,6 +174,7 @@ def check_costs(costs: ArrayLike, classes: int) -> Floats:
     return c
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Threshold:
     """A threshold on the confidence, chosen on calibration rows, with its guarantees.
@@ -338,6 +340,7 @@ def _check_priors(name: str, values: ArrayLike, classes: int) -> Floats:
     return np.asarray(check_distributions(name, given[None, :])[0], np.float64)
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class PriorShift:
     """Priors of new data, estimated from posteriors alone.

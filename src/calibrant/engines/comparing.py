@@ -49,8 +49,8 @@ def compare(
     >>> f = rng.normal(size=4000)
     >>> table = pyarrow.table({"f": f, "y": rng.random(4000) < 1 / (1 + np.exp(1 - 3 * f))})
     >>> found = compare(table, score="f", label="y", kind="margin", methods=["platt", "softmax", "clip01"], cv=5)
-    >>> found.verdict.split(":")[0]
-    'platt is best by the Brier score'
+    >>> found.verdict.splitlines()[-1].split(".")[0]
+    "What to do next? Use Platt's sigmoid (platt)"
     """
     return import_module("calibrant.comparing.tables").compare_table(
         table,

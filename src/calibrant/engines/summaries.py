@@ -24,6 +24,7 @@ from calibrant.engines.tables import open_rows
 from calibrant.files import replace_file, write_whole
 from calibrant.ops import EDGE
 from calibrant.samples import read_kind
+from calibrant.showing import shown
 
 __all__ = ["Summary", "summarise"]
 
@@ -32,6 +33,7 @@ _KEY = "calibrant summary"  # of the metadata of a Parquet file
 _NAMES = ("score", "label", "weight")
 
 
+@shown
 @dataclass(frozen=True, slots=True, eq=False)
 class Summary:
     """What fits need of a table.

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calibrant.checks import check_unit
 from calibrant.estimators.calibrator import check_target, read_scores
+from calibrant.estimators.showing import FittedCardMixin
 from calibrant.maps import Map, check_method, fit_groups, probabilities
 from calibrant.maps.keys import read_row_keys
 from calibrant.samples import ask_for_kind, read_kind, sample
@@ -20,7 +21,7 @@ from calibrant.samples import ask_for_kind, read_kind, sample
 __all__ = ["ByGroup"]
 
 
-class ByGroup(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class ByGroup(FittedCardMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of scores in groups: a map for each, drawn towards all of them as far as they agree.
 
     Parameters

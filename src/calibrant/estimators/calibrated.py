@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from inspect import signature
+from inspect import Parameter, Signature, signature
 from typing import Any, Self
 
 import numpy as np
@@ -40,6 +40,7 @@ from calibrant.estimators.protocols import (
     train,
     weight_parameter,
 )
+from calibrant.estimators.showing import FittedCardMixin
 from calibrant.maps.classes import SCHEMES, Plan, Sight, log_classes
 from calibrant.maps.coupling import COUPLINGS
 from calibrant.maps.fitting import check_method
@@ -63,7 +64,7 @@ _KINDS = ("auto", "margin", "probability", "logit")
 _UNSEEN = ("cv", "holdout", "loo")  # protocols whose pooled scores of unseen rows can choose among machines
 
 
-class CalibratedClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class CalibratedClassifier(FittedCardMixin, FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """Any classifier with calibrated probabilities: scores of unseen rows, a map fitted to them, and a refit.
 
     Parameters
@@ -452,8 +453,21 @@ def check_known_classes(estimator: Any, labels: NDArray[Any]) -> NDArray[Any]:
 def svc(method: str | Callable[..., Map] = "auto", **parameters: Any) -> CalibratedClassifier:
     """Return a support vector classifier with probabilities: the successor to `SVC(probability=True)`.
 
-    `parameters` are those of scikit-learn's `SVC` (C, kernel, gamma, ...) and of `CalibratedClassifier` (protocol, cv,
-    multiclass, consistent, options, ...); `random_state` is that of the folds. `svc("platt")` has sigmoids, as LIBSVM.
+    Parameters
+    ----------
+    method : str or callable, default="auto"
+        How scores become probabilities, as in `CalibratedClassifier`; "platt" has sigmoids, as LIBSVM.
+    C, kernel, degree, gamma, coef0, shrinking, tol, cache_size, class_weight, verbose, max_iter, ... :
+        those of scikit-learn's `SVC`. `probability` is accepted and ignored: every result has probabilities.
+    protocol, cv, kind, multiclass, consistent, coupling, temper, loo, search, options, n_jobs :
+        those of `CalibratedClassifier`.
+    random_state : int or RandomState, default=None
+        Shuffles the folds.
+
+    Returns
+    -------
+    CalibratedClassifier
+        not yet fitted.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -464,3 +478,15 @@ def svc(method: str | Callable[..., Map] = "auto", **parameters: Any) -> Calibra
     own = set(signature(CalibratedClassifier).parameters) - {"estimator", "method"}
     machine = SVC(**{name: value for name, value in parameters.items() if name not in own})
     return CalibratedClassifier(machine, method, **{name: parameters[name] for name in own & parameters.keys()})
+
+
+def _join_signatures() -> Signature:
+    """Return the signature of `svc`: the method, the parameters of `SVC`, and those of `CalibratedClassifier`."""
+    own = {name: each for name, each in signature(CalibratedClassifier).parameters.items() if name != "estimator"}
+    machine = {name: each for name, each in signature(SVC).parameters.items() if name not in {*own, "probability"}}
+    method = own.pop("method")
+    keywords = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in [*machine.values(), *own.values()]]
+    return Signature([method, *keywords], return_annotation=CalibratedClassifier)
+
+
+svc.__signature__ = _join_signatures()  # type: ignore[attr-defined]

@@ -28,6 +28,7 @@ from calibrant.checks import (
     to_array,
     to_numbers,
 )
+from calibrant.estimators.showing import FittedCardMixin
 from calibrant.maps import Map, check_method, fit_map, log_probabilities, probabilities
 from calibrant.maps.classes import log_classes
 from calibrant.maps.lifting import fit_class_map
@@ -42,7 +43,7 @@ __all__ = [
 ]
 
 
-class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Calibrator(FittedCardMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier of scores that gives probabilities, by any method.
 
     One column of scores gives the probability of the second of two classes; one column per class that of each.
@@ -72,8 +73,8 @@ class Calibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> from calibrant import Calibrator
     >>> model = Calibrator().fit([-2.1, -1.3, -0.2, 0.1, 0.6, 1.4], ["no", "no", "yes", "no", "yes", "yes"])
     >>> model.predict_proba([0.0, 3.0]).round(3)
-    array([[0.455, 0.545],
-           [0.06 , 0.94 ]])
+    array([[0.454, 0.546],
+           [0.057, 0.943]])
     >>> model.predict([-1.0, 1.0])
     array(['no', 'yes'], dtype='<U3')
     >>> P = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.3, 0.3, 0.4], [0.6, 0.3, 0.1], [0.1, 0.2, 0.7], [0.2, 0.5, 0.3]]

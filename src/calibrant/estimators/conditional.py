@@ -21,6 +21,7 @@ from calibrant.checks import check_one_of, check_several_classes, check_weights,
 from calibrant.estimators.calibrator import FeaturesMixin, check_target
 from calibrant.estimators.posteriors import node_counts
 from calibrant.estimators.protocols import unwrap
+from calibrant.estimators.showing import FittedCardMixin
 from calibrant.posteriors.discriminants import margins, sigmoid_posteriors, sigmoid_slope
 from calibrant.posteriors.estimates import cell_estimate
 from calibrant.posteriors.neighbours import ESTIMATES, vote_posteriors
@@ -85,7 +86,7 @@ def confident(
     return wrapped._attach(estimator, X, y, sample_weight)
 
 
-class ConfidentClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class ConfidentClassifier(FittedCardMixin, FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier with its classifier-conditional posteriors, estimated from the rows it is trained on.
 
     See `confident`, which does the same for a fitted classifier.

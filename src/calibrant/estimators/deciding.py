@@ -41,6 +41,7 @@ from calibrant.estimators.protocols import (
     train,
     weight_parameter,
 )
+from calibrant.estimators.showing import FittedCardMixin
 from calibrant.maps import Map, check_method
 from calibrant.numerics.simplex import normalise
 from calibrant.warning import warn
@@ -50,7 +51,7 @@ __all__ = ["CombiningClassifier", "DecidingClassifier"]
 _RULES_OF_DECISION = ("costs", "threshold", "cost", "coverage", "error")
 
 
-class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
+class DecidingClassifier(FittedCardMixin, FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, BaseEstimator):  # type: ignore[misc]
     """A probabilistic classifier that decides by cost, and may reject objects.
 
     Give at most one of `costs`, `threshold`, `cost`, `coverage` and `error`; without any, the most probable class is
@@ -235,7 +236,7 @@ class DecidingClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, Bas
         return clone(self.estimator).fit(X, labels, **params)
 
 
-class CombiningClassifier(FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _BaseComposition):  # type: ignore[misc]
+class CombiningClassifier(FittedCardMixin, FeaturesMixin, ClassifierMixin, MetaEstimatorMixin, _BaseComposition):  # type: ignore[misc]
     """A classifier that combines the posteriors of several others, and can calibrate the result.
 
     Parameters

@@ -19,6 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from calibrant.arrays import Floats, Index
 from calibrant.checks import check_length, check_one_of, check_whole, refuse_masked
 from calibrant.estimators.calibrator import check_target
+from calibrant.estimators.showing import FittedCardMixin
 from calibrant.kernels.functions import (
     GAMMAS,
     KERNELS,
@@ -66,7 +67,7 @@ _PROBED_ROWS = 300  # rows on which a function is tested for being a kernel
 _UNITS = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 
-class KernelMachine(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class KernelMachine(FittedCardMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Prediction with fitted kernel machines: one for all classes, or one per pair of them."""
 
     machines_: list[DecisionFunction]

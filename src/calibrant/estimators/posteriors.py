@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from calibrant.arrays import Floats
 from calibrant.checks import check_number, refuse_masked
 from calibrant.estimators.calibrator import check_target
+from calibrant.estimators.showing import FittedCardMixin
 from calibrant.posteriors.densities import fit_normal
 from calibrant.posteriors.discriminants import fit_fisher, fit_nearest_mean
 from calibrant.posteriors.neighbours import fit_neighbours
@@ -69,7 +70,7 @@ def _margins_of(model: Any, X: Any) -> Floats:
     return np.asarray(margin[:, 1] if margin.shape[1] == 2 else margin)
 
 
-class _PosteriorMixin:
+class _PosteriorMixin(FittedCardMixin):
     """Predictions from the posteriors of the fitted record `model_`."""
 
     model_: Any

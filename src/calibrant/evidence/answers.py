@@ -19,6 +19,7 @@ import numpy as np
 
 from calibrant.evidence.departures import NEGLIGIBLE, find_test, is_negligible, is_rejected
 from calibrant.evidence.several import describe_confusion, describe_several, is_negligible_several
+from calibrant.evidence.showing import describe_answers, print_answer
 from calibrant.evidence.words import (
     format_count,
     format_name,
@@ -31,10 +32,11 @@ from calibrant.evidence.words import (
     name_method,
     round_percent,
 )
+from calibrant.showing import shown, shown_as
 
 if TYPE_CHECKING:
     from calibrant.evidence.assessing import Assessment
-    from calibrant.evidence.effects import Effects, Part
+    from calibrant.evidence.effects import CalibrationError, Effects, Part
 
 __all__ = [
     "QUESTIONS",
@@ -45,6 +47,8 @@ __all__ = [
     "Step",
     "answer_assessment",
     "find_situation",
+    "say_wanted",
+    "turn_source",
     "write_step",
 ]
 
@@ -56,6 +60,7 @@ _WIDE = 0.2  # an interval of the AUC this wide says nothing
 _SAME_SLOPE = 0.05  # a slope of the log-odds this close to 1 is not worth a word
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Source:
     """Where rows came from, as a person would type it: a table, its columns of scores, and further options."""
@@ -65,8 +70,10 @@ class Source:
     label: str
     options: tuple[str, ...] = ()
     kind: str | None = "probability"
+    classes: tuple[str, ...] = ()  # the negative and the positive class, where a comparison knows only which is which
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Step:
     """What to type next: on a terminal if the rows came from a table, else in Python."""
@@ -75,6 +82,7 @@ class Step:
     code: str
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Answer:
     """One answer: a word of judgement ("" if there is none), a claim, the evidence, how sure it is, and next steps.
@@ -96,9 +104,10 @@ class Answer:
         return " ".join(filter(None, [self.question, self.word, self.claim, *self.because, self.sure]))
 
     def __str__(self) -> str:
-        return "\n".join([self.text, *(f"  {step.words} {step.code}".rstrip() for step in self.steps)])
+        return print_answer(self)
 
 
+@shown_as(describe_answers)
 @dataclass(frozen=True, slots=True)
 class Answers:
     """The three answers, and the situation they were written for."""
@@ -303,10 +312,13 @@ def _say_gain(case: _Case) -> str:
         return ""
     method, gain, low, high, _, _ = case.gain
     span = f"{case.level:.0%} interval {round_percent(low)}% to {round_percent(high)}%"
+    if high < 0.0:
+        span = f"{case.level:.0%} interval {round_percent(-high)}% to {round_percent(-low)}%"
+        return f"Recalibrating by these rows would add {round_percent(-gain)}% to the log loss out of fold ({span})."
     if low <= 0.0:
         return (
-            f"What recalibrating would gain, {round_percent(gain)}% of the log loss out of fold ({span}), cannot be "
-            "told from chance."
+            f"What recalibrating would gain cannot be told from chance: {round_percent(gain)}% of the log loss out of "
+            f"fold ({span})."
         )
     return (
         f"{name_method(method)}, tried on rows it was not fitted to, takes {round_percent(gain)}% off the log loss: "
@@ -391,6 +403,19 @@ def write_step(words: str, verb: str, source: Source | None, *arguments: str, py
     kind = [] if source.kind is None or verb in ("assess", "report", "apply") else ["--kind", source.kind]
     given = ["calibrant", verb, source.table, *columns, "--label", source.label, *kind, *source.options, *arguments]
     return Step(words, shlex.join(given))
+
+
+def turn_source(source: Source, positive: str) -> Source:
+    """Return where rows came from with another class as the positive one.
+
+    >>> turn_source(Source("t.csv", ("p",), "y", ("--pos-label", "no", "--weight", "w")), "yes").options
+    ('--weight', 'w', '--pos-label', 'yes')
+    """
+    words = list(source.options)
+    if "--pos-label" in words:
+        place = words.index("--pos-label")
+        del words[place : place + 2]
+    return replace(source, options=(*words, "--pos-label", positive), classes=source.classes[::-1])
 
 
 def _step_fit(case: _Case, method: str) -> Step:
@@ -497,7 +522,7 @@ def _write_inverted(case: _Case) -> _Three:
             steps=(
                 Step("", "calibrant.assess(y, 1 - p)")
                 if case.source is None
-                else write_step("", "assess", case.source, "--pos-label", name, python=""),
+                else write_step("", "assess", turn_source(case.source, name), python=""),
             ),
         ),
     )
@@ -655,9 +680,9 @@ def _write_negligible(case: _Case) -> _Three:
     )
 
 
-def _say_wanted(case: _Case) -> str:
+def say_wanted(rows: float, error: CalibrationError) -> str:
     """Say how many rows would tell: the chance level falls with the root of their number."""
-    wanted = case.found.rows * (case.effects.error.chance / _WANTED) ** 2
+    wanted = rows * (error.chance / _WANTED) ** 2
     size = 10.0 ** np.floor(np.log10(wanted))
     return f"Collect about {np.ceil(wanted / size) * size:,.0f} rows, then ask again."
 
@@ -674,7 +699,7 @@ def _write_uncertain(case: _Case) -> _Three:
             sure=_say_error(case, named=True),
         ),
         _answer(1, "open", "", "Nothing that is certain.", [_say_means(case)], sure=_say_proof(case)),
-        _answer(2, "open", "", _say_wanted(case), [_say_gain(case)]),
+        _answer(2, "open", "", say_wanted(case.found.rows, case.effects.error), [_say_gain(case)]),
     )
 
 
@@ -690,7 +715,7 @@ def _write_few(case: _Case) -> _Three:
             sure=_say_error(case),
         ),
         _answer(1, "open", "", "Nothing that shows on so few rows.", [_say_means(case)], sure=_say_proof(case)),
-        _answer(2, "open", "", _say_wanted(case), [_say_gain(case)]),
+        _answer(2, "open", "", say_wanted(case.found.rows, case.effects.error), [_say_gain(case)]),
     )
 
 

@@ -33,6 +33,7 @@ from calibrant.evidence.curves import (
 from calibrant.evidence.departures import CalibrationTest, estimate_level, estimate_slope, judge_count
 from calibrant.evidence.effects import Effects, measure_effects
 from calibrant.evidence.several import ClassShare, TemperatureGain, measure_temperature
+from calibrant.evidence.showing import describe_assessment, print_notes, say_opening
 from calibrant.evidence.thresholds import COSTS, REJECTIONS, DecisionCounts, count_decisions
 from calibrant.evidence.words import NOT_FINITE, describe_pvalue, format_count, format_number, to_json
 from calibrant.inference.calibration import (
@@ -47,6 +48,7 @@ from calibrant.metrics.confidence import positive_or_decided, trace_errors
 from calibrant.metrics.decomposition import decompose
 from calibrant.metrics.forecasts import as_floats, check_labelled, one_vs_rest, select
 from calibrant.samples import Sample, collapse, probability_cells, refuse_swapped
+from calibrant.showing import shown, shown_as
 
 __all__ = [
     "COSTS",
@@ -86,6 +88,7 @@ INTERVALS = (
 )
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Measure:
     """The value of a metric, with a bootstrap interval for the metrics in `INTERVALS`.
@@ -103,7 +106,8 @@ class Measure:
     of: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@shown_as(describe_assessment)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Assessment:
     """The result of `assess` for one forecast.
 
@@ -131,9 +135,13 @@ class Assessment:
     effects: Effects | None
     notes: tuple[str, ...]
 
+    def __repr__(self) -> str:
+        """Return the number of rows and the first answer, on one line."""
+        return f"Assessment({format_count(round(self.rows), 'row')}: {say_opening(self.answers)})"
+
     def __str__(self) -> str:
-        """Return the three answers, with what to type next, and the notes."""
-        return "\n".join([str(self.answers), *(f"Note: {note}" for note in self.notes)])
+        """Return the three answers and the notes, for a screen."""
+        return "\n".join([str(self.answers), *([print_notes(self.notes)] if self.notes else [])])
 
     @property
     def answers(self) -> Answers:
@@ -164,6 +172,7 @@ class Assessment:
         import_module("calibrant.report").write_report(self, path)
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class NamedForecasts:
     """Checked forecasts, for two classes those of the positive class, and the names of the classes."""

@@ -29,6 +29,7 @@ import numpy as np
 from scipy import special
 
 from calibrant.arrays import Floats, Index, Truths
+from calibrant.showing import shown
 
 __all__ = [
     "ALTERNATIVES",
@@ -63,6 +64,7 @@ def _list_alternatives() -> tuple[Floats, Floats]:
 ALTERNATIVES, PRIOR = _list_alternatives()
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Bets:
     """What a positive and a negative row of each cell change of the log wealth of each alternative: (cells, K).
@@ -116,6 +118,7 @@ def _as_column(value: object) -> Floats:
     return np.reshape(np.asarray(value), (-1, 1))
 
 
+@shown
 @dataclass(frozen=True, slots=True, eq=False)
 class Wealth:
     """The state of all bets after t batches; arrays end in the alternatives, and may begin with many streams.

@@ -12,6 +12,7 @@ from scipy import special
 
 from calibrant.arrays import Floats
 from calibrant.checks import check_binary, check_finite, check_number, check_one_of, check_proportion, check_whole
+from calibrant.evidence.showing import describe_reliability
 from calibrant.inference import critical_difference
 from calibrant.maps import Map
 from calibrant.maps.isotonic import fit_isotonic
@@ -22,6 +23,7 @@ from calibrant.metrics.decomposition import decompose
 from calibrant.metrics.forecasts import Posteriors, against_rest, check_labelled, check_posteriors, select
 from calibrant.numerics.pava import pool_adjacent_violators
 from calibrant.samples import Sample, collapse, magnitude, probability_cells, refuse_swapped, sample
+from calibrant.showing import shown, shown_as
 
 __all__ = [
     "BANDS",
@@ -67,6 +69,7 @@ _ODDS_CELLS = 40  # cells of the histogram of log-odds
 _NEARLY = 1e-6  # log-odds beyond this probability are not told apart
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Band:
     """The ends of an interval at each x; `confidence` holds at each point, not for all points at once."""
@@ -78,6 +81,7 @@ class Band:
     confidence: float
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Histogram:
     """The weight of negatives and of positives with scores between neighbouring edges."""
@@ -94,6 +98,7 @@ class Histogram:
         return negative, positive
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Posterior:
     """The mean score and the share of positives in groups of rows, with an interval of the share (Wilson 1927)."""
@@ -105,6 +110,7 @@ class Posterior:
     confidence: float = 0.95
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Blocks:
     """Steps of a reliability curve: forecasts from `low` to `high`, their rows, how many happened, and their mean."""
@@ -116,6 +122,7 @@ class Blocks:
     forecast: Floats
 
 
+@shown_as(describe_reliability)
 @dataclass(frozen=True, slots=True)
 class ReliabilityCurve:
     """The share of positives as a function of the forecast: points (forecast, share), joined by straight lines.
@@ -139,6 +146,7 @@ class ReliabilityCurve:
     odds: Histogram | None = None
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class ReliabilityPanels:
     """Reliability curves of a forecast of several classes, each with the name of its class.
@@ -153,6 +161,7 @@ class ReliabilityPanels:
     choice: str = ""
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class MapCurve:
     """A fitted map at a grid of scores, with its confidence band if the map has one."""
@@ -163,6 +172,7 @@ class MapCurve:
     name: str = ""
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class ScoresCurve:
     """Histograms of the scores by class, the empirical posterior, and the fitted map (Platt 1999, Figures 1 and 2)."""
@@ -173,6 +183,7 @@ class ScoresCurve:
     name: str = ""
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class RankDiagram:
     """Average ranks, best first, and the groups that do not differ significantly (Demšar 2006, sec. 3.2.2).

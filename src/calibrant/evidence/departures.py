@@ -11,6 +11,7 @@ from calibrant.arrays import Floats
 from calibrant.metrics.decomposition import Decomposition, decompose
 from calibrant.numerics.counts import count_tails
 from calibrant.samples import Sample
+from calibrant.showing import shown
 
 __all__ = [
     "LARGE",
@@ -33,6 +34,7 @@ NEGLIGIBLE = 0.01  # negligible: a distance below 0.01 beyond chance, and less t
 LARGE = 0.15  # a distance from here on is large; with about a hundred rows chance alone makes it as large
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class CalibrationTest:
     """A test of calibration in numbers and in a sentence; `expected` is the mean statistic under calibration.
@@ -48,6 +50,7 @@ class CalibrationTest:
     distance: float | None = None
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Deviation:
     """An estimate, the ends of its confidence interval, and its value for a calibrated forecast."""
@@ -63,6 +66,7 @@ class Deviation:
         return int(self.low > self.calibrated) - int(self.high < self.calibrated)
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Departure:
     """What forecasts say and what happened, on average; their difference (`level`), and the `slope` of outcomes.

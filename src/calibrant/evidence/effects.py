@@ -22,6 +22,7 @@ from calibrant.metrics.forecasts import Forecasts, as_floats
 from calibrant.metrics.smooth import approximate_gap, smooth_gap
 from calibrant.numerics.folds import deal_rows
 from calibrant.samples import Sample, collapse, probability_cells
+from calibrant.showing import shown
 
 __all__ = [
     "CalibrationError",
@@ -48,6 +49,7 @@ _SMALL = (0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05)
 _EDGES = np.array([0.0, *_SMALL, *np.arange(1, 10) / 10, *(1.0 - end for end in reversed(_SMALL)), 1.0])
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class CalibrationError:
     """The smooth calibration error, with its mean (`usual`) and 95 % quantile (`chance`) were the forecast calibrated.
@@ -65,6 +67,7 @@ class CalibrationError:
         return self.value <= self.chance
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Part:
     """The rows with forecasts from `low` to `high`: their weight, how many happened, and their mean forecast.
@@ -85,6 +88,7 @@ class Part:
         return self.happened / self.rows
 
 
+@shown
 @dataclass(frozen=True, slots=True, eq=False)
 class Recalibration:
     """What a map of the forecasts would change, measured on rows that took no part in fitting it, by five folds.
@@ -112,6 +116,7 @@ class Recalibration:
     curve: ScoresCurve
 
 
+@shown
 @dataclass(frozen=True, slots=True, eq=False)
 class Effects:
     """Everything about the size of a departure; of more than two classes, of the confidence in the most probable one.

@@ -37,6 +37,7 @@ from calibrant.maps.lifting import fit_power
 from calibrant.metrics.forecasts import Posteriors, as_floats
 from calibrant.numerics.folds import deal_rows
 from calibrant.ops import run_blocks
+from calibrant.showing import shown
 
 __all__ = [
     "ClassShare",
@@ -50,6 +51,7 @@ __all__ = [
 _NAMED = 3  # so many classes that are given too much, and as many given too little, are named
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class ClassShare:
     """A class, the weight of its rows, their share of all rows, and the mean probability it was given.
@@ -66,6 +68,7 @@ class ClassShare:
     pvalue: float | None = None
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class TemperatureGain:
     """What one temperature, p_c^(1/t) normalised (Guo et al. 2017), would change.

@@ -8,6 +8,7 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.samples import Sample
+from calibrant.showing import shown
 
 __all__ = ["COSTS", "REJECTIONS", "DecisionCounts", "count_decisions"]
 
@@ -23,6 +24,7 @@ REJECTIONS = (
 )
 
 
+@shown
 @dataclass(frozen=True, slots=True, eq=False)
 class DecisionCounts:
     """The weight of rows below each threshold, from which the cost of every decision rule follows.

@@ -32,11 +32,13 @@ from calibrant.evidence.betting import (
     reject_groups,
     start_wealth,
 )
+from calibrant.evidence.showing import describe_watch, print_watch
 from calibrant.evidence.words import format_count
 from calibrant.maps.information import LAST
 from calibrant.maps.records import Information, check_one_column
 from calibrant.maps.store import to_dict
 from calibrant.samples import sample
+from calibrant.showing import shown, shown_as
 
 __all__ = [
     "WIDTH",
@@ -70,6 +72,7 @@ _MOST_TEXT = 5  # groups that are named in the verdict
 # Counts ---------------------------------------------------------------------------------------------------------------
 
 
+@shown
 @dataclass(frozen=True, slots=True, eq=False)
 class Cells:
     """Rows, the sum of their forecasts and the positives in cells of the forecast's logit, numbered floor(logit/WIDTH).
@@ -108,6 +111,7 @@ def _sum(place: Index, values: Floats, size: int) -> Floats:
     return np.bincount(place, values, size).astype(np.float64)
 
 
+@shown
 @dataclass(frozen=True, slots=True, eq=False)
 class Counts:
     """The cells of a batch, of each group of rows; without groups those of one, named "". Parts of a batch add up."""
@@ -134,6 +138,7 @@ class Counts:
 # State ----------------------------------------------------------------------------------------------------------------
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Line:
     """What happened in one batch, or in several that were merged: `batch` and `first` are the first, `last` the last.
@@ -165,6 +170,7 @@ class Line:
         return replace(later, batch=self.batch, first=self.first, shift=shift, **sums)
 
 
+@shown
 @dataclass(frozen=True, slots=True, eq=False)
 class Stream:
     """The state of one watched stream of rows: its wealth, the largest log evidence so far, and its past."""
@@ -174,7 +180,8 @@ class Stream:
     lines: tuple[Line, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@shown_as(describe_watch)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Watch:
     """The state of a watch on one map: `update` returns the next one.
 
@@ -194,6 +201,15 @@ class Watch:
     groups: Mapping[str, Stream] = field(default_factory=dict)
     seen: tuple[str, ...] = ()
     pending: Counts | None = None
+
+    def __repr__(self) -> str:
+        """Return how much has been seen, and what has been found, on one line."""
+        found = ", ".join(dict.fromkeys(each.status for each in self.findings)) or "nothing yet"
+        return f"Watch({len(self.seen):,} batches, {len(self.groups):,} groups: {found})"
+
+    def __str__(self) -> str:
+        """Return the verdict, for a screen."""
+        return print_watch(self)
 
     @property
     def levels(self) -> tuple[float, float]:
@@ -240,6 +256,7 @@ class Watch:
             raise ValueError(msg) from None
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Finding:
     """What a watch has found in one stream: all rows (`group` None), or those of a group.

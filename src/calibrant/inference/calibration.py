@@ -31,6 +31,7 @@ from calibrant.metrics.forecasts import (
 )
 from calibrant.numerics.pava import sort_rows
 from calibrant.samples import Sample
+from calibrant.showing import shown
 
 __all__ = [
     "Canonical",
@@ -48,6 +49,7 @@ __all__ = [
 ]
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Spiegelhalter:
     """Spiegelhalter's test: the statistic z is standard normal for a calibrated forecast.
@@ -64,6 +66,7 @@ class Spiegelhalter:
     rows: int
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class HosmerLemeshow:
     """The Hosmer-Lemeshow test: the statistic is chi-square for a calibrated forecast.
@@ -80,6 +83,7 @@ class HosmerLemeshow:
     expected: Floats
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Corp:
     """The CORP test: the statistic is the miscalibration, `expected` its mean for a calibrated forecast."""
@@ -274,6 +278,7 @@ def judge_by_recalibration(
     return Corp(found, (1 + reached) / (1 + repeats), direction, expected, repeats, int(total.sum()))
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Canonical:
     """The test of canonical calibration: the statistic is the squared kernel calibration error, 0 on average.

@@ -24,6 +24,7 @@ from calibrant.checks import (
     check_whole,
     require_real,
 )
+from calibrant.showing import shown
 
 __all__ = [
     "CELL_DRAW_ROWS",
@@ -60,6 +61,7 @@ TAILS: dict[str, Callable[[Any, Callable[[Any], Any]], Any]] = {
 }
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class PairedT:
     """A paired t-test: t = `difference`/`standard_error` with n - 1 `degrees_of_freedom`.
@@ -76,6 +78,7 @@ class PairedT:
     alternative: str
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class McNemar:
     """McNemar's test: on `only_first` rows the first method alone is wrong, on `only_second` the second alone.
@@ -91,6 +94,7 @@ class McNemar:
     exact: bool
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Wilcoxon:
     """Wilcoxon's signed rank test: `plus` and `minus` are the sums of ranks where the first is worse and better.

@@ -20,6 +20,7 @@ from calibrant.inference.paired import (
     t_pvalues,
     t_statistics,
 )
+from calibrant.showing import shown
 
 __all__ = ["Friedman", "critical_difference", "friedman", "ranks", "rejections", "underline"]
 
@@ -29,6 +30,7 @@ _SAME_PVALUE = 1e-9  # relative difference up to which two p-values are taken as
 _SHAPES = {2: "two dimensions", 3: "three dimensions, (data sets, methods, folds)"}
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Friedman:
     """Friedman's test, followed by Nemenyi's test of all pairs.

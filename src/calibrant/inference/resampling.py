@@ -29,6 +29,7 @@ from calibrant.inference.evaluations import Evaluate, MetricOrName, prepare_core
 from calibrant.inference.paired import CELL_DRAW_ROWS, require_whole_weights
 from calibrant.metrics.forecasts import Forecasts, take
 from calibrant.samples import Sample
+from calibrant.showing import shown
 from calibrant.warning import warn
 
 __all__ = [
@@ -50,6 +51,7 @@ _JACKKNIFE_BLOCKS = 500  # the jackknife leaves out at most this many blocks, on
 _UNITS_WITHOUT_ACCELERATION = 1_000_000  # with more units the acceleration, of order 1/sqrt(n), is taken as 0
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Interval:
     """The `value` of a metric with an interval from `low` to `high`.

@@ -60,9 +60,11 @@ class Formula:
     """A kernel as K(x, z) = finish(left(x) . right(z), parameters), where `images` returns left and right.
 
     A kernel matrix then costs one matrix product and one pass over it. `finish` may overwrite the matrix it is given.
-    `rank` takes the number of features and returns the largest rank that a kernel matrix can have.
+    `rank` takes the number of features and returns the largest rank that a kernel matrix can have. `text` is the
+    formula for people.
     """
 
+    text: str
     finish: Callable[[_Matrix, Parameters], _Matrix]
     images: Callable[[Any, Parameters, Any], tuple[Any, Any]] = lambda x, _, __: (x, x)
     rank: Callable[[int, Parameters], float] = lambda _, __: np.inf
@@ -136,12 +138,12 @@ def _count_monomials(features: int, by: Parameters) -> float:
 
 # K(x, z) as LIBSVM defines it; "quadratic" is Platt's ((x.z)/c + 1)^2 with gamma = 1/c, coef0 = 1 and degree = 2.
 KERNELS: dict[str, Formula] = {
-    "linear": Formula(lambda products, _: products, rank=lambda features, _: features),
-    "cosine": Formula(lambda products, _: products, _unit_images, rank=lambda features, _: features),
-    "poly": Formula(_power, rank=_count_monomials),
-    "quadratic": Formula(_power, rank=_count_monomials),
-    "rbf": Formula(_exponential, _distance_images),
-    "sigmoid": Formula(lambda products, by: np.tanh(by.gamma * products + by.coef0)),
+    "linear": Formula("x.z", lambda products, _: products, rank=lambda features, _: features),
+    "cosine": Formula("x.z/(|x| |z|)", lambda products, _: products, _unit_images, rank=lambda features, _: features),
+    "poly": Formula("(gamma x.z + coef0)^degree", _power, rank=_count_monomials),
+    "quadratic": Formula("(x.z/c + 1)^2", _power, rank=_count_monomials),
+    "rbf": Formula("exp(-gamma |x - z|^2)", _exponential, _distance_images),
+    "sigmoid": Formula("tanh(gamma x.z + coef0)", lambda products, by: np.tanh(by.gamma * products + by.coef0)),
 }
 
 

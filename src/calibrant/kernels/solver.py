@@ -69,6 +69,7 @@ __all__ = [
     "solve",
 ]
 
+_FULL = 10  # times `few_rows` up to which a fit that got stuck is tried with a factor of full rank, in a second or two
 _ROUNDED = 1e-12  # relative gap that is rounding error; problems with few rows reach it at little cost
 
 
@@ -112,13 +113,26 @@ def solve(
 def improve(
     problem: Problem, settings: Settings, start: Solution | None = None, known: Prepared | None = None
 ) -> Iterator[Solution]:
-    """Yield better and better solutions; a start that leads nowhere is dropped."""
+    """Yield better and better solutions; a start that leads nowhere is dropped.
+
+    Where conjugate gradients lead nowhere, as for steep fits of smooth kernels, and the rows are not too many, a factor
+    of the whole kernel does without them.
+    """
     kernel = prepare(problem, settings) if known is None else known
     kernel = replace(kernel, K=with_workers(kernel.K, problem.gram.workers))
     for found in _run_stages(problem, settings, kernel, start):
         yield found
     if start is not None and not found.converged and found.steps < problem.max_iter:
-        yield from (better for better in _run_stages(problem, settings, kernel, None) if better.gap < found.gap)
+        for better in _run_stages(problem, settings, kernel, None):
+            if better.gap < found.gap:
+                found = better
+                yield found
+    if not found.converged and kernel.factor.rank < problem.gram.n <= _FULL * settings.few_rows:
+        whole = pivoted_cholesky(problem.gram, problem.gram.n, np.random.default_rng(problem.seed), kernel.factor)
+        for better in _run_stages(problem, settings, replace(kernel, factor=whole, z=None), None):
+            if better.gap < found.gap:
+                found = better
+                yield found
 
 
 def _run_stages(problem: Problem, settings: Settings, kernel: Prepared, start: Solution | None) -> Iterator[Solution]:

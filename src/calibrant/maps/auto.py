@@ -140,7 +140,7 @@ def fit_auto(data: Sample, *, monotone: str | bool = "auto") -> Auto:
     >>> from calibrant.samples import sample
     >>> fitted = fit_auto(sample([-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5], [0, 0, 0, 1, 0, 1, 1, 1]))
     >>> fitted([-1.0, 0.0, 1.0]).round(2)
-    array([0.26, 0.51, 0.75])
+    array([0.26, 0.51, 0.74])
     """
     if not (isinstance(monotone, bool) or monotone == "auto"):
         msg = f"monotone must be True, False or 'auto'; got {monotone!r}"

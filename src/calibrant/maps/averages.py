@@ -11,7 +11,9 @@ from scipy import special
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of, check_proportion
 from calibrant.maps.records import LogitLines, Origin, formula
+from calibrant.maps.showing import describe_map
 from calibrant.ops import NUMPY, Ops
+from calibrant.showing import shown, shown_as
 
 __all__ = ["DEVIATIONS", "FAMILIES", "Auto", "Member"]
 
@@ -27,6 +29,7 @@ _MOST = 0.5  # the weight that is called most
 _CLEAR = 0.5  # nats that are worth a sentence
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Member:
     """One member of the average: a family of lines, its deviation from a line, its weight and log evidence.
@@ -56,6 +59,7 @@ class Member:
         return FAMILIES[self.family] + DEVIATIONS[self.deviation]
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True, repr=False)
 class Auto:
     """An average of curves: logit p is linear between the knots of `line` and constant beyond them.

@@ -16,6 +16,7 @@ import numpy as np
 
 from calibrant.checks import check_one_of
 from calibrant.ops import NUMPY, Columns, Ops
+from calibrant.showing import shown
 
 __all__ = [
     "FAINT",
@@ -66,6 +67,7 @@ def _check_share(name: str, value: float) -> None:
         raise ValueError(msg)
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class GivenClasses:
     """The memberships as they are."""
@@ -75,6 +77,7 @@ class GivenClasses:
         return _run(lambda columns: columns, memberships, None, ops)
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class TemperatureClasses:
     """One temperature for all classes, p = softmax(x/T) with x the logarithms of memberships (Guo et al. 2017).
@@ -100,6 +103,7 @@ class TemperatureClasses:
         return _run(lambda columns: ops.softmax([x * self.inverse for x in _near(columns, ops)]), logs, None, ops)
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class VectorClasses:
     """A scale and a bias per class, p = softmax(scale x + bias), x the logarithms of memberships (Guo et al. 2017)."""
@@ -122,6 +126,7 @@ class VectorClasses:
         )
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class LinearClasses:
     """A matrix and a bias, p = softmax(W x + bias) with x the logarithms of memberships; `weights` is W row by row."""
@@ -147,6 +152,7 @@ class LinearClasses:
         return _run(mapped, logs, k, ops)
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class RobustTemperature:
     """A floor, a temperature and a mixture.
@@ -215,6 +221,7 @@ def _inputs(base: RobustTemperature, memberships: Columns, ops: Ops) -> _Inputs:
     return _Inputs(q, logs, mean, rest, ops.share(confidence(top, ops)))
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class StructuredClasses:
     """A structured map on top of a base.
@@ -281,6 +288,7 @@ MEMBERS = {
 }
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class ClassMember:
     """One map of an average: which of `MEMBERS` it is, its weight, and its leave-one-out loss per row in nats."""
@@ -309,6 +317,7 @@ class ClassMember:
         return len(base.rest)
 
 
+@shown
 @dataclass(frozen=True, slots=True, repr=False)
 class AutoClasses:
     """An average of maps of all classes, p = sum_m weight_m p_m, heaviest first.

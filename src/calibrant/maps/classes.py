@@ -20,9 +20,11 @@ from calibrant.arrays import Floats, Index
 from calibrant.checks import BLOCK, KINDS, LARGEST, check_one_of, refuse_other_order
 from calibrant.maps.coupling import COMBINATIONS, COUPLINGS, combine_sides, pairs, temper, votes
 from calibrant.maps.records import Origin, both_sides, check_one_column, log_probabilities
+from calibrant.maps.showing import describe_class_map
 from calibrant.numerics.simplex import row_sums
 from calibrant.numerics.threads import each_block
 from calibrant.ops import NUMPY, Columns, Ops, run_blocks
+from calibrant.showing import shown_as
 
 if TYPE_CHECKING:
     from calibrant.svm.support import Geometry
@@ -118,6 +120,7 @@ SCHEMES: dict[str, Scheme] = {
 }
 
 
+@shown_as(describe_class_map)
 @dataclass(frozen=True, slots=True)
 class ClassMap:
     """Class probabilities from scores, one column per binary problem: one map per column, combined, and a power.
@@ -175,6 +178,7 @@ class View:
     decision: Floats
 
 
+@shown_as(describe_class_map)
 @dataclass(frozen=True, slots=True)
 class MachineMap:
     """Class probabilities from a machine's view of rows: one record per binary problem, combined."""
@@ -192,6 +196,7 @@ class MachineMap:
         return run_blocks(combine, np.hstack(columns))
 
 
+@shown_as(describe_class_map)
 @dataclass(frozen=True, slots=True)
 class MatrixMap:
     """Class probabilities from scores, one column per class, by one map of all: `inner.matrix` of the memberships.
@@ -343,6 +348,7 @@ def learn_scale(margins: NDArray[Any], weight: NDArray[Any] | None = None) -> fl
     return 1.0 if typical == 0.0 else 2.0 / max(typical, 1e-300)
 
 
+@shown_as(describe_class_map)
 @dataclass(frozen=True, slots=True)
 class TwoClassMap:
     """Probabilities of two classes from a column of scores each, by one map of one column.

@@ -24,8 +24,10 @@ from calibrant.checks import BLOCK, check_length, check_proportion
 from calibrant.maps.fitting import fit_map
 from calibrant.maps.keys import Key, Keys, RowKeys, check_keys, find_keys, plain_key, read_keys
 from calibrant.maps.records import Map, Origin, check_one_column, formula, log_odds
+from calibrant.maps.showing import describe_groups, describe_map
 from calibrant.ops import NUMPY, Ops
 from calibrant.samples import Sample
+from calibrant.showing import shown_as
 from calibrant.warning import warn
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ def _half_width(u: Floats, covariance: Any, confidence: float) -> Floats:
     return np.asarray(width * np.sqrt(np.maximum((u * v11 + 2.0 * v01) * u + v00, 0.0)))
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class Adjusted:
     """The map of one group: logit p = x + a + b (x - center), x the log-odds of the map `inner`.
@@ -142,6 +145,7 @@ def _check_numbers(center: float, a: Any, b: Any, v00: Any, v01: Any, v11: Any) 
         raise ValueError(msg)
 
 
+@shown_as(describe_groups)
 @dataclass(frozen=True, slots=True, repr=False)
 class PooledMaps:
     """The maps of groups as lines on the log-odds x of one overall map: logit p = x + a_g + b_g (x - center).
@@ -286,6 +290,7 @@ class PooledMaps:
         return " ".join(said)
 
 
+@shown_as(describe_groups)
 @dataclass(frozen=True, slots=True, repr=False)
 class SeparateMaps:
     """One map per group, each fitted to the rows of its group alone; other groups get the `overall` map."""

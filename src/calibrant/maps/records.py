@@ -21,8 +21,10 @@ from scipy import special
 
 from calibrant.arrays import Floats
 from calibrant.checks import KINDS, LARGEST, check_one_of, check_proportion
+from calibrant.maps.showing import describe_map
 from calibrant.ops import EDGE, NUMPY, Columns, Ops
 from calibrant.ops.pieces import Part
+from calibrant.showing import shown, shown_as
 from calibrant.version import __version__
 
 __all__ = [
@@ -72,6 +74,7 @@ class Map(Protocol):
         ...
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Information:
     """How well the rows of a fit determine the logit of its map: the Fisher information, in cells of that logit.
@@ -138,6 +141,7 @@ class Information:
         return np.asarray(np.sqrt(special.chdtri(degrees, 1.0 - confidence) * variance))
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Origin:
     """What a map was fitted on: the method, what the scores were, the classes, the rows and their total weight.
@@ -225,6 +229,7 @@ def _as_json(label: Any) -> Any:
     return value if value is None or isinstance(value, (str, bool, int, float)) else str(value)
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class Sigmoid:
     """p = 1/(1 + exp(a f + b)), increasing for a < 0 (Platt 1999, eq. 1).
@@ -320,6 +325,7 @@ class Sigmoid:
         return self.errors
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class QuadraticLogit:
     """p = 1/(1 + exp(a z^2 + b z + c)), z = (f - center)/scale (Platt 1999, sec. 2.1).
@@ -372,6 +378,7 @@ class QuadraticLogit:
         return self.center - self.scale * self.b / (2 * self.a) if self.a else float("inf")
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class BetaLogit:
     """logit p = a log s - b log(1 - s) + c, s the probability whose logit is the score (Kull et al. 2017, eq. 4).
@@ -406,6 +413,7 @@ class BetaLogit:
         return ops.expit(self.logit(score, ops))
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class Clip:
     """p = (1 + f)/2 cut to [low, high] (Rüping 2004, sigma_01 and sigma_PP as his prose has them)."""
@@ -427,6 +435,7 @@ class Clip:
         return ops.clip(score * 0.5 + 0.5, self.low, self.high)
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class Ends:
     """p = (1 + f)/2 inside the margin, `low` below it and `high` above (Rüping 2004, sigma_01 as printed)."""
@@ -446,6 +455,7 @@ class Ends:
         return ops.where(score < -1.0, self.low, ops.where(score > 1.0, self.high, inside))
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class Steps:
     """p = values[j] for edges[j - 1] <= f < edges[j]; the outer steps reach to infinity."""
@@ -468,6 +478,7 @@ class Steps:
         return _evaluate(self, lambda f: ops.steps(f, edges, values), score, ops)
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class Lines:
     """p is the piecewise linear function through (x[j], y[j]), constant outside."""
@@ -491,6 +502,7 @@ class Lines:
         return ops.lines(score, self.x, self.y)
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class LogitLines:
     """logit p is the piecewise linear function through (x[j], y[j]), with the slopes `below` and `above` outside.
@@ -530,6 +542,7 @@ class LogitLines:
         return ops.expit(self.logit(score, ops))
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class VennAbers:
     """p = p1/(1 - p0 + p1) with p0 = low[j] and p1 = high[j] for edges[j - 1] <= f < edges[j] (Vovk et al. 2015).
@@ -573,6 +586,7 @@ class VennAbers:
         return Steps(self.edges, values, origin=self.origin)
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class BetaCdf:
     """p = Binv(B(m; a1, b1); a2, b2), B the beta distribution function, m in [0, 1] (Garczarek 2002; Rüping 2004).
@@ -635,6 +649,7 @@ class BetaCdf:
         return BetaCdf(self.b1, self.a1, self.b2, self.a2)
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class BetaPiece:
     """Garczarek's scaling of the membership m in the predicted class: `transport`, or m + `shift` cut to [0, 1].
@@ -658,6 +673,7 @@ class BetaPiece:
         return BetaPiece(None if self.transport is None else self.transport.mirrored, -self.shift)
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class BetaClasses:
     """The membership in the predicted class by that class's piece, and the rest to the other classes (Garczarek 2002).
@@ -742,6 +758,7 @@ def shares_of_rest(memberships: Floats, k: int) -> tuple[Floats, Floats]:
     return shares, rest
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class Cosines:
     """p = a_0 + sum a_n cos(n t), t = pi (f - low)/(high - low) cut to [0, pi] (Vapnik 1998, sec. 11.11).
@@ -780,6 +797,7 @@ class Cosines:
         return ops.clip(p, 0.0, 1.0) if self.clip else p
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class Parzen:
     """p = sum n+_j phi((f - c_j)/h) / sum (n+_j + n-_j) phi((f - c_j)/h), phi the normal density (Parzen 1962).
@@ -910,6 +928,7 @@ LINKS: dict[str, Callable[[Any, float, Ops], Any]] = {
 _LOGITS = {"expit": 1.0, "softmax": 2.0}  # links to probabilities, by the factor that makes a score their logit
 
 
+@shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class Linked:
     """p = inner(link(score)): a map on scores of another kind than it is defined on.

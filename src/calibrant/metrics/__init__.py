@@ -86,6 +86,7 @@ from calibrant.metrics.scores import (
     total_log_loss,
 )
 from calibrant.metrics.smooth import smooth_ece, smooth_gap
+from calibrant.showing import shown
 
 __all__ = [
     "METRICS",
@@ -135,6 +136,7 @@ __all__ = [
 _INFINITY = float("inf")
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Metric:
     """A metric of probabilities: `function(y, p, *, sample_weight=None, labels=None, **options)`.

@@ -21,6 +21,7 @@ from calibrant.metrics.confidence import decide_within_unit, positive_or_decided
 from calibrant.metrics.forecasts import Classes, Forecasts, Weights, check_forecasts, check_probabilities, one_vs_rest
 from calibrant.numerics.pava import sort_rows
 from calibrant.samples import Sample
+from calibrant.showing import shown
 
 __all__ = [
     "ReliabilityTable",
@@ -42,6 +43,7 @@ __all__ = [
 ]
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class ReliabilityTable:
     """Forecasts in bins: bin b holds edges[b] < p <= edges[b + 1], and p = 0 lies in the first.

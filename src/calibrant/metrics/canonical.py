@@ -140,10 +140,11 @@ def _divide(P: Floats, share: Floats, cells: int) -> Index:
 
     def describe(rows: Index) -> tuple[float, int, Index, Any]:
         inside, weight = P[rows], share[rows]
-        if not (inside.max(axis=0) > inside.min(axis=0)).any():
+        varies = inside.max(axis=0) > inside.min(axis=0)
+        if not varies.any():
             return 0.0, next(made), rows, None
         mean = weight @ inside / weight.sum()
-        squares = weight @ (inside - mean) ** 2
+        squares = (weight @ (inside - mean) ** 2) * varies  # a column that does not vary has squares by rounding alone
         column = int(squares.argmax())
         values = inside[:, column]
         cut = min(max(mean[column], np.nextafter(values.min(), 2.0)), values.max())  # in spite of rounding

@@ -28,6 +28,7 @@ from calibrant.metrics.forecasts import (
 )
 from calibrant.metrics.scores import Loss, mean_loss, squared_error, sum_losses
 from calibrant.samples import Sample
+from calibrant.showing import shown
 
 __all__ = [
     "CONFIDENCE_ERROR",
@@ -198,6 +199,7 @@ def normalized_confidence_error_of_runs(confidence_errors: ArrayLike, error_rate
     return _divide_by_error_rate(float(q.mean()), float(epsilon.mean()))
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class ErrorRejectCurve:
     """The errors that remain when the least confident objects are rejected (Duin & Tax 1998, sec. 3).

@@ -19,6 +19,7 @@ from calibrant.metrics.forecasts import Classes, Forecasts, Posteriors, Weights,
 from calibrant.metrics.scores import BRIER, LOG_LOSS, Loss, mean_loss
 from calibrant.numerics.pava import FEWEST_TO_SIFT, pool_adjacent_violators, sift_rows, sort_rows
 from calibrant.samples import Sample, moderate_weights
+from calibrant.showing import shown
 
 __all__ = [
     "SCORES",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Decomposition:
     """A mean score = miscalibration - discrimination + uncertainty, none of them negative.

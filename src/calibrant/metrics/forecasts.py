@@ -31,6 +31,7 @@ from calibrant.checks import (
     require_real,
 )
 from calibrant.samples import Sample, refuse_swapped
+from calibrant.showing import shown
 
 __all__ = [
     "AnyForecasts",
@@ -54,6 +55,7 @@ __all__ = [
 ]
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Posteriors:
     """Checked posteriors, one column per class, and the column of each row's class.

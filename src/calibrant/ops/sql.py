@@ -693,10 +693,12 @@ def _guard(
     row = raw[0].dialect
     cast = [Text(f"CAST({each} AS {row.double})", row, wide=True) for each in raw]
     scores = [parts(_without_nan(each)) for each in cast] if share else cast
-    limited: dict[str, Text] = {}  # the scores that must be probabilities
+    given = {each.text for each in scores}
+    limited: dict[str, Text] = {}  # the columns that must be probabilities; shares of several columns are by themselves
 
     def in_unit(score: Text) -> Text:
-        limited[score.text] = score
+        if score.text in given:
+            limited[score.text] = score
         return score
 
     found = formula(scores, replace(ops, in_unit=in_unit))

@@ -10,7 +10,7 @@ from calibrant.checks import check_one_of
 from calibrant.papers import EXPERIMENTS, judge_again, reproduce, require_jobs
 from calibrant.papers.agreement import describe_agreement
 from calibrant.papers.datasets.carriers import given_folder
-from calibrant.papers.writing import QUICK_NOTE, read_document, write_summary
+from calibrant.papers.writing import QUICK_NOTE, read_document, rewrite_pages, write_summary
 
 __all__ = ["main"]
 
@@ -22,6 +22,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="run only a part, to see that it works")
     parser.add_argument("--into", type=Path, help="write <paper>/result.json and its pages, and the summary, here")
     parser.add_argument("--judge-again", action="store_true", help="judge the results in --into again, without a run")
+    parser.add_argument("--pages", action="store_true", help="write the pages in --into again from result.json alone")
     parser.add_argument("--against", type=Path, help="compare the numbers with the results in this folder")
     parser.add_argument("--jobs", type=int, default=2, help="how many cells are computed in parallel")
     asked = parser.parse_args(arguments)
@@ -31,6 +32,11 @@ def main(arguments: list[str] | None = None) -> None:
     except (ValueError, FileNotFoundError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
+    if asked.pages:
+        for name in asked.names:
+            rewrite_pages(asked.into / name)
+        write_summary(asked.into)
+        return
     complete = [_repeat(name, asked) for name in asked.names]
     if asked.into:
         write_summary(asked.into)
@@ -45,12 +51,15 @@ def _require_coherent(asked: Namespace) -> None:
     if asked.quick and (asked.into or asked.against):
         msg = "--into and --against take full runs only; leave out --quick"
         raise ValueError(msg)
-    if asked.judge_again and not asked.into:
-        msg = "--judge-again needs --into, the folder of the results"
+    if (asked.judge_again or asked.pages) and not asked.into:
+        msg = f"{'--pages' if asked.pages else '--judge-again'} needs --into, the folder of the results"
+        raise ValueError(msg)
+    if asked.judge_again and asked.pages:
+        msg = "--judge-again writes the pages too; leave out --pages"
         raise ValueError(msg)
     require_jobs("--jobs", asked.jobs)
     given_folder()
-    for place in filter(None, [asked.into if asked.judge_again else None, asked.against]):
+    for place in filter(None, [asked.into if asked.judge_again or asked.pages else None, asked.against]):
         for name in asked.names:
             read_document(place / name / "result.json")
 

@@ -2,7 +2,8 @@
 
 A display draws a record, as the displays of scikit-learn do: `from_predictions` and `from_estimator` compute the record
 and draw it, `plot(ax=None)` draws it and sets `ax_` and `figure_`. Without `ax` it makes a plain `Figure`, which pyplot
-does not manage; a notebook shows the display itself, and `display.figure_.savefig("name.pdf")` saves it.
+does not manage; a notebook shows the display itself, and `display.figure_.savefig("name.pdf")` saves it. `style` is
+"screen" (the default), "paper", "slides", the name of a style of matplotlib, or a dictionary of its settings.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from calibrant.samples import ask_for_kind, read_kind, sample
 
 with require_extra("calibrant.plots", "plot"):
     import matplotlib
+    import matplotlib.style
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -85,8 +87,28 @@ STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "axes.edgecolor": _INK,
     "text.color": _INK,
+    "lines.linewidth": 2.0,
+    "lines.markersize": 5,
     "svg.fonttype": "none",
 }
+
+# Styles by name, on top of STYLE: for a screen, for a column of a paper, for slides. `scale` is the size of figures.
+_STYLES: dict[str, dict[Any, Any]] = {
+    "screen": {},
+    "paper": {
+        "font.size": 8,
+        "axes.titlesize": 8,
+        "axes.linewidth": 0.6,
+        "lines.linewidth": 1.2,
+        "lines.markersize": 3.5,
+        "xtick.major.width": 0.6,
+        "ytick.major.width": 0.6,
+        "pdf.fonttype": 42,
+    },
+    "slides": {"font.size": 16, "axes.titlesize": 18, "lines.linewidth": 3.0, "lines.markersize": 8},
+}
+_SCALES = {"paper": 0.66, "slides": 1.5}
+_Style = str | Mapping[str, Any] | None
 
 _OUR_FIGURE = "calibrant"  # gid of figures made here; further curves on them are drawn in the same style
 
@@ -125,35 +147,47 @@ class ReliabilityDisplay:
         self.curve = curve
 
     @classmethod
-    def from_predictions(cls, y: ArrayLike, p: ArrayLike, *, ax: Axes | None = None, **options: Any) -> Self:
+    def from_predictions(
+        cls, y: ArrayLike, p: ArrayLike, *, ax: Axes | None = None, style: _Style = None, **options: Any
+    ) -> Self:
         """Draw the diagram of forecasts p of the positive class; options go to `curves.reliability`."""
-        return cls(reliability(y, p, **options)).plot(ax)
+        return cls(reliability(y, p, **options)).plot(ax, style=style)
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: ArrayLike, *, ax: Axes | None = None, pos_label: Any = None, **options: Any
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        ax: Axes | None = None,
+        style: _Style = None,
+        pos_label: Any = None,
+        **options: Any,
     ) -> Self:
         """Draw the diagram of a fitted classifier of two classes on rows it was not trained on."""
         column, positive = _positive_class(estimator, pos_label)
         p = np.asarray(estimator.predict_proba(X))[:, column]
         options.setdefault("name", type(estimator).__name__)
-        return cls.from_predictions(np.asarray(y), p, ax=ax, pos_label=positive, **options)
+        return cls.from_predictions(np.asarray(y), p, ax=ax, style=style, pos_label=positive, **options)
 
-    def plot(self, ax: Axes | None = None, *, marginal: bool = True, numbers: bool = True) -> Self:
+    def plot(
+        self, ax: Axes | None = None, *, style: _Style = None, marginal: bool = True, numbers: bool = True
+    ) -> Self:
         """Draw on `ax`, or on a new figure; a second curve on the same axes gets the next colour."""
-        with _canvas(ax, (5.2, 6.2)) as axes:
+        with _canvas(ax, (5.2, 6.2), style) as axes:
             place = sum(line.get_gid() == "curve" for line in axes.lines)
             color, dashes = LINES[place % len(LINES)]
             self.ax_, self.figure_ = axes, axes.figure
             self.band_ = None if self.curve.band is None else _draw_band(axes, self.curve.band, color, bars=self.bars)
             if not place:
                 _draw_diagonal(axes)
-            look: dict[str, Any] = {"color": color, "linestyle": dashes, "linewidth": 2.0, "zorder": 4, "gid": "curve"}
+            look: dict[str, Any] = {"color": color, "linestyle": dashes, "zorder": 4, "gid": "curve"}
             (self.line_,) = axes.plot(self.curve.forecast, self.curve.share, label=self.label, **look)
             if self.bars or len(self.curve.forecast) == 1:
-                self.line_.set(marker="o", markersize=5)
+                self.line_.set(marker="o")
             if numbers:
-                _write_numbers(axes, self.curve, place)
+                _write_numbers(axes, self.curve)
             self.marginal_ax_ = _draw_marginal(axes, self.curve.forecasts) if marginal and not place else None
             _draw_legend(axes, "upper left")
         return self
@@ -187,26 +221,26 @@ class ReliabilityPanelsDisplay:
         self.panels = panels
 
     @classmethod
-    def from_predictions(cls, y: ArrayLike, P: ArrayLike, **options: Any) -> Self:
+    def from_predictions(cls, y: ArrayLike, P: ArrayLike, *, style: _Style = None, **options: Any) -> Self:
         """Draw the diagrams of posteriors, one column per class; options go to `curves.reliability_by_class`."""
-        return cls(reliability_by_class(y, P, **options)).plot()
+        return cls(reliability_by_class(y, P, **options)).plot(style=style)
 
     @classmethod
     def from_estimator(cls, estimator: Any, X: Any, y: ArrayLike, **options: Any) -> Self:
         """Draw the diagrams of a fitted classifier on rows it was not trained on."""
         return cls.from_predictions(y, estimator.predict_proba(X), labels=estimator.classes_, **options)
 
-    def plot(self, *, columns: int = 3, marginal: bool = True) -> Self:
+    def plot(self, *, style: _Style = None, columns: int = 3, marginal: bool = True) -> Self:
         """Draw on a new figure, at most `columns` diagrams side by side; of many classes those of `panels.drawn`."""
         curves = [self.panels.curves[place] for place in self.panels.drawn]
         columns = min(columns, len(curves))
         rows = -(-len(curves) // columns)
-        with matplotlib.rc_context(STYLE):
-            figure = _new_figure((3.7 * columns + 0.3, 4.1 * rows))
+        with _styled(style, ours=True):
+            figure = _new_figure((3.7 * columns + 0.3, 4.1 * rows), style)
             grid = figure.subplots(rows, columns, squeeze=False).ravel()
             # Without a name, because the title names the curve.
             self.displays_ = [
-                ReliabilityDisplay(replace(curve, name="")).plot(ax, marginal=marginal)
+                ReliabilityDisplay(replace(curve, name="")).plot(ax, style=style, marginal=marginal)
                 for curve, ax in zip(curves, grid, strict=False)
             ]
             for ax in grid[len(curves) :]:
@@ -256,13 +290,22 @@ class ScoresDisplay:
 
     @classmethod
     def from_predictions(
-        cls, y: ArrayLike, scores: ArrayLike, fitted: Map | None = None, *, ax: Axes | None = None, **options: Any
+        cls,
+        y: ArrayLike,
+        scores: ArrayLike,
+        fitted: Map | None = None,
+        *,
+        ax: Axes | None = None,
+        style: _Style = None,
+        **options: Any,
     ) -> Self:
         """Draw scores and a map of them; options go to `curves.scores_by_class`."""
-        return cls(scores_by_class(scores, y, fitted, **options)).plot(ax)
+        return cls(scores_by_class(scores, y, fitted, **options)).plot(ax, style=style)
 
     @classmethod
-    def from_estimator(cls, estimator: Any, X: Any, y: ArrayLike, *, ax: Axes | None = None, **options: Any) -> Self:
+    def from_estimator(
+        cls, estimator: Any, X: Any, y: ArrayLike, *, ax: Axes | None = None, style: _Style = None, **options: Any
+    ) -> Self:
         """Draw the scores and the map of a fitted `Calibrator` or `CalibratedClassifier` of two classes.
 
         Of an ensemble, the first machine and its map are drawn. Other classifiers have decision values and no map.
@@ -270,11 +313,11 @@ class ScoresDisplay:
         _, positive = _positive_class(estimator, None)
         scores, fitted = _scores_and_map(estimator, X)
         options.setdefault("name", str(getattr(estimator, "method", "")))
-        return cls.from_predictions(np.asarray(y), scores, fitted, ax=ax, pos_label=positive, **options)
+        return cls.from_predictions(np.asarray(y), scores, fitted, ax=ax, style=style, pos_label=positive, **options)
 
-    def plot(self, ax: Axes | None = None, *, density: bool = False) -> Self:
+    def plot(self, ax: Axes | None = None, *, style: _Style = None, density: bool = False) -> Self:
         """Draw on `ax`, or on a new figure; `density` shows p(score | class) instead of counts."""
-        with _canvas(ax, (6.4, 5.8)) as axes:
+        with _canvas(ax, (6.4, 5.8), style) as axes:
             self.ax_, self.figure_, self.line_ = axes, axes.figure, None
             if self.curve.fitted is not None:
                 self.line_ = _draw_map(axes, self.curve.fitted, 0, self.curve.fitted.name or "fitted map")
@@ -307,28 +350,36 @@ class ErrorRejectDisplay:
 
     @classmethod
     def from_predictions(
-        cls, y: ArrayLike, P: ArrayLike, *, ax: Axes | None = None, name: str = "", **options: Any
+        cls, y: ArrayLike, P: ArrayLike, *, ax: Axes | None = None, style: _Style = None, name: str = "", **options: Any
     ) -> Self:
         """Draw the curve of posteriors, or of probabilities of the positive class."""
-        return cls(error_reject_curve(y, P, **options), name=name).plot(ax)
+        return cls(error_reject_curve(y, P, **options), name=name).plot(ax, style=style)
 
     @classmethod
     def from_estimator(
-        cls, estimator: Any, X: Any, y: ArrayLike, *, ax: Axes | None = None, name: str = "", **options: Any
+        cls,
+        estimator: Any,
+        X: Any,
+        y: ArrayLike,
+        *,
+        ax: Axes | None = None,
+        style: _Style = None,
+        name: str = "",
+        **options: Any,
     ) -> Self:
         """Draw the curve of a fitted classifier on rows it was not trained on."""
         options.setdefault("labels", estimator.classes_)
         name = name or type(estimator).__name__
-        return cls.from_predictions(y, estimator.predict_proba(X), ax=ax, name=name, **options)
+        return cls.from_predictions(y, estimator.predict_proba(X), ax=ax, style=style, name=name, **options)
 
-    def plot(self, ax: Axes | None = None) -> Self:
+    def plot(self, ax: Axes | None = None, *, style: _Style = None) -> Self:
         """Draw on `ax`, or on a new figure; a second curve on the same axes gets the next colour."""
-        with _canvas(ax, (6.0, 4.4)) as axes:
+        with _canvas(ax, (6.0, 4.4), style) as axes:
             place = sum(line.get_gid() == "curve" for line in axes.lines)
             color, dashes = LINES[place % len(LINES)]
             self.ax_, self.figure_ = axes, axes.figure
             label = f"{self.name or 'this confidence'}, area {self.curve.area:.4f}"
-            look: dict[str, Any] = {"color": color, "linestyle": dashes, "linewidth": 2.2, "zorder": 4, "gid": "curve"}
+            look: dict[str, Any] = {"color": color, "linestyle": dashes, "zorder": 4, "gid": "curve"}
             (self.line_,) = axes.plot(self.curve.rejected, self.curve.error, label=label, **look)
             error = float(self.curve.error[0])
             limit: dict[str, Any] = {"color": color, "linewidth": 1.0, "alpha": 0.8}
@@ -365,13 +416,13 @@ class WatchDisplay:
         self.state = state
         self.group = group
 
-    def plot(self, ax: Axes | None = None) -> Self:
+    def plot(self, ax: Axes | None = None, *, style: _Style = None) -> Self:
         """Draw on `ax`, or on a new figure."""
         state, group = self.state, self.group
         lines = (state.whole if group is None else state.groups[group]).lines
         found = next(each for each in state.findings if each.group == group)
         place = np.array([line.last for line in lines])
-        with _canvas(ax, (7.0, 5.6)) as axes:
+        with _canvas(ax, (7.0, 5.6), style) as axes:
             self.ax_, self.figure_ = axes, axes.figure
             look: dict[str, Any] = {"linewidth": 2.0, "zorder": 4, "marker": "o" if len(lines) < 3 else ""}
             color, dashes = LINES[1]
@@ -449,11 +500,19 @@ class MapsDisplay:
 
     @classmethod
     def from_maps(
-        cls, maps: Mapping[str, Map], scores: ArrayLike, y: ArrayLike | None = None, *, ax: Axes | None = None
+        cls,
+        maps: Mapping[str, Map],
+        scores: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        ax: Axes | None = None,
+        style: _Style = None,
     ) -> Self:
         """Draw fitted maps, by name, over the range of the scores."""
         groups = None if y is None else posterior(sample(scores, y))
-        return cls([map_curve(each, scores, name=name) for name, each in maps.items()], groups=groups).plot(ax)
+        return cls([map_curve(each, scores, name=name) for name, each in maps.items()], groups=groups).plot(
+            ax, style=style
+        )
 
     @classmethod
     def from_predictions(
@@ -465,6 +524,7 @@ class MapsDisplay:
         kind: str | None = None,
         sample_weight: ArrayLike | None = None,
         ax: Axes | None = None,
+        style: _Style = None,
     ) -> Self:
         """Fit methods of `calibrant.METHODS` to scores and draw them; `kind` is that of `calibrant.fit`."""
         chosen = read_kind(kind)
@@ -472,11 +532,11 @@ class MapsDisplay:
         if kind is None:
             ask_for_kind(data.score)
         curves = [map_curve(fit_map(name, data, chosen), data.score, name=name) for name in methods]
-        return cls(curves, groups=posterior(data)).plot(ax)
+        return cls(curves, groups=posterior(data)).plot(ax, style=style)
 
-    def plot(self, ax: Axes | None = None, *, bands: bool = True) -> Self:
+    def plot(self, ax: Axes | None = None, *, style: _Style = None, bands: bool = True) -> Self:
         """Draw on `ax`, or on a new figure."""
-        with _canvas(ax, (7.2, 4.6)) as axes:
+        with _canvas(ax, (7.2, 4.6), style) as axes:
             self.ax_, self.figure_ = axes, axes.figure
             self.lines_ = [
                 _draw_map(axes, curve, place, curve.name or f"map {place + 1}", band=bands)
@@ -507,15 +567,23 @@ class RanksDisplay:
         self.diagram = diagram
 
     @classmethod
-    def from_ranks(cls, ranks: ArrayLike, names: Sequence[str], *, alpha: float = 0.05, ax: Axes | None = None) -> Self:
+    def from_ranks(
+        cls,
+        ranks: ArrayLike,
+        names: Sequence[str],
+        *,
+        alpha: float = 0.05,
+        ax: Axes | None = None,
+        style: _Style = None,
+    ) -> Self:
         """Draw ranks, one row per data set and one column per method."""
-        return cls(rank_diagram(ranks, names, alpha=alpha)).plot(ax)
+        return cls(rank_diagram(ranks, names, alpha=alpha)).plot(ax, style=style)
 
-    def plot(self, ax: Axes | None = None) -> Self:
+    def plot(self, ax: Axes | None = None, *, style: _Style = None) -> Self:
         """Draw on `ax`, or on a new figure."""
         diagram, methods = self.diagram, len(self.diagram.names)
         half = -(-methods // 2)
-        with _canvas(ax, (7.2, 1.5 + 0.3 * half + 0.14 * len(diagram.cliques))) as axes:
+        with _canvas(ax, (7.2, 1.5 + 0.3 * half + 0.14 * len(diagram.cliques)), style) as axes:
             self.ax_, self.figure_ = axes, axes.figure
             # The scale of ranks is at height 0, the critical difference above it; heights count lines downwards.
             axes.set(xlim=(0.8, methods + 0.2), yticks=[])
@@ -601,17 +669,41 @@ def _draw_legend(axes: Axes, place: Any, **look: Any) -> None:
 
 
 @contextmanager
-def _canvas(ax: Axes | None, size: tuple[float, float]) -> Iterator[Axes]:
-    """Yield the axes to draw on: the user's in the user's style, or those of a new figure in ours."""
+def _canvas(ax: Axes | None, size: tuple[float, float], style: _Style = None) -> Iterator[Axes]:
+    """Yield the axes to draw on: the user's in the user's style, or those of a new figure in ours; or in one given."""
     if ax is not None:
         ax.spines[["top", "right"]].set_visible(False)
-    with matplotlib.rc_context(STYLE if ax is None or ax.figure.get_gid() == _OUR_FIGURE else {}):
-        yield _new_figure(size).add_subplot() if ax is None else ax
+    with _styled(style, ours=ax is None or ax.figure.get_gid() == _OUR_FIGURE):
+        axes = _new_figure(size, style).add_subplot() if ax is None else ax
+        if ax is not None and style is not None:  # what was made before the style was set
+            axes.tick_params(labelsize=matplotlib.rcParams["xtick.labelsize"])
+            for text in (axes.xaxis.label, axes.yaxis.label):
+                text.set_fontsize(matplotlib.rcParams["axes.labelsize"])
+        yield axes
 
 
-def _new_figure(size: tuple[float, float]) -> Figure:
-    """Return a figure that pyplot does not manage, marked as ours."""
-    figure = Figure(figsize=size, layout="constrained")
+@contextmanager
+def _styled(style: _Style, *, ours: bool) -> Iterator[None]:
+    """Set what matplotlib draws with, for a while: our own settings, and a style by name or as settings on top."""
+    given: Any = _STYLES.get(style, style) if isinstance(style, str) else style or {}
+    own = STYLE if ours or (isinstance(style, str) and style in _STYLES) else {}
+    try:
+        context = matplotlib.style.context([own, given])
+        context.__enter__()
+    except OSError:
+        names = [*_STYLES, *sorted(each for each in matplotlib.style.available if not each.startswith("_"))]
+        msg = f"style must be a dictionary of settings, or one of {', '.join(names)}; got {style!r}"
+        raise ValueError(msg) from None
+    try:
+        yield
+    finally:
+        context.__exit__(None, None, None)
+
+
+def _new_figure(size: tuple[float, float], style: _Style = None) -> Figure:
+    """Return a figure that pyplot does not manage, marked as ours, of a size that suits the style."""
+    scale = _SCALES.get(style, 1.0) if isinstance(style, str) else 1.0
+    figure = Figure(figsize=(scale * size[0], scale * size[1]), layout="constrained")
     figure.set_gid(_OUR_FIGURE)
     return figure
 
@@ -651,16 +743,26 @@ def _draw_diagonal(axes: Axes) -> None:
     axes.set(xlabel="forecast probability", ylabel="share of positives")
 
 
-def _write_numbers(axes: Axes, curve: ReliabilityCurve, place: int) -> None:
-    """Write the decomposition in the lower right corner, that of a second curve above that of the first."""
+def _write_numbers(axes: Axes, curve: ReliabilityCurve) -> None:
+    """Write the decomposition in the lower right corner; of further curves as further columns of the same text."""
     found = curve.parts
-    parts = {"MCB": found.miscalibration, "DSC": found.discrimination, "UNC": found.uncertainty}
-    lines = [curve.name] if curve.name else []
-    lines += [f"{name} {value:.4f}" for name, value in parts.items()] + [f"n {curve.rows:,.10g}"]
-    look: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": "small", "color": _DARK, "zorder": 4}
-    look["bbox"] = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 1.0}
-    above: dict[str, Any] = {"xytext": (0, 62 * place), "textcoords": "offset points"}
-    axes.annotate("\n".join(lines), (0.98, 0.02), xycoords="axes fraction", **above, **look)
+    values = [found.miscalibration, found.discrimination, found.uncertainty]
+    column = [textwrap.shorten(curve.name, 14, placeholder="…"), *(f"{each:.4f}" for each in values)]
+    column.append(f"{curve.rows:,.10g}")
+    known = next((each for each in axes.texts if each.get_gid() == "numbers"), None)
+    rows = ["   ", "MCB", "DSC", "UNC", "n  "] if known is None else known.get_text().split("\n")
+    if len(rows) < len(column):  # of a curve without a name
+        rows = [" " * len(rows[0]), *rows]
+    width = max(map(len, column))
+    rows = [f"{row} {each:>{width}}" for row, each in zip(rows, column, strict=True)]
+    text = "\n".join(rows if rows[0].strip() else rows[1:])
+    if known is not None:
+        known.set_text(text)
+        return
+    look: dict[str, Any] = {"ha": "right", "va": "bottom", "fontsize": "small", "fontfamily": "monospace"}
+    look |= {"color": _DARK, "zorder": 4, "gid": "numbers"}
+    look["bbox"] = {"facecolor": axes.get_facecolor(), "alpha": 0.7, "edgecolor": "none", "pad": 1.0}
+    axes.annotate(text, (0.98, 0.02), xycoords="axes fraction", **look)
 
 
 _UP_AND_DOWN = "{} up, {} down"
@@ -725,14 +827,14 @@ def _draw_map(axes: Axes, curve: MapCurve, place: int, label: str, *, band: bool
         axes.fill_between(
             x, curve.band.low, curve.band.high, label=f"{label}, {100 * curve.band.confidence:g} % band", **shade
         )
-    look: dict[str, Any] = {"color": color, "linestyle": dashes, "linewidth": 2.0, "zorder": 4}
+    look: dict[str, Any] = {"color": color, "linestyle": dashes, "zorder": 4}
     return axes.plot(curve.score, curve.probability, label=label, **look)[0]
 
 
 def _draw_posterior(axes: Axes, groups: Posterior) -> None:
     """Draw the share of positives in groups of scores, with intervals."""
     reach = [groups.share - groups.low, groups.high - groups.share]
-    look: dict[str, Any] = {"fmt": "o", "color": _INK, "markersize": 5, "capsize": 3, "linewidth": 1.2, "zorder": 5}
+    look: dict[str, Any] = {"fmt": "o", "color": _INK, "capsize": 3, "linewidth": 1.2, "zorder": 5}
     if len(groups.score) > 25:
         look |= {"markersize": 3, "capsize": 0, "linewidth": 0.8, "ecolor": _OTHER, "zorder": 3}
     axes.errorbar(groups.score, groups.share, reach, label=f"share of positives, {100 * groups.confidence:g} %", **look)

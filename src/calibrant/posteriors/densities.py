@@ -12,6 +12,7 @@ from calibrant.arrays import Floats
 from calibrant.checks import check_number, check_one_of
 from calibrant.numerics.simplex import normalise
 from calibrant.posteriors.objects import Objects, apply_in_blocks, require_objects
+from calibrant.showing import shown
 
 __all__ = ["COVARIANCES", "NormalDensities", "apply_bayes_rule", "class_priors", "fit_normal"]
 
@@ -42,6 +43,7 @@ def class_priors(data: Objects, priors: ArrayLike | None) -> Floats:
     return given
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class NormalDensities:
     """log F_k P_k = level_k - |(x - mean_k) whitener_k|^2/2 for every class k."""

@@ -12,10 +12,12 @@ from calibrant.maps.duin_tax import fit_duin_tax
 from calibrant.numerics.simplex import normalise
 from calibrant.posteriors.objects import Objects
 from calibrant.samples import Sample
+from calibrant.showing import shown
 
 __all__ = ["LinearMachine", "fit_fisher", "fit_nearest_mean", "margins", "sigmoid_posteriors", "sigmoid_slope"]
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class LinearMachine:
     """p_k = expit(alpha S_k)/sum, with S_k = g_k - max_{j != k} g_j and g = (x - center) weights' + offset."""

@@ -16,6 +16,7 @@ from calibrant.arrays import Floats, Index
 from calibrant.checks import check_number, check_one_of, check_whole
 from calibrant.posteriors.estimates import FORMS, cell_estimate, distance_estimator
 from calibrant.posteriors.objects import BLOCK_NUMBERS, Objects, apply_in_blocks
+from calibrant.showing import shown
 
 __all__ = ["ESTIMATES", "Neighbours", "count_right_by_k", "fit_neighbours", "vote_posteriors"]
 
@@ -25,6 +26,7 @@ ESTIMATES = ("auto", "cell", "distance")
 _TREE_FEATURES, _TREE_NEIGHBOURS, _TREE_PAIRS = 8, 64, 2 * 10**6
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Neighbours:
     """The objects of each class, and how posteriors follow from the k nearest of them."""

@@ -15,6 +15,7 @@ from calibrant.arrays import Floats
 from calibrant.checks import check_one_of, check_whole
 from calibrant.numerics.simplex import normalise
 from calibrant.posteriors.objects import Objects, apply_in_blocks
+from calibrant.showing import shown
 
 __all__ = ["TRAININGS", "Layers", "Net", "SquaredError", "fit_network", "start_weights"]
 
@@ -24,6 +25,7 @@ _ACTIVE = 4.0  # a logistic unit is considered active for inputs between -4 and 
 _JACOBIAN_ROWS = 4096  # rows of the Jacobian computed at a time
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Layers:
     """The numbers of inputs, hidden units and outputs."""
@@ -44,6 +46,7 @@ class Layers:
         return hidden, expit(hidden @ second[:, :-1].T + second[:, -1])
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Net:
     """A trained network with the range of its inputs; for two classes its one output is P(second class | x)."""
@@ -63,6 +66,7 @@ class Net:
         return apply_in_blocks(self.posterior, x, x.shape[1])
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class SquaredError:
     """The objective: the weighted mean squared error of the outputs."""

@@ -11,12 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Floats, Index
 from calibrant.checks import check_known_labels, check_length, check_several_classes, check_weights, refuse_masked
+from calibrant.showing import shown
 
 __all__ = ["BLOCK_NUMBERS", "Objects", "apply_in_blocks", "check_objects", "require_objects"]
 
 BLOCK_NUMBERS = 2**18  # numbers in a block of a matrix: 2 MB stay in the second-level cache
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Objects:
     """Checked objects: `x` has one row per object, `label` the number of its class, `weight` how often it counts."""

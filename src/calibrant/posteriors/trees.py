@@ -13,12 +13,14 @@ from scipy.special import chdtrc, chdtri
 
 from calibrant.arrays import Floats, Index
 from calibrant.posteriors.estimates import cell_estimate
+from calibrant.showing import shown
 
 __all__ = ["Leaves", "chi_square", "prune_early"]
 
 _SMALL_COUNT = 0.001  # added to every count in the table of a split, so that no expected count is 0
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Leaves:
     """The objects of each class in each node of the full tree, and the leaf of the pruned tree it belongs to."""

@@ -13,6 +13,7 @@ from calibrant.arrays import Floats
 from calibrant.checks import check_number
 from calibrant.posteriors.densities import apply_bayes_rule, class_priors
 from calibrant.posteriors.objects import BLOCK_NUMBERS, Objects, apply_in_blocks
+from calibrant.showing import shown
 
 __all__ = ["SCANNED_OBJECTS", "Windows", "choose_width", "fit_windows", "leave_one_out_likelihood"]
 
@@ -26,6 +27,7 @@ _LAST_STEP = 1e-5  # stop after a Newton step of log h of at most this; the next
 _LEFT_OUT = 1e300  # stands for the squared distance of an object to itself, so that its kernel is 0
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Windows:
     """F_k(x) = sum_i w_i N(x; x_i, h_k^2 I)/sum_i w_i over the objects of class k."""

@@ -24,6 +24,7 @@ from calibrant.report.summaries import (
     list_blocks,
     make_gauge,
     name_class,
+    name_columns,
     round_values,
     smooth,
     summarise_counts,
@@ -48,7 +49,8 @@ def summarise_comparison(comparison: Comparison, source: Source | None = None) -
     places = [(dataset, machine) for dataset in datasets for machine in machines]
     rankings = [rank_methods(comparison, dataset, machine, first[machine]) for dataset, machine in places]
     figures: dict[str, Page] = {}
-    views = [_summarise_ranking(comparison, each, place, figures) for place, each in enumerate(rankings)]
+    classes = () if source is None else source.classes
+    views = [_summarise_ranking(comparison, each, place, figures, classes) for place, each in enumerate(rankings)]
     answers = answer_comparison(comparison, standings, source)
     main = min(rankings, key=lambda each: each[each.recommended or each.best].oriented(each.metrics[0]))
     return {
@@ -65,7 +67,7 @@ def summarise_comparison(comparison: Comparison, source: Source | None = None) -
         "tiles": _make_tiles(main),
         "views": views,
         "figures": figures,
-        "panels": _list_panels(comparison, rankings),
+        "panels": _list_panels(comparison, rankings, source),
         "details": _list_details(comparison, standings, rankings),
     }
 
@@ -85,7 +87,9 @@ def _say_facts(comparison: Comparison, ranking: Ranking, source: Source | None) 
 # The table of methods -------------------------------------------------------------------------------------------------
 
 
-def _summarise_ranking(comparison: Comparison, ranking: Ranking, place: int, figures: dict[str, Page]) -> Page:
+def _summarise_ranking(
+    comparison: Comparison, ranking: Ranking, place: int, figures: dict[str, Page], classes: Sequence[str]
+) -> Page:
     """Return the table and the figures of one data set and machine; figures are added to `figures`."""
     scales = {metric: _find_scale(ranking, metric) for metric in ranking.metrics}
     errors = [row.error.value for row in ranking.rows if row.error is not None]
@@ -118,7 +122,7 @@ def _summarise_ranking(comparison: Comparison, ranking: Ranking, place: int, fig
                 "kin": len(_find_kin(ranking, row)) if row.family == row.label else 0,
             }
         )
-    drawn = _draw_methods(comparison, ranking, place, figures)
+    drawn = _draw_methods(comparison, ranking, place, figures, classes)
     return {
         "name": _name_view(comparison, ranking),
         "dataset": ranking.dataset,
@@ -235,7 +239,9 @@ def _make_error_cell(row: MethodRow, top: float, least: float | None) -> Page:
 # Figures --------------------------------------------------------------------------------------------------------------
 
 
-def _draw_methods(comparison: Comparison, ranking: Ranking, place: int, figures: dict[str, Page]) -> list[Page]:
+def _draw_methods(
+    comparison: Comparison, ranking: Ranking, place: int, figures: dict[str, Page], classes: Sequence[str]
+) -> list[Page]:
     """Return the methods that have diagrams, the recommended and the raw one first; diagrams are added to `figures`."""
     raw = None if ranking.raw is None else _find(comparison, ranking, ranking.raw)
     heads = sorted(ranking.heads, key=lambda row: (row.label not in (ranking.recommended, ranking.raw),))
@@ -245,7 +251,9 @@ def _draw_methods(comparison: Comparison, ranking: Ranking, place: int, figures:
         if predictions is None or len(drawn) >= _MOST_SMALL:
             continue
         several = len(predictions.classes) > 2
-        names = ("wrong", "right") if several else tuple(name_class(str(each)) for each in predictions.classes)
+        names = (
+            ("wrong", "right") if several else tuple(name_class(str(each)) for each in classes or predictions.classes)
+        )
         data = binary_forecasts(predictions)
         curve = reliability(data.label, data.score, sample_weight=data.weight, draws=_BAND_DRAWS, confidence=1 - ALPHA)
         key = f"method-{place}-{len(drawn)}"
@@ -364,15 +372,10 @@ def _make_tiles(ranking: Ranking) -> list[Page]:
         {
             "title": "Methods",
             "values": [{"value": str(heads), "name": "methods", "interval": sizes, "gauge": None}],
-            "foot": [("", f"{near} the best or within noise of it. {_say_families(ranking)}".strip())],
+            "foot": [("", f"{near} the best or within noise of it. {ranking.kinship}".strip())],
         }
     )
     return tiles
-
-
-def _say_families(ranking: Ranking) -> str:
-    more = len(ranking.rows) - len(ranking.heads)
-    return f"{more} more give nearly the same probabilities as one of these." if more else ""
 
 
 def _tile_metrics(ranking: Ranking, chosen: MethodRow, raw: MethodRow | None) -> Page:
@@ -400,7 +403,7 @@ def _tile_metrics(ranking: Ranking, chosen: MethodRow, raw: MethodRow | None) ->
     return {"title": _title(title), "values": values, "foot": [("good", f"With {chosen.title} ({chosen.label}).")]}
 
 
-def _list_panels(comparison: Comparison, rankings: Sequence[Ranking]) -> list[Page]:
+def _list_panels(comparison: Comparison, rankings: Sequence[Ranking], source: Source | None) -> list[Page]:
     """Return the forecasts that the panel of decisions can use, the recommended method of the first ranking first."""
     panels: list[Page] = []
     kind = comparison.settings["kind"]
@@ -413,13 +416,17 @@ def _list_panels(comparison: Comparison, rankings: Sequence[Ranking]) -> list[Pa
             if predictions is None:
                 continue
             several = len(predictions.classes) > 2
+            names = [str(name) for name in (source.classes if source else ()) or predictions.classes]
             counts = count_decisions(binary_forecasts(predictions), several=several)
             panels.append(
                 {
                     "name": f"{prefix}{row.title}" + ("" if row.method == "raw" else f" ({row.label})"),
                     "several": several,
-                    "classes": [str(name) for name in predictions.classes],
+                    "classes": names,
                     "column": "p",
+                    "columns": name_columns(names, source)
+                    if row.method == "raw"
+                    else [f"probability_{name}" for name in names],
                     **summarise_counts(counts),
                     "map": None if row.method == "raw" else {"method": row.method, "sql": None, "kind": kind},
                 }

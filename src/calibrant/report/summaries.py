@@ -32,6 +32,7 @@ __all__ = [
     "list_blocks",
     "make_gauge",
     "name_class",
+    "name_columns",
     "round_values",
     "smooth",
     "summarise_assessment",
@@ -433,6 +434,24 @@ def _say_formula(recalibration: Recalibration) -> Page | None:
     }
 
 
+def name_columns(names: Sequence[str], source: Source | None) -> list[str]:
+    """Return the column of each class: that of the table which ends in its name, or else p_ before the name.
+
+    >>> name_columns(["cat", "dog"], None), name_columns(["cat"], Source("t.csv", ("q_dog", "q_cat"), "pet"))
+    (['p_cat', 'p_dog'], ['q_cat'])
+    >>> name_columns(["cat", "dog"], Source("t.csv", ("said_*",), "pet"))
+    ['said_cat', 'said_dog']
+    """
+    given = () if source is None else source.score
+    found = []
+    for name in names:
+        ends = [each for each in given if each.endswith(name)] + [
+            each.replace("*", name) for each in given if "*" in each
+        ]
+        found.append(ends[0] if len(ends) == 1 else f"p_{name}")
+    return found
+
+
 def _list_panels(found: Assessment, source: Source | None) -> list[Page]:
     """Return the forecasts that the panel of decisions can use."""
     if found.decisions is None or found.effects is None:
@@ -440,6 +459,7 @@ def _list_panels(found: Assessment, source: Source | None) -> list[Page]:
     names = [each.name for each in found.classes]
     column = source.score[0] if source is not None and len(source.score) == 1 else "p"
     common = {"several": found.decisions.several, "classes": names, "column": column}
+    common["columns"] = name_columns(names, source)
     panels = [{"name": "forecasts as they are", **common, **summarise_counts(found.decisions), "map": None}]
     recalibration = found.effects.recalibration
     if recalibration is not None:

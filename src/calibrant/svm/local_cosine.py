@@ -19,6 +19,7 @@ from calibrant.checks import check_number
 from calibrant.kernels.functions import Kernel, blocks, take
 from calibrant.numerics.cosines import GAMMAS, USUAL, coordinate, cosines
 from calibrant.numerics.folds import choose_best
+from calibrant.showing import shown
 from calibrant.svm.support import Calibration, kernels_with, kernels_with_themselves
 
 __all__ = [
@@ -146,6 +147,7 @@ class Constant:
         return self(rows.inputs, rows.score)
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class LocalCosines:
     """p(x) = a_0(u) + sum a_n(u) cos(n t), a(u) fitted to calibration rows weighted by exp(-|u - u_i|^2/(2 width^2)).

@@ -17,6 +17,7 @@ from scipy import special
 from calibrant.arrays import Floats
 from calibrant.checks import check_number
 from calibrant.kernels.functions import blocks, take
+from calibrant.showing import shown
 from calibrant.svm.support import Calibration, Geometry, kernels_with
 
 __all__ = [
@@ -123,6 +124,7 @@ class Variance:
         return np.concatenate(parts) if parts else diagonal
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Moderated:
     """p(x) = sigma(kappa slope f(x)), kappa = 1/sqrt(1 + pi slope^2 var(x)/8) (Kwok 1999; reconstructed)."""

@@ -133,19 +133,20 @@ function showOutcome({ source, alarm, miss, rejection }, found) {
 const threshold = (value) => String(Number(value.toPrecision(10)));
 
 function showRule({ source }, found) {
-  const rule = byId("rule");
+  const rule = byId("rule"), map = source.map, text = JSON.stringify, quote = (name) => `'${name.replaceAll("'", "''")}'`;
   if (source.several) {
     rule.textContent = found.rejects ? `Decide for the most probable class where its probability is at least ${tickLabel(found.t)}; leave the others undecided.` : "Decide for the most probable class.";
-    byId("python").textContent = `P = ...  # one column per class\n` + (found.rejects
+    const names = source.classes, columns = source.columns.map((name) => `"${name.replaceAll('"', '""')}"`), most = `GREATEST(${columns.join(", ")})`;
+    byId("python").textContent = (map ? `P = calibrant.load("map.json")(P)\n` : "P = ...  # one column per class\n") + `classes = np.array(${text(names)})\n` + (found.rejects
       ? `decision = np.where(\n    P.max(axis=1) >= ${threshold(found.t)}, classes[P.argmax(axis=1)], "undecided")` : "decision = classes[P.argmax(axis=1)]");
-    byId("sql").textContent = found.rejects ? `CASE WHEN confidence >= ${threshold(found.t)} THEN class\n     ELSE 'undecided' END AS decision` : "class AS decision";
+    const cases = [...(found.rejects ? [`${most} < ${threshold(found.t)} THEN 'undecided'`] : []), ...names.slice(0, -1).map((name, k) => `${columns[k]} = ${most} THEN ${quote(name)}`)];
+    byId("sql").textContent = `SELECT *,\n  CASE WHEN ${cases.join("\n       WHEN ")}\n       ELSE ${quote(names.at(-1))} END AS decision\nFROM ` + (map ? "(\n  ...  -- calibrant sql map.json --table rows\n)" : "rows");
     return;
   }
-  const [no, yes] = source.classes, map = source.map, column = map ? "q" : source.column;
+  const [no, yes] = source.classes, column = map ? "q" : source.column;
   rule.textContent = found.rejects
     ? `Say ${yes} from ${tickLabel(found.high)}, ${no} up to ${tickLabel(found.low)}, and leave what lies between undecided.`
     : `Say ${yes} above ${tickLabel(found.t)}, else ${no}.`;
-  const text = JSON.stringify, quote = (name) => `'${name.replaceAll("'", "''")}'`;
   const load = map ? `q = calibrant.load("map.json")(${map.kind === "margin" ? "score" : source.column})\n` : "";
   byId("python").textContent = load + (found.rejects
     ? `decision = np.select(\n    [${column} >= ${threshold(found.high)}, ${column} <= ${threshold(found.low)}],\n    [${text(yes)}, ${text(no)}], "undecided")`
