@@ -809,7 +809,7 @@ def _is_known(number: Text) -> Text:
 
 
 def _read_keys(keys: list[Text], groups: Sequence[Any]) -> list[Text]:
-    """Return columns of groups; NaN is NULL, as in the fit, in a column of numbers of which missing ones are a group."""
+    """Return columns of groups; NaN is NULL, as in the fit, where missing numbers are a group."""
     parts = zip(*(group if isinstance(group, tuple) else (group,) for group in groups), strict=True)
     return [
         _without_nan(Text(f"CAST({key} AS {key.dialect.double})", key.dialect))
