@@ -2,6 +2,7 @@
 
 import datetime
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -203,3 +204,16 @@ def test_wrong_arguments_are_refused():
         engines.fit("platt", table, score="f", label="y", by=["g", "g"])
     with pytest.raises(ValueError, match="the summary knows them"):
         engines.fit("platt", engines.summarise(table, score="f", label="y", kind="margin"), by="g")
+
+
+@pytest.mark.parametrize("table", [None, "rows"])
+def test_sql_takes_nan_for_the_missing_group(table):
+    scores, y = noisy_scores(300, seed=11)
+    groups = np.array([0.5, np.nan, 0.25])[np.arange(300) % 3]
+    maps = calibrant.fit("platt", scores, y, groups=groups, kind="margin")
+    with duckdb.connect() as connection:
+        connection.from_arrow(pa.table({"i": np.arange(300), "f": scores, "g": groups})).create("rows")
+        text = calibrant.sql(maps, "f", "duckdb", by="g", table=table)
+        query = text if table else f"SELECT *, {text} AS probability FROM rows"
+        found = connection.sql(f"SELECT probability FROM ({query}) ORDER BY i").fetchnumpy()["probability"]
+    np.testing.assert_allclose(found, maps(scores, groups), rtol=1e-12)

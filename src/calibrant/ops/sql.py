@@ -736,7 +736,7 @@ def _group_sql(
     if table is not None:
         [new] = [quote_name(name, dialect) for name in _name_new(mapping, into, 1, several=False)]
         return _join_groups(mapping, column, names, dialect, parts, ops, _check_table(table), new)
-    keys = [Text(quote_name(name, dialect), row) for name in names]
+    keys = _read_keys([Text(quote_name(name, dialect), row) for name in names], mapping.groups)
     tests = [_is_group(keys, group) for group in mapping.groups]
 
     def calibrate(scores: list[Text], ops: Ops) -> Text:
@@ -772,7 +772,7 @@ def _join_groups(
         ]
         for group, each in zip(mapping.groups, numbers.T.tolist(), strict=True)
     ]
-    keys = [Text(f"{rows}.{quote_name(name, dialect)}", row) for name in names]
+    keys = _read_keys([Text(f"{rows}.{quote_name(name, dialect)}", row) for name in names], mapping.groups)
     same = [
         f"({k} = calibrant_groups.{o} OR {k} IS NULL AND calibrant_groups.{o} IS NULL)"
         for k, o in zip(keys, own, strict=True)
@@ -806,6 +806,17 @@ def _as_text(x: Any) -> Text:
 def _is_known(number: Text) -> Text:
     """Return the condition that a number is not NULL."""
     return Text(f"{number.inside(_WHOLE)} IS NOT NULL", number.dialect, _COMPARED)
+
+
+def _read_keys(keys: list[Text], groups: Sequence[Any]) -> list[Text]:
+    """Return columns of groups; NaN is NULL, as in the fit, where missing numbers are a group."""
+    parts = zip(*(group if isinstance(group, tuple) else (group,) for group in groups), strict=True)
+    return [
+        _without_nan(Text(f"CAST({key} AS {key.dialect.double})", key.dialect))
+        if None in values and any(isinstance(value, float) for value in values)
+        else key
+        for key, values in zip(keys, parts, strict=True)
+    ]
 
 
 def _is_group(keys: list[Text], group: Any) -> Text:
