@@ -24,7 +24,7 @@ other w the dual point is the residual a at f, and the gap 1/2 |beta - a|_K^2 (K
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -123,16 +123,19 @@ def improve(
     for found in _run_stages(problem, settings, kernel, start):
         yield found
     if start is not None and not found.converged and found.steps < problem.max_iter:
-        for better in _run_stages(problem, settings, kernel, None):
-            if better.gap < found.gap:
-                found = better
-                yield found
+        found = yield from _yield_better(found, _run_stages(problem, settings, kernel, None))
     if not found.converged and kernel.factor.rank < problem.gram.n <= _FULL * settings.few_rows:
         whole = pivoted_cholesky(problem.gram, problem.gram.n, np.random.default_rng(problem.seed), kernel.factor)
-        for better in _run_stages(problem, settings, replace(kernel, factor=whole, z=None), None):
-            if better.gap < found.gap:
-                found = better
-                yield found
+        yield from _yield_better(found, _run_stages(problem, settings, replace(kernel, factor=whole, z=None), None))
+
+
+def _yield_better(best: Solution, others: Iterator[Solution]) -> Generator[Solution, None, Solution]:
+    """Yield those of other solutions that have a smaller gap than the best so far; return the best of all."""
+    for other in others:
+        if other.gap < best.gap:
+            best = other
+            yield best
+    return best
 
 
 def _run_stages(problem: Problem, settings: Settings, kernel: Prepared, start: Solution | None) -> Iterator[Solution]:
