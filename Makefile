@@ -10,12 +10,15 @@ demo: .venv/ready
 test: lint
 	$(BIN)/python -m pytest -n auto
 
-# The tests with the oldest versions that pyproject.toml allows, in an environment of its own.
+# The tests with the oldest versions that pyproject.toml allows (of each the last patch), in an environment of its own.
+OLDEST = import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+  extras = ("cli", "engine", "onnx", "plot", "report"); \
+  print(*{each.replace(">=", "==") + ".*" for part in (p["dependencies"], *map(p["optional-dependencies"].get, extras)) for each in part})
 test-oldest:
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --upgrade "pip>=25.1"
-	.venv-oldest/bin/python -m pip install --quiet --editable ".[all]" --group dev $$($(PYTHON) -c "import tomllib; print(*(each.replace('>=', '==') + '.*' for each in tomllib.load(open('pyproject.toml', 'rb'))['project']['dependencies']))")
-	.venv-oldest/bin/python -m pytest -n auto tests/maps tests/metrics tests/estimators tests/decisions tests/inference tests/numerics tests/svm tests/kernels
+	.venv-oldest/bin/python -m pip install --quiet --editable ".[all,papers]" --group dev $$($(PYTHON) -c '$(OLDEST)')
+	.venv-oldest/bin/python -m pytest -n auto
 
 # The fits against slow references, on thousands of nasty samples drawn at random; stop it when you have seen enough.
 fuzz: .venv/ready
@@ -39,8 +42,9 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# Speed beside the peers; writes docs/bench.md.
 bench: .venv/ready
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench --write
 
 svc-table svm-table combining-table klr-table loo-table default-table band-table watch-table: .venv/ready
 	$(BIN)/python -m bench.$(subst -,_,$@) --write

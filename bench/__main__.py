@@ -21,6 +21,7 @@ from bench.evidence_cases import EVIDENCE_CASES
 from bench.klr_cases import KLR_CASES
 from bench.libsvm import sigmoid_newton
 from bench.map_cases import MAP_CASES
+from bench.pages import DOCS, replace_table
 from bench.posterior_cases import POSTERIOR_CASES
 
 QUICK = 50_000
@@ -124,12 +125,35 @@ def print_table(rows: list[tuple[str, ...]]) -> None:
         print("  ".join(parts).rstrip())
 
 
+def write_markdown(lines: list[Line]) -> str:
+    """Return the table of the page: one line per case, size and peer."""
+    rows = [cells(line) for line in lines]
+    text = [
+        "| case | rows | calibrant | peer | its cost | ratio | to reach | reached |",
+        "|---|--:|--:|---|--:|--:|---|---|",
+    ]
+    return "\n".join([*text, *(f"| {' | '.join(row[:8])} |" for row in rows)])
+
+
+def write_run(around: dict[str, str | int | float], chosen: argparse.Namespace) -> str:
+    """Return what the numbers of the page depend on, as a table."""
+    about = {
+        **around,
+        "cases": ", ".join(word or "all" for word in chosen.only),
+        "quick": "yes" if chosen.quick else "no",
+    }
+    return "\n".join(["| the run | |", "|---|---|", *(f"| {name} | {value} |" for name, value in about.items())])
+
+
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description="Time calibrant next to its peers.")
     parser.add_argument("--quick", action="store_true", help=f"at most {QUICK:,} rows; ratios to reach do not apply")
-    parser.add_argument("--only", default="", metavar="WORD", help="only the cases whose name holds this word")
+    parser.add_argument(
+        "--only", nargs="+", default=[""], metavar="WORD", help="only the cases whose name holds one of these words"
+    )
     cores = os.cpu_count() or 1
     parser.add_argument("--threads", type=int, default=cores, help="threads of BLAS, for all (default: %(default)s)")
+    parser.add_argument("--write", action="store_true", help="also write the table into docs/bench.md")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to FILE")
     return parser.parse_args()
 
@@ -146,13 +170,17 @@ def main() -> None:
     with threadpoolctl.threadpool_limits(chosen.threads):
         for case in (*CASES, *MAP_CASES, *CLASS_CASES, *EVIDENCE_CASES, *POSTERIOR_CASES, *KLR_CASES, *ENGINE_CASES):
             for size in sorted({min(size, QUICK) for size in case.sizes} if chosen.quick else case.sizes):
-                if chosen.only in case.name:
+                if any(word in case.name for word in chosen.only):
                     print(
                         f"measuring {case.name} {size or '':,}" if size else f"measuring {case.name}", file=sys.stderr
                     )
                     lines += measure(case, size)
     print_table([cells(line) for line in lines])
     print("Best of repeated runs, in turns of 0.2 s or one run; ratio = the peer's cost over calibrant's.")
+    if chosen.write:
+        path = DOCS / "bench.md"
+        replace_table(write_run(around, chosen), path, "python -m bench, run")
+        replace_table(write_markdown(lines), path, "python -m bench")
     if chosen.json:
         chosen.json.write_text(json.dumps({"environment": around, "lines": [asdict(line) for line in lines]}, indent=1))
 

@@ -64,6 +64,22 @@ def list_engines() -> tuple[Row, Iterable[Row]]:
     return ("table", "answers that are those in memory"), rows
 
 
+ARENA = (
+    *("auto", "spline", "platt", "temperature", "betacal", "venn-abers"),
+    *("sklearn sigmoid", "sklearn isotonic", "bins", "raw"),
+)
+
+
+def list_arena() -> tuple[Row, Iterable[Row]]:
+    """Return some methods and columns of the first table of results in arena.md."""
+    page = (Path(__file__).parents[1] / "arena.md").read_text().partition("report, summary -->")[2]
+    header, _, *lines = [_cells(line) for line in page.partition("\n## ")[0].splitlines() if line.startswith("|")]
+    places = [header.index(name) for name in ("win rate", "over scikit-learn's sigmoid, %", "> 1 % worse")]
+    found = {line[0].strip("`"): line for line in lines}
+    rows = [(found[name][0], *(found[name][place].split()[0] for place in places)) for name in ARENA]
+    return ("method", "pairs won", "mean gain, %", "tasks > 1 % worse than Platt on logits"), rows
+
+
 def list_protocols() -> tuple[Row, Iterable[Row]]:
     """Return the table that the module of the protocols starts with."""
     header, _, *rows = [_cells(line) for line in (protocols.__doc__ or "").splitlines() if line.startswith("|")]
@@ -86,7 +102,7 @@ def list_commands() -> tuple[Row, Iterable[Row]]:
 
 def _cells(line: str) -> Row:
     """Return the cells of a line of a table in Markdown."""
-    return tuple(cell.strip() for cell in line.strip("|").split(" | "))
+    return tuple(cell.strip() for cell in line.strip("| ").split(" | "))
 
 
 TABLES: dict[str, Callable[[], tuple[Row, Iterable[Row]]]] = {
@@ -96,6 +112,7 @@ TABLES: dict[str, Callable[[], tuple[Row, Iterable[Row]]]] = {
     "dialects": list_dialects,
     "backends": list_backends,
     "engines": list_engines,
+    "arena": list_arena,
     "protocols": list_protocols,
     "kernels": list_kernels,
     "commands": list_commands,

@@ -209,6 +209,15 @@ def fit(
         rows alone (`SeparateMaps`). Without it more than one group is pooled.
     **options : those of the method, see `calibrant methods`.
 
+    Returns
+    -------
+    Map; with `groups`, PooledMaps or SeparateMaps
+
+    Raises
+    ------
+    ValueError : if scores are missing or infinite, lengths differ, or a name or option is unknown.
+    RuntimeError : if the fit has not reached an optimum that it could check.
+
     >>> fit("bins", [0.1, 0.4, 0.6, 0.9], ["no", "no", "yes", "yes"], kind="probability", k=2)
     Steps(edges=(0.5,), values=(0.25, 0.75))
     >>> P = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.3, 0.3, 0.4], [0.6, 0.3, 0.1], [0.1, 0.2, 0.7], [0.2, 0.5, 0.3]]

@@ -155,6 +155,21 @@ def sample(
     Labels are two values, of which the larger is the positive one unless `pos_label` says otherwise,
     or floating numbers in [0, 1] read as the probability of the positive class.
 
+    Parameters
+    ----------
+    score : one score per row.
+    label : the class of each row.
+    weight : one weight per row, 1 unless given.
+    kind : what the scores are: "margin", "probability" or "logit".
+
+    Returns
+    -------
+    Sample
+
+    Raises
+    ------
+    ValueError : if a score is missing or infinite, lengths differ, or there are not two classes.
+
     >>> sample([-1, 2, 0.5], ["no", "yes", "no"]).label
     array([False,  True, False])
     """
@@ -311,6 +326,16 @@ def collapse(data: Sample, cells: int | None = None, divide: _Divide | None = No
     no fit can tell the result from the rows. With it more distinct scores than `cells` are pooled, and both
     labels of a cell share one score (a score per label would make the labels look better separated than they are).
     `divide` says which cells: `squashed_cells` by default, `probability_cells` where the scores are probabilities.
+
+    Parameters
+    ----------
+    data : a checked sample.
+    cells : how many cells at most; None pools equal scores only.
+    divide : a function that assigns scores to cells.
+
+    Returns
+    -------
+    Sample
 
     >>> collapse(sample([2, 1, 2, 2], [1, 0, 0, 1]))
     Sample(score=array([1., 2.]), label=array([0.        , 0.66666667]), weight=array([1., 3.]))

@@ -105,6 +105,14 @@ def compare(
     keep : whether the result holds the out-of-fold probabilities.
     progress : whether to show a bar on a terminal, or a function that gets the share done.
 
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    ValueError : if a name is unknown, or a data set holds one class only.
+
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
@@ -180,6 +188,14 @@ def compare_scores(
     More than 250,000 scores of two classes are pooled into at most 16,384 cells, and a note says so: proper scores are
     those of the rows to about 1e-5 of themselves. The predictions of the result are then those of cells: `weight` is
     that of the rows they stand for. A table too big for memory is compared by `calibrant.engines.compare`.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    ValueError : if a name is unknown, or lengths differ.
 
     Examples
     --------

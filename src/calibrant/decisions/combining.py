@@ -60,6 +60,19 @@ def combine(posteriors: Sequence[ArrayLike], rule: str | Callable[[Floats], Floa
 
     A pool is what `fit_pool` returns, or a `LinearPool(weights)` or `LogPool(weights)` with given weights.
 
+    Parameters
+    ----------
+    posteriors : the posteriors of each member, arrays of one shape.
+    rule : a name of `RULES`, or a pool.
+
+    Returns
+    -------
+    array of posteriors, one column per class
+
+    Raises
+    ------
+    ValueError : if members differ in shape, or the rule is unknown.
+
     >>> members = [[[0.9, 0.1]], [[0.6, 0.4]], [[0.2, 0.8]], [[0.7, 0.3]]]
     >>> {rule: combine(members, rule)[0].round(3).tolist() for rule in ["mean", "product", "vote"]}
     {'mean': [0.6, 0.4], 'product': [0.887, 0.113], 'vote': [0.75, 0.25]}
@@ -75,7 +88,21 @@ def combine(posteriors: Sequence[ArrayLike], rule: str | Callable[[Floats], Floa
 
 
 def rule_of(rule: Any, members: int) -> Callable[[Floats], Floats]:
-    """Return the function that a rule's name stands for, or a pool with one weight per member."""
+    """Return the function that a rule's name stands for, or a pool with one weight per member.
+
+    Parameters
+    ----------
+    rule : a name of `RULES`, or a pool.
+    members : how many members there are.
+
+    Returns
+    -------
+    function from an array (member, row, class) to posteriors
+
+    Raises
+    ------
+    ValueError : if the rule is unknown, or a pool has another number of weights.
+    """
     if not callable(rule):
         check_one_of("rule", rule, RULES, beside=", or a pool")
         return RULES[rule].combine
@@ -264,6 +291,19 @@ def fit_pool(
     kind : "linear" or "log", see `LinearPool` and `LogPool`.
     labels : the classes in the order of the columns, by default the sorted classes of `y`.
 
+    Parameters
+    ----------
+    posteriors : the posteriors of each member, arrays of one shape.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+
+    Returns
+    -------
+    LinearPool or LogPool
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> rng = np.random.default_rng(0)
     >>> x, noise = rng.normal(size=(2, 3000))
     >>> y = rng.random(3000) < 1 / (1 + np.exp(-x))
@@ -395,6 +435,22 @@ def fit_recalibration(
     How confident a rule should be depends on how much its members depend on each other, which only data can show (the
     open question of Duin & Tax 1998, sec. 5). With n rows, posteriors below 1/(n + 2) are raised to it: rules such as
     the product and the vote often give 0 and 1, and their infinite logits would dominate the fit.
+
+    Parameters
+    ----------
+    P : combined posteriors, one column per class.
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    method : a name of `METHODS`, or a function from a `Sample` to a map.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    Recalibration
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(5000)

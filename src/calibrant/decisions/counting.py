@@ -85,6 +85,22 @@ def confusion(
     `costs[i, j]` is the cost of deciding for class j where class i is true, as in `bayes`, optionally with a last
     column for rejections.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    P : the probability of each class, one column per class; or of the positive class alone.
+    costs : as for `bayes`.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    Confusion
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> P = [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.6, 0.2, 0.2]]
     >>> found = confusion(["a", "b", "c", "b"], P)
     >>> found.table

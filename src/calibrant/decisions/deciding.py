@@ -64,6 +64,18 @@ def reject(
     The last two rules look at these rows only. For a threshold that also holds on new rows, see
     `threshold_for_coverage` and `threshold_for_error`.
 
+    Parameters
+    ----------
+    P : the probability of each class, one column per class; or of the positive class alone.
+
+    Returns
+    -------
+    array with the place of each class, `REJECT` where it is rejected
+
+    Raises
+    ------
+    ValueError : unless exactly one rule is given, or if its number is outside its range.
+
     >>> P = [[0.9, 0.1], [0.4, 0.6], [0.2, 0.8]]
     >>> reject(P, threshold=0.7), reject(P, cost=0.3), reject(P, coverage=2 / 3), reject(P, error=0.15)
     (array([ 0, -1,  1]), array([ 0, -1,  1]), array([ 0, -1,  1]), array([ 0, -1,  1]))
@@ -101,6 +113,20 @@ def chow_threshold(cost: Any, *, error: Any = 1.0, right: Any = 0.0) -> float:
     `cost`, `error` and `right` are the costs of a rejection, of a wrong decision and of a right decision. With c
     classes, rejecting never pays if it costs more than right + (error - right) (c - 1)/c.
 
+    Parameters
+    ----------
+    cost : of a rejection.
+    error : the cost of a wrong decision.
+    right : the cost of a right decision.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : unless right <= cost <= error and right < error, all finite.
+
     >>> chow_threshold(0.25), chow_threshold(2.0, error=10.0)
     (0.75, 0.8)
     """
@@ -119,6 +145,18 @@ def elkan_threshold(costs: ArrayLike) -> float:
 
     p* = (c01 - c00)/(c01 - c00 + c10 - c11), where c_ij is the cost of deciding j when i is true.
 
+    Parameters
+    ----------
+    costs : `costs[i, j]`, the cost of deciding j where i is true.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if `costs` is not 2 x 2, or a wrong decision is not dearer than a right one.
+
     >>> elkan_threshold([[0, 1], [9, 0]])  # a miss costs as much as nine false alarms
     0.1
     """
@@ -135,6 +173,19 @@ def bayes(P: ArrayLike, costs: ArrayLike) -> Index:
 
     `costs[i, j]` is the cost of deciding for class j where class i is true; an additional last column holds the costs
     of a rejection. Of equally cheap decisions the first is taken, so a class is preferred to a rejection.
+
+    Parameters
+    ----------
+    P : posteriors, one column per class.
+    costs : a row per true class, a column per decision; perhaps one more column for a rejection.
+
+    Returns
+    -------
+    array with the place of the class decided for, `REJECT` for a rejection
+
+    Raises
+    ------
+    ValueError : if `costs` does not fit the classes, or is not finite.
 
     >>> P = [[0.9, 0.1], [0.6, 0.4], [0.4, 0.6]]
     >>> bayes(P, [[0, 1], [5, 0]])
@@ -210,6 +261,21 @@ def threshold_for_coverage(
     objects are independent draws from it and the posteriors were not fitted to the calibration rows. A row of weight w
     counts as w rows.
 
+    Parameters
+    ----------
+    P : posteriors of calibration rows.
+    coverage : the share of new objects to decide on, at least.
+    confidence : the probability with which the guarantee holds.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+
+    Returns
+    -------
+    Threshold
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
+
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(500)
     >>> threshold = threshold_for_coverage(np.column_stack([p, 1 - p]), 0.9)
@@ -252,6 +318,24 @@ def threshold_for_error(
     decided on is at most `most_error` <= `error`. This needs calibration rows and new objects that are independent
     draws from one distribution, and posteriors that were not fitted to the calibration rows. It does not need
     calibrated posteriors, nor errors that fall with confidence. A row of weight w counts as w rows.
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    P : the probability of each class, one column per class; or of the positive class alone.
+    error : the largest share of wrong decisions that is allowed.
+    confidence : the probability with which the guarantee holds.
+    levels : how many candidates are tried.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    Threshold
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(4000)
@@ -305,6 +389,20 @@ def prior_shift(P: ArrayLike, old: ArrayLike, new: ArrayLike) -> Floats:
 
     `old` are the priors that the posteriors assume, usually the class frequencies in training. Within each class the
     objects must be distributed as before. A row with all its probability on classes of new prior 0 gets the new priors.
+
+    Parameters
+    ----------
+    P : posteriors, one column per class.
+    old : the priors that the posteriors assume.
+    new : the priors of the new data.
+
+    Returns
+    -------
+    array of posteriors
+
+    Raises
+    ------
+    ValueError : if priors do not sum to 1, or an old prior is 0 where the new one is not.
 
     >>> prior_shift([[0.5, 0.5], [0.9, 0.1]], [0.5, 0.5], [0.8, 0.2]).round(3)
     array([[0.8  , 0.2  ],
@@ -369,6 +467,22 @@ def saerens(
     (`prior_shift`). This converges to the only maximum of the likelihood of the new data,
     sum_i log sum_k new_k p_ik/old_k; the steps are extrapolated, see `calibrant.numerics.mixtures`. Badly calibrated
     posteriors give badly estimated priors.
+
+    Parameters
+    ----------
+    P : posteriors of the new rows, one column per class.
+    old : the priors that they assume.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    tolerance : the gap of the mean log-likelihood at which it stops.
+    max_iter : the largest number of steps.
+
+    Returns
+    -------
+    PriorShift
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
 
     >>> rng = np.random.default_rng(0)
     >>> x = np.concatenate([rng.normal(-1, 1, 8000), rng.normal(1, 1, 2000)])

@@ -48,6 +48,21 @@ def apply(
     columns of groups, if they are not those of the fit; rows of other groups get the map of all rows. Of a dictionary
     of maps they get NULL.
 
+    Parameters
+    ----------
+    map : a fitted map, or maps of groups.
+    table : as for `fit`.
+    score : the column of scores, or one per class.
+    into : the name of the new column.
+
+    Returns
+    -------
+    table of the same kind, with the new columns
+
+    Raises
+    ------
+    ValueError : if a column does not exist, or holds what it may not.
+
     >>> import pyarrow, calibrant
     >>> apply(calibrant.maps.Sigmoid(-2.0, 0.0), pyarrow.table({"f": [0.0, 0.5]}), score="f")["probability"].to_pylist()
     [0.5, 0.7310585786300049]

@@ -99,6 +99,22 @@ def assess(
     sorted order if not given. Up to a million rows come home; of more, all but the Brier score and the log loss is that
     of a random sample of so many, and a note says so.
 
+    Parameters
+    ----------
+    probability : the column of probabilities, or one per class.
+    confidence : the level of intervals and bands.
+    draws : how many random draws.
+    random_state : the seed.
+    costs : costs of decisions, as for `calibrant.assess`.
+
+    Returns
+    -------
+    Assessment; with `by`, one per group
+
+    Raises
+    ------
+    ValueError : if a column does not exist, or holds what it may not.
+
     >>> import pyarrow
     >>> table = pyarrow.table({"p": [0.1, 0.4, 0.6, 0.9], "y": [0, 1, 0, 1]})
     >>> round(assess(table, probability="p", label="y", draws=50)["brier"].value, 3)

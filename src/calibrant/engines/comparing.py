@@ -44,6 +44,14 @@ def compare(
         are divided at random into `cv` folds with equal shares of the classes.
     kind, methods, metrics, n_jobs, random_state, folder, keep, progress : as for `calibrant.compare_scores`.
 
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    ValueError : if a column does not exist, or holds what it may not.
+
     >>> import numpy as np, pyarrow
     >>> rng = np.random.default_rng(0)
     >>> f = rng.normal(size=4000)

@@ -112,6 +112,15 @@ def fit(
     rows each class is fitted against the rest, and `temperature` to all rows; other methods of all classes are fitted
     to a random sample of a million rows, and a warning says so.
 
+    Returns
+    -------
+    Map; with `by`, PooledMaps or SeparateMaps
+
+    Raises
+    ------
+    ValueError : if a column does not exist, or holds what it may not.
+    RuntimeError : if the fit has not reached an optimum that it could check.
+
     >>> import pyarrow
     >>> table = pyarrow.table({"f": [-2.1, -1.3, -0.8, -0.2, 0.1, 0.6, 1.4, 2.5], "y": [0, 0, 0, 1, 0, 1, 1, 1]})
     >>> fit("platt", table, score="f", label="y")

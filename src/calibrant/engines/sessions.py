@@ -40,6 +40,14 @@ def open_spark(master: str | None = None, settings: Mapping[str, str] | None = N
 
         with open_spark("spark://host:7077") as session:
             platt = engines.fit("platt", read_spark(session, "scores/*.parquet"), score="f", label="y")
+
+    Returns
+    -------
+    context manager of a session
+
+    Raises
+    ------
+    ImportError : if pyspark is not installed.
     """
     with require_extra("a session of Spark", "spark"):
         from pyspark.sql import SparkSession
@@ -94,6 +102,19 @@ def read_spark(session: Any, table: str | PathLike[str] | Sequence[str | PathLik
     """Return Parquet or CSV files, given by a path, a list of paths or a glob, as a DataFrame of a session.
 
     The workers read them: on a cluster the paths must mean the same on every machine.
+
+    Parameters
+    ----------
+    session : a session of Spark.
+    table : the path or paths of the files.
+
+    Returns
+    -------
+    DataFrame
+
+    Raises
+    ------
+    ValueError : if the kind of the files is unknown.
     """
     paths = [fspath(each) for each in ([table] if isinstance(table, (str, PathLike)) else table)]
     if kind_of_files(paths) == "parquet":

@@ -253,6 +253,24 @@ def summarise(
 
     `like` is a summary to which this one is to be added: it has the same cells and classes.
 
+    Parameters
+    ----------
+    table : as for `fit`.
+    score : the column of scores.
+    label : the column of classes.
+    weight : the column of weights, or None.
+    kind : what the scores are.
+    pos_label : the positive class.
+    missing : what to do with missing values.
+
+    Returns
+    -------
+    Summary
+
+    Raises
+    ------
+    ValueError : if a column does not exist, or holds what it may not.
+
     >>> import pyarrow
     >>> monday = pyarrow.table({"f": [-2.0, -1.0, 0.5, 1.0], "y": [0, 0, 1, 0]})
     >>> tuesday = pyarrow.table({"f": [-0.5, 0.0, 1.5, 2.5], "y": [0, 1, 0, 1]})

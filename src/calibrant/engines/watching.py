@@ -54,6 +54,24 @@ def watch(
     the name of the batch, or `batches` names the column of them, which are taken in sorted order. `by` names a column
     of groups.
 
+    Parameters
+    ----------
+    map : a fitted map of one column.
+    pos_label : the positive class; that of the map unless given.
+    state : what the last call returned; None starts a watch.
+    partial : whether more rows of the batch will follow.
+    alpha : the probability of a false alarm.
+    tolerance : the drift that is not worth an alarm.
+    strict : whether every drift is.
+
+    Returns
+    -------
+    Watch
+
+    Raises
+    ------
+    ValueError : if a column does not exist, or holds what it may not.
+
     >>> import pyarrow, calibrant
     >>> table = pyarrow.table({"f": [-1.0, -0.5, 0.2, 1.0], "y": [0, 1, 0, 1], "day": [1, 1, 2, 2]})
     >>> mapping = calibrant.engines.fit("platt", table, score="f", label="y")

@@ -469,6 +469,10 @@ def svc(method: str | Callable[..., Map] = "auto", **parameters: Any) -> Calibra
     CalibratedClassifier
         not yet fitted.
 
+    Raises
+    ------
+    ValueError : in `fit`, if an option is unknown.
+
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> svc(C=10, gamma="auto", cv=5).fit(X, y).predict_proba(X[:1]).shape

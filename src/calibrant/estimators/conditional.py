@@ -73,6 +73,14 @@ def confident(
     estimate : {"auto", "cell", "distance"}: for neighbours; "auto" is "distance" if k = 1, else "cell".
     power, form : options of the distance estimate, see `distance_estimator`.
 
+    Returns
+    -------
+    ConfidentClassifier
+
+    Raises
+    ------
+    TypeError, ValueError : if it is no fitted classifier of these kinds, or rows are needed and not given.
+
     Examples
     --------
     >>> from sklearn.tree import DecisionTreeClassifier

@@ -349,6 +349,14 @@ class Network(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[
 def ten_classifiers(random_state: Any = None) -> dict[str, Any]:
     """Return the classifiers of Duin & Tax (1998) under their names in table 1 of the paper.
 
+    Parameters
+    ----------
+    random_state : the seed of the networks.
+
+    Returns
+    -------
+    dictionary from name to classifier
+
     >>> list(ten_classifiers())
     ['NM', 'Fish', 'BayU', 'BayQ', '1-NN', 'k-NN', 'Tree', 'Parz', 'BPXNC', 'LMNC']
     """

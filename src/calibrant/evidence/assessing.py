@@ -294,6 +294,14 @@ def assess(
     from a random sample of 10,000 rows, and their width is scaled by sqrt(m/n) (the m out of n bootstrap, Bickel, Götze
     & van Zwet 1997). For bands and the CORP test, more than 4,096 distinct forecasts are pooled into as many cells.
 
+    Returns
+    -------
+    Assessment
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(2000)
     >>> found = assess(rng.random(2000) < p, p, draws=200)

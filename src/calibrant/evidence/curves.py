@@ -239,6 +239,14 @@ def reliability(
     name : the name of the curve in a legend.
     **options : options of the method.
 
+    Returns
+    -------
+    ReliabilityCurve
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> curve = reliability([0, 1, 0, 1], [0.1, 0.2, 0.3, 0.4], bands=None)
     >>> curve.forecast, curve.share
     (array([0.1, 0.2, 0.3, 0.4]), array([0. , 0.5, 0.5, 1. ]))
@@ -263,7 +271,26 @@ def trace_reliability(
     name: str = "",
     **options: Any,
 ) -> ReliabilityCurve:
-    """Return the core of `reliability`; `data` holds checked forecasts as rows or counts."""
+    """Return the core of `reliability`; `data` holds checked forecasts as rows or counts.
+
+    Parameters
+    ----------
+    method : "corp" or "binned".
+    bands : "consistency", "confidence" or None.
+    confidence : the level of the interval.
+    draws : how many random draws.
+    random_state : the seed, or a generator.
+    name : the name of the curve.
+    **options : options of the bins.
+
+    Returns
+    -------
+    ReliabilityCurve
+
+    Raises
+    ------
+    ValueError : if an option is unknown.
+    """
     check_one_of("method", method, RELIABILITY)
     if bands is not None:
         check_one_of("bands", bands, BANDS)
@@ -292,6 +319,14 @@ def _count_odds(data: Sample) -> Histogram:
 
 def trace_blocks(data: Sample) -> Blocks:
     """Return the blocks of the isotonic regression of labels on forecasts.
+
+    Parameters
+    ----------
+    data : checked forecasts.
+
+    Returns
+    -------
+    Blocks
 
     >>> trace_blocks(Sample(np.array([0.1, 0.2, 0.3, 0.4]), np.array([0.0, 1.0, 0.0, 1.0]))).rows
     array([1., 2., 1.])
@@ -335,7 +370,17 @@ RELIABILITY: dict[str, Callable[..., _Traced]] = {"corp": _trace_corp, "binned":
 
 
 def corp_band(cells: Sample, band: BandOptions) -> Band:
-    """Return quantiles of the isotonic regressions of redrawn labels, at no more than `BAND_POINTS` points."""
+    """Return quantiles of the isotonic regressions of redrawn labels, at no more than `BAND_POINTS` points.
+
+    Parameters
+    ----------
+    cells : pooled forecasts and labels.
+    band : which band, at which level.
+
+    Returns
+    -------
+    Band
+    """
     score, positive, negative = cells.arrays()
     weight = positive + negative
     x = score
@@ -423,6 +468,14 @@ def reliability_by_class(
     **options : options of `reliability`; and `most` (12), how many classes are drawn: of more, two thirds are those
         that add most to the miscalibration, and the others the largest of the rest.
 
+    Returns
+    -------
+    ReliabilityPanels
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> P = [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.6, 0.2, 0.2]]
     >>> panels = reliability_by_class(["a", "b", "c", "b"], P, of="top_label", bands=None)
     >>> [(curve.name, curve.rows) for curve in panels.curves]
@@ -436,7 +489,23 @@ def reliability_by_class(
 def trace_by_class(
     data: Posteriors, names: Sequence[str], *, of: str = "class", most: int = MOST_PANELS, **options: Any
 ) -> ReliabilityPanels:
-    """Return the core of `reliability_by_class`; `names` are the names of the columns."""
+    """Return the core of `reliability_by_class`; `names` are the names of the columns.
+
+    Parameters
+    ----------
+    data : checked posteriors.
+    of : as for `reliability_by_class`.
+    most : how many classes are drawn.
+    **options : options of `reliability`.
+
+    Returns
+    -------
+    ReliabilityPanels
+
+    Raises
+    ------
+    ValueError : if an option is unknown.
+    """
     check_one_of("of", of, PANELS)
     panels = [(name, panel) for name, panel in PANELS[of](data, names) if len(panel)]
     if len(panels) <= check_whole("most", most):
@@ -491,6 +560,20 @@ def posterior(data: Sample, groups: int = 10, confidence: float = 0.95) -> Poste
 
     Rows of equal score that belong to two groups are divided between them; both parts have the same share of positives.
 
+    Parameters
+    ----------
+    data : a checked sample.
+    groups : how many groups.
+    confidence : the level of the interval.
+
+    Returns
+    -------
+    Posterior
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
+
     >>> posterior(sample([1, 2, 3, 4], [0, 0, 1, 0]), 2).share
     array([0. , 0.5])
     """
@@ -518,6 +601,20 @@ def posterior_by_bin(counts: Histogram, prior: float | None = None, confidence: 
 
     Bayes' rule: P(+ | cell) = p(cell | +) prior/(p(cell | +) prior + p(cell | -) (1 - prior)), at the middle of the
     cell. The default `prior` is the share of positives among all rows: the posterior is then the share in the cell.
+
+    Parameters
+    ----------
+    counts : a histogram by class.
+    prior : the prior of the positive class.
+    confidence : the level of the interval.
+
+    Returns
+    -------
+    Posterior
+
+    Raises
+    ------
+    ValueError : if `prior` lies outside (0, 1).
 
     >>> cells = histogram(sample([0.1, 0.2, 0.3, 0.9], [0, 1, 1, 1]), width=0.5)
     >>> posterior_by_bin(cells).share, posterior_by_bin(cells, prior=0.5).share
@@ -550,6 +647,21 @@ def histogram(
 ) -> Histogram:
     """Count the rows of each class in `cells` cells of equal width, or in cells between multiples of `width`.
 
+    Parameters
+    ----------
+    data : a checked sample.
+    cells : how many cells.
+    width : the width of a cell, instead of `cells`.
+    limits : the outer edges; the range of the scores unless given.
+
+    Returns
+    -------
+    Histogram
+
+    Raises
+    ------
+    ValueError : if there are fewer than one cell, or a width is not positive.
+
     >>> histogram(sample([0.1, 0.2, 0.9], [0, 1, 1]), width=0.5)
     Histogram(edges=array([0. , 0.5, 1. ]), negative=array([1., 0.]), positive=array([1., 1.]))
     """
@@ -579,6 +691,22 @@ def map_curve(
 
     The band is that of the map (`Sigmoid.band`), None if it has none.
 
+    Parameters
+    ----------
+    mapping : a fitted map of one column.
+    scores : scores whose range is drawn.
+    points : how many equally spaced scores.
+    confidence : the level of the band.
+    name : the name of the curve.
+
+    Returns
+    -------
+    MapCurve
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
+
     >>> from calibrant.maps import Steps
     >>> map_curve(Steps((0.5,), (0.2, 0.7)), [0, 1], points=2).probability
     array([0.2, 0.2, 0.7, 0.7])
@@ -596,7 +724,18 @@ def map_curve(
 
 
 def find_band(mapping: Map, score: Floats, confidence: float) -> Band | None:
-    """Return the band of a map, None if there is none."""
+    """Return the band of a map, None if there is none.
+
+    Parameters
+    ----------
+    mapping : a fitted map.
+    score : where.
+    confidence : the level of the band.
+
+    Returns
+    -------
+    Band, or None
+    """
     try:
         low, high = mapping.band(score, confidence)  # type: ignore[attr-defined]
     except (AttributeError, ValueError):  # a map of another kind, or one fitted without standard errors
@@ -621,6 +760,26 @@ def scores_by_class(
     The posterior is computed in `groups` of equally many rows. With a `width` (Platt used 0.1), histograms and
     posterior have cells of that width.
 
+    Parameters
+    ----------
+    scores : one score per row.
+    y : what happened, two classes.
+    fitted : a map to draw, or None.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    pos_label : the positive class; the larger unless given.
+    cells : how many cells the histograms have.
+    groups : how many groups the posterior has.
+    width : the width of the cells, instead of both numbers.
+    name : the name of the map.
+
+    Returns
+    -------
+    ScoresCurve
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
+
     >>> from calibrant.maps import Sigmoid
     >>> curve = scores_by_class([-1.2, -0.4, 0.3, 1.1], [0, 0, 1, 1], Sigmoid(-2.0, 0.0), width=1.0)
     >>> curve.counts.positive, curve.posterior.share
@@ -637,6 +796,20 @@ def rank_diagram(ranks: ArrayLike, names: Sequence[str], *, alpha: float = 0.05)
     """Return average ranks with the critical difference of Nemenyi's test (Demšar 2006, sec. 3.2.2).
 
     `ranks` has one row per data set and one column per method.
+
+    Parameters
+    ----------
+    ranks : one row per data set and one column per method.
+    names : the names of the methods.
+    alpha : the level of significance.
+
+    Returns
+    -------
+    RankDiagram
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
 
     >>> diagram = rank_diagram([[1, 2, 3], [1, 3, 2], [1, 2, 3], [2, 1, 3]], ["platt", "beta", "bins"])
     >>> diagram.ranks, round(diagram.critical_difference, 3)
@@ -662,6 +835,15 @@ def rank_diagram(ranks: ArrayLike, names: Sequence[str], *, alpha: float = 0.05)
 
 def cliques(ranks: Floats, difference: float) -> list[tuple[int, int]]:
     """Return the start and the end of each longest run of rising ranks that spans less than the difference.
+
+    Parameters
+    ----------
+    ranks : average ranks, rising.
+    difference : the critical difference.
+
+    Returns
+    -------
+    list of pairs (start, end)
 
     >>> cliques(np.array([1.0, 1.5, 2.5, 5.0]), 1.2)
     [(0, 2), (1, 3)]

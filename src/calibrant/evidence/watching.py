@@ -689,6 +689,14 @@ def watch(
     alpha : the probability of a false alarm, for ever; with groups half of it is for all rows, half for the groups.
     tolerance, strict : as for `start_watch`; with a `state` these and alpha are its own.
 
+    Returns
+    -------
+    Watch
+
+    Raises
+    ------
+    ValueError : if the map has several columns, a batch was seen before, or lengths differ.
+
     >>> import calibrant
     >>> rng = np.random.default_rng(0)
     >>> f = rng.normal(size=6000)

@@ -105,6 +105,21 @@ def spiegelhalter(
     Brier score z = sum (y - p)(1 - 2p)/sqrt(sum (1 - 2p)^2 p (1 - p)). `p` may have one column per class. The test does
     not detect deviations that leave the score unchanged. If every p is 1/2 it detects none: the p-value is 1.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    score : "brier" or "log_loss".
+
+    Returns
+    -------
+    Spiegelhalter
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> test = spiegelhalter([0, 0, 1, 1, 0, 1, 0, 1, 1, 0], [0.1, 0.9, 0.8, 0.2, 0.1, 0.9, 0.8, 0.9, 0.1, 0.9])
     >>> round(test.statistic, 2), round(test.pvalue, 4), test.direction
     (3.53, 0.0004, 'score above expectation: too extreme')
@@ -162,6 +177,22 @@ def hosmer_lemeshow(
     chi2 = sum (O - E)^2/(E (1 - E/n)) over groups, with as many degrees of freedom as groups, minus
     `fitted_parameters`: 0 for rows that were not used in fitting, 2 for rows that a logistic regression was fitted to.
     Rows of equal p stay together, so there may be fewer groups. Groups in which all p are 0, or all 1, are not counted.
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    groups : how many groups.
+    fitted_parameters : how many parameters were fitted to these rows.
+
+    Returns
+    -------
+    HosmerLemeshow
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(1000)
@@ -245,6 +276,23 @@ def corp(
     pvalue = (1 + #{MCB* >= MCB})/(1 + draws). The test has exact size, and can detect every departure from calibration
     that a monotone map can repair.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    score : "brier" or "log_loss".
+    draws : how many random draws.
+    random_state : the seed, or a generator.
+
+    Returns
+    -------
+    Corp
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(500)
     >>> y = rng.random(500) < p
@@ -311,6 +359,23 @@ def canonical(
     pvalue = (1 + #{SKCE* >= SKCE})/(1 + draws). Up to `cells` different forecasts the test has exact size; more are
     pooled, and classes are drawn from the mean forecast of each cell. It can detect every departure from calibration,
     also where the most probable class is right as often as it says.
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    draws : how many random draws.
+    random_state : the seed, or a generator.
+
+    Returns
+    -------
+    Canonical
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> rng = np.random.default_rng(0)
     >>> P = rng.dirichlet([1, 1, 1], 500)

@@ -122,6 +122,19 @@ def paired_t(first: ArrayLike, second: ArrayLike, *, alternative: str = "two-sid
     whether the first is worse. If all differences are equal, t is infinite with their sign. The folds of a
     cross-validation share training rows, so the test rejects too often: see `corrected_t`.
 
+    Parameters
+    ----------
+    first : the losses of the first method, one per row or fold.
+    second : those of the second method, on the same rows or folds.
+
+    Returns
+    -------
+    PairedT
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
+
     >>> test = paired_t([0.31, 0.29, 0.35, 0.28], [0.28, 0.27, 0.34, 0.29], alternative="greater")
     >>> round(test.statistic, 3), round(test.pvalue, 3), test.direction
     (1.464, 0.12, 'first is worse')
@@ -135,6 +148,21 @@ def corrected_t(first: ArrayLike, second: ArrayLike, *, ratio: float, alternativ
 
     t = mean(d)/(sd(d) sqrt(1/K + ratio)) with K - 1 degrees of freedom, where `ratio` is the number of test rows
     divided by the number of training rows of a fold: 1/9 in 10-fold cross-validation, also if it is repeated.
+
+    Parameters
+    ----------
+    first : the losses of the first method, one per row or fold.
+    second : those of the second method, on the same rows or folds.
+    ratio : test rows divided by training rows of a fold.
+    alternative : "two-sided", "greater" (the first is worse) or "less".
+
+    Returns
+    -------
+    PairedT
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
 
     >>> first, second = [0.31, 0.29, 0.35, 0.28], [0.28, 0.27, 0.34, 0.29]
     >>> round(corrected_t(first, second, ratio=1 / 3, alternative="greater").pvalue, 3)
@@ -189,6 +217,20 @@ def mcnemar(first: ArrayLike, second: ArrayLike, *, sample_weight: ArrayLike | N
     `first` and `second` hold 1 for each row on which the method is wrong, else 0. Only rows on which exactly one of
     them is wrong matter.
 
+    Parameters
+    ----------
+    first : 1 for each row on which the first method is wrong, else 0.
+    second : the same of the second method.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+
+    Returns
+    -------
+    McNemar
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
+
     >>> mcnemar([1, 1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 0, 0, 1])
     McNemar(statistic=1.0, pvalue=0.125, direction='first is worse', only_first=6, only_second=1, exact=True)
     """
@@ -203,6 +245,19 @@ def mcnemar_from_counts(only_first: int, only_second: int) -> McNemar:
 
     For b + c < 25 the test is exact: p = min(1, 2 P(X <= min(b, c))), X ~ Binomial(b + c, 1/2). Otherwise it is
     chi-square with continuity correction, max(0, |b - c| - 1)^2/(b + c), 1 degree of freedom.
+
+    Parameters
+    ----------
+    only_first : rows on which only the first method is wrong.
+    only_second : rows on which only the second is.
+
+    Returns
+    -------
+    McNemar
+
+    Raises
+    ------
+    ValueError : if a count is negative.
 
     >>> round(mcnemar_from_counts(80, 50).pvalue, 4)
     0.011
@@ -229,6 +284,22 @@ def wilcoxon(
     For at most 25 differences without ties the null distribution is exact. Only the ranks of the differences matter, so
     the test may contradict the sums of the losses. Differences that agree to `digits` significant digits, or up to the
     rounding of the losses, are tied; `digits=None` ranks the differences as they are.
+
+    Parameters
+    ----------
+    first : the losses of the first method, one per row or fold.
+    second : those of the second method, on the same rows or folds.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    alternative : "two-sided", "greater" (the first is worse) or "less".
+    digits : significant digits to which differences are compared; None compares them as they are.
+
+    Returns
+    -------
+    Wilcoxon
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
 
     >>> test = wilcoxon([0.12, 0.5, 0.33, 0.9, 0.05, 0.41], [0.1, 0.55, 0.3, 0.7, 0.06, 0.33])
     >>> test.plus, test.minus, test.pvalue, test.exact

@@ -58,6 +58,19 @@ def ranks(values: ArrayLike, ties: str = "min") -> Floats:
     `values` has one row per data set and one column per method. Infinite values rank last. Tied methods share the
     smallest of their ranks (`ties="min"`, as in the tables of Rüping 2004) or the mean (`"average"`, as in `friedman`).
 
+    Parameters
+    ----------
+    values : one row per data set and one column per method.
+    ties : "min" or "average".
+
+    Returns
+    -------
+    array with one average rank per method
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
+
     >>> ranks([[0.1, 0.2, 0.1, np.inf], [0.4, 0.3, 0.2, 0.1]])
     array([2.5, 3. , 1.5, 2.5])
     """
@@ -77,6 +90,20 @@ def critical_difference(methods: int, datasets: int, alpha: float = 0.05) -> flo
     """Return Nemenyi's critical difference of average ranks, q sqrt(k (k + 1)/(6 N)) (Demšar 2006, sec. 3.2.2).
 
     For k methods and N data sets; q is the upper quantile of the studentised range of k normal variables over sqrt(2).
+
+    Parameters
+    ----------
+    methods : how many methods.
+    datasets : how many data sets.
+    alpha : the level of significance.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if there are fewer than two methods, or no data set.
 
     >>> round(critical_difference(4, 14), 2)
     1.25
@@ -101,6 +128,19 @@ def friedman(values: ArrayLike, *, alpha: float = 0.05) -> Friedman:
     `values` has one row per data set and one column per method; smaller is better. With R_j the average ranks, ties
     averaged, chi2 = 12 N/(k (k + 1)) sum (R_j - (k + 1)/2)^2, corrected for ties, and
     F = (N - 1) chi2/(N (k - 1) - chi2). If all methods are tied on every data set, the p-value is 1.
+
+    Parameters
+    ----------
+    values : one row per data set and one column per method.
+    alpha : the level of significance.
+
+    Returns
+    -------
+    Friedman
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
 
     >>> test = friedman([[0.1, 0.2, 0.3], [0.2, 0.3, 0.4], [0.1, 0.3, 0.2], [0.2, 0.4, 0.5]])
     >>> round(test.statistic, 2), round(test.pvalue, 3), test.average_ranks
@@ -152,6 +192,20 @@ def rejections(errors: ArrayLike, alpha: float = 0.05, alternative: str = "great
     the two-sided critical value with "two-sided". With "less" it counts where the row is better. Infinite errors are
     worse than finite ones.
 
+    Parameters
+    ----------
+    errors : the errors by data set, method and fold.
+    alpha : the level of significance.
+    alternative : "two-sided", "greater" (the first is worse) or "less".
+
+    Returns
+    -------
+    array of counts, one row and one column per method
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
+
     >>> rejections([[[0.1, 0.2, 0.1], [0.3, 0.5, 0.4]], [[0.1, 0.2, 0.1], [0.2, 0.1, 0.1]]])
     array([[0, 0],
            [1, 0]])
@@ -176,6 +230,20 @@ def underline(values: ArrayLike, pvalues: ArrayLike, alpha: float = 0.05) -> NDA
     entries; smaller is better. `pvalues[i, j]` is the p-value of the test of i against j. It may be two-sided, so
     symmetric, and then the values say which is better; or one-sided, small where i is better, for tests that may
     contradict the values. Differences by rounding are ignored, in values and in p-values.
+
+    Parameters
+    ----------
+    values : the entries of a row.
+    pvalues : `pvalues[i, j]` of the test of entry i against j.
+    alpha : the level of significance.
+
+    Returns
+    -------
+    array of truth values, one per entry
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
 
     >>> underline([1043, 963, 1060], [[1, 0.01, 0.4], [0.01, 1, 0.02], [0.4, 0.02, 1]])
     array([False,  True, False])

@@ -136,6 +136,14 @@ def bootstrap(
     metrics such as `ece` and `miscalibration`, and every draw adds noise: their `bias` is large, quantiles of the draws
     may lie above the value, and only "basic" corrects for it.
 
+    Returns
+    -------
+    Interval
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
+
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(1000)
     >>> interval = bootstrap("brier", rng.random(1000) < p, p)
@@ -173,6 +181,28 @@ def bootstrap_difference(
     """Return metric(y, first) - metric(y, second) with a bootstrap interval; both are computed on the same draws.
 
     The arguments are those of `bootstrap`. If the interval does not contain 0, the difference is significant.
+
+    Parameters
+    ----------
+    metric : as for `bootstrap`.
+    y : what happened.
+    first : the first forecast.
+    second : the second forecast, of the same rows.
+    sample_weight : as for `bootstrap`.
+    groups : as for `bootstrap`.
+    draws : how many random draws.
+    confidence : the level of the interval.
+    random_state : the seed, or a generator.
+    method : "percentile", "basic" or "bca".
+    **options : options of the metric.
+
+    Returns
+    -------
+    Interval
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(1000)

@@ -43,6 +43,20 @@ def onnx(mapping: Any, *, dtype: str = "float64", columns: int | None = None, ro
     The model is written for opset 17, which runtimes since 2022 read. Store it by
     `pathlib.Path("map.onnx").write_bytes(model.SerializeToString())`.
 
+    Parameters
+    ----------
+    mapping : a fitted map, `CalibratedClassifier` or `Calibrator`.
+    rows : rows on which a converted classifier is compared with itself.
+
+    Returns
+    -------
+    onnx.ModelProto
+
+    Raises
+    ------
+    ValueError : if the map has no formula that ONNX can run.
+    ImportError : if the extra `onnx` is not installed.
+
     >>> import calibrant
     >>> model = calibrant.onnx(calibrant.maps.Sigmoid(-1.5, 0.25), dtype="float32")
     >>> [each.name for each in model.graph.input], [each.name for each in model.graph.output]

@@ -40,6 +40,20 @@ def check_method(
     """Return the row of a method whose needs can be met, after checking that it has the options.
 
     A function of one's own, from a `Sample` to a `Map`, makes a row too. `more` are rows beside those of the table.
+
+    Parameters
+    ----------
+    method : a name of `METHODS`, or a function.
+    options : the options that will be given to it.
+    needs : the kinds of data that can be given.
+
+    Returns
+    -------
+    Method
+
+    Raises
+    ------
+    ValueError : if the name is unknown, an option does not exist, or the needs cannot be met.
     """
     if not isinstance(options, Mapping):
         msg = f"options must be a mapping from names to values; got {options!r}"
@@ -74,7 +88,23 @@ def check_options(method: str, options: Mapping[str, Any], *rows: Method) -> Non
 
 
 def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin", **options: Any) -> Map:
-    """Fit a method of the table, or a function of one's own, to a checked sample; say so where it lacks a class."""
+    """Fit a method of the table, or a function of one's own, to a checked sample; say so where it lacks a class.
+
+    Parameters
+    ----------
+    method : a name of `METHODS`, or a function from a `Sample` to a map.
+    data : a checked sample.
+    kind : what the scores are: "margin", "probability" or "logit".
+    **options : options of the method.
+
+    Returns
+    -------
+    Map
+
+    Raises
+    ------
+    ValueError : if the method or an option is unknown.
+    """
     row = check_method(method, options)
     fitted = choose_fit(row, kind, options)(data)
     return finish_map(fitted, method, row, data, kind, measure_information(fitted, data, labels=row.labels))

@@ -407,7 +407,25 @@ def fit_groups(
     pool: bool | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> PooledMaps | SeparateMaps:
-    """Fit a method to all rows, and then to groups: pooled, which is the default for more than one, or each alone."""
+    """Fit a method to all rows, and then to groups: pooled, which is the default for more than one, or each alone.
+
+    Parameters
+    ----------
+    method : a name of `METHODS`, or a function from a `Sample` to a map.
+    data : a checked sample.
+    rows : the group of each row.
+    kind : what the scores are.
+    pool : whether groups are drawn towards all rows.
+    options : options of the method.
+
+    Returns
+    -------
+    PooledMaps or SeparateMaps
+
+    Raises
+    ------
+    ValueError : if the method or an option is unknown.
+    """
     options = options or {}
     overall = fit_map(method, data, kind, **options)
     if pool is None:

@@ -1042,7 +1042,17 @@ def both_sides(maps: Sequence[Map], columns: Columns, ops: Ops = NUMPY) -> tuple
 
 
 def probabilities(mapping: Map, score: Any) -> Floats:
-    """Return the columns (1 - p, p), the first not by subtraction where the formula allows."""
+    """Return the columns (1 - p, p), the first not by subtraction where the formula allows.
+
+    Parameters
+    ----------
+    mapping : a fitted map of one column.
+    score : scores.
+
+    Returns
+    -------
+    array with two columns
+    """
     with np.errstate(all="ignore"):
         second, first = both_sides([mapping], [np.asarray(score, np.float64)])
     return np.column_stack([*second, *first])
@@ -1050,6 +1060,15 @@ def probabilities(mapping: Map, score: Any) -> Floats:
 
 def log_probabilities(mapping: Map, score: Any) -> Floats:
     """Return the columns (log(1 - p), log p), exact also where p rounds to 0 or 1 (Lin, Lin & Weng 2007, sec. 4).
+
+    Parameters
+    ----------
+    mapping : a fitted map of one column.
+    score : scores.
+
+    Returns
+    -------
+    array with two columns
 
     >>> log_probabilities(Sigmoid(a=-64.0, b=0.0), [1.0])
     array([[-6.40000000e+01, -1.60381089e-28]])

@@ -64,6 +64,19 @@ RECORDS = {name: module for module, names in _MODULES.items() for name in names}
 def save(mapping: Map, path: str | os.PathLike[str]) -> None:
     """Write a map as JSON; the file is there whole or not at all.
 
+    Parameters
+    ----------
+    mapping : a fitted map.
+    path : the file.
+
+    Returns
+    -------
+    None
+
+    Raises
+    ------
+    OSError : if the file cannot be written.
+
     >>> import calibrant, tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "map.json"
     >>> calibrant.save(calibrant.maps.Clip(0.1, 0.9), path)
@@ -78,7 +91,21 @@ def save(mapping: Map, path: str | os.PathLike[str]) -> None:
 
 
 def load(path: str | os.PathLike[str]) -> Map:
-    """Read a map that `save` wrote."""
+    """Read a map that `save` wrote.
+
+    Parameters
+    ----------
+    path : a file that `save` wrote.
+
+    Returns
+    -------
+    Map
+
+    Raises
+    ------
+    ValueError : if the file is not a map, or was written by a newer format.
+    OSError : if the file cannot be read.
+    """
     text = read_limited(path, LARGEST)
     try:
         document = json.loads(text, object_pairs_hook=_once_each)

@@ -329,6 +329,22 @@ def from_counts(name: str, p: ArrayLike, positive: ArrayLike, negative: ArrayLik
 
     Every metric of two classes depends on the rows only through these totals. A value of p may occur several times.
 
+    Parameters
+    ----------
+    name : a name of `METRICS`.
+    p : probabilities of the positive class.
+    positive : the number, or weight, of positive rows at each p.
+    negative : that of negative rows.
+    **options : options of the metric.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if `name` is unknown, a count is negative, or lengths differ.
+
     >>> from_counts("brier", [0.2, 0.7], positive=[1, 6], negative=[3, 2])
     0.19000000000000003
     """

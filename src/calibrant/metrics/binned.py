@@ -178,6 +178,22 @@ def reliability_table(
 
     Equal forecasts always share a bin, so that `strategy="mass"` may give fewer bins if there are ties.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    bins : the number of bins.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    ReliabilityTable
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> reliability_table([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2)
     ReliabilityTable(edges=array([0. , 0.5, 1. ]), count=array([2., 2.]), mean_probability=array([0.15, 0.8 ]),
                      share=array([0.5, 1. ]))
@@ -198,6 +214,23 @@ def ece(
 
     With more than two columns p is the probability of the most probable class, and the share is that of right decisions
     (Guo et al. 2017).
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    bins : the number of bins.
+    strategy : "width" for bins of equal width, "mass" for bins of equally many rows.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> round(ece([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2), 3)
     0.275
@@ -220,6 +253,23 @@ def classwise_ece(
 
     For two classes it is the `ece` of the positive class.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    bins : the number of bins.
+    strategy : "width" for bins of equal width, "mass" for bins of equally many rows.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> round(classwise_ece([0, 1, 2], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1]]), 3)
     0.378
     """
@@ -230,6 +280,22 @@ def ece_mass(
     y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, bins: int = 15
 ) -> float:
     """Return sum_b n_b/n |mean p - share| over bins of equal mass (Nguyen & O'Connor 2015).
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    bins : the number of bins.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> round(ece_mass([0, 1, 1, 1], [0.1, 0.2, 0.3, 0.9], bins=2), 3)
     0.375
@@ -251,6 +317,23 @@ def top_label_ece(
     It is `ece(*confidences(y, p))`. With more than two columns it equals `ece`; for two classes it does not, because
     `ece` is then the error of the positive class.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    bins : the number of bins.
+    strategy : "width" for bins of equal width, "mass" for bins of equally many rows.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> round(top_label_ece([0, 1, 2], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.6, 0.3, 0.1]]), 3)
     0.5
     """
@@ -270,6 +353,23 @@ def ece_debiased(
 
     Noise of size s_b makes |d_b| too large by about E|d_b + s_b Z| - |d_b|, which has a closed form. The bins have
     equal mass by default because a bin needs several rows. A negative value means less error than noise alone causes.
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    bins : the number of bins.
+    strategy : "width" for bins of equal width, "mass" for bins of equally many rows.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> rng = np.random.default_rng(0)
     >>> p = rng.random(1000)
@@ -291,6 +391,23 @@ def squared_ece(
 ) -> float:
     """Return sum_b n_b/n (mean p - share)^2, the reliability of Murphy (1973) in bins of equal mass.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    bins : the number of bins.
+    strategy : "width" for bins of equal width, "mass" for bins of equally many rows.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> round(squared_ece([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2), 5)
     0.08125
     """
@@ -310,6 +427,23 @@ def squared_ece_debiased(
 
     It has no bias for fixed bins, so it may be negative. Kumar et al. take its square root. A bin of one row is not
     corrected.
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    bins : the number of bins.
+    strategy : "width" for bins of equal width, "mass" for bins of equally many rows.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> round(squared_ece_debiased([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9], bins=2), 5)
     -0.04375

@@ -51,6 +51,21 @@ def canonical_error(
     that the time is proportional to the number of rows; the mean is 0 for a calibrated forecast with this kernel too.
     A weight stands for that many rows; where all weigh no more than one row together, nothing is corrected.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> P = [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.6, 0.2, 0.2]]
     >>> round(canonical_error(["a", "b", "c", "b"], P), 4)
     -0.0399

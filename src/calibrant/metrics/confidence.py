@@ -122,6 +122,21 @@ def _divide_by_error_rate(q: float, epsilon: float) -> float:
 def error_rate(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return epsilon = mean(1 - C), the share of wrong decisions.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    P : the probability of each class, one column per class; or of the positive class alone.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> error_rate([0, 0, 1], [[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]])
     0.3333333333333333
     """
@@ -131,6 +146,21 @@ def error_rate(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, lab
 def accuracy(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return mean(C), the share of right decisions.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    P : the probability of each class, one column per class; or of the positive class alone.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> accuracy([0, 0, 1, 1], [0.1, 0.6, 0.3, 0.7])
     0.5
     """
@@ -139,6 +169,21 @@ def accuracy(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, label
 
 def errors(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return sum(1 - C), the number of wrong decisions; with weights, their total weight.
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    P : the probability of each class, one column per class; or of the positive class alone.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> errors([0, 0, 1, 1], [0.1, 0.6, 0.3, 0.7])
     2.0
@@ -150,6 +195,22 @@ def accuracy_at_threshold(
     y: ArrayLike, score: ArrayLike, threshold: float = 0.0, *, sample_weight: Weights = None, labels: Classes = None
 ) -> float:
     """Return the share of rows with [score >= threshold] = y, for decision values of two classes.
+
+    Parameters
+    ----------
+    y : what happened, two classes.
+    score : decision values, larger for the positive class.
+    threshold : rows with at least this score are decided to be positive.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
 
     >>> accuracy_at_threshold([-1, 1, 1, 1], [-2.0, -0.5, 0.0, 3.0])
     0.75
@@ -165,6 +226,21 @@ def confidence_error(y: ArrayLike, P: ArrayLike, *, sample_weight: Weights = Non
 
     For calibrated confidences q is mean(p (1 - p)) on average.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    P : the probability of each class, one column per class; or of the positive class alone.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> round(confidence_error([0, 0, 1], [[0.9, 0.1], [0.4, 0.6], [0.3, 0.7]]), 4)
     0.1533
     """
@@ -179,6 +255,21 @@ def normalized_confidence_error(
     At rho = 0 every object is either certain and right, or has confidence 1/2, and half of those are errors. At
     rho = 1/2 the confidences are no better than if all were 1. Above 1/2 the confidences should not be used.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    P : the probability of each class, one column per class; or of the positive class alone.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> round(normalized_confidence_error([0, 0, 1, 1], [1.0, 0.0, 1.0, 1.0]), 4)
     0.5
     """
@@ -190,6 +281,19 @@ def normalized_confidence_error_of_runs(confidence_errors: ArrayLike, error_rate
 
     It is the ratio of averages, as in the tables of the paper. The average of ratios is undefined if a run has no
     errors, and has a large variance if a run has few.
+
+    Parameters
+    ----------
+    confidence_errors : q of each run.
+    error_rates : epsilon of each run.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if a value is missing, infinite or of the wrong shape, or an option is unknown.
 
     >>> round(normalized_confidence_error_of_runs([0.05, 0.10, 0.02], [0.1, 0.2, 0.0]), 4)
     0.0667
@@ -237,6 +341,21 @@ def error_reject_curve(
 
     Rejecting a share d of the objects lowers the error by d/2 if rho = 0, and by d epsilon for equal confidences.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    P : the probability of each class, one column per class; or of the positive class alone.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    ErrorRejectCurve
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> curve = error_reject_curve([0, 0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.3, 0.7], [0.2, 0.8]])
     >>> curve.rejected, curve.error
     (array([0.  , 0.25, 0.5 , 0.75, 1.  ]), array([0.25, 0.  , 0.  , 0.  , 0.  ]))
@@ -266,6 +385,22 @@ def accuracy_at_coverage(
 
     Among objects of equal confidence a random part is taken; the result is the expected share.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    P : the probability of each class, one column per class; or of the positive class alone.
+    coverage : the share of the rows that is decided on, in (0, 1].
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> accuracy_at_coverage([0, 0, 1, 1], [[0.9, 0.1], [0.4, 0.6], [0.3, 0.7], [0.2, 0.8]], coverage=0.75)
     1.0
     """
@@ -273,6 +408,21 @@ def accuracy_at_coverage(
 
 
 def confidences(y: ArrayLike, P: ArrayLike, labels: Classes = None) -> tuple[Floats, Floats]:
-    """Return C, 1 for each right decision (a share where the label is a share), and the confidence p."""
+    """Return C, 1 for each right decision (a share where the label is a share), and the confidence p.
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    P : the probability of each class, one column per class; or of the positive class alone.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    (C, p) : two arrays with one number per row
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+    """
     found = decide(check_forecasts(y, P, labels=labels))
     return found.label, found.score

@@ -156,6 +156,22 @@ def decomposition(
     With more than two columns the parts are sums over classes, each against the rest. For Brier they add up to
     `brier`; for the log loss they add up to the sum of the log losses of the classes, which is not `log_loss`.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    score : "brier" or "log_loss".
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    Decomposition
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> decomposition([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9])
     Decomposition(score=0.2175, miscalibration=0.0925, discrimination=0.125, uncertainty=0.25)
     """
@@ -166,6 +182,22 @@ def miscalibration(
     y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None, score: str = "brier"
 ) -> float:
     """Return MCB = S(p) - S(c), how much isotonic recalibration would lower the score (see `decomposition`).
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    score : "brier" or "log_loss".
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> round(miscalibration([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
     0.0925
@@ -178,6 +210,22 @@ def discrimination(
 ) -> float:
     """Return DSC = S(r) - S(c), how much better recalibrated forecasts are than a constant (see `decomposition`).
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    score : "brier" or "log_loss".
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> discrimination([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9])
     0.125
     """
@@ -189,6 +237,22 @@ def uncertainty(
 ) -> float:
     """Return UNC = S(r), the score of the share of positives as a constant forecast (see `decomposition`).
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    score : "brier" or "log_loss".
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> uncertainty([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9])
     0.25
     """
@@ -197,6 +261,21 @@ def uncertainty(
 
 def log_miscalibration(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return MCB of the log loss, summed over classes if there are more than two (see `decomposition`).
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> round(log_miscalibration([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
     0.2362
@@ -207,6 +286,21 @@ def log_miscalibration(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = N
 def log_discrimination(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return DSC of the log loss, summed over classes if there are more than two (see `decomposition`).
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> round(log_discrimination([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
     0.3466
     """
@@ -215,6 +309,21 @@ def log_discrimination(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = N
 
 def log_uncertainty(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: Classes = None) -> float:
     """Return UNC of the log loss, summed over classes if there are more than two (see `decomposition`).
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> round(log_uncertainty([0, 1, 0, 1], [0.1, 0.3, 0.6, 0.9]), 4)
     0.6931

@@ -97,6 +97,21 @@ def as_floats(values: NDArray[Any]) -> Floats:
 def check_forecasts(y: ArrayLike, p: ArrayLike, sample_weight: Weights = None, labels: Classes = None) -> Forecasts:
     """Check forecasts and return the rows with a weight: one column as a `Sample`, several as `Posteriors`.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    Sample, or Posteriors for more than one column
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> check_forecasts(["a", "b"], [[0.2, 0.8], [0.5, 0.5]])
     Posteriors(posterior=array([[0.2, 0.8],
            [0.5, 0.5]]), index=array([0, 1]), weight=None, logs=False)

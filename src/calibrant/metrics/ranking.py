@@ -25,6 +25,23 @@ def auc(
     With more than two columns it is the unweighted mean over classes, each against the rest (`multiclass="ovr"`), or
     over ordered pairs (k, l) of the area of p_k on the rows of classes k and l (`"ovo"`, Hand & Till 2001).
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    multiclass : "ovr" or "ovo", see above.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if only one class happened, lengths differ, a probability lies outside [0, 1], or a label is not among
+        the classes.
+
     >>> auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8])
     0.75
     """

@@ -166,6 +166,21 @@ def brier(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labels: 
 
     With one column per class, the squares are summed over classes. For two columns the score is twice that of one.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> round(brier([1, 0, 1, 1, 0], [0.9, 0.2, 0.6, 0.4, 0.75]), 4)
     0.2265
     """
@@ -176,6 +191,21 @@ def spherical(y: ArrayLike, p: ArrayLike, *, sample_weight: Weights = None, labe
     """Return the spherical score (1/n) sum p(what happened)/|p|, |p|^2 = sum_k p_k^2: larger is better.
 
     It is proper and never infinite (Roby 1965; Gneiting & Raftery 2007, example 2).
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> round(spherical([1, 0], [0.8, 0.5]), 4)
     0.8386
@@ -196,6 +226,20 @@ def log_loss(
 
     `eps` > 0 clips the probabilities to [eps, 1 - eps] first. `log_p` instead of `p` gives their logarithms, one column
     per class, as `predict_log_proba` and `maps.log_probabilities` return them: exact even where p rounds to 0 or 1.
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> round(log_loss([1, 0, 1, 1, 0], [0.9, 0.2, 0.6, 0.4, 0.75]), 6)
     0.628383
@@ -219,6 +263,23 @@ def total_log_loss(
 ) -> float:
     """Return -sum log p(what happened), the "score" of Platt's Table 2 (1999), in nats; options as in `log_loss`.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    eps : probabilities are cut to [eps, 1 - eps] first; 0 leaves them as they are.
+    log_p : logarithms of the probabilities, one column per class, instead of `p`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> round(total_log_loss([1, 0, 1, 1, 0], [0.9, 0.2, 0.6, 0.4, 0.75]), 6)
     3.141915
     """
@@ -239,6 +300,24 @@ def mcre(
 
     The tables of Rüping (2004) show a tenth of the mean cross-entropy of ten folds, as if the sum over each fold had
     been divided by the size of the whole set: `paper_scale_folds=10` gives their scale.
+
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    paper_scale_folds : the result is divided by this; 10 gives the scale of the paper.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    eps : probabilities are cut to [eps, 1 - eps] first; 0 leaves them as they are.
+    log_p : logarithms of the probabilities, one column per class, instead of `p`.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
 
     >>> round(mcre([1, 0, 1, 1, 0], [0.9, 0.2, 0.6, 0.4, 0.75], paper_scale_folds=10), 7)
     0.0628383

@@ -29,6 +29,22 @@ def smooth_ece(
     Below 3e-5, the integral at that width is returned. A given `width` returns the integral at that width. With more
     than two columns, p is the probability of the most probable class, and y whether that class happened.
 
+    Parameters
+    ----------
+    y : what happened: the class of each row; for two classes also shares of the positive one, in [0, 1].
+    p : the probability of the positive class, or one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    labels : the class of each column, or the negative and the positive class; else the sorted classes of `y`.
+    width : the width of the kernel; None solves for it.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
     >>> round(smooth_ece([0, 1, 1, 1], [0.1, 0.2, 0.7, 0.9]), 4)
     0.275
     >>> smooth_ece([0, 1, 1], [0.0, 1.0, 1.0])

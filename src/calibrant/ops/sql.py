@@ -650,6 +650,21 @@ def sql(
     polynomials that are right to 1e-12. Where a product too large or too small for a double is an error (Postgres,
     Redshift, BigQuery, Snowflake), scores are cut first so that there is none.
 
+    Parameters
+    ----------
+    mapping : a fitted map.
+    column : the column of scores, or one per class.
+    dialect : the dialect, such as "postgres".
+    by : the columns of groups, for the maps of groups.
+
+    Returns
+    -------
+    str, or a tuple with one expression per class
+
+    Raises
+    ------
+    ValueError : if the dialect is unknown, or the columns are not those of the map.
+
     >>> import calibrant
     >>> print(calibrant.sql(calibrant.maps.Sigmoid(-1.5, 0.25), "f", dialect="sqlite"))
     CASE WHEN "f" IS NULL THEN NULL ELSE 1e+00 / (EXP(-MAX(MIN(CAST("f" AS REAL) * 1.5e+00 - 2.5e-01, ...) END

@@ -88,6 +88,14 @@ def reproduce(
     n_jobs : how many cells are computed in parallel, -1 for one per core; the numbers do not depend on it.
     progress : True for a bar with the time left (on a terminal), or a function that is called with the share done.
 
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    ValueError : if the name is unknown.
+
     Examples
     --------
     >>> reproduce("nobody1900")
@@ -116,7 +124,20 @@ def reproduce(
 
 
 def judge_again(folder: str | PathLike[str]) -> Result:
-    """Judge the cells of a result.json again, and rewrite it and its pages, after a claim or a text has changed."""
+    """Judge the cells of a result.json again, and rewrite it and its pages, after a claim or a text has changed.
+
+    Parameters
+    ----------
+    folder : where result.json is.
+
+    Returns
+    -------
+    Result
+
+    Raises
+    ------
+    FileNotFoundError : if there is no result.json.
+    """
     document = read_document(Path(folder) / "result.json")
     check_one_of("name", document["name"], EXPERIMENTS)
     about = {name: document[name] for name in ("quick", "seconds", "versions")}
@@ -134,6 +155,19 @@ def _judge_and_write(name: str, cells: tuple[Cell, ...], **about: Any) -> Result
 
 def require_jobs(name: str, value: int | None) -> None:
     """Raise unless a number of processes is one that joblib accepts.
+
+    Parameters
+    ----------
+    name : the name of the argument.
+    value : the number of processes.
+
+    Returns
+    -------
+    None
+
+    Raises
+    ------
+    ValueError : if the number is 0 or not whole.
 
     >>> require_jobs("n_jobs", 0)
     Traceback (most recent call last):

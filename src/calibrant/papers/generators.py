@@ -31,6 +31,21 @@ _ROTATION = np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2.0)  # 45 degrees
 def normal_classes(n: _Sizes, means: ArrayLike, covariances: ArrayLike, random_state: _Seed = None) -> _Objects:
     """Draw the objects of each class from a normal distribution of its own.
 
+    Parameters
+    ----------
+    n : how many objects of each class, one number or one per class.
+    means : one row per class.
+    covariances : one matrix per class.
+    random_state : the seed, a generator, or None for a new one.
+
+    Returns
+    -------
+    (X, y) : one row per object, and the number of its class
+
+    Raises
+    ------
+    ValueError : if a number of objects is negative, or another argument is outside its range.
+
     >>> X, y = normal_classes([2, 1], means=[[0.0], [9.0]], covariances=[[[1.0]], [[1.0]]], random_state=0)
     >>> X.round(2).ravel().tolist(), y.tolist()
     ([0.13, -0.13, 9.64], [0, 0, 1])
@@ -55,6 +70,19 @@ def crossing(n: _Sizes = 100, *, random_state: _Seed = None) -> _Objects:
 
     The paper does not give its parameters. These were tuned until seven classifiers had the published error rates. So
     only agreement of confidence errors is evidence of a reproduction; agreement of error rates is not.
+
+    Parameters
+    ----------
+    n : how many objects of each class, one number or one per class.
+    random_state : the seed, a generator, or None for a new one.
+
+    Returns
+    -------
+    (X, y) : one row per object, and its class 0 or 1
+
+    Raises
+    ------
+    ValueError : if a number of objects is negative, or another argument is outside its range.
     """
     covariances = [
         [[0.753025, -0.427773], [-0.427773, 0.259075]],
@@ -71,6 +99,22 @@ def difficult(
     The variances are (1, 40, 1, ..., 1) and the means differ by `distance` in the first two features; the other
     features are redundant. `rotated` rotates the first two by 45 degrees, as PRTools does but the published
     experiment did not.
+
+    Parameters
+    ----------
+    n : how many objects of each class, one number or one per class.
+    features : how many features.
+    distance : between the means, in each of the first two features.
+    rotated : whether to rotate the first two features by 45 degrees.
+    random_state : the seed, a generator, or None for a new one.
+
+    Returns
+    -------
+    (X, y) : one row per object, and its class 0 or 1
+
+    Raises
+    ------
+    ValueError : if a number of objects is negative, or another argument is outside its range.
     """
     features = check_whole("features", features, low=2)
     means = np.zeros((2, features))
@@ -87,6 +131,21 @@ def easy(n: _Sizes = 100, *, features: int = 2, distance: float = 2.0, random_st
     """Draw two spherical classes whose means differ by `distance` in the first feature (gendats of PRTools).
 
     The error of the best classifier is Phi(-distance/2).
+
+    Parameters
+    ----------
+    n : how many objects of each class, one number or one per class.
+    features : how many features.
+    distance : between the means, in the first feature.
+    random_state : the seed, a generator, or None for a new one.
+
+    Returns
+    -------
+    (X, y) : one row per object, and its class 0 or 1
+
+    Raises
+    ------
+    ValueError : if a number of objects is negative, or another argument is outside its range.
     """
     features = check_whole("features", features)
     means = np.zeros((2, features))
@@ -98,6 +157,20 @@ def highleyman(n: _Sizes = 100, *, rotated: bool = False, random_state: _Seed = 
     """Draw the classes N((1, 1), diag(1, 1/4)) and N((2, 0), diag(1/100, 4)) (Highleyman 1962, gendath of PRTools).
 
     `rotated` rotates them by 45 degrees, so that no single feature shows the shapes of the classes.
+
+    Parameters
+    ----------
+    n : how many objects of each class, one number or one per class.
+    rotated : whether to rotate by 45 degrees.
+    random_state : the seed, a generator, or None for a new one.
+
+    Returns
+    -------
+    (X, y) : one row per object, and its class 0 or 1
+
+    Raises
+    ------
+    ValueError : if a number of objects is negative, or another argument is outside its range.
     """
     covariances = [np.diag([1.0, 0.25]), np.diag([0.01, 4.0])]
     X, y = normal_classes(n, [[1.0, 1.0], [2.0, 0.0]], covariances, random_state)

@@ -19,6 +19,18 @@ def cell_estimate(counts: ArrayLike) -> Floats:
 
     The cell is a leaf of a tree, or the k nearest neighbours. P is never 0 or 1, and uniform for an empty cell.
 
+    Parameters
+    ----------
+    counts : one row per cell and one column per class.
+
+    Returns
+    -------
+    array of posteriors
+
+    Raises
+    ------
+    ValueError : if a count is negative.
+
     >>> cell_estimate([[3, 0], [0, 0]])
     array([[0.8, 0.2],
            [0.5, 0.5]])
@@ -37,6 +49,14 @@ def distance_estimator(distances: ArrayLike, *, power: float = 2.0, form: str = 
     power : the d_i are the distances raised to this power. The published experiment used 2; its text says 1.
     form : for more than two classes, "paper" sets negative values of the formula to 0 and normalises, and "prtools" is
         (1 - d_i/sum_j d_j)/(c - 1). For two classes both are d_other/(d_1 + d_2).
+
+    Returns
+    -------
+    array of posteriors
+
+    Raises
+    ------
+    ValueError : if a distance is negative.
 
     >>> distance_estimator([[1.0, 3.0], [0.0, 0.0]], power=1)
     array([[0.75, 0.25],

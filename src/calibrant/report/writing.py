@@ -62,6 +62,14 @@ def write_report(
     source : the table and the columns that the rows came from, for the commands that the page suggests.
     title, about : the heading, and some sentences about the data, as plain text.
 
+    Returns
+    -------
+    None
+
+    Raises
+    ------
+    OSError : if the file cannot be written.
+
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "report.html"
     >>> write_report(calibrant.assess([0, 1, 0, 1], [0.1, 0.6, 0.4, 0.8], draws=50), path, title="Four rows")
@@ -81,7 +89,25 @@ def render_report(
     title: str | None = None,
     about: str = "",
 ) -> str:
-    """Return a report as the text of an HTML page; see `write_report`."""
+    """Return a report as the text of an HTML page; see `write_report`.
+
+    Parameters
+    ----------
+    found : an assessment or a comparison.
+    assessment : an assessment to show beside a comparison.
+    groups : one assessment per group.
+    source : where the data came from.
+    title : the title of the page.
+    about : a paragraph below it.
+
+    Returns
+    -------
+    str
+
+    Raises
+    ------
+    ImportError : if the extra `report` is not installed.
+    """
     if isinstance(found, Assessment):
         assessed, comparison = found, None
     else:

@@ -33,6 +33,10 @@ _ABSENT: ContextVar[dict[str, str] | None] = ContextVar("ABSENT", default=None)
 def names() -> list[str]:
     """Return the names of the data sets.
 
+    Returns
+    -------
+    list of names
+
     >>> names()[:3]
     ['covtype', 'diabetes', 'digits']
     """
@@ -46,6 +50,15 @@ def load(name: str, *, download: bool = True) -> Dataset:
     ----------
     name : one of `names()`.
     download : whether to download from OpenML what is not on this machine.
+
+    Returns
+    -------
+    Dataset
+
+    Raises
+    ------
+    ValueError : if the name is unknown.
+    FileNotFoundError : if the set is not on this machine and cannot be fetched.
 
     >>> data = load("gaussian_a")
     >>> data.X.shape, data.y[:3], data.classes
@@ -69,6 +82,14 @@ def load(name: str, *, download: bool = True) -> Dataset:
 @contextmanager
 def search_once(absent: dict[str, str]) -> Iterator[None]:
     """Let `load` record in `absent` which sets could not be found, and refuse them at once the next time.
+
+    Parameters
+    ----------
+    absent : filled with the name of each set that was not found, and why.
+
+    Returns
+    -------
+    context manager
 
     >>> with search_once({"sonar": "data set 'sonar' cannot be found"}):
     ...     load("sonar")
@@ -97,7 +118,23 @@ def _load_test(name: str, recipe: Recipe, *, download: bool) -> tuple[Any, Label
 def load_part(
     name: str, recipe: Recipe, part: DatasetPart, *, download: bool
 ) -> tuple[Any, Labels, tuple[str, ...], tuple[str, ...], str]:
-    """Find, read, encode and check one part of a data set: X, y, feature names, classes and source."""
+    """Find, read, encode and check one part of a data set: X, y, feature names, classes and source.
+
+    Parameters
+    ----------
+    name : the name of the set.
+    recipe : how it is read.
+    part : the part, such as the training rows.
+    download : whether to fetch what is missing.
+
+    Returns
+    -------
+    (X, y, feature names, classes, source)
+
+    Raises
+    ------
+    FileNotFoundError : if the set is not on this machine and cannot be fetched.
+    """
     try:
         table, where, carrier = find_table(part, download=download)
     except FileNotFoundError as missing:

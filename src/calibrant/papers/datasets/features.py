@@ -121,6 +121,20 @@ def by_mutual_information(X: Any, y: ArrayLike, k: int = 300) -> NDArray[np.intp
     I(w, c) = sum_{w, c} P(w, c) ln [P(w, c) / (P(w) P(c))]; equally informative words keep their order.
     Platt (1999) chose 300 words per Reuters topic in this way (Dumais et al. 1998).
 
+    Parameters
+    ----------
+    X : one row per text and one column per word.
+    y : the topic of each text, 0 or 1.
+    k : how many words.
+
+    Returns
+    -------
+    array of columns, the best first
+
+    Raises
+    ------
+    ValueError : if `k` is not between 1 and the number of columns.
+
     >>> X = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1], [0, 0, 1]])
     >>> by_mutual_information(X, [1, 1, 0, 0], k=2)
     array([0, 2])
