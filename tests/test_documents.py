@@ -1,9 +1,13 @@
 """What the documents say is true."""
 
+import dataclasses
 import importlib
 import inspect
 import re
 import runpy
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,7 +15,6 @@ import pytest
 import calibrant
 from calibrant.estimators.protocols import PROTOCOLS
 from calibrant.kernels.functions import KERNELS
-from calibrant.maps import store
 from calibrant.ops.sql import DIALECTS
 
 ROOT = Path(__file__).parents[1]
@@ -91,17 +94,34 @@ def test_contributing_names_files_that_exist():
         assert (ROOT / "src" / "calibrant" / name).exists() or (ROOT / name).exists(), name
 
 
-def test_adding_a_method_is_as_easy_as_contributing_says(monkeypatch):
-    def fit_base_rate(data):
-        _, positive, negative = data.arrays()
-        return calibrant.maps.Steps((), (float(positive.sum() / (positive + negative).sum()),))
+def find_misspelled(*paths):
+    """Return what codespell, which carries its own list of mistakes, finds by the settings of pyproject.toml."""
+    command = [sys.executable, "-m", "codespell_lib", *paths]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
 
-    row = calibrant.maps.Method(fit_base_rate, calibrant.maps.Steps, "any", True, "everyone")
-    monkeypatch.setitem(calibrant.METHODS, "base_rate", row)
-    fitted = calibrant.fit("base_rate", [1, 2, 3, 4], [0, 0, 0, 1])
-    assert fitted([0.0]) == [0.25]
-    assert store.from_dict(store.to_dict(fitted)) == fitted
-    assert "0" in calibrant.sql(fitted, "f")
+
+def test_words_are_spelled_right(tmp_path):
+    """Pages, docstrings, the help of the command line, comments and messages: they all stand in these files."""
+    documents = [page.name for page in ROOT.glob("*.md")]
+    folders = ["docs", "examples", "src", "tests", "bench", "experiments", ".github", "CITATION.cff", "Makefile"]
+    assert find_misspelled(*documents, *folders) == ""
+    (tmp_path / "page.md").write_text("to rec" + "ieve")
+    assert "receive" in find_misspelled(str(tmp_path / "page.md"))
+
+
+def test_the_lower_bounds_of_the_window_are_written_down():
+    """The page on stability names the oldest versions of pyproject.toml, which `make test-oldest` installs."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    window = (ROOT / "docs" / "project" / "stability.md").read_text()
+    extras = project["optional-dependencies"]
+    bounds = {
+        *project["dependencies"],
+        *(each for name in ("cli", "engine", "plot", "report", "onnx") for each in extras[name]),
+    }
+    for bound in bounds:
+        package, _, oldest = bound.partition(">=")
+        assert re.search(rf"\| {package} \| {re.escape(oldest)} \|", window), bound
+    assert f"| Python | {project['requires-python'].removeprefix('>=')} |" in window
 
 
 def test_versions_agree():
@@ -135,6 +155,49 @@ def test_every_public_name_says_what_it_is(reference):
         said = getattr(importlib.import_module(room), own).__doc__
         assert said, name
         assert not said.startswith(f"{own}("), f"{name} has the signature of a dataclass instead of a docstring"
+
+
+def list_public(reference, wanted):
+    """Yield every public name of a kind once, with what it names and its docstring."""
+    for name, page in reference.list_names(reference.list_modules()).items():
+        room, _, own = name.rpartition(".")
+        value = getattr(importlib.import_module(room), own)
+        if name == page and wanted(value):
+            yield name, value, inspect.getdoc(value) or ""
+
+
+NEVER_RAISE = {  # they take what others have checked, or nothing
+    *("calibrant.collapse", "calibrant.curves.cliques", "calibrant.curves.corp_band", "calibrant.curves.find_band"),
+    *("calibrant.curves.trace_blocks", "calibrant.datasets.names", "calibrant.datasets.search_once"),
+    *("calibrant.maps.log_probabilities", "calibrant.maps.probabilities", "calibrant.posteriors.ten_classifiers"),
+}
+
+
+def test_every_public_function_has_parameters_returns_raises_and_an_example(reference):
+    seen = 0
+    for name, function, said in list_public(reference, inspect.isroutine):
+        seen += 1
+        sections = set(re.findall(r"^(\w+)\n---+$", said, re.MULTILINE))
+        lacking = {"Returns", "Raises"} - sections - ({"Raises"} if name in NEVER_RAISE else set())
+        assert not lacking, f"{name} does not say {lacking}"
+        assert ">>>" in said, f"{name} has no example"
+        for parameter in inspect.signature(function).parameters:
+            described = rf"^(\w+, )*\*{{0,2}}{parameter}(, [*\w]+)*,? :|`{parameter}\b"
+            assert re.search(described, said, re.MULTILINE), f"{name} does not describe {parameter}"
+    assert seen > 100
+
+
+def test_every_field_of_a_public_record_is_described(reference):
+    for name, record, said in list_public(reference, dataclasses.is_dataclass):
+        for field in dataclasses.fields(record):
+            assert field.name == "origin" or re.search(rf"\b{field.name}\b", said), f"{name}.{field.name}"
+
+
+def test_every_parameter_of_a_public_class_is_described(reference):
+    for name, value, said in list_public(reference, inspect.isclass):
+        parameters = set(inspect.signature(value).parameters) - {"args", "kwargs", "origin"}
+        missing = {each for each in parameters if not re.search(rf"\b{each}\b", said)}
+        assert not missing or "The other parameters" in said, f"{name}: {missing}"
 
 
 def test_sections_of_docstrings_become_lists(monkeypatch):

@@ -18,7 +18,7 @@ _CODE = re.compile(r"(`+[^`]*`+)")
 _ENTRY = re.compile(r"(\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: : (.*))?")
 _BULLET = re.compile(r"(\s*\* )?(.*)")
 _NEXT = re.compile(r"; (?=\w+ : )")
-_LISTS = ("Parameters", "Attributes")
+_LISTS = ("Parameters", "Attributes", "Raises")
 _WIDTH = 112  # of a line of a docstring: 120 columns without the indent of a method
 
 

@@ -102,7 +102,7 @@ def list_commands() -> tuple[Row, Iterable[Row]]:
 
 def _cells(line: str) -> Row:
     """Return the cells of a line of a table in Markdown."""
-    return tuple(cell.strip() for cell in line.strip("| ").split(" | "))
+    return tuple(cell.strip() for cell in line.strip("|").split(" | "))
 
 
 TABLES: dict[str, Callable[[], tuple[Row, Iterable[Row]]]] = {

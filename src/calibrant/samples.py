@@ -70,6 +70,10 @@ class Sample:
     weight (1 - label) would lose a few of them beside many positives. `classes` are the negative and the positive
     class, where the labels came from two. `rows` is the number of rows that were pooled, where these are points that
     stand for rows at other scores.
+
+    Attributes
+    ----------
+    score : one score per row.
     """
 
     score: NDArray[Any]

@@ -182,8 +182,7 @@ def compare_scores(
     groups : rows of a group stay in one fold.
     sample_weight : one weight per row, used in fitting and in the metrics.
     classes : the class of each column, in the order of the columns; the classes of y in sorted order if not given.
-
-    The other parameters are those of `compare`.
+    metrics, n_jobs, random_state, folder, keep, progress : as for `compare`.
 
     More than 250,000 scores of two classes are pooled into at most 16,384 cells, and a note says so: proper scores are
     those of the rows to about 1e-5 of themselves. The predictions of the result are then those of cells: `weight` is

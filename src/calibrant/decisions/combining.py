@@ -49,7 +49,12 @@ _RIDGE = 1e-9  # penalty on the squared weights, only to give members that alway
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A fixed rule: `combine(block)` returns posteriors from an array (member, row, class)."""
+    """A fixed rule: `combine(block)` returns posteriors from an array (member, row, class).
+
+    Attributes
+    ----------
+    source : the paper.
+    """
 
     combine: Callable[[Floats], Floats]
     source: str
@@ -102,6 +107,9 @@ def rule_of(rule: Any, members: int) -> Callable[[Floats], Floats]:
     Raises
     ------
     ValueError : if the rule is unknown, or a pool has another number of weights.
+
+    >>> rule_of("mean", 2)(np.array([[[0.9, 0.1]], [[0.5, 0.5]]]))
+    array([[0.7, 0.3]])
     """
     if not callable(rule):
         check_one_of("rule", rule, RULES, beside=", or a pool")

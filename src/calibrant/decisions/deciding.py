@@ -233,6 +233,10 @@ class Threshold:
     With probability at least `confidence` over the draw of the calibration rows, a new object of the same distribution
     is decided on with probability at least `least_coverage`, and a decision is wrong with probability at most
     `most_error`. `coverage` and `error` are those of the calibration rows.
+
+    Attributes
+    ----------
+    value : the threshold.
     """
 
     value: float
@@ -445,6 +449,11 @@ class PriorShift:
 
     `gap` bounds how much the mean log-likelihood per row could still rise; `converged` says whether it is below the
     tolerance.
+
+    Attributes
+    ----------
+    priors : the estimate, one number per class.
+    iterations : how many steps it took.
     """
 
     priors: tuple[float, ...]

@@ -48,6 +48,10 @@ def open_spark(master: str | None = None, settings: Mapping[str, str] | None = N
     Raises
     ------
     ImportError : if pyspark is not installed.
+
+    >>> with open_spark("local[1]") as session:  # doctest: +SKIP
+    ...     session.range(3).count()
+    3
     """
     with require_extra("a session of Spark", "spark"):
         from pyspark.sql import SparkSession
@@ -115,6 +119,10 @@ def read_spark(session: Any, table: str | PathLike[str] | Sequence[str | PathLik
     Raises
     ------
     ValueError : if the kind of the files is unknown.
+
+    >>> read_spark(None, "scores.xls")
+    Traceback (most recent call last):
+    ValueError: table must name Parquet files (.parquet) or CSV files (.csv), all of one kind; got scores.xls
     """
     paths = [fspath(each) for each in ([table] if isinstance(table, (str, PathLike)) else table)]
     if kind_of_files(paths) == "parquet":

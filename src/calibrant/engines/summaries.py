@@ -41,6 +41,13 @@ class Summary:
     `low` and `high` are the ends of the scores, `inner` those of the probabilities strictly between 0 and 1, where the
     scores are such; the cells are then those of their logits. `columns` are the names of the columns `score`, `label`
     and `weight`.
+
+    Attributes
+    ----------
+    kind : what the scores are.
+    classes : the negative and the positive class.
+    rows : how many rows.
+    moments : the sums in each cell.
     """
 
     kind: str

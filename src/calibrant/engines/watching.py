@@ -62,7 +62,7 @@ def watch(
     partial : whether more rows of the batch will follow.
     alpha : the probability of a false alarm.
     tolerance : the drift that is not worth an alarm.
-    strict : whether every drift is.
+    strict : whether neither a tolerance nor the error of the fit is allowed for.
 
     Returns
     -------

@@ -457,8 +457,9 @@ def svc(method: str | Callable[..., Map] = "auto", **parameters: Any) -> Calibra
     ----------
     method : str or callable, default="auto"
         How scores become probabilities, as in `CalibratedClassifier`; "platt" has sigmoids, as LIBSVM.
-    C, kernel, degree, gamma, coef0, shrinking, tol, cache_size, class_weight, verbose, max_iter, ... :
-        those of scikit-learn's `SVC`. `probability` is accepted and ignored: every result has probabilities.
+    C, kernel, degree, gamma, coef0, shrinking, tol, cache_size, class_weight, verbose, max_iter :
+        those of scikit-learn's `SVC`, and so are `decision_function_shape` and `break_ties`. `probability` is accepted
+        and ignored: every result has probabilities.
     protocol, cv, kind, multiclass, consistent, coupling, temper, loo, search, options, n_jobs :
         those of `CalibratedClassifier`.
     random_state : int or RandomState, default=None

@@ -287,6 +287,7 @@ def assess(
     labels : the class of each column, or the negative and the positive class; by default the sorted classes of `y`.
     confidence : the level of intervals and bands; 1 - confidence is the joint level of the tests.
     draws : the number of draws of the bootstrap, of the band and of the CORP and the canonical test.
+    random_state : the seed of the draws, or a generator.
     costs : `costs[i, j]`, the cost of deciding for class j where class i is true, as in `calibrant.decisions.bayes`;
         then the decisions of least expected cost are counted too.
 

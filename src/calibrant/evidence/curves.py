@@ -72,7 +72,14 @@ _NEARLY = 1e-6  # log-odds beyond this probability are not told apart
 @shown
 @dataclass(frozen=True, slots=True)
 class Band:
-    """The ends of an interval at each x; `confidence` holds at each point, not for all points at once."""
+    """The ends of an interval at each x; `confidence` holds at each point, not for all points at once.
+
+    Attributes
+    ----------
+    low : the lower ends.
+    high : the upper ends.
+    kind : "consistency" or "confidence".
+    """
 
     x: Floats
     low: Floats
@@ -84,7 +91,13 @@ class Band:
 @shown
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """The weight of negatives and of positives with scores between neighbouring edges."""
+    """The weight of negatives and of positives with scores between neighbouring edges.
+
+    Attributes
+    ----------
+    negative : the weight of negatives in each cell.
+    positive : that of positives.
+    """
 
     edges: Floats
     negative: Floats
@@ -101,7 +114,14 @@ class Histogram:
 @shown
 @dataclass(frozen=True, slots=True)
 class Posterior:
-    """The mean score and the share of positives in groups of rows, with an interval of the share (Wilson 1927)."""
+    """The mean score and the share of positives in groups of rows, with an interval of the share (Wilson 1927).
+
+    Attributes
+    ----------
+    low : the lower ends of the intervals.
+    high : the upper ends.
+    confidence : the level of the interval.
+    """
 
     score: Floats
     share: Floats
@@ -113,7 +133,12 @@ class Posterior:
 @shown
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Steps of a reliability curve: forecasts from `low` to `high`, their rows, how many happened, and their mean."""
+    """Steps of a reliability curve: forecasts from `low` to `high`, their rows, how many happened, and their mean.
+
+    Attributes
+    ----------
+    forecast : the mean forecast of each block.
+    """
 
     low: Floats
     high: Floats
@@ -131,6 +156,11 @@ class ReliabilityCurve:
     regression, None if there are bins. `parts` is the CORP decomposition of the
     Brier score, whichever method the curve uses. `forecasts` is the histogram of the forecasts by class, `odds` that
     of their log-odds, and `rows` their total weight.
+
+    Attributes
+    ----------
+    band : the band around the curve, or None.
+    name : the name in a legend.
     """
 
     forecast: Floats
@@ -164,7 +194,14 @@ class ReliabilityPanels:
 @shown
 @dataclass(frozen=True, slots=True)
 class MapCurve:
-    """A fitted map at a grid of scores, with its confidence band if the map has one."""
+    """A fitted map at a grid of scores, with its confidence band if the map has one.
+
+    Attributes
+    ----------
+    score : the grid.
+    probability : the map there.
+    name : the name in a legend.
+    """
 
     score: Floats
     probability: Floats
@@ -175,7 +212,13 @@ class MapCurve:
 @shown
 @dataclass(frozen=True, slots=True)
 class ScoresCurve:
-    """Histograms of the scores by class, the empirical posterior, and the fitted map (Platt 1999, Figures 1 and 2)."""
+    """Histograms of the scores by class, the empirical posterior, and the fitted map (Platt 1999, Figures 1 and 2).
+
+    Attributes
+    ----------
+    counts : the histograms.
+    name : the name in a legend.
+    """
 
     counts: Histogram
     posterior: Posterior
@@ -190,6 +233,14 @@ class RankDiagram:
 
     Two methods differ if their average ranks differ by the critical difference or more. A clique is a longest run of
     methods of which no two differ.
+
+    Attributes
+    ----------
+    names : the methods, best first.
+    critical_difference : Nemenyi's.
+    cliques : the names in each group.
+    datasets : how many data sets.
+    alpha : the level of significance.
     """
 
     names: tuple[str, ...]
@@ -202,7 +253,14 @@ class RankDiagram:
 
 @dataclass(frozen=True, slots=True)
 class BandOptions:
-    """Which band to compute, at which level, from how many draws, by which generator."""
+    """Which band to compute, at which level, from how many draws, by which generator.
+
+    Attributes
+    ----------
+    kind : "consistency", "confidence" or None.
+    confidence : the level.
+    rng : the generator.
+    """
 
     kind: str | None
     confidence: float
@@ -228,6 +286,10 @@ def reliability(
 
     Parameters
     ----------
+    y : what happened, two classes.
+    p : the probability of the positive class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
+    pos_label : the positive class; the larger unless given.
     method : "corp": the isotonic regression of y on p, which needs no bins (Dimitriadis, Gneiting & Jordan 2021); or
         "binned", with the options `bins` (10) and `strategy` ("width", or "mass" for equally many rows per bin).
     bands : "consistency": where the curve would lie if the forecast were calibrated, from labels drawn with probability
@@ -236,6 +298,7 @@ def reliability(
         holds one class only); bins have Wilson's intervals. None: no band.
     confidence : the level of each point of the band.
     draws : how often labels are drawn. For the band only, more than 4,096 distinct forecasts are pooled into cells.
+    random_state : the seed of the draws, or a generator.
     name : the name of the curve in a legend.
     **options : options of the method.
 
@@ -290,6 +353,10 @@ def trace_reliability(
     Raises
     ------
     ValueError : if an option is unknown.
+
+    >>> from calibrant.metrics import check_forecasts
+    >>> trace_reliability(check_forecasts([0, 1, 0, 1], [0.1, 0.4, 0.6, 0.9]), bands=None).share
+    array([0. , 0.5, 0.5, 1. ])
     """
     check_one_of("method", method, RELIABILITY)
     if bands is not None:
@@ -380,6 +447,11 @@ def corp_band(cells: Sample, band: BandOptions) -> Band:
     Returns
     -------
     Band
+
+    >>> cells = collapse(Sample(np.array([0.2, 0.4, 0.8]), np.array([0.0, 1.0, 1.0])))
+    >>> band = corp_band(cells, BandOptions("consistency", 0.9, 100, np.random.default_rng(0)))
+    >>> bool((band.low <= band.high).all())
+    True
     """
     score, positive, negative = cells.arrays()
     weight = positive + negative
@@ -460,6 +532,9 @@ def reliability_by_class(
 
     Parameters
     ----------
+    y : what happened: the class of each row.
+    P : the probability of each class, one column per class.
+    sample_weight : one weight per row, 1 unless given; weight k is the row repeated k times.
     of : "class": for each class k, the share of rows of class k against P_k, on all rows (Zadrozny & Elkan 2002; Kull
         et al. 2019); "top_label": for each class k, the share of right decisions against the confidence, on the rows
         decided for k (Gupta & Ramdas 2022), without classes never decided for; "confidence": the same on all rows
@@ -505,6 +580,11 @@ def trace_by_class(
     Raises
     ------
     ValueError : if an option is unknown.
+
+    >>> from calibrant.metrics import check_forecasts
+    >>> data = check_forecasts(["a", "b", "c"], [[0.7, 0.2, 0.1], [0.3, 0.4, 0.3], [0.1, 0.1, 0.8]])
+    >>> [curve.name for curve in trace_by_class(data, ["a", "b", "c"], draws=10).curves]
+    ['a', 'b', 'c']
     """
     check_one_of("of", of, PANELS)
     panels = [(name, panel) for name, panel in PANELS[of](data, names) if len(panel)]
@@ -735,6 +815,10 @@ def find_band(mapping: Map, score: Floats, confidence: float) -> Band | None:
     Returns
     -------
     Band, or None
+
+    >>> import calibrant
+    >>> find_band(calibrant.maps.Steps((), (0.5,)), np.array([0.0]), 0.95) is None
+    True
     """
     try:
         low, high = mapping.band(score, confidence)  # type: ignore[attr-defined]

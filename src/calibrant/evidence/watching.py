@@ -187,6 +187,21 @@ class Watch:
 
     `drifted` says whether there is an alarm, `verdict` what has been found in words, `findings` the same in numbers.
     `to_json` and `from_json` keep it in a file of some ten thousand characters.
+
+    Attributes
+    ----------
+    map_id : the fingerprint of the map.
+    alpha : the probability of a false alarm.
+    tolerance : the drift that is not worth an alarm.
+    strict : whether neither a tolerance nor the error of the fit is allowed for.
+    information : how far the fit of the map may be off.
+    by : the name of the column of groups.
+    center : the middle of the log-odds.
+    scale : their spread.
+    whole : the evidence of all rows.
+    groups : the evidence of each group.
+    seen : the names of the batches.
+    pending : the rows of a batch that is not complete.
     """
 
     map_id: str | None

@@ -56,6 +56,12 @@ class Spiegelhalter:
 
     If z > 0, the `score` is above the value `expected` under the forecast: the probabilities are too extreme, or too
     high or too low on average. If z < 0, it is below: they are not extreme enough.
+
+    Attributes
+    ----------
+    pvalue : the p-value.
+    direction : in words, in which way it deviates.
+    rows : how many rows.
     """
 
     statistic: float
@@ -72,6 +78,12 @@ class HosmerLemeshow:
     """The Hosmer-Lemeshow test: the statistic is chi-square for a calibrated forecast.
 
     Each group holds `count` rows of similar p. Of them `observed` are positive, and `expected` is the sum of p.
+
+    Attributes
+    ----------
+    pvalue : the p-value.
+    direction : in words, in which way it deviates.
+    degrees_of_freedom : groups minus fitted parameters.
     """
 
     statistic: float
@@ -86,7 +98,15 @@ class HosmerLemeshow:
 @shown
 @dataclass(frozen=True, slots=True)
 class Corp:
-    """The CORP test: the statistic is the miscalibration, `expected` its mean for a calibrated forecast."""
+    """The CORP test: the statistic is the miscalibration, `expected` its mean for a calibrated forecast.
+
+    Attributes
+    ----------
+    pvalue : the p-value.
+    direction : in words, in which way it deviates.
+    draws : how many random draws.
+    rows : how many rows.
+    """
 
     statistic: float
     pvalue: float
@@ -333,6 +353,12 @@ class Canonical:
 
     `chance` is the value that one calibrated forecast in twenty exceeds. `distance` is about that between forecasts and
     recalibrated forecasts: the root of the statistic divided by the mean of the kernel, 0 if it is negative.
+
+    Attributes
+    ----------
+    pvalue : the p-value.
+    draws : how many random draws.
+    rows : how many rows.
     """
 
     statistic: float

@@ -67,6 +67,13 @@ class PairedT:
     """A paired t-test: t = `difference`/`standard_error` with n - 1 `degrees_of_freedom`.
 
     `difference` is the mean of first - second: if it is positive, the first method is worse.
+
+    Attributes
+    ----------
+    statistic : t.
+    pvalue : the p-value.
+    direction : in words, in which way it deviates.
+    alternative : the alternative that was tested.
     """
 
     statistic: float
@@ -84,6 +91,11 @@ class McNemar:
     """McNemar's test: on `only_first` rows the first method alone is wrong, on `only_second` the second alone.
 
     The statistic is the smaller of the two if the test is exact, else chi-square with 1 degree of freedom.
+
+    Attributes
+    ----------
+    pvalue : the p-value.
+    direction : in words, in which way it deviates.
     """
 
     statistic: float
@@ -101,6 +113,13 @@ class Wilcoxon:
 
     The statistic is W+ = `plus`, and `z` its standardised value. Of all `rows`, `zeros` have no difference and are left
     out.
+
+    Attributes
+    ----------
+    pvalue : the p-value.
+    direction : in words, in which way it deviates.
+    exact : whether the null distribution is exact.
+    alternative : the alternative that was tested.
     """
 
     statistic: float

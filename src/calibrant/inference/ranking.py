@@ -38,6 +38,12 @@ class Friedman:
     `statistic` is chi-square with k - 1 `degrees_of_freedom`; `f_statistic` and `f_pvalue` are those of Iman and
     Davenport, with k - 1 and (k - 1)(N - 1). Two methods differ significantly if their `average_ranks` differ by more
     than `critical_difference`; `pairwise` holds Nemenyi's p-values.
+
+    Attributes
+    ----------
+    pvalue : the p-value.
+    datasets : how many data sets.
+    alpha : the level of significance.
     """
 
     statistic: float

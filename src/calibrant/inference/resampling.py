@@ -58,6 +58,11 @@ class Interval:
 
     `standard_error` is the standard deviation of the draws, and `bias` their mean minus the value. The metric did not
     exist on `undefined` of the `draws`, which were left out.
+
+    Attributes
+    ----------
+    confidence : the level of the interval.
+    method : how the interval was made.
     """
 
     value: float
@@ -125,9 +130,11 @@ def bootstrap(
     Parameters
     ----------
     metric : a name in `calibrant.metrics.METRICS`, or a function `metric(y, p, sample_weight=..., **options)`.
+    y, p : what happened, and the forecast.
     sample_weight : whole numbers, weight k standing for k rows; with `groups`, any weights.
     groups : one name per row; the rows of a group, such as those of one patient, are drawn together and keep their
         weights. `groups=range(n)` draws single rows that keep any weights.
+    draws, confidence, random_state : how many draws, the level of the interval, and the seed or a generator.
     method : "percentile": quantiles of the draws; "basic": these reflected at the value; "bca": quantiles corrected for
         bias and skewness.
     **options : options of the metric, such as `labels`.

@@ -54,6 +54,9 @@ def check_method(
     Raises
     ------
     ValueError : if the name is unknown, an option does not exist, or the needs cannot be met.
+
+    >>> check_method("platt", {"robust": True}).source
+    'Platt 1999; Lin, Lin & Weng 2007, hardened'
     """
     if not isinstance(options, Mapping):
         msg = f"options must be a mapping from names to values; got {options!r}"
@@ -104,6 +107,10 @@ def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin"
     Raises
     ------
     ValueError : if the method or an option is unknown.
+
+    >>> from calibrant.samples import sample
+    >>> fit_map("bins", sample([1.0, 2.0, 3.0, 4.0], [0, 0, 1, 1]), k=2).values
+    (0.0, 1.0)
     """
     row = check_method(method, options)
     fitted = choose_fit(row, kind, options)(data)

@@ -293,7 +293,13 @@ class PooledMaps:
 @shown_as(describe_groups)
 @dataclass(frozen=True, slots=True, repr=False)
 class SeparateMaps:
-    """One map per group, each fitted to the rows of its group alone; other groups get the `overall` map."""
+    """One map per group, each fitted to the rows of its group alone; other groups get the `overall` map.
+
+    Attributes
+    ----------
+    by : the names of the columns of groups.
+    maps : the map of each group.
+    """
 
     overall: Any
     by: tuple[str, ...]
@@ -425,6 +431,12 @@ def fit_groups(
     Raises
     ------
     ValueError : if the method or an option is unknown.
+
+    >>> from calibrant.maps.keys import read_row_keys
+    >>> from calibrant.samples import sample
+    >>> rows = read_row_keys(["a", "a", "b", "b"], 4)
+    >>> fit_groups("platt", sample([1.0, 2.0, 3.0, 4.0], [0, 1, 0, 1]), rows, pool=False).groups
+    ('a', 'b')
     """
     options = options or {}
     overall = fit_map(method, data, kind, **options)

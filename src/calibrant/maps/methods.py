@@ -79,6 +79,11 @@ class Method:
     calibration rows see in them; it is pooled over folds as their scores are.
     `title` is its name for people. `numbers` is how many numbers the fit to one column finds, None where that depends
     on the data: of methods that are equally good, the one with the fewest is the simplest.
+
+    Attributes
+    ----------
+    monotone : whether the map never falls.
+    source : the paper.
     """
 
     fit: Callable[..., Any]

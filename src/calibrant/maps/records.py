@@ -682,6 +682,10 @@ class BetaClasses:
     m >= 1/2. It rises within each half and may jump at 1/2, also downwards. `as_printed` returns the scaled
     membership in the predicted class as P(+1), presumably a mistake in the code behind Rüping's numbers, for their
     reproduction only.
+
+    Attributes
+    ----------
+    pieces : one per class.
     """
 
     pieces: tuple[BetaPiece, ...]
@@ -764,6 +768,10 @@ class Cosines:
     """p = a_0 + sum a_n cos(n t), t = pi (f - low)/(high - low) cut to [0, pi] (Vapnik 1998, sec. 11.11).
 
     Not confined to [0, 1] unless `clip`, and not monotone.
+
+    Attributes
+    ----------
+    coefficients : a_0, a_1, ...
 
     >>> Cosines((0.5, -0.25), low=-1.0, high=1.0)([-2.0, 0.0, 1.0])
     array([0.25, 0.5 , 0.75])
@@ -1052,6 +1060,10 @@ def probabilities(mapping: Map, score: Any) -> Floats:
     Returns
     -------
     array with two columns
+
+    >>> probabilities(Sigmoid(-1.0, 0.0), [0.0, 40.0])
+    array([[5.00000000e-01, 5.00000000e-01],
+           [4.24835426e-18, 1.00000000e+00]])
     """
     with np.errstate(all="ignore"):
         second, first = both_sides([mapping], [np.asarray(score, np.float64)])

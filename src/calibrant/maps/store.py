@@ -105,6 +105,13 @@ def load(path: str | os.PathLike[str]) -> Map:
     ------
     ValueError : if the file is not a map, or was written by a newer format.
     OSError : if the file cannot be read.
+
+    >>> import tempfile
+    >>> from calibrant.maps import Clip
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save(Clip(0.1, 0.9), f"{folder}/map.json")
+    ...     load(f"{folder}/map.json")
+    Clip(low=0.1, high=0.9)
     """
     text = read_limited(path, LARGEST)
     try:

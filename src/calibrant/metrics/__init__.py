@@ -151,6 +151,12 @@ class Metric:
     probable class, "classwise", that of each class against the rest, or "canonical", that of the whole vector. `same`
     names the metrics that have the same value for one column of p and for more than two, "" if there is none: a table
     of all metrics shows a number under one name.
+
+    Attributes
+    ----------
+    better : "smaller" or "larger".
+    formula : in plain text.
+    source : the paper.
     """
 
     function: Callable[..., float]

@@ -423,6 +423,9 @@ def confidences(y: ArrayLike, P: ArrayLike, labels: Classes = None) -> tuple[Flo
     Raises
     ------
     ValueError : if lengths differ, a probability lies outside [0, 1], or a label is not among the classes.
+
+    >>> confidences([0, 1], [[0.9, 0.1], [0.6, 0.4]])
+    (array([1., 0.]), array([0.9, 0.6]))
     """
     found = decide(check_forecasts(y, P, labels=labels))
     return found.label, found.score

@@ -61,6 +61,11 @@ class Posteriors:
     """Checked posteriors, one column per class, and the column of each row's class.
 
     `weight=None` counts every row once; `logs` says that the columns hold logarithms.
+
+    Attributes
+    ----------
+    posterior : one column per class.
+    index : the column of the class of each row.
     """
 
     posterior: NDArray[Any]

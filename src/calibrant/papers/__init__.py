@@ -137,6 +137,10 @@ def judge_again(folder: str | PathLike[str]) -> Result:
     Raises
     ------
     FileNotFoundError : if there is no result.json.
+
+    >>> judge_again("no-such-folder")
+    Traceback (most recent call last):
+    FileNotFoundError: a folder of results must hold no-such-folder/result.json; ...
     """
     document = read_document(Path(folder) / "result.json")
     check_one_of("name", document["name"], EXPERIMENTS)

@@ -21,6 +21,11 @@ class Cell:
     """The raw numbers of one piece of work; `values` is None, and `note` says why, if it could not be computed.
 
     Settings and values are JSON values, except that infinite numbers and NaN are floats.
+
+    Attributes
+    ----------
+    settings : what was computed.
+    seconds : how long it took.
     """
 
     settings: Settings

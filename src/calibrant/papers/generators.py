@@ -83,6 +83,10 @@ def crossing(n: _Sizes = 100, *, random_state: _Seed = None) -> _Objects:
     Raises
     ------
     ValueError : if a number of objects is negative, or another argument is outside its range.
+
+    >>> X, y = crossing(3, random_state=0)
+    >>> X.shape, y.tolist()
+    ((6, 2), [0, 0, 0, 1, 1, 1])
     """
     covariances = [
         [[0.753025, -0.427773], [-0.427773, 0.259075]],
@@ -115,6 +119,10 @@ def difficult(
     Raises
     ------
     ValueError : if a number of objects is negative, or another argument is outside its range.
+
+    >>> X, y = difficult(3, features=4, random_state=0)
+    >>> X.shape, y.tolist()
+    ((6, 4), [0, 0, 0, 1, 1, 1])
     """
     features = check_whole("features", features, low=2)
     means = np.zeros((2, features))
@@ -146,6 +154,10 @@ def easy(n: _Sizes = 100, *, features: int = 2, distance: float = 2.0, random_st
     Raises
     ------
     ValueError : if a number of objects is negative, or another argument is outside its range.
+
+    >>> X, y = easy(3, random_state=0)
+    >>> X.shape, y.tolist()
+    ((6, 2), [0, 0, 0, 1, 1, 1])
     """
     features = check_whole("features", features)
     means = np.zeros((2, features))
@@ -171,6 +183,10 @@ def highleyman(n: _Sizes = 100, *, rotated: bool = False, random_state: _Seed = 
     Raises
     ------
     ValueError : if a number of objects is negative, or another argument is outside its range.
+
+    >>> X, y = highleyman(3, random_state=0)
+    >>> X.shape, y.tolist()
+    ((6, 2), [0, 0, 0, 1, 1, 1])
     """
     covariances = [np.diag([1.0, 0.25]), np.diag([0.01, 4.0])]
     X, y = normal_classes(n, [[1.0, 1.0], [2.0, 0.0]], covariances, random_state)

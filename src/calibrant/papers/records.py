@@ -19,7 +19,13 @@ OUTCOMES = ("holds", "does not hold", "not testable")
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a claim holds, and the sentence with the numbers that show it."""
+    """Whether a claim holds, and the sentence with the numbers that show it.
+
+    Attributes
+    ----------
+    outcome : whether it holds.
+    evidence : the sentence.
+    """
 
     outcome: str
     evidence: str
@@ -42,6 +48,12 @@ class Claim:
     """What a paper says and where, the rule that decides it (with its tolerance), and the check that applies the rule.
 
     A check raises LookupError if it needs cells that are missing.
+
+    Attributes
+    ----------
+    id : a short name.
+    text : what the paper says.
+    source : where it says so.
     """
 
     id: str
@@ -53,7 +65,15 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Published and measured numbers side by side, printed with `decimals` digits; None is printed as a dash."""
+    """Published and measured numbers side by side, printed with `decimals` digits; None is printed as a dash.
+
+    Attributes
+    ----------
+    title : above the table.
+    columns : the names of the columns.
+    rows : the cells.
+    note : a sentence below it.
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -70,6 +90,16 @@ class Experiment:
     settings of a quick run are among those of the full run. `compute` turns settings into values, in any process and
     order. All cells also depend on `constants` and `data` (names of data sets); increase `edition` when `compute`
     returns something else than before. `untried` says what of the paper could not be tried, and why.
+
+    Attributes
+    ----------
+    title : of the paper.
+    about : what was done, in a few sentences.
+    cost : the expected time of a cell, for the order of work.
+    tables : makes the tables from the cells.
+    claims : what is checked.
+    figure : draws the figure.
+    caption : the text below it.
     """
 
     paper: str
@@ -100,7 +130,18 @@ class Experiment:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a run found; only `seconds` and `versions` differ from one run to the next."""
+    """What a run found; only `seconds` and `versions` differ from one run to the next.
+
+    Attributes
+    ----------
+    name : the paper.
+    quick : whether it was a quick run.
+    cells : the raw numbers.
+    tables : published beside measured numbers.
+    verdicts : one per claim.
+    experiment : the row of the table.
+    folder : where it was written.
+    """
 
     name: str
     quick: bool

@@ -57,6 +57,7 @@ def write_report(
     Parameters
     ----------
     found : the result of `calibrant.assess`, `calibrant.compare` or `calibrant.compare_scores`.
+    path : the file to write.
     assessment : the assessment of one forecast, to be shown together with a comparison.
     groups : assessments by group, as `calibrant.engines.assess(..., by=...)` returns them, shown as a table.
     source : the table and the columns that the rows came from, for the commands that the page suggests.
@@ -107,6 +108,11 @@ def render_report(
     Raises
     ------
     ImportError : if the extra `report` is not installed.
+
+    >>> import calibrant
+    >>> page = render_report(calibrant.assess([0, 1] * 20, [0.2, 0.7] * 20, draws=20), title="A model")
+    >>> "<title>A model" in page
+    True
     """
     if isinstance(found, Assessment):
         assessed, comparison = found, None

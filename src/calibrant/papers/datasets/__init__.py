@@ -134,6 +134,10 @@ def load_part(
     Raises
     ------
     FileNotFoundError : if the set is not on this machine and cannot be fetched.
+
+    >>> recipe = DATASETS["gaussian_a"]
+    >>> load_part("gaussian_a", recipe, recipe.train, download=False)[0].shape
+    (200, 2)
     """
     try:
         table, where, carrier = find_table(part, download=download)

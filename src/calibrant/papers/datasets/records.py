@@ -24,6 +24,16 @@ class Dataset:
     X holds numbers (a sparse matrix for Platt's sets), NaN where a value is missing; y holds 0 and 1, where 1
     stands for the last of `classes`. For the Reuters articles y has one column per class, because an article may
     have several.
+
+    Attributes
+    ----------
+    name : the name it is loaded by.
+    features : the names of the columns of X.
+    description : what it is.
+    source : the file or package it was read from.
+    notes : what differs from the papers.
+    X_test : test rows, where the papers had a fixed split.
+    y_test : their classes.
     """
 
     name: str
