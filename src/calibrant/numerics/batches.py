@@ -41,15 +41,12 @@ class Batch:
 
     def logits(self, offset: Floats, design: Floats) -> Floats:
         """Return offset + X theta, one row per member."""
-        return np.asarray(offset + self.theta @ design.T)
+        return np.asarray(offset + (design @ self.theta[:, :, None])[:, :, 0])
 
     def variances(self, design: Floats, who: Any) -> Floats:
         """Return the posterior variances of X theta, one row for each of some members."""
-        return np.asarray(np.maximum(np.einsum("knd,nd->kn", design @ self.covariance[who], design), 0.0))
-
-    def part(self, who: slice) -> Batch:
-        """Return some of the members."""
-        return Batch(self.theta[who], self.covariance[who], self.evidence[who])
+        own = design[who]
+        return np.asarray(np.maximum(((own @ self.covariance[who]) * own).sum(axis=2), 0.0))
 
 
 def regress_batch(
