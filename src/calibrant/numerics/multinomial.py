@@ -164,7 +164,7 @@ class Problem:
 
     def slices(self) -> Iterator[slice]:
         """Yield the blocks of rows."""
-        step = max(1, _TUNING.block // self.classes)
+        step = max(1, _TUNING.block // self.classes, self.classes if self.mixed else 1)  # M is read in every block
         for start in range(0, len(self.labels), step):
             yield slice(start, min(start + step, len(self.labels)))
 
@@ -199,7 +199,7 @@ class Problem:
             value -= labels.likelihood(logs)
             r = labels.residuals(q)
             r *= labels.weight[:, None]
-            gradient += self._project(terms, r)
+            self._project(terms, r, gradient)
         return value, gradient
 
     def probabilities(self, theta: Floats) -> list[Floats]:
@@ -217,16 +217,19 @@ class Problem:
             moved -= row_sums(q * moved)[:, None]
             moved *= q
             moved *= labels.weight[:, None]
-            product += self._project(terms, moved)
+            self._project(terms, moved, product)
         return product
 
-    def _project(self, terms: Terms, r: Floats) -> Floats:
-        """Return sum_i J_i' r_i, J the derivative of the logits of a row by theta."""
-        parts = [terms.factors.T @ row_sums(r * terms.x), np.array([np.vdot(r, s) for s in terms.common])]
-        parts += [(r * d).sum(axis=0) for d in terms.own]
-        if self.mixed:
-            parts.append((r.T @ terms.x).ravel())
-        return np.concatenate(parts)
+    def _project(self, terms: Terms, r: Floats, total: Floats) -> None:
+        """Add sum_i J_i' r_i to a total, J the derivative of the logits of a row by theta."""
+        common, own, matrix = self.split(total)
+        common[: self.factors] += terms.factors.T @ row_sums(r * terms.x)
+        for number, s in enumerate(terms.common, start=self.factors):
+            common[number] += np.vdot(r, s)
+        for sums, d in zip(own, terms.own, strict=True):
+            sums += (r * d).sum(axis=0)
+        if matrix is not None:
+            matrix += r.T @ terms.x
 
     def rows_of(self, terms: Terms, r: Floats) -> Floats:
         """Return J_i' r_i of each row, (rows, size)."""
