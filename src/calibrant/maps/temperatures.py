@@ -113,7 +113,7 @@ def _each(test: Callable[[Floats, Labels], bool], x: Any, labels: Labels) -> boo
     return all(test(x[rows], labels.part(rows)) for rows in blocks)
 
 
-def _is_flat(x: Floats, labels: Labels) -> bool:  # noqa: ARG001
+def _is_flat(x: Floats, labels: Labels) -> bool:
     """Return whether no row prefers a class."""
     return not np.ptp(x, axis=1).any()
 

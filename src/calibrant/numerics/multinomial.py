@@ -9,8 +9,9 @@ with x_c, S_mc and D_gc numbers per row and class, h_m numbers per row. The coef
     F(theta) = -sum_i w_i sum_c t_ic log q_ic + 1/2 sum_j lambda_j theta_j^2,
 
 t the shares of the classes in a row, lambda > 0. F is strictly convex. `minimise` takes Newton steps where the Hessian
-is small enough to be dense, else L-BFGS steps scaled by a block approximation of it, `Blocks`; either way the result
-has passed the Newton decrement as its certificate. Rows are read in blocks: the memory needed does not grow with them.
+is small enough to be dense, else L-BFGS steps scaled by a block approximation of it, `Blocks`, and Newton steps after
+all where these are too slow; either way the result has passed the Newton decrement as its certificate. Rows are read in
+blocks: the memory needed does not grow with them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class _Tuning:
     kept: int = 500_000  # rows times classes up to which the terms are computed once; beyond, anew in every pass
     dense_work: float = 6e9  # rows times squared coefficients up to which the Hessian is dense
     dense_size: int = 1_500  # coefficients up to which it is
+    dense_last: int = 4_000  # coefficients up to which it is where L-BFGS has not ended; 130 MB
     decrement: float = 1e-10  # of a Newton minimum, per unit of the total weight
     rough_decrement: float = 2e-7  # the same of an L-BFGS minimum: 1/100 nat in 50,000 rows
     newton_steps: int = 200
@@ -525,6 +527,8 @@ def _lbfgs(problem: Problem, precision: Floats, theta: Floats, steps: int | None
         pairs = [*pairs[1 - _TUNING.memory :], (s, y, float(s @ y))]
     decrement = float(gradient @ inverse.solve(gradient))
     if steps is None and decrement > enough:
+        if problem.size <= _TUNING.dense_last:
+            return _newton(problem, precision, theta, None)
         return _newton_cg(problem, precision, theta, value, gradient, enough)
     return Minimum(theta, value, decrement, inverse)
 
@@ -532,7 +536,7 @@ def _lbfgs(problem: Problem, precision: Floats, theta: Floats, steps: int | None
 def _newton_cg(
     problem: Problem, precision: Floats, theta: Floats, value: float, gradient: Floats, enough: float
 ) -> Minimum:
-    """Take Newton steps solved by conjugate gradients: for the few problems on which L-BFGS is too slow."""
+    """Take Newton steps solved by conjugate gradients: for large problems on which L-BFGS is too slow."""
     for _ in range(_TUNING.cg_newton_steps):
         inverse, probabilities = Blocks.at(problem, theta, precision), problem.probabilities(theta)
         step, rest = np.zeros_like(theta), gradient.copy()
