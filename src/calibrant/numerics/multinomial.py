@@ -48,7 +48,9 @@ class _Tuning:
     cg_newton_steps: int = 60
     cg_steps: int = 300  # of conjugate gradients in a Newton step ...
     cg_rest: float = 0.03  # ... that end when the residual has fallen to this share
-    memory: int = 20  # pairs of steps and gradients that L-BFGS keeps
+    memory: int = 20  # pairs of steps and gradients that L-BFGS keeps ...
+    least_memory: int = 5  # ... or so many ...
+    memory_numbers: int = 7_000_000  # ... where more would have more coefficients than these
     armijo: float = 1e-4
     halvings: int = 40
 
@@ -507,25 +509,27 @@ def _lbfgs(problem: Problem, precision: Floats, theta: Floats, steps: int | None
     enough = _TUNING.rough_decrement * max(problem.labels.total, 1.0)
     inverse = Blocks.at(problem, theta, precision)
     value, gradient = problem.evaluate(theta, precision)
-    pairs: list[tuple[Floats, Floats, float]] = []
+    solved = inverse.solve(gradient)
+    decrement = float(gradient @ solved)
+    most = min(_TUNING.memory, max(_TUNING.least_memory, _TUNING.memory_numbers // problem.size))
+    pairs: list[tuple[Floats, Floats, Floats, float]] = []  # s, y, and y on the scale, which no step solves again
     for _ in range(steps or _TUNING.lbfgs_steps):
-        decrement = float(gradient @ inverse.solve(gradient))
         if decrement <= enough:
             break
-        step, shares = gradient.copy(), []
-        for s, y, sy in reversed(pairs):
-            shares.append(float(s @ step) / sy)
-            step -= shares[-1] * y
-        step = inverse.solve(step)
-        for (s, y, sy), share in zip(pairs, reversed(shares), strict=True):
+        rest, step, shares = gradient.copy(), solved.copy(), []
+        for s, y, scaled, sy in reversed(pairs):
+            shares.append(float(s @ rest) / sy)
+            rest -= shares[-1] * y
+            step -= shares[-1] * scaled
+        for (s, y, _, sy), share in zip(pairs, reversed(shares), strict=True):
             step += (share - float(y @ step) / sy) * s
         new, value, slope, moved = _search(problem, precision, theta, value, gradient, -step)
-        s, y = new - theta, slope - gradient
-        theta, gradient = new, slope
         if not moved:
             break
-        pairs = [*pairs[1 - _TUNING.memory :], (s, y, float(s @ y))]
-    decrement = float(gradient @ inverse.solve(gradient))
+        s, y, after = new - theta, slope - gradient, inverse.solve(slope)
+        pairs = [*pairs[1 - most :], (s, y, after - solved, float(s @ y))]
+        theta, gradient, solved = new, slope, after
+        decrement = float(gradient @ solved)
     if steps is None and decrement > enough:
         if problem.size <= _TUNING.dense_last:
             return _newton(problem, precision, theta, None)
