@@ -271,7 +271,8 @@ def structured_logits(theta, shape, base, knots, p):
     t = np.log(1.0 - np.log(1.0 - q.max(axis=1)))
     share = np.clip((t - knots[0]) / (knots[2] - knots[0]), 0.0, 1.0)
     middle = (knots[1] - knots[0]) / (knots[2] - knots[0])
-    parts = iter(np.split(theta, np.cumsum([1, 2] + [4] * shape.curve + [k, k] + [3 * k] * shape.spline)))
+    sizes = [1, 2] + [4] * shape.curve + [k, k] + [3 * k] * shape.spline + [k]
+    parts = iter(np.split(theta, np.cumsum(sizes)))
     (a,), bend = next(parts), next(parts)
     f = x * (1.0 + a + bend[0] * (share - 0.5) + bend[1] * np.maximum(share - middle, 0.0))[:, None]
     s = np.log(q) - np.log1p(-q)
@@ -282,8 +283,8 @@ def structured_logits(theta, shape, base, knots, p):
         f = f + sum(
             row * np.logaddexp(0.0, s - HINGES[m]) for row, m in zip(next(parts).reshape(3, k), (0, 1, 3), strict=True)
         )
-    last = next(parts)
-    return f + (x @ last.reshape(k, k).T if shape.mixed else x * last)
+    f = f + x * next(parts)
+    return f + x @ next(parts).reshape(k, k).T if shape.mixed else f
 
 
 class TestStructured:

@@ -9,7 +9,7 @@ import pytest
 
 import calibrant
 from calibrant.maps import METHODS
-from calibrant.maps.classes import MatrixMap, Plan, learn_scale
+from calibrant.maps.classes import LogRows, MatrixMap, Plan, learn_floor, learn_scale, to_memberships
 from calibrant.maps.lifting import fit_classes
 from calibrant.maps.methods import list_methods
 from calibrant.maps.records import Origin
@@ -30,6 +30,34 @@ def rows(kind, n=240):
 
 def fitted_to(name, scores, index, kind, weight=None):
     return fit_classes(Plan(name), "matrix", ClassSample(scores, index, 3, kind, weight, CLASSES))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("probability", lambda P: P),
+        ("probability", lambda P: P.astype(np.float32)),
+        ("probability", lambda P: np.where(P < 0.1, 0.0, P)),
+        ("probability", lambda P: np.asfortranarray(0.2 * P)),
+        ("probability", lambda P: np.minimum(1.0, P + 0.9)),
+        ("logit", np.log),
+        ("logit", lambda P: 1e300 * (P - 0.3)),
+        ("margin", lambda P: (100.0 * P).astype(np.float32)),
+    ],
+)
+def test_rows_of_logarithms_are_known_up_to_a_constant(kind, change):
+    scores = change(rows("probability")[0])
+    clip = learn_floor(scores) if kind == "probability" else 0.0
+    scale = learn_scale(scores) if kind == "margin" else 1.0
+    whole = to_memberships(scores, kind, "real", clip, scale)
+    found = LogRows(scores, kind, clip, scale, positive=scores.min() >= 2.0 * clip)
+    assert (len(found), found.shape) == (240, (240, 3))
+    for some in (slice(0, 7), slice(5, None, 9)):
+        away = found[some] - whole[some]
+        np.testing.assert_allclose(
+            away, np.repeat(away[:, :1], 3, axis=1), rtol=1e-12, atol=1e-12 * np.abs(whole).max()
+        )
+        assert found[some].max(axis=1).min() >= -np.log(6.0)
 
 
 @pytest.mark.parametrize("kind", ["probability", "logit", "margin"])

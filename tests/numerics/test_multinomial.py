@@ -53,12 +53,15 @@ def test_the_product_with_a_direction_is_that_of_the_hessian(mixed, soft):
     np.testing.assert_allclose(problem.curve(problem.probabilities(theta), precision, direction), wanted, atol=1e-10)
 
 
+@pytest.mark.parametrize("last", [0, 4_000])  # by conjugate gradients, by a dense Hessian
 @pytest.mark.parametrize("mixed", [False, True])
-def test_conjugate_gradients_finish_what_slow_steps_leave(mixed, monkeypatch):
+def test_newton_steps_finish_what_slow_steps_leave(mixed, last, monkeypatch):
     problem = problem_of(150, mixed=mixed)
     precision = np.full(problem.size, 0.5)
     dense = minimise(problem, precision, np.zeros(problem.size))
-    monkeypatch.setattr(multinomial, "_TUNING", replace(multinomial._TUNING, dense_size=0, lbfgs_steps=2))
+    monkeypatch.setattr(
+        multinomial, "_TUNING", replace(multinomial._TUNING, dense_size=0, dense_last=last, lbfgs_steps=2)
+    )
     found = minimise(problem, precision, np.zeros(problem.size))
     assert found.value - dense.value < 1e-6
     np.testing.assert_allclose(found.theta, dense.theta, atol=1e-3)

@@ -21,7 +21,7 @@ from calibrant.checks import BLOCK, KINDS, LARGEST, check_one_of, refuse_other_o
 from calibrant.maps.coupling import COMBINATIONS, COUPLINGS, combine_sides, pairs, temper, votes
 from calibrant.maps.records import Origin, both_sides, check_one_column, log_probabilities
 from calibrant.maps.showing import describe_class_map
-from calibrant.numerics.simplex import row_sums
+from calibrant.numerics.simplex import count_zeros, row_sums
 from calibrant.numerics.threads import each_block
 from calibrant.ops import NUMPY, Columns, Ops, run_blocks
 from calibrant.showing import shown_as
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = [
     "SCHEMES",
     "ClassMap",
+    "LogRows",
     "MachineMap",
     "MatrixMap",
     "Plan",
@@ -309,20 +310,57 @@ def to_memberships(
     return out
 
 
-def learn_floor(p: NDArray[Any]) -> float:
+@dataclass(frozen=True, slots=True)
+class LogRows:
+    """The logarithms of memberships, computed for the rows that are read: `rows[start:stop]`, never all at once.
+
+    A row is known up to a constant, its largest number at least -log 2k, and the array is new. It is for fits that read
+    all rows once or twice, to which such a constant makes no difference.
+
+    >>> LogRows(np.array([[0.25, 0.75], [0.0, 1.0]]), "probability", clip=0.125)[1:].round(3)
+    array([[-2.197, -0.118]])
+    """
+
+    scores: NDArray[Any]
+    kind: str
+    clip: float = 0.0
+    scale: float = 1.0
+    positive: bool = False  # all probabilities are known to be at least twice the clip
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The number of rows and of classes."""
+        return self.scores.shape
+
+    def __len__(self) -> int:
+        """Return the number of rows."""
+        return len(self.scores)
+
+    def __getitem__(self, rows: slice) -> Floats:
+        """Return the logarithms of some rows."""
+        some = self.scores[rows]
+        if self.kind == "probability":
+            if self.positive and np.abs(row_sums(some) - 1.0).max() <= 0.5:
+                return np.asarray(np.log(some, dtype=np.float64))
+            return to_memberships(some, self.kind, "real", self.clip)
+        most = LARGEST / 2 / max(self.scale, 1.0)
+        x = np.clip(some, -most, most, dtype=np.float64)
+        x *= self.scale
+        x -= x.max(axis=1, keepdims=True)
+        return np.asarray(x)
+
+
+def learn_floor(p: NDArray[Any], least: float = 0.0) -> float:
     """Return the level to which zeros among memberships are raised: half of the smallest positive one.
 
     An exact 0 of a forest or of nearest neighbours means "less than the smallest step", that of a network has fallen
-    below the smallest number. It is kept from 1e-300 to 1/(2k), which it is where every entry is 0 or 1.
+    below the smallest number. It is kept from 1e-300 to 1/(2k), which it is where every entry is 0 or 1. `least` is the
+    smallest number, where it is known: if it is above 0, nothing has to be read.
 
     >>> learn_floor(np.array([[0.0, 0.02, 0.98], [0.0, 0.5, 0.5]]))
     0.01
     """
-    least, size = 1.0, max(BLOCK // p.shape[1], 1)
-    for start in range(0, len(p), size):
-        block = np.asarray(p[start : start + size], np.float64)
-        low = float(block.min())
-        least = min(least, low if low > 0.0 else float(np.min(block, initial=1.0, where=block > 0.0)))
+    least = least if least > 0.0 else count_zeros(p)[1]
     return float(np.clip(least / 2, 1e-300, 0.5 / p.shape[1]))
 
 

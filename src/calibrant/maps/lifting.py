@@ -19,6 +19,7 @@ from calibrant.checks import BLOCK, check_unit, check_weights, extremes
 from calibrant.maps.classes import (
     SCHEMES,
     ClassMap,
+    LogRows,
     MachineMap,
     MatrixMap,
     Plan,
@@ -87,13 +88,18 @@ def _fit_matrix(row: Method, plan: Plan, data: ClassSample) -> MatrixMap:
         for column in known.scores.T if low < 0.0 or high > 1.0 else ():
             check_unit("scores", column)
         if domain == REAL:  # one column is the second of two
-            clip = learn_floor(known.scores if known.scores.shape[1] > 1 else to_memberships(known.scores, kind))
+            pair = known.scores.shape[1] == 1
+            clip = learn_floor(to_memberships(known.scores, kind)) if pair else learn_floor(known.scores, low)
     if kind == "margin" and row.invariant == "scale":
         scale = learn_scale(known.scores, known.weight)
     if row.labels and known.target is None and len(known.index) and np.ptp(known.index) == 0:
         warn(f"y holds one class only, in {len(known.index)} rows: the map knows nothing of others; give rows of all")
-    members = to_memberships(known.scores, kind, domain, clip, scale)
-    small = members.size * members.shape[1] < _SMALL_PRODUCT
+    members: Any
+    if row.blocks and known.scores.shape[1] > 1:
+        members = LogRows(known.scores, kind, clip, scale, positive=low >= 2.0 * clip)
+    else:
+        members = to_memberships(known.scores, kind, domain, clip, scale)
+    small = len(members) * members.shape[1] ** 2 < _SMALL_PRODUCT
     with one_blas_thread() if small else nullcontext():
         fitted = row.fit(replace(known, scores=members), **plan.options)
     origin = describe_origin(plan.method, kind, data, data.names)

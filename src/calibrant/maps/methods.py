@@ -78,7 +78,9 @@ class Method:
     x, **options)`, where a method of a machine has one, is a number that machines which have not been trained on the
     calibration rows see in them; it is pooled over folds as their scores are.
     `title` is its name for people. `numbers` is how many numbers the fit to one column finds, None where that depends
-    on the data: of methods that are equally good, the one with the fewest is the simplest.
+    on the data: of methods that are equally good, the one with the fewest is the simplest. `blocks` says of a fit to
+    logarithms of memberships that it reads them by slices of rows alone, and that a constant added to a row makes no
+    difference to it: it is then given `LogRows` of `calibrant.maps.classes`, which takes no memory.
 
     Attributes
     ----------
@@ -101,6 +103,7 @@ class Method:
     look: Callable[..., Any] | None = None
     title: str = ""
     numbers: int | None = None
+    blocks: bool = False
 
     @property
     def takes_all(self) -> bool:
@@ -267,6 +270,7 @@ METHODS: dict[str, Method] = {
             "Guo et al. 2017",
             "scale",
             needs="matrix",
+            blocks=True,
         ),
         reduce="sums",
         title="Temperature",

@@ -2,7 +2,7 @@
 
 The structured map starts from a robust temperature q = base(p) and moves x = log q - mean log q:
 
-    f_c = x_c (1 + a + bend(t)) + curve(s_c) + b_c + u_c log(1 - q_c) + spline_c(s_c) + v_c x_c + sum_{j != c} M_cj x_j,
+    f_c = x_c (1 + a + bend(t)) + curve(s_c) + b_c + u_c log(1 - q_c) + spline_c(s_c) + v_c x_c + sum_j M_cj x_j,
 
 t the confidence of the row, s_c = log q_c/(1 - q_c), `bend` piecewise linear, `curve` and `spline_c` sums of softplus
 functions. Every group of coefficients has a normal prior N(0, s^2). Given the s^2 the loss is convex. They are learned
@@ -162,20 +162,13 @@ class Shape:
 
     def groups(self, k: int) -> tuple[list[str], NDArray[np.intp]]:
         """Return the names of the groups of coefficients, and the number of each coefficient's group."""
-        names = ["scale"]
         sizes = [("scale", 1), ("bend", len(_TUNING.quantiles) - 1)]
         sizes += [("curve", len(HINGES))] if self.curve else []
         sizes += [("bias", k), ("other", k)] if self.own else []
         sizes += [("spline", len(_SPLINE) * k)] if self.spline else []
-        sizes += [("vector", k)] if self.own and not self.mixed else []
-        names = [name for name, _ in sizes]
-        index = np.repeat(np.arange(len(sizes)), [size for _, size in sizes])
-        if self.mixed:
-            names += ["vector", "off"]
-            square = np.full((k, k), len(names) - 1)
-            np.fill_diagonal(square, len(names) - 2)
-            index = np.concatenate([index, square.ravel()])
-        return names, index
+        sizes += [("vector", k)] if self.own else []
+        sizes += [("matrix", k * k)] if self.mixed else []
+        return [name for name, _ in sizes], np.repeat(np.arange(len(sizes)), [size for _, size in sizes])
 
 
 _SPLINE = (0, 1, 3)  # the hinges of each class's own spline
@@ -300,8 +293,7 @@ def _make_terms(shape: Shape, base: RobustTemperature, knots: Floats, p: Floats,
     bends = tuple(np.log(rest + q * np.exp(-t)) - other for t in HINGES) if shape.curve or shape.spline else ()
     own: tuple[Floats, ...] = (np.broadcast_to(1.0, x.shape), other)
     own += tuple(bends[m] for m in _SPLINE) if shape.spline else ()
-    own += () if shape.mixed else (x,)
-    return Terms(x, factors, bends if shape.curve else (), own)
+    return Terms(x, factors, bends if shape.curve else (), (*own, x))
 
 
 def _usual_variances(names: list[str], problem: Problem) -> Floats:
@@ -318,7 +310,7 @@ def _usual_variances(names: list[str], problem: Problem) -> Floats:
         "other": own,
         "spline": own,
         "vector": own * min(size, 1e6),
-        "off": own / max(k - 1, 1) * min(size, 1e6),
+        "matrix": own / max(k - 1, 1) * min(size, 1e6),
     }
     return np.array([each[name] for name in names])
 
@@ -382,7 +374,7 @@ def _make_record(
         hinges[list(_SPLINE)] += own[2 : 2 + len(_SPLINE)]
     other -= hinges.sum(axis=0)  # softplus(s - t) = log(1 - q + q exp(-t)) - log(1 - q)
     diagonal = own[-1] if shape.own else np.zeros(k)
-    weights = diagonal if matrix is None else matrix
+    weights = diagonal if matrix is None else matrix + np.diag(diagonal)
     lists = (values.ravel().tolist() for values in (knots, slope, bias, other, hinges, weights))
     knots_, slope_, bias_, other_, hinges_, weights_ = (tuple(values) for values in lists)
     return StructuredClasses(

@@ -9,6 +9,7 @@ that few confident mistakes do not flatten all the others. u is half uniform, ha
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +19,7 @@ from calibrant.arrays import Floats
 from calibrant.maps.class_records import RobustTemperature, TemperatureClasses
 from calibrant.numerics.multinomial import Labels
 from calibrant.numerics.rows import pick_rows
-from calibrant.numerics.simplex import row_sums
+from calibrant.numerics.simplex import count_zeros, row_sums
 from calibrant.numerics.threads import each_block
 from calibrant.samples import ClassSample
 from calibrant.warning import warn
@@ -87,16 +88,16 @@ def fit_temperature_classes(data: ClassSample) -> TemperatureClasses:
     """
     x, labels = data.scores, read_labels(data)
     few = slice(None, None, max(1, len(x) // _TUNING.few))
-    if not np.ptp(x[few], axis=1).any() and not np.ptp(x, axis=1).any():
+    if _each(_is_flat, x[few], labels) and _each(_is_flat, x, labels):
         return TemperatureClasses(1.0)
     miss = 0.0
-    if _is_separable(x[few], labels.part(few)) and _is_separable(x, labels):
+    if _each(_is_separable, x[few], labels.part(few)) and _each(_is_separable, x, labels):
         warn(_SEPARABLE)
         miss = 1.0 / (labels.total + 2.0)
     b, stride = 1.0, few.step
     while True:  # from a few rows, over 16 times as many, to all
         some = slice(None, None, stride)
-        b = _solve_temperature(x[some], labels.part(some), miss, b)
+        b = _solve_temperature(x if stride == 1 else np.ascontiguousarray(x[some]), labels.part(some), miss, b)
         if stride == 1:
             break
         stride = max(1, stride // _TUNING.growth)
@@ -105,12 +106,24 @@ def fit_temperature_classes(data: ClassSample) -> TemperatureClasses:
     return TemperatureClasses(b)
 
 
+def _each(test: Callable[[Floats, Labels], bool], x: Any, labels: Labels) -> bool:
+    """Return whether a test holds for every block of rows."""
+    step = max(1, _TUNING.block // x.shape[1])
+    blocks = (slice(start, start + step) for start in range(0, len(x), step))
+    return all(test(x[rows], labels.part(rows)) for rows in blocks)
+
+
+def _is_flat(x: Floats, labels: Labels) -> bool:
+    """Return whether no row prefers a class."""
+    return not np.ptp(x, axis=1).any()
+
+
 def _is_separable(x: Floats, labels: Labels) -> bool:
     """Return whether no row has a class with a larger score than its own, or than those it is a mixture of."""
     return bool(labels.likelihood(x - x.max(axis=1, keepdims=True)) == 0.0)
 
 
-def _solve_temperature(x: Floats, labels: Labels, miss: float, b: float) -> float:
+def _solve_temperature(x: Any, labels: Labels, miss: float, b: float) -> float:
     """Return the b >= 0 at which sum_i w_i E_i[x] is what was seen, sum_i w_i x_i,y: the minimum of the loss.
 
     A share `miss` of each row belongs to the other classes. Each step solves the Taylor series of the gradient up to
@@ -137,15 +150,15 @@ def _solve_temperature(x: Floats, labels: Labels, miss: float, b: float) -> floa
     raise RuntimeError(msg)
 
 
-def _temperature_derivatives(x: Floats, labels: Labels, miss: float, b: float) -> tuple[float, float, float, float]:
+def _temperature_derivatives(x: Any, labels: Labels, miss: float, b: float) -> tuple[float, float, float, float]:
     """Return the first four derivatives of the loss: the sums of the cumulants of x under softmax(b x), less x_y."""
     k = x.shape[1]
     ones = np.ones(k)
-    plain = b * np.log(k) < 600.0  # the largest x of a row is at least -log k, so that no row of exponentials is 0
+    plain = b * np.log(2 * k) < 600.0  # the largest x of a row is at least -log 2k: no row of exponentials is 0
 
     def add_up(rows: slice) -> Floats:
         """Return the sums over some rows."""
-        some, mine = np.ascontiguousarray(x[rows]), labels.part(rows)
+        some, mine = x[rows], labels.part(rows)
         e = some * b
         if not plain:
             e -= e.max(axis=1, keepdims=True)
@@ -248,7 +261,7 @@ def fit_bases(data: ClassSample, *, even: bool = False) -> list[BaseFit]:
     total = labels.total
     seen = (labels.counts(k) + 1.0) / (total + k)
     u = np.full(k, 1.0 / k) if even else 0.5 * seen + 0.5 / k
-    zeros, least = _find_zeros(data.scores, labels.weight)
+    zeros, least = count_zeros(data.scores, labels.weight)
     underflow = zeros == 0.0 or least < _TUNING.underflow
     coarse = zeros >= _TUNING.zeros * k * total
     usual = float(np.log((_TUNING.coarse if coarse else _TUNING.smooth) / (total + 1.0)))
@@ -274,21 +287,6 @@ def fit_bases(data: ClassSample, *, even: bool = False) -> list[BaseFit]:
         ends = ends[:1]
     maps = [_Point.of(end.theta).make(u) for end in ends]
     return [BaseFit(each, end.theta, end.hessian) for each, end in zip(maps, ends, strict=True)]
-
-
-def _find_zeros(p: Floats, weight: Floats) -> tuple[float, float]:
-    """Return the weight of exact zeros, and the smallest number above 0."""
-    found, least = 0.0, 1.0
-    step = max(1, _TUNING.block // p.shape[1])
-    for start in range(0, len(p), step):
-        some = p[start : start + step]
-        positive = some > 0.0
-        if positive.all():
-            least = min(least, float(some.min()))
-        else:
-            least = float(np.min(some, initial=least, where=positive))
-            found += float(weight[start : start + step] @ (~positive).sum(axis=1))
-    return found, least
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,9 @@ with x_c, S_mc and D_gc numbers per row and class, h_m numbers per row. The coef
     F(theta) = -sum_i w_i sum_c t_ic log q_ic + 1/2 sum_j lambda_j theta_j^2,
 
 t the shares of the classes in a row, lambda > 0. F is strictly convex. `minimise` takes Newton steps where the Hessian
-is small enough to be dense, else L-BFGS steps scaled by a block approximation of it, `Blocks`; either way the result
-has passed the Newton decrement as its certificate. Rows are read in blocks: the memory needed does not grow with them.
+is small enough to be dense, else L-BFGS steps scaled by a block approximation of it, `Blocks`, and Newton steps after
+all where these are too slow; either way the result has passed the Newton decrement as its certificate. Rows are read in
+blocks: the memory needed does not grow with them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ class _Tuning:
     kept: int = 500_000  # rows times classes up to which the terms are computed once; beyond, anew in every pass
     dense_work: float = 6e9  # rows times squared coefficients up to which the Hessian is dense
     dense_size: int = 1_500  # coefficients up to which it is
+    dense_last: int = 4_000  # coefficients up to which it is where L-BFGS has not ended; 130 MB
     decrement: float = 1e-10  # of a Newton minimum, per unit of the total weight
     rough_decrement: float = 2e-7  # the same of an L-BFGS minimum: 1/100 nat in 50,000 rows
     newton_steps: int = 200
@@ -46,7 +48,9 @@ class _Tuning:
     cg_newton_steps: int = 60
     cg_steps: int = 300  # of conjugate gradients in a Newton step ...
     cg_rest: float = 0.03  # ... that end when the residual has fallen to this share
-    memory: int = 20  # pairs of steps and gradients that L-BFGS keeps
+    memory: int = 20  # pairs of steps and gradients that L-BFGS keeps ...
+    least_memory: int = 5  # ... or so many ...
+    memory_numbers: int = 7_000_000  # ... where more would have more coefficients than these
     armijo: float = 1e-4
     halvings: int = 40
 
@@ -164,7 +168,7 @@ class Problem:
 
     def slices(self) -> Iterator[slice]:
         """Yield the blocks of rows."""
-        step = max(1, _TUNING.block // self.classes)
+        step = max(1, _TUNING.block // self.classes, self.classes if self.mixed else 1)  # M is read in every block
         for start in range(0, len(self.labels), step):
             yield slice(start, min(start + step, len(self.labels)))
 
@@ -199,7 +203,7 @@ class Problem:
             value -= labels.likelihood(logs)
             r = labels.residuals(q)
             r *= labels.weight[:, None]
-            gradient += self._project(terms, r)
+            self._project(terms, r, gradient)
         return value, gradient
 
     def probabilities(self, theta: Floats) -> list[Floats]:
@@ -217,16 +221,19 @@ class Problem:
             moved -= row_sums(q * moved)[:, None]
             moved *= q
             moved *= labels.weight[:, None]
-            product += self._project(terms, moved)
+            self._project(terms, moved, product)
         return product
 
-    def _project(self, terms: Terms, r: Floats) -> Floats:
-        """Return sum_i J_i' r_i, J the derivative of the logits of a row by theta."""
-        parts = [terms.factors.T @ row_sums(r * terms.x), np.array([np.vdot(r, s) for s in terms.common])]
-        parts += [(r * d).sum(axis=0) for d in terms.own]
-        if self.mixed:
-            parts.append((r.T @ terms.x).ravel())
-        return np.concatenate(parts)
+    def _project(self, terms: Terms, r: Floats, total: Floats) -> None:
+        """Add sum_i J_i' r_i to a total, J the derivative of the logits of a row by theta."""
+        common, own, matrix = self.split(total)
+        common[: self.factors] += terms.factors.T @ row_sums(r * terms.x)
+        for number, s in enumerate(terms.common, start=self.factors):
+            common[number] += np.vdot(r, s)
+        for sums, d in zip(own, terms.own, strict=True):
+            sums += (r * d).sum(axis=0)
+        if matrix is not None:
+            matrix += r.T @ terms.x
 
     def rows_of(self, terms: Terms, r: Floats) -> Floats:
         """Return J_i' r_i of each row, (rows, size)."""
@@ -502,26 +509,30 @@ def _lbfgs(problem: Problem, precision: Floats, theta: Floats, steps: int | None
     enough = _TUNING.rough_decrement * max(problem.labels.total, 1.0)
     inverse = Blocks.at(problem, theta, precision)
     value, gradient = problem.evaluate(theta, precision)
-    pairs: list[tuple[Floats, Floats, float]] = []
+    solved = inverse.solve(gradient)
+    decrement = float(gradient @ solved)
+    most = min(_TUNING.memory, max(_TUNING.least_memory, _TUNING.memory_numbers // problem.size))
+    pairs: list[tuple[Floats, Floats, Floats, float]] = []  # s, y, and y on the scale, which no step solves again
     for _ in range(steps or _TUNING.lbfgs_steps):
-        decrement = float(gradient @ inverse.solve(gradient))
         if decrement <= enough:
             break
-        step, shares = gradient.copy(), []
-        for s, y, sy in reversed(pairs):
-            shares.append(float(s @ step) / sy)
-            step -= shares[-1] * y
-        step = inverse.solve(step)
-        for (s, y, sy), share in zip(pairs, reversed(shares), strict=True):
+        rest, step, shares = gradient.copy(), solved.copy(), []
+        for s, y, scaled, sy in reversed(pairs):
+            shares.append(float(s @ rest) / sy)
+            rest -= shares[-1] * y
+            step -= shares[-1] * scaled
+        for (s, y, _, sy), share in zip(pairs, reversed(shares), strict=True):
             step += (share - float(y @ step) / sy) * s
         new, value, slope, moved = _search(problem, precision, theta, value, gradient, -step)
-        s, y = new - theta, slope - gradient
-        theta, gradient = new, slope
         if not moved:
             break
-        pairs = [*pairs[1 - _TUNING.memory :], (s, y, float(s @ y))]
-    decrement = float(gradient @ inverse.solve(gradient))
+        s, y, after = new - theta, slope - gradient, inverse.solve(slope)
+        pairs = [*pairs[1 - most :], (s, y, after - solved, float(s @ y))]
+        theta, gradient, solved = new, slope, after
+        decrement = float(gradient @ solved)
     if steps is None and decrement > enough:
+        if problem.size <= _TUNING.dense_last:
+            return _newton(problem, precision, theta, None)
         return _newton_cg(problem, precision, theta, value, gradient, enough)
     return Minimum(theta, value, decrement, inverse)
 
@@ -529,7 +540,7 @@ def _lbfgs(problem: Problem, precision: Floats, theta: Floats, steps: int | None
 def _newton_cg(
     problem: Problem, precision: Floats, theta: Floats, value: float, gradient: Floats, enough: float
 ) -> Minimum:
-    """Take Newton steps solved by conjugate gradients: for the few problems on which L-BFGS is too slow."""
+    """Take Newton steps solved by conjugate gradients: for large problems on which L-BFGS is too slow."""
     for _ in range(_TUNING.cg_newton_steps):
         inverse, probabilities = Blocks.at(problem, theta, precision), problem.probabilities(theta)
         step, rest = np.zeros_like(theta), gradient.copy()
