@@ -16,6 +16,7 @@ __all__ = [
     "BLOCK",
     "KINDS",
     "LARGEST",
+    "LIGHTER",
     "ROUNDING",
     "check_binary",
     "check_class_names",
@@ -55,6 +56,9 @@ BLOCK = 32_768  # rows; a few float64 blocks of this length fit into the second-
 
 
 ROUNDING = 1e-5  # how far from 1 a row of posteriors may sum, or from [0, 1] a probability be: float32, many classes
+
+
+LIGHTER = 2.0**-64  # of weights whose sum is too large for a double: so are at most 2^64 of them
 
 
 KINDS = ("margin", "probability", "logit")
@@ -294,7 +298,7 @@ def check_several_classes(classes: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_weights(name: str, values: ArrayLike, like: NDArray[Any]) -> NDArray[Any]:
-    """Return finite weights, none negative and not all zero."""
+    """Return finite weights, none negative and not all zero; where their sum is too large for a double, in 2^64ths."""
     array = check_finite(name, values)
     check_length(name, array, like)
     if array.min() < 0:
@@ -304,7 +308,9 @@ def check_weights(name: str, values: ArrayLike, like: NDArray[Any]) -> NDArray[A
     if not array.any():
         msg = f"{name} must not all be zero; got {len(array)} zeros"
         raise ValueError(msg)
-    return array
+    with np.errstate(over="ignore"):
+        fits = np.isfinite(np.sum(array, dtype=np.float64))
+    return array if fits else np.asarray(array, np.float64) * LIGHTER
 
 
 def check_number(name: str, value: Any, *, low: float = 0.0, inclusive: bool = False) -> float:

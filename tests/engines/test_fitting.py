@@ -287,3 +287,35 @@ def test_a_function_of_ones_own_sees_cells(monkeypatch):
     found = fit(share, table)
     assert found(0.0) == pytest.approx(y.mean(), rel=1e-12)
     assert found.origin.rows == len(y)
+
+
+def test_bins_of_equal_fractional_weights_have_the_edges_of_the_rows():
+    """Sums of 0.1 are rounded: edges must not depend on the order in which they were added."""
+    rng = np.random.default_rng(5)
+    n = 150_000
+    f, weight = rng.normal(size=n), np.full(n, 0.1)
+    y = rng.random(n) < 0.3
+    table = pa.table({"f": f, "y": y, "w": weight})
+    for k in (10, 1000):
+        found = engines.fit("bins", BACKENDS["duckdb"](table), score="f", label="y", weight="w", kind="margin", k=k)
+        equal = calibrant.fit("bins", f, y, kind="margin", k=k)
+        assert found.edges == equal.edges
+        assert found.edges == calibrant.fit("bins", f, y, sample_weight=weight, kind="margin", k=k).edges
+
+
+@pytest.mark.parametrize("name", ["platt", "isotonic", "gauss", "bins", "kull_beta"])
+def test_weights_whose_sum_is_no_double_count_as_others(name):
+    rng = np.random.default_rng(6)
+    f = rng.normal(size=500)
+    y = rng.random(500) < 1 / (1 + np.exp(-f))
+    weight = rng.choice([0.5, 1.0, 1.5], 500)
+    table = pa.table({"f": f, "y": y, "w": weight * 1e308})
+    fitted = [
+        engines.fit(name, table, score="f", label="y", weight="w", kind="margin"),
+        calibrant.fit(name, f, y, sample_weight=weight * 1e308, kind="margin"),
+    ]
+    expected = calibrant.fit(name, f, y, sample_weight=weight * 1e200, kind="margin")
+    for each in fitted:
+        np.testing.assert_allclose(each(f), expected(f), rtol=1e-9, atol=1e-12)
+    with pytest.raises(ValueError, match="weights count rows, and must sum to less than"):
+        engines.assess(engines.apply(expected, table, score="f"), probability="probability", label="y", weight="w")

@@ -80,3 +80,68 @@ def test_rows_without_a_group_are_one():
     table = pa.table({"f": F, "y": Y, "g": [None if k % 2 else "a" for k in range(N)]})
     state = engines.watch(calibrant.fit("platt", F, Y), table, score="f", label="y", batch="a", by="g")
     assert {*state.groups} == {"a", "(missing)"}
+
+
+# Maps of groups -------------------------------------------------------------------------------------------------------
+
+SHOP = np.array([f"shop {k}" for k in range(5)])[RNG.integers(0, 5, N)]
+SOLD = RNG.random(N) < expit(2 * F - 1 + (SHOP == "shop 1") + 2.0 * (SHOP == "shop 2") * (DAY > 3))
+CALM = RNG.random(N) < expit(2 * F - 1 + (SHOP == "shop 1"))
+SHOPS = pa.table({"f": F, "sold": SOLD, "shop": SHOP, "calm": CALM, "day": DAY})
+OF_SHOPS = {"score": "f", "batches": "day"}
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("pool", [True, False])
+def test_maps_of_groups_are_watched_as_in_memory(backend, pool):
+    maps = engines.fit("platt", SHOPS, score="f", label="calm", by="shop", pool=pool, kind="margin")
+    found = engines.watch(maps, BACKENDS[backend](SHOPS), label="sold", **OF_SHOPS)
+    expected = calibrant.watch(maps, F, SOLD, batch=DAY, groups=SHOP)
+    same(found, expected)
+    assert [each.group for each in found.findings if each.alarm] == ["shop 2"]
+    assert found.findings[1].since == "4"
+    assert not engines.watch(maps, SHOPS, label="calm", **OF_SHOPS).drifted
+
+
+def test_the_error_of_each_group_is_allowed_for():
+    """A map of 30 rows of a group is off from the start, and nothing drifts."""
+    few = np.concatenate([np.flatnonzero(f"shop {k}" == SHOP)[: 30 if k else 300] for k in range(5)])
+    for pool in (True, False):
+        maps = calibrant.fit("platt", F[few], CALM[few], groups=SHOP[few], pool=pool, kind="margin")
+        found, strict = (calibrant.watch(maps, F, CALM, batch=DAY, groups=SHOP, strict=each) for each in (False, True))
+        assert not found.drifted
+        for name in found.groups:
+            assert found.groups[name].best <= strict.groups[name].best + 1.0
+    assert strict.drifted  # each map of 30 rows alone
+
+
+def test_rows_of_unknown_groups_are_watched_with_the_spread_of_the_groups():
+    maps = calibrant.fit("platt", F, CALM, groups=SHOP, kind="margin")
+    new = np.where(SHOP == "shop 4", "another", SHOP)
+    state = calibrant.watch(maps, F, CALM, batch=DAY, groups=new)
+    assert "another" in state.groups
+    assert not state.drifted
+
+
+def test_groups_of_several_columns_and_parts_of_a_batch(tmp_path):
+    table = SHOPS.append_column("big", pa.array(F > 0))
+    maps = engines.fit("platt", table, score="f", label="calm", by=["shop", "big"], kind="margin")
+    whole = engines.watch(maps, table, score="f", label="sold", batch="all")
+    assert whole.by == "shop / big"
+    assert "shop 0 / True" in whole.groups
+    state = engines.watch(maps, table.slice(0, 1000), score="f", label="sold", batch="all", partial=True)
+    state = calibrant.Watch.from_json(state.to_json())
+    same(engines.watch(maps, table.slice(1000), score="f", label="sold", batch="all", state=state), whole)
+
+
+def test_settings_and_columns_of_groups_must_be_those_of_the_watch():
+    maps = engines.fit("platt", SHOPS, score="f", label="calm", by="shop", kind="margin")
+    with pytest.raises(ValueError, match=r"by must name 1 column\(s\), as in the fit"):
+        engines.watch(maps, SHOPS, label="sold", by=["shop", "day"], **OF_SHOPS)
+    with pytest.raises(ValueError, match="groups must hold one group per row"):
+        calibrant.watch(maps, F, SOLD, batch="a")
+    state = engines.watch(maps, SHOPS, label="sold", score="f", batch="a", alpha=0.01)
+    for given in ({"alpha": 0.05}, {"tolerance": 0.2}, {"strict": True}):
+        with pytest.raises(ValueError, match=f"{next(iter(given))} must stay the same over a watch; the state has"):
+            engines.watch(maps, SHOPS, label="sold", score="f", batch="b", state=state, **given)
+    assert engines.watch(maps, SHOPS, label="sold", score="f", batch="b", state=state, alpha=0.01).alpha == 0.01

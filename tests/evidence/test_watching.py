@@ -10,7 +10,8 @@ from scipy.special import expit, logit
 import calibrant
 from calibrant import Watch, watch
 from calibrant.evidence.betting import Wealth
-from calibrant.evidence.watching import Cells, Counts, count_cells, start_watch, update
+from calibrant.evidence.counting import Cells, Counts, count_cells
+from calibrant.evidence.watching import start_watch, update
 from calibrant.maps.records import Lines, Sigmoid
 
 TRUE = Sigmoid(-1.5, 1.0)

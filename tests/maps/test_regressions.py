@@ -241,3 +241,25 @@ def test_names_that_people_know():
         fitted = quiet_fit(alias, x, y, kind="logit")
         assert fitted == quiet_fit(name, x, y, kind="logit")
         assert fitted.origin.method == name
+
+
+@pytest.mark.parametrize("far", [(1e6, 1.0), (-1e6, 0.0), (-1e4, 1.0), (60.0, 0.0)])
+def test_a_score_far_out_among_many_rows_is_certified_by_sums(far, monkeypatch):
+    """The optimum by Newton over sums is that of all distinct scores as points, which would take minutes."""
+    x, y, _ = bent_sample(4 * FEW, 3)
+    x[7], y[7] = far
+    slow = "calibrant.numerics.regression.pool", "calibrant.numerics.regression.collapse"
+
+    def refuse(data):
+        raise RuntimeError(len(data))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(slow[1], refuse)
+        fitted = calibrant.fit("quadratic", x, y, kind="margin")
+    with monkeypatch.context() as patched:
+        patched.setattr(slow[0], refuse)
+        expected = calibrant.fit("quadratic", x, y, kind="margin")
+    w = np.ones(len(x))
+    assert loss(fitted.logit(x), y, w) <= loss(expected.logit(x), y, w) * (1.0 + 1e-11)
+    near = np.linspace(-4.0, 4.0, 9)
+    np.testing.assert_allclose(fitted(near), expected(near), rtol=1e-7)

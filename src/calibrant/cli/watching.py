@@ -106,7 +106,7 @@ def watch(
                 missing="skip" if skip_missing else "error",
                 state=known,
                 partial=partial,
-                alpha=0.05 if alpha is None else alpha,
+                alpha=alpha,
                 tolerance=tolerance,
                 strict=strict,
             )

@@ -20,7 +20,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import KINDS, ROUNDING, check_labels, check_one_of
+from calibrant.checks import KINDS, LIGHTER, ROUNDING, check_labels, check_one_of
 from calibrant.extras import require_extra
 from calibrant.files import UnreadableTable, hide_credentials
 from calibrant.ops.frames import is_nan
@@ -372,6 +372,9 @@ class Rows:
             raise ValueError(msg)
         if self.is_weighted and seen["low_weight"] <= 0.0:
             rows = rows.without_zeros(seen)
+            seen = rows.look()
+        if self.is_weighted and np.isinf(seen["sum_weight"]) and np.isfinite(seen["high_weight"]):
+            rows = replace(rows, frame=rows.frame.with_columns(weight=_WEIGHT * LIGHTER))
             seen = rows.look()
         return rows, seen
 

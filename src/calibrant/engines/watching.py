@@ -9,25 +9,18 @@ import narwhals.stable.v2 as nw
 import numpy as np
 from scipy import special
 
-from calibrant.engines.applying import apply
-from calibrant.engines.tables import collect, open_rows
-from calibrant.evidence.watching import (
-    WIDTH,
-    Cells,
-    Counts,
-    Watch,
-    known_positive,
-    require_same,
-    start_watch,
-    update,
-)
+from calibrant.engines.applying import apply, read_groups
+from calibrant.engines.tables import check_by, collect, open_rows
+from calibrant.evidence.counting import WIDTH, Cells, Counts
+from calibrant.evidence.group_errors import add_error, name_group
+from calibrant.evidence.watching import Watch, continue_watch, known_positive, update
 from calibrant.maps.information import LAST
+from calibrant.maps.keys import RowKeys, columns_of, find_keys, join_keys
 
 __all__ = ["watch"]
 
 _P = nw.col("forecast")
 _SUMS = ("rows", "predicted", "positive")
-_MISSING = "(missing)"  # the name of rows without a group
 
 
 def watch(
@@ -39,20 +32,20 @@ def watch(
     batch: Any = None,
     batches: str | None = None,
     weight: str | None = None,
-    by: str | None = None,
+    by: str | Sequence[str] | None = None,
     pos_label: Any = None,
     missing: str = "error",
     state: Watch | None = None,
     partial: bool = False,
-    alpha: float = 0.05,
+    alpha: float | None = None,
     tolerance: float | None = None,
     strict: bool = False,
 ) -> Watch:
     """Watch a deployed map for drift on columns of a table, as `calibrant.watch` does on arrays.
 
     `table`, `score`, `label`, `weight` and `missing` are as for `fit`, the others as for `calibrant.watch`. `batch` is
-    the name of the batch, or `batches` names the column of them, which are taken in sorted order. `by` names a column
-    of groups.
+    the name of the batch, or `batches` names the column of them, which are taken in sorted order. `by` names the
+    columns of groups; for the maps of groups they are those of the fit unless given.
 
     Parameters
     ----------
@@ -83,11 +76,18 @@ def watch(
             "neither" if batch is None else "both"
         )
         raise ValueError(msg)
-    if state is None:
-        state = start_watch(map, alpha=alpha, tolerance=tolerance, strict=strict, by=by)
-    require_same(state, map, by)
+    grouped = hasattr(map, "groups")
+    if grouped and by is None:
+        by = list(map.by)
+    names = [] if by is None else check_by(by)
+    if grouped and len(names) != len(columns_of(map.groups)):
+        msg = f"by must name {len(columns_of(map.groups))} column(s), as in the fit of the maps; got {by!r}"
+        raise ValueError(msg)
+    said = " / ".join(names) or None
+    state = continue_watch(state, map, said, alpha=alpha, tolerance=tolerance, strict=strict)
     origin = getattr(map, "origin", None)
-    keys = {name: column for name, column in (("by", by), ("batches", batches)) if column is not None}
+    columns = {f"by{place or ''}": name for place, name in enumerate(names)}
+    keys = columns | ({} if batches is None else {"batches": batches})
     rows = open_rows(
         table,
         score=score,
@@ -98,35 +98,33 @@ def watch(
         missing=missing,
         keep=keys,
     )
-    frame = nw.from_native(apply(map, rows.frame.to_native(), score="score", into="forecast")).lazy()
+    at = {"by": list(columns)} if grouped else {}
+    frame = nw.from_native(apply(map, rows.frame.to_native(), score="score", into="forecast", **at)).lazy()
     low, high = float(special.expit(-LAST)), float(special.expit(LAST))
     one = nw.lit(1.0, nw.Float64)
     frame = frame.with_columns(forecast=_P.clip(low, high))
     frame = frame.with_columns(cell=((_P / (one - _P)).log() * (1.0 / WIDTH)).floor().cast(nw.Int64))
     frame = frame.with_columns(rows=rows.weigh(one), predicted=rows.weigh(_P), positive=rows.positive)
-    grouped = frame.group_by(*keys, "cell").agg(count=nw.len(), **{name: nw.col(name).sum() for name in _SUMS})
-    found = collect(grouped.select(*keys, "cell", "count", *_SUMS))
+    summed = frame.group_by(*keys, "cell").agg(count=nw.len(), **{name: nw.col(name).sum() for name in _SUMS})
+    found = collect(summed.select(*keys, "cell", "count", *_SUMS))
     numbers = {name: np.asarray(found[name].cast("float64").to_numpy(), np.float64) for name in (*_SUMS, "count")}
     rows.require_rows(numbers["count"].sum())
-    names = found["batches"].to_pylist() if batches is not None else [str(batch)] * found.num_rows
-    groups = [_MISSING if each is None else str(each) for each in found["by"].to_pylist()] if by is not None else None
-    if any(each is None for each in names):
+    days = found["batches"].to_pylist() if batches is not None else [str(batch)] * found.num_rows
+    if any(each is None for each in days):
         msg = f"batches must name a column without missing values; {batches!r} has some"
         raise ValueError(msg)
+    parts = [read_groups(name, found[column]) for column, name in columns.items()]
+    groups = join_keys("by", parts, tuple(names)) if parts else RowKeys((None,), np.zeros(len(days), np.intp))
+    known = find_keys(map.groups, groups.keys, "by") if grouped else None
     cell = np.asarray(found["cell"].cast("int64").to_numpy(), np.intp)
-    for name in sorted(set(names)):
-        here = np.array([each == name for each in names])
-        counts = Counts(str(name), _split(cell, numbers, here, groups))
-        state = update(state, counts, partial=partial)
+    for day in sorted(set(days)):
+        here = np.array([each == day for each in days])
+        made = {}
+        for place in np.unique(groups.index[here]).tolist():
+            own = np.flatnonzero(here & (groups.index == place))
+            own = own[np.argsort(cell[own])]
+            cells = Cells(cell[own], *(numbers[name][own] for name in _SUMS))
+            name = name_group(groups.keys[place]) if names else ""
+            made[name] = cells if known is None or state.strict else add_error(map, int(known[place]), cells)
+        state = update(state, Counts(str(day), made), partial=partial)
     return state
-
-
-def _split(cell: Any, numbers: dict[str, Any], here: Any, groups: Sequence[str] | None) -> dict[str, Cells]:
-    """Return the cells of a batch by group."""
-    made = {}
-    for group in sorted(set(groups)) if groups is not None else [""]:
-        chosen = here if groups is None else here & np.array([each == group for each in groups])
-        if chosen.any():
-            order = np.argsort(cell[chosen])
-            made[group] = Cells(cell[chosen][order], *(numbers[name][chosen][order] for name in _SUMS))
-    return made

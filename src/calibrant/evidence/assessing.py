@@ -73,6 +73,7 @@ __all__ = [
 
 
 _BOOTSTRAP_ROWS = 10_000  # intervals for more rows come from a random sample of this many
+_MOST_ROWS = 2.0**62  # rows that weights may stand for: counts are drawn as whole numbers
 _MOST_COUNTED = 1e9  # rows that NumPy can draw from without replacement
 _FEWEST_ROWS_PER_CLASS = 50  # such a sample gives no intervals if it holds fewer rows of some class
 _ERROR_REJECT_POINTS = 500  # at most this many points of the error-reject curve are kept
@@ -373,6 +374,10 @@ def _name_forecasts(
 
 def assess_forecasts(rows: NamedForecasts, options: AssessOptions) -> Assessment:
     """Run all metrics, tests and curves on checked rows, or counts of them."""
+    total = float(rows.data.weight.sum()) if rows.data.weight is not None else 0.0
+    if total >= _MOST_ROWS:
+        msg = f"weights count rows, and must sum to less than {_MOST_ROWS:.2g} in all; got {total:.2g}: divide them"
+        raise ValueError(msg)
     data, shares = rows.binary, rows.shares()
     parts = {score: decompose(rows.data, score) for score in ("brier", "log_loss")}
     sampled, scale = _sample_rows(rows, options)

@@ -11,173 +11,35 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from functools import reduce
 from hashlib import blake2b
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import special
 
-from calibrant.arrays import Floats, Index
+from calibrant.arrays import Index
 from calibrant.checks import check_length, check_number, check_proportion, check_vector, refuse_missing
-from calibrant.evidence.betting import (
-    ALTERNATIVES,
-    Wealth,
-    bound_difference,
-    estimate_shift,
-    place_bets,
-    play,
-    reject_groups,
-    start_wealth,
-)
+from calibrant.evidence.betting import reject_groups
+from calibrant.evidence.counting import Cells, Counts, check_cells, count_cells
+from calibrant.evidence.findings import Finding, describe, find
+from calibrant.evidence.group_errors import add_error, list_unknown, name_group
 from calibrant.evidence.showing import describe_watch, print_watch
-from calibrant.evidence.words import format_count
+from calibrant.evidence.streams import Rules, Stream, advance, decode_stream, encode_stream
 from calibrant.maps.information import LAST
+from calibrant.maps.keys import RowKeys, find_keys, read_row_keys
 from calibrant.maps.records import Information, check_one_column
 from calibrant.maps.store import to_dict
 from calibrant.samples import sample
-from calibrant.showing import shown, shown_as
+from calibrant.showing import shown_as
 
-__all__ = [
-    "WIDTH",
-    "Cells",
-    "Counts",
-    "Finding",
-    "Line",
-    "Stream",
-    "Watch",
-    "count_cells",
-    "describe",
-    "known_positive",
-    "require_same",
-    "start_watch",
-    "update",
-    "watch",
-]
+__all__ = ["Watch", "continue_watch", "known_positive", "start_watch", "update", "watch"]
 
-WIDTH = 0.125  # of a cell, in logits; cells of any width are valid, and half as wide ones find nothing sooner
-_LAST_CELL = int(LAST / WIDTH)
 _TOLERANCE = 0.05  # log-odds that nobody minds: 5.0 % instead of 4.8 %
 _LEAST_SCALE = 0.1  # of the logits of a map that is nearly constant
-_RUN = 1000.0  # batches that an e-detector runs in the mean before it warns without cause
-_TELLING = 3.0  # nats of evidence, odds of 20, from which a change is said to be later than the first batch
 _LINES, _LINES_OF_GROUP = 366, 60  # kept of the past; older ones are merged, so that sums stay right
-_DIGITS = 6  # decimals of log wealth in a file
 _FORMAT = 1
-_MOST_TEXT = 5  # groups that are named in the verdict
-
-
-# Counts ---------------------------------------------------------------------------------------------------------------
-
-
-@shown
-@dataclass(frozen=True, slots=True, eq=False)
-class Cells:
-    """Rows, the sum of their forecasts and the positives in cells of the forecast's logit, numbered floor(logit/WIDTH).
-
-    >>> one = count_cells(np.array([0.19, 0.2, 0.7]), np.array([0, 1, 1]))
-    >>> (one + one).rows.tolist(), (one + one).positive.tolist()
-    ([4.0, 2.0], [2.0, 2.0])
-    """
-
-    number: Index
-    rows: Floats
-    predicted: Floats
-    positive: Floats
-
-    def __add__(self, other: Cells) -> Cells:
-        """Return the cells of both."""
-        number, place = np.unique(np.concatenate([self.number, other.number]), return_inverse=True)
-        sums = [
-            _sum(place, np.concatenate([getattr(self, name), getattr(other, name)]), len(number))
-            for name in ("rows", "predicted", "positive")
-        ]
-        return Cells(number, *sums)
-
-
-def count_cells(p: Floats, label: Floats, weight: Floats | None = None) -> Cells:
-    """Return forecasts and labels as counts in cells; a weight is the number of rows that a row stands for."""
-    n = np.ones(len(p)) if weight is None else np.asarray(weight, np.float64)
-    inside = np.clip(np.asarray(p, np.float64), special.expit(-LAST), special.expit(LAST))
-    number, place = np.unique(np.floor(special.logit(inside) / WIDTH).astype(np.intp), return_inverse=True)
-    sums = [_sum(place, each, len(number)) for each in (n, n * inside, n * np.asarray(label, np.float64))]
-    return Cells(number, *sums)
-
-
-def _sum(place: Index, values: Floats, size: int) -> Floats:
-    """Return the sums of values by their place."""
-    return np.bincount(place, values, size).astype(np.float64)
-
-
-@shown
-@dataclass(frozen=True, slots=True, eq=False)
-class Counts:
-    """The cells of a batch, of each group of rows; without groups those of one, named "". Parts of a batch add up."""
-
-    batch: str
-    groups: Mapping[str, Cells]
-
-    def __add__(self, other: Counts) -> Counts:
-        """Return the counts of two parts of one batch."""
-        if self.batch != other.batch:
-            msg = f"counts must be of one batch to be added; got {self.batch!r} and {other.batch!r}"
-            raise ValueError(msg)
-        joined = dict(self.groups)
-        for name, cells in other.groups.items():
-            joined[name] = joined[name] + cells if name in joined else cells
-        return Counts(self.batch, joined)
-
-    @property
-    def whole(self) -> Cells:
-        """The cells of all rows."""
-        return reduce(lambda one, other: one + other, self.groups.values())
-
-
-# State ----------------------------------------------------------------------------------------------------------------
-
-
-@shown
-@dataclass(frozen=True, slots=True)
-class Line:
-    """What happened in one batch, or in several that were merged: `batch` and `first` are the first, `last` the last.
-
-    `variance` is the sum of p (1 - p), `squares` that of (y - p)^2, `shift` the shift of the log-odds that explains the
-    positives, `log_e` and `log_m` the evidence after it.
-    """
-
-    batch: str
-    first: int
-    last: int
-    rows: float
-    predicted: float
-    positive: float
-    variance: float
-    squares: float
-    shift: float
-    log_e: float
-    log_m: float
-
-    def merge(self, later: Line) -> Line:
-        """Return both as one."""
-        total = self.variance + later.variance
-        shift = (self.variance * self.shift + later.variance * later.shift) / total if total > 0.0 else 0.0
-        sums = {
-            name: getattr(self, name) + getattr(later, name)
-            for name in ("rows", "predicted", "positive", "variance", "squares")
-        }
-        return replace(later, batch=self.batch, first=self.first, shift=shift, **sums)
-
-
-@shown
-@dataclass(frozen=True, slots=True, eq=False)
-class Stream:
-    """The state of one watched stream of rows: its wealth, the largest log evidence so far, and its past."""
-
-    wealth: Wealth = field(default_factory=start_wealth)
-    best: float = 0.0
-    lines: tuple[Line, ...] = ()
+_SUMS = tuple(each.name for each in fields(Cells))
 
 
 @shown_as(describe_watch)
@@ -237,14 +99,14 @@ class Watch:
         if not self.whole.lines:
             return ()
         level, of_groups = self.levels
-        found = [_find(self.whole, None, level, alarm=self.whole.best >= -np.log(level))]
+        found = [find(self.whole, None, level, alarm=self.whole.best >= -np.log(level))]
         if not self.groups:
             return (*found,)
         names = list(self.groups)
         log_e = np.array([float(self.groups[name].wealth.log_e) for name in names])
         alarms = reject_groups(log_e, of_groups)
         order = np.argsort(-log_e, kind="stable")
-        found += [_find(self.groups[names[k]], names[k], of_groups, alarm=bool(alarms[k])) for k in order]
+        found += [find(self.groups[names[k]], names[k], of_groups, alarm=bool(alarms[k])) for k in order]
         return (*found,)
 
     @property
@@ -271,61 +133,28 @@ class Watch:
             raise ValueError(msg) from None
 
 
-@shown
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What a watch has found in one stream: all rows (`group` None), or those of a group.
-
-    `status` is "fine", "warning" (by the e-detector alone), "drift" or "misfit", which is an alarm that goes back to
-    the first batch. The numbers are those since `since`, batch number `first`: predicted and observed shares, the ends
-    of an interval of their difference that holds at all times, the shift, slope and bend of the log-odds that repair
-    the map best, and the nats of log loss that it loses per 1,000 rows.
-    """
-
-    group: str | None
-    status: str
-    since: str
-    first: int
-    batches: int
-    rows: float
-    predicted: float
-    happened: float
-    low: float
-    high: float
-    shift: float
-    slope: float
-    bend: float
-    loss: float
-    log_e: float
-    log_m: float
-    alarm_at: float
-
-    @property
-    def alarm(self) -> bool:
-        """Whether it is proven at the level asked for."""
-        return self.status in ("drift", "misfit")
-
-
 def start_watch(
     mapping: Any, *, alpha: float = 0.05, tolerance: float | None = None, strict: bool = False, by: str | None = None
 ) -> Watch:
-    """Return the state of a watch on a map of one column before its first batch.
+    """Return the state of a watch on a map of one column, or on the maps of groups, before its first batch.
 
     `tolerance` are log-odds that nobody minds, 0.05 unless given. The error of the map's own fit comes on top, from the
     Fisher information stored with it. With `strict` neither is allowed for, unless a tolerance is given: any
     difference from the map counts. `by` names the groups that are watched beside all rows.
     """
-    check_one_column("map", mapping)
+    check_one_column("map", getattr(mapping, "overall", mapping))
     check_proportion("alpha", alpha)
     origin = getattr(mapping, "origin", None)
     information = None if strict or origin is None else origin.information
-    if information is None and not strict:
+    if not strict and (information is None or list_unknown(mapping)):
         msg = (
             "map must carry the Fisher information of its fit, so that the watch can allow for its fitting error; this "
             "one does not, as maps made by hand or stored by early versions: fit it again, or give strict=True to go "
             "on without (then the error of the fit counts as drift), with a tolerance of your own if you like"
         )
         raise ValueError(msg)
+    if information is not None and hasattr(mapping, "groups"):  # whose maps have ends of their own
+        information = replace(information, ends=(-LAST, LAST))
     given = (0.0 if strict else _TOLERANCE) if tolerance is None else tolerance
     known = origin.information if origin is not None else None
     return Watch(
@@ -363,7 +192,7 @@ def update(state: Watch, counts: Counts, *, partial: bool = False) -> Watch:
         )
         raise ValueError(msg)
     for name, cells in counts.groups.items():
-        _check_cells(name, cells)
+        check_cells(name, cells)
     if not counts.groups:
         msg = f"batch {counts.batch!r} must have at least one row; got none"
         raise ValueError(msg)
@@ -373,30 +202,15 @@ def update(state: Watch, counts: Counts, *, partial: bool = False) -> Watch:
     if state.center is None or state.scale is None:  # by the first forecasts; labels play no part, so bets stay fair
         center, scale = _measure_logits(given.whole)
         state = replace(state, center=center, scale=scale)
+    assert state.center is not None
+    assert state.scale is not None
+    rules = Rules(state.center, state.scale, state.tolerance, state.information)
     groups = dict(state.groups)
     if state.by is not None:
         for name, cells in given.groups.items():
-            groups[name] = _advance(state, groups.get(name, Stream()), given.batch, cells, _LINES_OF_GROUP)
-    whole = _advance(state, state.whole, given.batch, given.whole, _LINES)
+            groups[name] = advance(groups.get(name, Stream()), given.batch, cells, rules, _LINES_OF_GROUP)
+    whole = advance(state.whole, given.batch, given.whole, rules, _LINES)
     return replace(state, whole=whole, groups=groups, seen=(*state.seen, given.batch), pending=None)
-
-
-def _check_cells(name: str, cells: Cells) -> None:
-    """Raise unless counts are possible ones."""
-    of = f" of the group {name!r}" if name else ""
-    sums = np.stack([cells.rows, cells.predicted, cells.positive])
-    if not np.isfinite(sums).all():
-        msg = f"forecasts, labels and weights of a batch must be finite; got sums{of} that are not"
-        raise ValueError(msg)
-    if not ((cells.rows > 0) & (cells.positive >= 0) & (cells.positive <= cells.rows * (1 + 1e-9))).all():
-        msg = f"cells must have rows, and at most as many positives; got others{of}"
-        raise ValueError(msg)
-    if not (np.abs(cells.rows - np.round(cells.rows)) <= 1e-9 * cells.rows).all():
-        msg = (
-            "weights must be whole numbers, of rows that each row stands for: by other weights no probability of a "
-            f"false alarm is known; got {cells.rows[np.argmax(cells.rows % 1.0)]} rows in a cell{of}"
-        )
-        raise ValueError(msg)
 
 
 def _measure_logits(cells: Cells) -> tuple[float, float]:
@@ -405,160 +219,6 @@ def _measure_logits(cells: Cells) -> tuple[float, float]:
     t, weight = special.logit(p), cells.rows * p * (1.0 - p)
     center = float(weight @ t / weight.sum())
     return center, max(float(np.sqrt(weight @ (t - center) ** 2 / weight.sum())), _LEAST_SCALE)
-
-
-def _advance(state: Watch, stream: Stream, batch: str, cells: Cells, most: int) -> Stream:
-    """Return a stream after one more batch."""
-    assert state.center is not None
-    assert state.scale is not None
-    rows, positives = cells.rows, cells.positive
-    p = np.clip(cells.predicted / rows, special.expit(-LAST), special.expit(LAST))
-    low, high = cells.number * WIDTH, (cells.number + 1) * WIDTH
-    known = state.information
-    # Cells beyond the ends of what is known are taken to be there, and bets are only on the other side of them.
-    first, last = (-np.inf, np.inf) if known is None else known.ends
-    first, last = np.ceil(first / WIDTH) * WIDTH, np.floor(last / WIDTH) * WIDTH
-    beyond = high <= first, low >= last
-    bounded = np.where(beyond[0], special.expit(first), np.where(beyond[1], special.expit(last), p))
-    tolerance = np.full(len(p), state.tolerance)
-    if known is not None:
-        tolerance = np.where(beyond[0] | beyond[1], tolerance, np.maximum(tolerance, known.bound(low, high)))
-    bets = place_bets(bounded, state.center, state.scale, tolerance, rising=~beyond[1], falling=~beyond[0])
-    wealth = play(stream.wealth, *bets.settle(rows, positives))
-    line = Line(
-        batch,
-        wealth.t,
-        wealth.t,
-        float(rows.sum()),
-        float(cells.predicted.sum()),
-        float(positives.sum()),
-        float(rows @ (p * (1.0 - p))),
-        float(positives @ (1.0 - p) ** 2 + (rows - positives) @ p**2),
-        estimate_shift(rows, p, float(positives.sum())),
-        float(wealth.log_e),
-        float(wealth.log_m),
-    )
-    return Stream(wealth, max(stream.best, line.log_e), _thin((*stream.lines, line), most))
-
-
-def _thin(lines: tuple[Line, ...], most: int) -> tuple[Line, ...]:
-    """Return at most so many lines: of the older half the two neighbours with the fewest batches become one."""
-    if len(lines) <= most:
-        return lines
-    batches = [two.last - one.first for one, two in pairwise(lines[: most // 2])]
-    k = int(np.argmin(batches))
-    return (*lines[:k], lines[k].merge(lines[k + 1]), *lines[k + 2 :])
-
-
-# Words ----------------------------------------------------------------------------------------------------------------
-
-
-def _find(stream: Stream, group: str | None, alpha: float, *, alarm: bool) -> Finding:
-    """Return what is known of a stream: since the change where there is one, else of all batches."""
-    wealth = stream.wealth
-    warned = not alarm and float(wealth.log_m) >= np.log(_RUN)
-    k = int(np.argmax(wealth.process if alarm else wealth.detector))
-    began = int(wealth.since[k]) if alarm or warned else 1
-    first = began if wealth.run[k] - wealth.total[k] >= _TELLING else 1
-    lines = [line for line in stream.lines if line.last >= first]
-    lately = sum(line.rows for line in lines if line.last >= began)
-    rows, predicted, positive, variance, squares = (
-        sum(getattr(line, name) for line in lines) for name in ("rows", "predicted", "positive", "variance", "squares")
-    )
-    # The date is chosen by the data: the level is shared out over all dates.
-    ends = bound_difference(positive - predicted, max(variance, squares), alpha / (first * (first + 1)))
-    shift, slope, bend = ALTERNATIVES[k] if alarm or warned else np.zeros(3)
-    status = "fine" if not (alarm or warned) else "warning" if warned else "drift" if first > 1 else "misfit"
-    return Finding(
-        group,
-        status,
-        lines[0].batch,
-        lines[0].first,
-        wealth.t,
-        rows,
-        predicted / rows,
-        positive / rows,
-        float(ends[0]) / rows,
-        float(ends[1]) / rows,
-        float(shift),
-        1.0 + float(slope),
-        float(bend),
-        1000.0 * max(float(wealth.saved[k]), 0.0) / lately if alarm or warned else 0.0,
-        stream.best if alarm and group is None else float(wealth.log_e),
-        float(wealth.log_m),
-        1.0 / alpha,
-    )
-
-
-def describe(state: Watch) -> str:
-    """Return the findings of a watch in words."""
-    if not state.findings:
-        return "No batch has been watched yet."
-    whole, *groups = state.findings
-    said = [_HEADS[whole.status].format(since=whole.since), _describe_numbers(whole)]
-    alarms = [each for each in groups if each.alarm]
-    if groups:
-        said.append(
-            f"Of {format_count(len(groups), 'group')} of {state.by!r}, {len(alarms) or 'none'} "
-            f"{'has' if len(alarms) == 1 else 'have'} drifted by e-BH at {state.levels[1]:g}."
-        )
-    said += [
-        f"{each.group}: {_HEADS[each.status].format(since=each.since)} {_describe_numbers(each)}"
-        for each in alarms[:_MOST_TEXT]
-    ]
-    if len(alarms) > _MOST_TEXT:
-        said.append(f"And {len(alarms) - _MOST_TEXT} more.")
-    if state.information is None:
-        said.append("The error of the map's own fit is not allowed for.")
-    else:
-        allowed = max(state.tolerance, float(state.information.bound(state.information.center)))
-        said.append(
-            f"Differences up to {allowed:.2f} in log-odds, more at the ends, are put down to the map's own fit."
-        )
-    if state.pending is not None:
-        said.append(f"Batch {state.pending.batch!r} is not finished.")
-    return " ".join(said)
-
-
-_HEADS = {
-    "fine": "No drift.",
-    "warning": "An early warning, no proof of drift: rows since batch {since!r} look different.",
-    "drift": "Drift since batch {since!r}.",
-    "misfit": "Misfit from the start, from batch {since!r} on: the map has not drifted, it never fitted these rows.",
-}
-
-
-def _describe_numbers(found: Finding) -> str:
-    """Return predicted and observed shares, what repairs the map, what it costs, and the evidence."""
-    since = f"In {format_count(found.batches, 'batch').replace('batchs', 'batches')}"
-    if found.status != "fine":
-        since = f"Since then ({found.batches - found.first + 1:,} of {found.batches:,} batches"
-        since = f"{since}, {found.rows:,.0f} rows)"
-    else:
-        since = f"{since} ({found.rows:,.0f} rows)"
-    text = (
-        f"{since}: predicted {found.predicted:.2%}, happened {found.happened:.2%}, difference "
-        f"{found.happened - found.predicted:+.2%} (between {found.low:+.2%} and {found.high:+.2%})."
-    )
-    if found.status != "fine":
-        parts = [f"a shift of the log-odds by {found.shift:+.2f}"] if found.shift else []
-        parts += [f"a slope of {found.slope:.2f}"] if found.slope != 1.0 else []
-        parts += [f"a bend of {found.bend:+.1f}"] if found.bend else []
-        text += f" Best repaired by {' and '.join(parts)}; unrepaired the map loses {found.loss:.1f} nats of log loss "
-        text += "per 1,000 rows."
-    return f"{text} Evidence {_format_evidence(found.log_e)}; {found.alarm_at:,.0f} is an alarm."
-
-
-def _format_evidence(log_e: float) -> str:
-    """Return an e-value.
-
-    >>> _format_evidence(0.0), _format_evidence(12.0), _format_evidence(2000.0)
-    ('1', '1.6e+05', '1e+868')
-    """
-    if log_e < np.log(1e4):
-        return f"{np.exp(log_e):.2g}" if log_e < np.log(100.0) else f"{np.exp(log_e):,.0f}"
-    exponent = log_e / np.log(10.0)
-    return f"{np.exp(log_e):.2g}" if exponent < 300 else f"1e+{int(exponent)}"
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
@@ -583,30 +243,12 @@ def _encode(state: Watch) -> dict[str, Any]:
         else {
             "batch": pending.batch,
             "groups": {
-                name: {each.name: getattr(cells, each.name).tolist() for each in fields(cells)}
-                for name, cells in pending.groups.items()
+                name: {each: getattr(cells, each).tolist() for each in _SUMS} for name, cells in pending.groups.items()
             },
         },
-        "whole": _encode_stream(state.whole),
-        "groups": {name: _encode_stream(stream) for name, stream in state.groups.items()},
+        "whole": encode_stream(state.whole),
+        "groups": {name: encode_stream(stream) for name, stream in state.groups.items()},
     }
-
-
-def _encode_stream(stream: Stream) -> dict[str, Any]:
-    """Return a stream as JSON values, wealth with six decimals; before the first batch there is none."""
-    wealth = stream.wealth
-    numbers = {name: getattr(wealth, name) for name in ("process", "detector", "run", "total", "since", "saved")}
-    return {
-        "t": wealth.t,
-        **({name: np.round(values, _DIGITS).tolist() for name, values in numbers.items()} if wealth.t else {}),
-        "best": stream.best,
-        "lines": [[_shorten(getattr(line, each.name)) for each in fields(line)] for line in stream.lines],
-    }
-
-
-def _shorten(value: Any) -> Any:
-    """Return a number with ten significant digits."""
-    return float(f"{value:.10g}") if isinstance(value, float) else value
 
 
 def _decode(given: dict[str, Any]) -> Watch:
@@ -627,7 +269,7 @@ def _decode(given: dict[str, Any]) -> Watch:
             {
                 name: Cells(
                     np.asarray(each["number"], np.intp),
-                    *(np.asarray(each[key], np.float64) for key in ("rows", "predicted", "positive")),
+                    **{key: np.asarray(each[key], np.float64) for key in _SUMS[1:] if key in each},
                 )
                 for name, each in pending["groups"].items()
             },
@@ -641,35 +283,11 @@ def _decode(given: dict[str, Any]) -> Watch:
         given["by"],
         given["center"],
         given["scale"],
-        _decode_stream(given["whole"]),
-        {str(name): _decode_stream(each) for name, each in given["groups"].items()},
+        decode_stream(given["whole"]),
+        {str(name): decode_stream(each) for name, each in given["groups"].items()},
         tuple(map(str, given["seen"])),
         pending,
     )
-
-
-def _decode_stream(given: dict[str, Any]) -> Stream:
-    """Return a stream from JSON values."""
-    t = int(given["t"])
-    wealth = start_wealth()
-    if t:
-        numbers = {
-            name: np.asarray(given[name], np.float64) for name in ("process", "detector", "run", "total", "saved")
-        }
-        since = np.asarray(given["since"], np.intp)
-        wealth = Wealth(t, since=since, **numbers)
-        for name, values in [*numbers.items(), ("since", since)]:
-            if values.shape != (len(ALTERNATIVES),) or not np.isfinite(values).all():
-                msg = f"{name} must hold {len(ALTERNATIVES)} finite numbers; got another array"
-                raise ValueError(msg)
-    lines = tuple(
-        Line(str(batch), int(first), int(last), *map(float, rest)) for batch, first, last, *rest in given["lines"]
-    )
-    best = float(given["best"])
-    if not np.isfinite([best, *(line.rows for line in lines)]).all() or bool(lines) != bool(t):
-        msg = "best and lines must be finite, and there must be lines where batches have been seen"
-        raise ValueError(msg)
-    return Stream(wealth, best, lines)
 
 
 # Rows in memory -------------------------------------------------------------------------------------------------------
@@ -686,7 +304,7 @@ def watch(
     pos_label: Any = None,
     state: Watch | None = None,
     partial: bool = False,
-    alpha: float = 0.05,
+    alpha: float | None = None,
     tolerance: float | None = None,
     strict: bool = False,
 ) -> Watch:
@@ -694,15 +312,17 @@ def watch(
 
     Parameters
     ----------
-    mapping : a fitted map of one column of scores.
+    mapping : a fitted map of one column of scores, or the maps of groups, as `calibrant.fit(..., groups=)` gives them.
     scores, y, pos_label : as for `calibrant.fit`; the positive class is that of the map, unless `pos_label` says so.
     batch : the name of the batch, as a date; or one per row, for several batches, which are taken in sorted order.
     sample_weight : whole numbers, of rows that each row stands for.
-    groups : one value per row; each group is watched, beside all rows, and alarms are chosen by e-BH.
+    groups : one value per row; each group is watched, beside all rows, and alarms are chosen by e-BH. The maps of
+        groups need those of their fit.
     state : what the last call returned; None starts a watch.
     partial : whether more rows of the batch will follow: it is judged when the last ones have come.
-    alpha : the probability of a false alarm, for ever; with groups half of it is for all rows, half for the groups.
-    tolerance, strict : as for `start_watch`; with a `state` these and alpha are its own.
+    alpha : the probability of a false alarm, for ever, 0.05 unless given; with groups half of it is for all rows, half
+        for the groups.
+    tolerance, strict : as for `start_watch`; these and alpha must stay those of the `state`.
 
     Returns
     -------
@@ -723,24 +343,30 @@ def watch(
     (True, 'day 10')
     """
     origin = getattr(mapping, "origin", None)
+    grouped = hasattr(mapping, "groups")
+    if grouped and groups is None:
+        msg = "groups must hold one group per row for the maps of groups; got None"
+        raise ValueError(msg)
     positive = known_positive(origin) if pos_label is None else pos_label
     data = sample(scores, y, sample_weight, kind="margin" if origin is None else origin.kind, pos_label=positive)
     names, place = _read_names("batch", batch, y)
-    parts, part = ([""], np.zeros(len(place), np.intp)) if groups is None else _read_names("groups", groups, y)
+    keys = RowKeys((None,), np.zeros(len(data), np.intp))
+    if groups is not None:
+        keys = read_row_keys(groups, len(np.asarray(y)), sample_weight)
     if sample_weight is not None:  # rows of weight 0 have been left out
-        kept = np.asarray(sample_weight, np.float64) > 0
-        place, part = place[kept], part[kept]
+        place = place[np.asarray(sample_weight, np.float64) > 0]
     by = None if groups is None else "groups"
-    if state is None:
-        state = start_watch(mapping, alpha=alpha, tolerance=tolerance, strict=strict, by=by)
-    require_same(state, mapping, by)
-    p = np.asarray(mapping(data.score), np.float64)
+    state = continue_watch(state, mapping, by, alpha=alpha, tolerance=tolerance, strict=strict)
+    known = find_keys(mapping.groups, keys.keys) if grouped else np.zeros(len(keys.keys), np.intp)
+    p = np.asarray(mapping.at(data.score, known[keys.index]) if grouped else mapping(data.score), np.float64)
     label, weight = np.asarray(data.label, np.float64), data.weight
     for k in np.unique(place):
         cells = {}
-        for j in np.unique(part[place == k]):
-            rows = (place == k) & (part == j)
-            cells[parts[j]] = count_cells(p[rows], label[rows], None if weight is None else weight[rows])
+        for j in np.unique(keys.index[place == k]).tolist():
+            rows = (place == k) & (keys.index == j)
+            found = count_cells(p[rows], label[rows], None if weight is None else weight[rows])
+            name = "" if groups is None else name_group(keys.keys[j])
+            cells[name] = add_error(mapping, int(known[j]), found) if grouped and not state.strict else found
         state = update(state, Counts(names[k], cells), partial=partial)
     return state
 
@@ -763,8 +389,19 @@ def known_positive(origin: Any) -> Any:
     return origin.positive
 
 
-def require_same(state: Watch, mapping: Any, by: str | None) -> None:
-    """Raise if a state belongs to another map, or has other groups."""
+def continue_watch(
+    state: Watch | None,
+    mapping: Any,
+    by: str | None,
+    *,
+    alpha: float | None,
+    tolerance: float | None,
+    strict: bool,
+) -> Watch:
+    """Return the state of a watch, a new one if there is none; one of another map, groups or settings is refused."""
+    if state is None:
+        level = 0.05 if alpha is None else alpha
+        return start_watch(mapping, alpha=level, tolerance=tolerance, strict=strict, by=by)
     if state.map_id != _identify(mapping):
         msg = "state must be of a watch on the same map; this one is on another: start a new state for a new map"
         raise ValueError(msg)
@@ -772,3 +409,10 @@ def require_same(state: Watch, mapping: Any, by: str | None) -> None:
         said = [f"groups of {each!r}" if each else "no groups" for each in (state.by, by)]
         msg = f"the groups of a watch must stay the same; the state has {said[0]}, got {said[1]}"
         raise ValueError(msg)
+    asked = {"alpha": alpha, "tolerance": tolerance, "strict": True if strict else None}
+    for name, given in asked.items():
+        if given not in (None, getattr(state, name)):
+            kept = getattr(state, name)
+            msg = f"{name} must stay the same over a watch; the state has {kept}, got {given}: start a new state"
+            raise ValueError(msg)
+    return state

@@ -54,7 +54,8 @@ def frequency_edges(score: Floats, weight: Floats, k: int) -> Floats:
 
 def _find_cuts(weight: Floats, k: int) -> tuple[Index, Index]:
     """Return the last place before and the first after each cut between groups as equal as possible."""
-    total, reached = float(weight.sum()), np.cumsum(weight)
+    reached = _accumulate(weight)
+    total = float(reached[-1])
     j = np.arange(1, k)
     if np.array_equal(weight, np.floor(weight)):
         size, larger = divmod(round(total), k)
@@ -65,6 +66,14 @@ def _find_cuts(weight: Floats, k: int) -> tuple[Index, Index]:
     before = np.searchsorted(reached, cut * (1 - 1e-12), side="left")
     after = np.minimum(np.searchsorted(reached, cut * (1 + 1e-12), side="right"), len(weight) - 1)
     return before, after
+
+
+def _accumulate(weight: Floats) -> Floats:
+    """Return cumulative sums, first inside of sqrt(n) runs: one after the other 1e6 weights of 0.1 are off by 1e-11."""
+    size = int(np.ceil(np.sqrt(len(weight))))
+    runs = np.cumsum(np.append(weight, np.zeros(-len(weight) % size)).reshape(-1, size), axis=1)
+    runs[1:] += np.cumsum(runs[:-1, -1])[:, None]
+    return runs.ravel()[: len(weight)]
 
 
 def sift_bins(

@@ -241,9 +241,10 @@ class PooledMaps:
 
     def __getitem__(self, group: Any) -> Adjusted:
         """Return the map of one group."""
-        return self._take(_place_of(self, group))
+        return self.take(_place_of(self, group))
 
-    def _take(self, place: int) -> Adjusted:
+    def take(self, place: int) -> Adjusted:
+        """Return the map of the group at a place."""
         v00, v01, v11 = (each[place] for each in self._errors)
         line = self.intercepts[place], self.slopes[place], (v00, v01, v11)
         return Adjusted(self.overall, self.center, *line, origin=self.origin)
@@ -258,7 +259,7 @@ class PooledMaps:
 
     def items(self) -> Iterator[tuple[Key, Adjusted]]:
         """Iterate over the groups and their maps."""
-        return ((group, self._take(place)) for place, group in enumerate(self.groups))
+        return ((group, self.take(place)) for place, group in enumerate(self.groups))
 
     @property
     def typical(self) -> Adjusted:

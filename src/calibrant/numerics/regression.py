@@ -44,6 +44,7 @@ __all__ = ["Features", "Problem", "Regression", "pool", "regress"]
 Features = Callable[[Floats], Floats]  # from scores, (n,), to their functions, (d, n)
 
 _TOLD_APART = 1e-9  # a function counts if more than this share of it is left beside the others
+_STRAIGHT = 100.0  # logits from which the loss of a row is taken for a straight line, if the Hessian shows it
 _POLISHES = 6  # Newton steps over all rows, at most; two are enough where the cells are a good guide
 
 
@@ -214,18 +215,21 @@ def pool(data: Sample) -> Sample:
 
 @np.errstate(over="ignore", invalid="ignore")
 def _polish(problem: Problem, guess: Regression) -> Regression | None:
-    """Return the optimum over all rows from a point near it, or None if a few short Newton steps do not certify it."""
+    """Return the optimum over all rows from a point near it, or None if a few short Newton steps do not certify it.
+
+    Rows far out whose logits are so large that their loss is a straight line do not bound the length of a step.
+    """
     basis, inner = guess.basis, guess.inner
-    ends = problem.features(np.asarray(extremes(problem.data.score), np.float64))
-    largest = np.abs(basis) @ np.abs(ends).max(axis=1) + 1.0  # they are monotone
+    bound, bent, far = _part_rows(problem, guess)
+    largest = np.maximum(bound, np.abs(bent.design).max(axis=1, initial=0.0))
     total = float(len(problem.data.score) if problem.data.weight is None else problem.data.weight.sum())
-    noise = 4.0 * EPS * total * largest
+    noise = 4.0 * EPS * (total * bound + sum(np.abs(each.design) @ (each.ones + each.zeros) for each in (bent, far)))
     for _ in range(_POLISHES):
         sums = _sum_rows(problem, inner @ basis)
         gradient, hessian = basis @ sums.gradient, basis @ sums.hessian @ basis.T
         step = newton_step(hessian, gradient)
         reach = float(np.abs(step) @ largest)
-        if not reach <= SAFE_REACH:
+        if not (reach <= SAFE_REACH and _are_straight(far, inner, np.abs(step @ far.design), hessian)):
             return None
         inner = inner + step
         left = bound_remainder(hessian, gradient, step, reach)
@@ -237,8 +241,36 @@ def _polish(problem: Problem, guess: Regression) -> Regression | None:
             decrement = 2.0 * (left * np.sqrt(len(size)) + np.linalg.norm(noise / size)) / np.sqrt(least)
             leverage = float((largest / size).sum()) / np.sqrt(least)
             certain = decrement**2 <= CERTIFIED * guess.value and 2.0 * decrement * leverage <= SAFE_REACH
+            away = 2.0 * decrement / np.sqrt(least) * (np.abs(far.design).T / size).sum(axis=1)
+            certain &= _are_straight(far, inner, away, hessian)
             return Regression(inner @ basis, guess.value, basis, inner) if certain else None
     return None
+
+
+def _part_rows(problem: Problem, guess: Regression) -> tuple[Floats, Nodes, Nodes]:
+    """Return a bound of the orthonormal functions of most rows, and the rows beyond: of a bent and of a straight loss.
+
+    Most scores lie in cells, in each of which monotone functions are bounded by their ends. Rows beyond, which `pool`
+    keeps apart, are looked at one by one; the loss is straight where their logits are large.
+    """
+    data, (lowest, highest) = problem.data, map(float, extremes(problem.data.score))
+    unit, low, width = grid(np.asarray(data.score[:: len(data) // FEW], np.float64), lowest, highest)
+    near = np.clip([(low + width) * unit, (low + (CELLS + 1.0) * width) * unit], lowest, highest)
+    score, positive, negative = data.arrays()
+    beyond = np.flatnonzero((score < near[0]) | (score > near[1]))
+    phi = guess.basis @ problem.features(score[beyond])
+    straight = np.abs(guess.inner @ phi) > _STRAIGHT
+    ends = problem.features(np.linspace(near[0], near[1], CELLS + 1))  # of cells, in which they are monotone
+    bound = np.abs(guess.basis @ ends[:, 1:]) + np.abs(guess.basis) @ np.abs(np.diff(ends))
+    ones, zeros = problem.targets.weigh(positive[beyond], negative[beyond])
+    bent, far = (Nodes(phi[:, which], ones[which], zeros[which]) for which in (~straight, straight))
+    return bound.max(axis=1), bent, far
+
+
+def _are_straight(far: Nodes, inner: Floats, away: Floats, hessian: Floats) -> bool:
+    """Return whether rows add nothing to the Hessian while their logits move by up to so much: w p (1 - p) phi^2."""
+    bend = (far.ones + far.zeros) * np.exp(-np.maximum(np.abs(inner @ far.design) - away, 0.0))
+    return bool((far.design**2 @ bend <= EPS * np.diag(hessian)).all())
 
 
 @dataclass(frozen=True, slots=True)
