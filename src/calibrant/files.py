@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["UnreadableTable", "hide_credentials", "read_limited", "replace_file", "write_whole"]
+__all__ = ["UnreadableTable", "hide_address", "hide_credentials", "read_limited", "replace_file", "write_whole"]
 
 _CHUNK = 2**20  # bytes read at a time
 
@@ -124,13 +124,33 @@ class UnreadableTable(RuntimeError):
 def hide_credentials(text: str) -> str:
     """Return a text without passwords: what stands between // and @ in addresses, what follows ? or /; and password=.
 
+    The name of a table right behind the ? is kept.
+
     >>> hide_credentials("s3://me:secret@bucket/rows.parquet?key=1"), hide_credentials("sc://host:15002/;token=secret")
     ('s3://...@bucket/rows.parquet?...', 'sc://host:15002/;...')
+    >>> hide_credentials("postgresql://me@host/db?table=scores&sslkey=mine"), hide_credentials("sqlite:///s.db?table=t")
+    ('postgresql://...@host/db?table=scores&...', 'sqlite:///s.db?table=t')
     >>> hide_credentials("host=h password='my secret' port=1")
     'host=h password=... port=1'
     """
-    text = re.sub(r"(://\S*?)(\?|/;)\S+", r"\1\2...", re.sub(r"//[^/\s]*@", "//...@", text))
+    text = re.sub(r"(://\S*?)(\?|/;)(\S+)", _hide_query, re.sub(r"//[^/\s]*@", "//...@", text))
     return _SECRET.sub(r"\1=...", text)
+
+
+def _hide_query(found: re.Match[str]) -> str:
+    """Return the end of an address without its options, but for the name of a table in front."""
+    table = re.match(r"table=[^&]+&?", found[3])
+    kept = "" if table is None else table[0]
+    return f"{found[1]}{found[2]}{kept}{'...' if len(kept) < len(found[3]) else ''}"
+
+
+def hide_address(word: str) -> str:
+    """Return a word of a command, URL in place of one that says where a server is, or as whom to read it.
+
+    >>> hide_address("postgresql://me:secret@host/db?table=scores"), hide_address("sqlite:///scores.db?table=scores")
+    ('URL', 'sqlite:///scores.db?table=scores')
+    """
+    return "URL" if "://" in word and (word.startswith("postgres") or hide_credentials(word) != word) else word
 
 
 _SECRET = re.compile(

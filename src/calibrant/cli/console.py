@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from calibrant.files import hide_credentials
+from calibrant.files import hide_address, hide_credentials
 from calibrant.progress import Step, draw_bar
 
 __all__ = [
@@ -83,7 +83,7 @@ def print_aside(output: str) -> Iterator[None]:
 
 def print_next(*words: object) -> None:
     """Print the command that is useful next, as it can be typed: words with spaces get quotes."""
-    line = Text.assemble(("next: ", "dim"), (shlex.join(["calibrant", *map(str, words)]), "green"))
+    line = Text.assemble(("next: ", "dim"), (shlex.join(["calibrant", *map(hide_address, map(str, words))]), "green"))
     Console(highlight=False, soft_wrap=True).print(line)
 
 

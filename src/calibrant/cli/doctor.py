@@ -33,6 +33,7 @@ _PURPOSES = {
     "onnx": "maps and classifiers as ONNX models",
     "papers": "data sets of the papers, for reproduce",
     "plot": "pictures with matplotlib",
+    "postgres": "tables of Postgres, by their address",
     "report": "pages of HTML",
     "spark": "tables on a cluster of Spark",
     "sql": "maps as SQL",

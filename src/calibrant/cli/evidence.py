@@ -53,7 +53,7 @@ from calibrant.cli.reading import (
     require_place,
     split_list,
 )
-from calibrant.files import write_whole
+from calibrant.files import hide_address, write_whole
 from calibrant.maps.methods import list_methods
 from calibrant.samples import read_kind
 
@@ -681,12 +681,21 @@ def _name_source(
     source: Source, columns: Sequence[str], kind: str | None, names: tuple[str, ...], **reading: Any
 ) -> Any:
     """Return how the rows of a table are named in the commands of a page; None where one name does not do."""
+    from calibrant.cli.formats import DATABASES
     from calibrant.evidence.answers import Source as Named
 
-    if len(source.files.paths) != 1 or source.files.name == "standard input":
+    files = source.files
+    if len(files.paths) != 1 or files.name == "standard input" or hide_address(files.paths[0]) != files.paths[0]:
         return None
     options = repeat_options(weight=source.weight, pos_label=source.pos_label, classes=source.classes, **reading)
-    return Named(source.files.name, tuple(_split_names(columns)), source.label, tuple(options), kind, names)
+    return Named(
+        files.paths[0] if files.format in DATABASES else files.name,
+        tuple(_split_names(columns)),
+        source.label,
+        tuple(options),
+        kind,
+        names,
+    )
 
 
 def require_report() -> None:

@@ -1,7 +1,7 @@
 """What the files of a table are: their format, compression, encoding and delimiter, and the names of the columns.
 
 The ending of a file name says the format, the first bytes the compression. Of a text, encoding and delimiter are found
-from its beginning and said aloud unless they are UTF-8 and the comma.
+from its beginning and said aloud unless they are UTF-8 and the comma. A table of a database has its address for a file.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any
 
 from calibrant.checks import suggest
 from calibrant.cli.console import print_message
+from calibrant.engines.databases import is_address, open_database, read_address
 from calibrant.extras import require_extra
 from calibrant.files import hide_credentials
 
@@ -30,6 +31,7 @@ with require_extra("reading a table", "cli"):
 
 __all__ = [
     "COMPRESSIONS",
+    "DATABASES",
     "Dialect",
     "Files",
     "column_names",
@@ -48,6 +50,9 @@ _ENDINGS = {
     "Parquet": (".parquet", ".pq"),
     "Arrow": (".arrow", ".feather", ".ipc"),
 }
+DATABASES = ("DuckDB", "SQLite", "Postgres")  # formats
+_DATABASE_ENDINGS = {".duckdb": "duckdb", ".ddb": "duckdb", ".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite"}
+_ARRAY_ENDINGS = (".npy", ".npz", ".pkl", ".joblib")
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _FORMAT_MAGIC = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"\xff\xff\xff\xff": "Arrow"}
@@ -83,7 +88,7 @@ class Files:
     @property
     def is_remote(self) -> bool:
         """Whether the files are at an address, where only an engine can read them."""
-        return any("://" in path for path in self.paths)
+        return self.format not in DATABASES and any("://" in path for path in self.paths)
 
 
 @contextmanager
@@ -94,6 +99,9 @@ def open_files(
 
     What comes from the standard input is kept in a temporary file as long as the block lasts.
     """
+    if any(map(is_address, given)):
+        yield _open_address(given, {"--delimiter": delimiter, "--encoding": encoding, "--decimal": decimal})
+        return
     with tempfile.TemporaryDirectory(prefix="calibrant-") as folder:
         paths = tuple(path for text in given for path in _expand(text, Path(folder)))
         name = "standard input" if [*given] == ["-"] else hide_credentials(given[0])
@@ -105,15 +113,30 @@ def open_files(
             msg = f"the files of a table must all be of one format; {said}"
             raise ValueError(msg)
         found = Files(name, paths, formats[paths[0]])
-        text_only = {"--delimiter": delimiter, "--encoding": encoding, "--decimal": decimal}
         if found.format == "CSV" and not found.is_remote:
             yield replace(found, dialect=_find_dialect(found, delimiter, encoding, decimal))
             return
-        wrong = [option for option, value in text_only.items() if value is not None]
-        if wrong:
-            msg = f"{wrong[0]} is for CSV files; {name} is {found.format}"
-            raise ValueError(msg)
+        _refuse_text_options(found, {"--delimiter": delimiter, "--encoding": encoding, "--decimal": decimal})
         yield found
+
+
+def _open_address(given: Sequence[str], text_only: dict[str, str | None]) -> Files:
+    """Return the table that the address of a database names."""
+    if len(given) > 1:
+        msg = f"a table of a database must be given alone; got {len(given)} tables"
+        raise ValueError(msg)
+    address = read_address(given[0])
+    found = Files(address.name, (given[0],), address.kind)
+    _refuse_text_options(found, text_only)
+    return found
+
+
+def _refuse_text_options(files: Files, options: dict[str, str | None]) -> None:
+    """Raise if options of text were given for a table that is none."""
+    wrong = [option for option, value in options.items() if value is not None]
+    if wrong:
+        msg = f"{wrong[0]} is for CSV files; {files.name} is {files.format}"
+        raise ValueError(msg)
 
 
 def _expand(text: str, folder: Path) -> list[str]:
@@ -157,9 +180,24 @@ def format_of(path: str | Path, *, whole: bool = False) -> str:
     shown = ", ".join(ending for endings in _ENDINGS.values() for ending in endings)
     msg = (
         f"a table's file name must end in one of {shown}, for text also with {', '.join(COMPRESSIONS)} behind it; "
-        f"got {hide_credentials(str(path))!r}"
+        f"got {hide_credentials(str(path))!r}{_find_way(str(path))}"
     )
     raise ValueError(msg)
+
+
+def _find_way(path: str) -> str:
+    """Return what to do about a file that is no table of its own: a database, or arrays of Python."""
+    ending = Path(path).suffix.lower()
+    if "://" in path:
+        return (
+            ": of databases, duckdb://, sqlite:// and postgresql:// are read here; of others, give "
+            "calibrant.engines.fit a table of Ibis in Python"
+        )
+    if ending in _DATABASE_ENDINGS:
+        return f": of a database give the address of a table, {_DATABASE_ENDINGS[ending]}:///{path}?table=NAME"
+    if ending in _ARRAY_ENDINGS:
+        return ": arrays are fitted in Python, calibrant.fit('auto', scores, y), or written as columns of a table"
+    return ""
 
 
 # Text -----------------------------------------------------------------------------------------------------------------
@@ -266,6 +304,9 @@ def _find_delimiter(text: str) -> str:
 
 def column_names(files: Files) -> list[str]:
     """Return the names of a table's columns, the same in all of its files."""
+    if files.format in DATABASES:
+        with open_database(files.paths[0]) as stored:
+            return stored.columns
     with translate_read_errors(files):
         first, *others = (_NAMES[files.format](path, files.dialect) for path in files.paths)
     for path, names in zip(files.paths[1:], others, strict=True):

@@ -95,7 +95,8 @@ TableFiles = Annotated[
     list[str],
     typer.Argument(
         metavar="TABLE",
-        help='CSV, Parquet or Arrow files, a pattern as "day*.parquet", or - for the standard input.',
+        help='CSV, Parquet or Arrow files, a pattern as "day*.parquet", - for the standard input, or the address of a '
+        "table in a database, as sqlite:///FILE?table=NAME.",
         show_default=False,
     ),
 ]
@@ -420,6 +421,15 @@ def _parse_value(text: str) -> Any:
     return text
 
 
+def _find_file(given: Path | str) -> Path:
+    """Return the file of an input, which may be the address of a table in one."""
+    if "://" not in str(given):
+        return Path(given)
+    from calibrant.engines.databases import is_address, read_address
+
+    return Path(read_address(str(given)).place if is_address(str(given)) else given)
+
+
 def refuse_json_beside(output: str, *, as_json: bool) -> None:
     """Raise if two things are to be printed on the standard output."""
     if output == "-" and as_json:
@@ -445,7 +455,7 @@ def require_place(output: Path | str, *inputs: Path | str, name: str = "--output
     if not os.access(place, os.W_OK):
         msg = f"{name} must be in a folder with write permission; {str(place)!r} has none"
         raise ValueError(msg)
-    for path in map(Path, inputs):
+    for path in map(_find_file, inputs):
         if output.exists() and path.exists() and output.samefile(path):
             msg = f"{name} must not be an input; got {str(output)!r} for both"
             raise ValueError(msg)

@@ -13,9 +13,10 @@ from typing import Any
 
 from calibrant.checks import check_one_of
 from calibrant.cli.console import show_activity
-from calibrant.cli.formats import Files, count_rows, require_columns
+from calibrant.cli.formats import DATABASES, Files, count_rows, require_columns
 from calibrant.cli.reading import ENGINES
 from calibrant.cli.tables import stage_columns
+from calibrant.engines.databases import open_database
 from calibrant.extras import require_extra
 from calibrant.files import UnreadableTable, hide_credentials
 
@@ -66,7 +67,10 @@ def _follow(progress: Callable[[], float], rows: int, what: str, step: Any, ende
 def open_in_engine(
     files: Files, numbers: list[str], others: list[str], *, engine: str = "duckdb", master: str | None = None
 ) -> Iterator[Running]:
-    """Open columns of a table in an engine: Parquet files where they are, others by a typed copy of these columns."""
+    """Open columns of a table in an engine: Parquet files, DuckDB and Postgres where they are, others by a typed copy.
+
+    What sums over a table of Postgres is Postgres itself, unless Polars is asked for.
+    """
     check_one_of("--engine", engine, ENGINES)
     if master is not None and engine != "spark":
         msg = f"--master is the address of Spark, so it needs --engine spark; got --engine {engine}"
@@ -77,6 +81,12 @@ def open_in_engine(
                 require_columns(files.name, list(table.columns), [*numbers, *others])
                 yield Running(table)
             return
+        if files.format in DATABASES and engine == "duckdb":
+            with open_database(files.paths[0]) as stored:
+                require_columns(files.name, stored.columns, [*numbers, *others])
+                if stored.table is not None:
+                    yield Running(stored.table, stored.rows, stored.progress)
+                    return
         paths, types, rows = list(files.paths), {}, count_rows(files)
         if files.format != "Parquet":
             if files.is_remote:
@@ -171,7 +181,7 @@ def _open_spark(files: Files, master: str | None) -> Iterator[Any]:
     """Open files in Spark."""
     from calibrant.engines.sessions import open_spark
 
-    if files.format == "Arrow":
+    if files.format not in ("Parquet", "CSV"):
         msg = f"--engine spark reads Parquet and CSV files; {files.name} is {files.format}"
         raise ValueError(msg)
     with open_spark(master) as session:
@@ -184,7 +194,7 @@ def _open_spark(files: Files, master: str | None) -> Iterator[Any]:
         )
 
 
-_OF_ENGINES = ("duckdb", "_duckdb", "narwhals", "polars", "pyspark", "py4j", "grpc")
+_OF_ENGINES = ("duckdb", "_duckdb", "narwhals", "polars", "pyspark", "py4j", "grpc", "ibis", "psycopg")
 
 
 @contextmanager

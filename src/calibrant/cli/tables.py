@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
 from calibrant.cli.formats import (
+    DATABASES,
     Dialect,
     Files,
     column_names,
@@ -26,6 +27,7 @@ from calibrant.cli.formats import (
     require_columns,
     translate_read_errors,
 )
+from calibrant.engines.databases import open_database
 from calibrant.extras import require_extra
 
 with require_extra("reading a table", "cli"):
@@ -185,10 +187,24 @@ def _read_arrow(path: str, columns: list[str] | None, dialect: Dialect) -> _Batc
     return chosen, read_all()
 
 
+def _read_database(path: str, columns: list[str] | None, dialect: Dialect) -> _Batches:
+    """Return a table of a database in batches."""
+
+    def read_all() -> Iterator[Any]:
+        with open_database(path) as stored:
+            schema, batches = stored.read(columns, BATCH_ROWS)
+            yield schema
+            yield from batches
+
+    found = read_all()
+    return next(found), found
+
+
 _READ: dict[str, Callable[[str, list[str] | None, Dialect], _Batches]] = {
     "CSV": _read_csv,
     "Parquet": _read_parquet,
     "Arrow": _read_arrow,
+    **dict.fromkeys(DATABASES, _read_database),
 }
 
 

@@ -11,10 +11,10 @@ import typer
 
 import calibrant
 from calibrant.checks import check_one_of
-from calibrant.cli.console import print_json, print_line, print_next, repeat_options, show_activity
+from calibrant.cli.console import print_json, print_line, print_next, repeat_options
 from calibrant.cli.reading import AsJson, Label, Weight, require_place
 from calibrant.evidence.watching import Watch
-from calibrant.files import read_limited, write_whole
+from calibrant.files import hide_address, read_limited, write_whole
 
 __all__ = ["watch"]
 
@@ -27,7 +27,12 @@ _MOST_GROUPS = 20  # in JSON on the terminal, the largest evidence first
 def watch(
     map_file: Annotated[Path, typer.Argument(metavar="MAP", help="A map written by `calibrant fit`.")],
     tables: Annotated[
-        list[str], typer.Argument(metavar="TABLE...", help="Parquet or CSV files, or patterns: the rows of one batch.")
+        list[str],
+        typer.Argument(
+            metavar="TABLE...",
+            help="CSV, Parquet or Arrow files, patterns, - for the standard input, or the address of a table in a "
+            "database, as sqlite:///FILE?table=NAME: the rows of one batch.",
+        ),
     ],
     *,
     score: Annotated[str, typer.Option(help="The column of scores.")],
@@ -76,27 +81,36 @@ def watch(
       calibrant watch map.json year.parquet --score f --label y --batches day \
           --by country --state watch.json --picture watch.svg
     """
+    from calibrant.cli.formats import open_files
+    from calibrant.cli.running import open_in_engine
     from calibrant.engines import watch as watch_table
 
     if not map_file.is_file():
         msg = f"{map_file} does not exist or is not a file"
         raise ValueError(msg)
-    require_place(state, map_file, *map(Path, tables), name="--state")
+    require_place(state, map_file, *tables, name="--state")
     if picture is not None:
-        require_place(picture, map_file, state, *map(Path, tables), name="--picture")
+        require_place(picture, map_file, state, *tables, name="--picture")
         check_one_of("the ending of --picture", picture.suffix.lower().lstrip("."), _PICTURES)
     if batch is None and batches is None:
-        if len(tables) > 1 or "*" in tables[0]:
-            msg = "give --batch, the name of the batch, or --batches, the column that has it, for several files"
+        if len(tables) > 1 or "*" in tables[0] or tables[0] == "-" or "?" in tables[0]:
+            msg = (
+                "give --batch, the name of the batch, or --batches, the column that has it, where no file name says it"
+            )
             raise ValueError(msg)
         batch = Path(tables[0]).name
     mapping: Any = calibrant.load(map_file)
     known = _read_state(state, alpha, tolerance, strict=strict)
+    others = [each for each in (label, by, batches) if each]
     try:
-        with show_activity(f"watching {', '.join(tables)}"):
+        with (
+            open_files(tables) as files,
+            open_in_engine(files, [each for each in (score, weight) if each], others) as running,
+            running.show(f"watching {files.name}"),
+        ):
             found = watch_table(
                 mapping,
-                tables,
+                running.table,
                 score=score,
                 label=label,
                 batch=batch,
@@ -119,7 +133,7 @@ def watch(
     if drawn is not None and picture is not None:
         write_whole(picture, drawn)
     origin = getattr(mapping, "origin", None)
-    refit = ["fit", tables[0], *repeat_options(score=score, label=label, weight=weight)]
+    refit = ["fit", hide_address(tables[0]), *repeat_options(score=score, label=label, weight=weight)]
     if origin is not None:  # where the map never fitted, its shape may be wrong: `auto` has none of its own
         misfit = any(each.status == "misfit" for each in found.findings[:1])
         refit += repeat_options(method="auto" if misfit else origin.method, kind=origin.kind)

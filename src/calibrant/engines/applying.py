@@ -193,7 +193,7 @@ def _apply_lazily(
     safe = added
     if opened.frame.implementation.is_spark_like():
         safe = [f"added{place}" for place in range(len(added))]
-    frame = plan.settle().with_columns(**dict(zip(safe, found, strict=True))).select(*opened.names.values(), *safe)
+    frame = plan.finish(dict(zip(safe, found, strict=True))).select(*opened.names.values(), *safe)
     native = frame.to_native()
     return native.toDF(*opened.names, *added) if opened.frame.implementation.is_spark_like() else native
 
@@ -251,7 +251,21 @@ def add_log_odds(frame: nw.LazyFrame[Any], mapping: Any, into: str) -> nw.LazyFr
         return rows.with_columns(nw.new_series(into, np.concatenate(parts), backend=rows.implementation)).lazy()
     plan = _Plan(frame, frame.collect_schema().names())
     x = log_odds(mapping, plan.share(nw.col("score")), frame_ops(plan.choose, plan.share))
-    return plan.settle().with_columns(**{into: x})
+    return plan.finish({into: x})
+
+
+def _add_columns(frame: nw.LazyFrame[Any], columns: dict[str, nw.Expr]) -> nw.LazyFrame[Any]:
+    """Return a table with more columns.
+
+    Postgres writes a column of a subquery out wherever it is used, so that a chain of columns would grow exponentially;
+    it does not where the subquery has a limit.
+    """
+    added = frame.with_columns(**columns)
+    on_postgres = frame.implementation.is_ibis() and frame.to_native().get_backend().name == "postgres"
+    return added.head(_ALL_ROWS) if on_postgres else added
+
+
+_ALL_ROWS = 2**62
 
 
 class _Plan:
@@ -298,9 +312,13 @@ class _Plan:
     def settle(self) -> nw.LazyFrame[Any]:
         """Return the table with all columns."""
         for level in self.levels:
-            self.frame = self.frame.with_columns(**level)
+            self.frame = _add_columns(self.frame, level)
         self.levels, self.level_of = [], {}
         return self.frame
+
+    def finish(self, results: dict[str, nw.Expr]) -> nw.LazyFrame[Any]:
+        """Return the table with the results of the formula."""
+        return _add_columns(self.settle(), results)
 
     def choose(self, x: nw.Expr, edges: Floats, numbers: Floats, formula: Callable[..., Any]) -> nw.Expr:
         """Choose the piece of each x by lookup, or by comparisons where they are few."""

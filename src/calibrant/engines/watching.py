@@ -101,7 +101,7 @@ def watch(
     at = {"by": list(columns)} if grouped else {}
     frame = nw.from_native(apply(map, rows.frame.to_native(), score="score", into="forecast", **at)).lazy()
     low, high = float(special.expit(-LAST)), float(special.expit(LAST))
-    one = nw.lit(1.0, nw.Float64)
+    one = nw.lit(1.0, nw.Float32).cast(nw.Float64)  # Postgres takes 1.0 for a decimal, and so a sum of it
     frame = frame.with_columns(forecast=_P.clip(low, high))
     frame = frame.with_columns(cell=((_P / (one - _P)).log() * (1.0 / WIDTH)).floor().cast(nw.Int64))
     frame = frame.with_columns(rows=rows.weigh(one), predicted=rows.weigh(_P), positive=rows.positive)
