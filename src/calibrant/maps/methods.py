@@ -264,7 +264,7 @@ METHODS: dict[str, Method] = {
             needs="matrix",
         ),
         reduce="sums",
-        title="Temperature",
+        title="Temperature scaling",
         numbers=1,
     ),
     "temperature_robust": Method(
