@@ -155,7 +155,7 @@ def test_rows_called_impossible_are_counted():
     row = rank_methods(found, "data", "scores")["clip01"]
     never = ((f <= -1) & (y == 1)).sum() + ((f >= 1) & (y == 0)).sum()
     assert row.impossible == never > 0
-    assert f"Clipped margin (clip01) ({never} rows)" in found.answers.wrong.text
+    assert f"were called impossible: {never} rows by Clipped margin (clip01)." in found.answers.wrong.text
 
 
 class TestFamilies:
@@ -182,7 +182,7 @@ class TestFamilies:
 
         def pvalue(found):
             standing = standings_of(found)[0]
-            return dict(zip(standing["methods"], standing["against_best"]["pvalues"], strict=True))
+            return dict(zip(standing["methods"], standing["against_best"]["holm"], strict=True))
 
         assert pvalue(many)["pp"] == pytest.approx(pvalue(few)["pp"], rel=0.05)
         assert pvalue(many)["platt_newton"] == 1.0
@@ -195,6 +195,30 @@ class TestFamilies:
         np.testing.assert_allclose(plain["pvalues"], apart["pvalues"])
         joined = compare_with_best(values.mean(axis=1)[None], {"data": values}, 1 / 9, ["a", "b", "c", "c"])
         assert joined["pvalues"][3] == joined["pvalues"][2] <= plain["pvalues"][2]
+
+
+def test_interval_and_p_say_the_same():
+    found = compared("too sure")
+    ranking = rank_methods(found, "data", "scores")
+    standing = standings_of(found)[0]
+    against = standing["against_best"]
+    alone = dict(zip(standing["methods"], against["pvalues"], strict=True))
+    for row in ranking.rows:
+        if row.label not in (standing["methods"][0], ranking.rows[0].label) and np.isfinite(row.means["log_loss"]):
+            assert (alone[row.label] < 0.05) == (not row.reaches)
+    assert (against["holm"][1:] >= against["pvalues"][1:] - 1e-12).all()
+    np.testing.assert_array_equal(against["worse"], against["pvalues"] < 0.05)
+
+
+def test_what_is_wrong_is_said_of_the_forecasts_as_they_are():
+    found = compared("too sure")
+    raw = rank_methods(found, "data", "scores")["raw"]
+    said = f"As they are, the forecasts are off by {format_points(raw.error.value)} on average."
+    assert found.answers.wrong.claim == said
+    margins = calibrant.compare_scores(
+        *rows(300, slope=2.0), methods=["platt", "pp"], metrics=METRICS, kind="margin", cv=3, progress=False
+    )
+    assert margins.answers.wrong.claim == "Scores are not probabilities: a map has to make them so."
 
 
 def test_a_command_fits_and_applies_the_winner():
@@ -211,7 +235,8 @@ def test_a_command_fits_and_applies_the_winner():
 def test_few_rows_do_not_get_a_yes():
     found = compared("twenty rows").answers
     assert found.good.word == "Cannot tell."
-    assert re.search(r"Collect about [\d,]+ rows", found.next.text)
+    assert re.match(r"Collect about [\d,]+ rows", found.next.claim)
+    assert found.next.because[0].startswith("Until then: use ")
 
 
 @pytest.mark.parametrize("name", ["the other class", "the other class, margins"])

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
 import calibrant
-from calibrant.evidence.answers import QUESTIONS, SITUATIONS, Source, answer_assessment
+from calibrant.evidence.answers import QUESTIONS, SITUATIONS, Source, answer_assessment, mention_groups
 from calibrant.evidence.words import format_points, format_rate, name_method, round_percent
 from calibrant.maps.methods import METHODS
 from calibrant.metrics import smooth_ece
@@ -263,10 +263,43 @@ def test_weights_are_said():
     assert found.answers.next == again.answers.next
 
 
+def test_weights_that_are_not_counts_have_no_unit():
+    y, p, weight, found = case("broken weights")
+    again = calibrant.assess(y, p, sample_weight=1000.0 * weight, draws=60)
+    one, other = found.effects, again.effects
+    assert other.effective == pytest.approx(one.effective)
+    for name in ("gain", "low", "high", "recalibrated_brier"):
+        assert getattr(other.recalibration, name) == pytest.approx(getattr(one.recalibration, name), rel=1e-6)
+    for before, after in ((one.skill, other.skill), (one.departure.level, other.departure.level)):
+        assert (after.low, after.high) == pytest.approx((before.low, before.high))
+    np.testing.assert_allclose(again.curve.band.low, found.curve.band.low, atol=1e-9)
+    assert again.answers.wrong == found.answers.wrong
+
+
+def test_weights_that_are_not_counts_have_the_intervals_of_as_many_rows():
+    y, p = forecast(2000, slope=2.0)
+    plain = calibrant.assess(y, p, draws=60).effects.recalibration
+    equal = calibrant.assess(y, p, sample_weight=np.full(2000, 0.3), draws=60).effects.recalibration
+    assert equal.high - equal.low == pytest.approx(plain.high - plain.low, rel=0.02)
+
+
 def test_significant_but_negligible_is_not_large_but_uncertain():
     small, large = case("huge n, tiny error")[-1].answers, case("tiny n, large error")[-1].answers
     assert "more than chance, too small to matter" in small.good.claim
     assert "large, and no more than chance may make it" in large.good.claim
+
+
+def test_a_group_that_is_off_is_not_hidden_by_the_average():
+    groups = {"north": case("calibrated")[-1], "south": case("overconfident")[-1]}
+    said = mention_groups(case("calibrated")[-1].answers, groups)
+    size = format_points(groups["south"].effects.error.value)
+    assert str(said.good).startswith("Is it good enough? On average yes, but not for south: off by")
+    assert said.good.claim == f"but not for south: off by {size} there (3,000 rows)."
+    assert "Group south: Too sure" in said.wrong.claim
+    assert "by=" in said.next.claim
+    off = case("underconfident")[-1].answers
+    assert f"By group, south is off by {size}" in mention_groups(off, groups).wrong.text
+    assert mention_groups(off, {"north": groups["north"]}) == off
 
 
 def test_the_rows_asked_for_would_tell():

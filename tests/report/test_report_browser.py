@@ -18,6 +18,7 @@ axe = needed("axe_playwright_python.sync_playwright")
 playwright = needed("playwright.sync_api")
 
 from calibrant.decisions.deciding import bayes, reject  # noqa: E402
+from calibrant.evidence.answers import Source  # noqa: E402
 from tests.evidence.test_assessing import forecast, three_classes  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -30,7 +31,7 @@ QUIET = [
     "--disable-component-update",
     "--disable-sync",
 ]
-WIDTHS = (360, 768, 1280, 1920)
+WIDTHS = (360, 768, 980, 1120, 1280, 1920)
 PAGES = sorted((ROOT / "experiments").glob("*/page.html"))  # of the published experiments
 
 
@@ -141,7 +142,7 @@ TINY = {
 }
 
 # What is wrong with the pictures of a page: labels that are not wholly inside or on top of each other, hardly any
-# labels, pictures that leave the window; and a page that scrolls sideways.
+# labels, pictures that leave the window; a page that scrolls sideways, and what stands out of its card.
 FAULTS = """() => {
     const wide = document.documentElement.clientWidth, found = [];
     if (document.documentElement.scrollWidth > wide) found.push("the page scrolls sideways");
@@ -163,6 +164,17 @@ FAULTS = """() => {
                     found.push(`${name}: ${labels[k].textContent} on ${labels[k + 1 + j].textContent}`);
             });
         });
+    }
+    for (const card of document.querySelectorAll(".card")) {
+        const frame = card.getBoundingClientRect();
+        if (!frame.width) continue;
+        for (const each of card.querySelectorAll("table, td, th, p, span, button, select, h3, pre")) {
+            const box = each.getBoundingClientRect();
+            if (!box.width || each.closest(".scroll, .sr, pre pre, [hidden]")) continue;
+            if (each.closest("pre") && each.tagName !== "PRE") continue;
+            if (box.right > frame.right + 0.5 || box.left < frame.left - 0.5)
+                found.push(`${each.tagName} stands out of its card: ${each.textContent.trim().slice(0, 40)}`);
+        }
     }
     return found;
 }"""
@@ -266,7 +278,7 @@ def test_the_panel_opens_neutral(show, assessment, rows):
     assert settings(page) == (1.0, 1.0, None)
     decided = check_two_classes(page, *rows)
     assert (decided >= 0).all()
-    assert page.inner_text("#rule") == "Say 1 above 50%, else 0."
+    assert page.inner_text("#rule") == "Say class 1 above 50%, else class 0."
 
 
 def test_controls_move_by_keyboard_and_the_numbers_are_right(show, assessment, rows):
@@ -419,6 +431,64 @@ def test_views_of_several_data_sets(show, comparison):
     assert page.get_attribute("[data-view]:visible", "data-view") == "1"
     assert page.locator("[data-view]:visible .chart svg").count() > 2
     assert page.evaluate(FAULTS) == []
+
+
+def test_the_rule_of_a_fitted_map_runs_on_what_apply_writes(show, chosen):
+    duckdb = pytest.importorskip("duckdb")
+    page = show(chosen)
+    page.click("[data-costs='[1, 5]']")
+    found = chosen.predictions["data", "scores", "platt"]
+    table = duckdb.connect()
+    table.execute("CREATE TABLE scored (place INTEGER, probability DOUBLE)")
+    table.executemany("INSERT INTO scored VALUES (?, ?)", [(k, float(each)) for k, each in enumerate(found.p[:, 1])])
+    rows = table.execute(page.text_content("#sql") + "\nORDER BY place").fetchall()
+    assert [row[2] for row in rows] == np.where(found.p[:, 1] > 1 / 6, "1", "0").tolist()
+    assert page.text_content("#python").startswith("import calibrant\nimport numpy as np\n")
+
+
+def test_columns_that_are_no_words_are_quoted(show, rows):
+    duckdb = pytest.importorskip("duckdb")
+    y, p = rows
+    source = Source("my table.csv", ("the score",), "y")
+    page = show(calibrant.assess(y, p, draws=10), source=source)
+    table = duckdb.connect()
+    table.execute('CREATE TABLE rows (place INTEGER, "the score" DOUBLE)')
+    table.executemany("INSERT INTO rows VALUES (?, ?)", [(k, float(each)) for k, each in enumerate(p)])
+    for choice in ("0", "1"):
+        page.select_option("#panel-source", choice)
+        assert len(table.execute(page.text_content("#sql")).fetchall()) == len(p)
+    page.select_option("#panel-source", "0")
+    scope = {"table": {"the score": p}}
+    exec(page.text_content("#python"), scope)
+    assert (scope["decision"] == np.where(p > 0.5, "1", "0")).all()
+
+
+def test_inverted_forecasts_are_not_drawn_as_right(show, rows):
+    y, p = rows
+    page = show(calibrant.assess(y, 1 - p, draws=30))
+    figure = page.locator("[data-first]")
+    assert figure.locator("h3").inner_text() == "Higher forecasts happen less often"
+    assert figure.locator("path.l-off.thick").count() > 0
+    assert "within what chance allows" not in figure.locator("[data-read]").inner_text()
+
+
+def test_the_map_of_rare_events_fills_its_picture(show):
+    page = show(calibrant.assess(*TINY["rare"], draws=10))
+    labels = page.locator("[data-figure=map] text").all_inner_texts()
+    assert "100%" not in labels
+
+
+def test_the_answers_open_on_their_machine(show):
+    from sklearn.dummy import DummyClassifier
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    y = (X[:, 0] + rng.normal(size=200) > 0).astype(int)
+    machines = {"guess": DummyClassifier(strategy="prior"), "line": LogisticRegression()}
+    found = calibrant.compare((X, y), machines=machines, methods=["platt"], cv=3, progress=False)
+    page = show(found)
+    assert page.locator("#choose-view option").all_inner_texts() == ["line", "guess"]
 
 
 def test_hostile_names_run_nothing(show):

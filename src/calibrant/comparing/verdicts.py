@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.comparing.rankings import ALPHA, MethodRow, Ranking, find_families, find_ratio, rank_methods
+from calibrant.comparing.rankings import ALPHA, Distance, MethodRow, Ranking, find_families, find_ratio, rank_methods
 from calibrant.comparing.records import Comparison, smaller_is_better
 from calibrant.evidence.answers import (
     QUESTIONS,
@@ -24,6 +24,8 @@ from calibrant.evidence.answers import (
     turn_source,
     write_step,
 )
+from calibrant.evidence.departures import NEGLIGIBLE
+from calibrant.evidence.effects import CalibrationError
 from calibrant.evidence.words import (
     format_count,
     format_name,
@@ -50,6 +52,7 @@ __all__ = [
     "standings_of",
 ]
 
+_TINY = 0.0001  # a smaller difference is not worth its digits
 _FEW = 0.1  # a calibration error that chance alone reaches: rows too few even to tell a good method from a bad one
 
 
@@ -98,10 +101,12 @@ def compare_with_best(
     """Test whether each other method is worse than the best, which is the first column.
 
     Several data sets are tested by Friedman's test with Nemenyi's critical difference (Demšar 2006). One data set is
-    tested by the t-test over its folds, corrected for overlapping training sets (Nadeau & Bengio 2003), with Holm's
-    correction for all pairs; `ratio` is the number of rows tested per row trained on. Methods of one family, which give
-    nearly the same probabilities, count once: only pairs of their first members are tested, and the others share the
-    result, so that near-duplicates do not make the correction stricter.
+    tested by the t-test over its folds, corrected for overlapping training sets (Nadeau & Bengio 2003); `ratio` is the
+    number of rows tested per row trained on. `pvalues` are those of each difference alone, as intervals are, and decide
+    which methods are `worse`. `holm` are those corrected for all pairs (Holm 1979), because the same folds decided
+    which method is best. There methods of one family, which give nearly the same probabilities, count once: only pairs
+    of their first members are tested, and the others share the result, so that near-duplicates do not make the
+    correction stricter.
     """
     datasets, methods = oriented.shape
     if methods < 2:
@@ -117,7 +122,7 @@ def compare_with_best(
     (values,) = errors.values()
     if values.shape[1] < 2:
         return {"test": None}
-    # All pairs, not only those with the best method, because the same folds decided which one is best.
+    alone = np.array([1.0, *(corrected_t(other, values[0], ratio=ratio).pvalue for other in values[1:])])
     names = [str(k) for k in range(methods)] if families is None else list(families)
     heads = [names.index(name) for name in dict.fromkeys(names)]  # the first member of each family, the best first
     found = {heads[0]: 1.0}
@@ -126,7 +131,7 @@ def compare_with_best(
         pvalues = holm(np.array([corrected_t(values[j], values[i], ratio=ratio).pvalue for i, j in pairs]))
         found |= {j: float(p) for (i, j), p in zip(pairs, pvalues, strict=True) if i == heads[0]}
     adjusted = np.array([found[names.index(name)] for name in names])
-    return {"test": "corrected_t", "pvalues": adjusted, "worse": adjusted < ALPHA}
+    return {"test": "corrected_t", "pvalues": alone, "holm": adjusted, "worse": alone < ALPHA}
 
 
 def holm(pvalues: Floats) -> Floats:
@@ -194,7 +199,8 @@ def answer_comparison(
     if others:
         metric = case.ranking.metrics[0]
         where = f"This is with {case.ranking.machine}; " + "; ".join(
-            f"with {each.ranking.machine}, {_name(each.chosen)} has {format_number(each.chosen.means[metric])}"
+            f"with {each.ranking.machine}, {_name(each.chosen)} has a {each.metric} of "
+            f"{format_number(each.chosen.means[metric])}"
             for each in others
         )
         good = replace(good, because=(*good.because, f"{where}."))
@@ -244,6 +250,15 @@ def _keeps_raw(case: _Case) -> bool:
     return case.raw is not None and case.chosen.label == case.raw.label
 
 
+def _is_right(error: CalibrationError) -> bool:
+    """Return whether a calibration error is what chance makes, or, on very many rows, too small to matter.
+
+    >>> _is_right(CalibrationError(0.002, 0.001, 0.0015)), _is_right(CalibrationError(0.02, 0.001, 0.0015))
+    (True, False)
+    """
+    return error.is_chance or error.value < NEGLIGIBLE / 2.0
+
+
 def _has_tie(case: _Case) -> bool:
     return all(row.reaches for row in case.ranking.heads)
 
@@ -272,11 +287,27 @@ def _say_error(case: _Case) -> str:
     )
 
 
+def _say_wrong(case: _Case) -> str:
+    """Say what is wrong with the forecasts as they are, where a map is certain to be better."""
+    raw = case.raw
+    if raw is None:
+        return "Scores are not probabilities: a map has to make them so."
+    if raw.impossible > 0.0:
+        return f"As they are, the forecasts call {format_count(round(raw.impossible), 'row')} impossible that happened."
+    if raw.error is not None and not _is_right(raw.error):
+        return f"As they are, the forecasts are off by {format_points(raw.error.value)} on average."
+    return f"As they are, the forecasts have a worse {case.metric}, by more than noise."
+
+
 def _say_gain(case: _Case) -> str:
     """Say what the chosen method takes off the forecasts as they are, by the first metric."""
     metric, raw, gain = case.ranking.metrics[0], case.raw, case.ranking.gain
-    if raw is None or gain is None:
+    if raw is None:
         return f"That is the mean of {case.ranking.folds} folds."
+    if gain is None:
+        return (
+            f"Its {case.metric} is {format_number(case.chosen.means[metric])}, the mean of {case.ranking.folds} folds."
+        )
     before, after = format_number(raw.means[metric]), format_number(case.chosen.means[metric])
     name = f"{case.metric[0].upper()}{case.metric[1:]}"
     span = f"{format_number(gain.low)} to {format_number(gain.high)}"
@@ -296,7 +327,7 @@ def _say_field(case: _Case) -> list[str]:
         said.append(f"Within noise of it: {list_names(near, 6)}.")
     never = [row for row in ranking.rows if row.impossible > 0.0]
     if never:
-        each = [f"{_name(row)} ({format_count(round(row.impossible), 'row')})" for row in never]
+        each = [f"{format_count(round(row.impossible), 'row')} by {_name(row)}" for row in never]
         said.append(f"Infinite log loss, because rows that happened were called impossible: {list_names(each)}.")
     return said
 
@@ -314,8 +345,14 @@ def _say_rule(case: _Case) -> str:
         return rule
     gap = chosen.distances[case.ranking.metrics[0]]
     why = "does not keep the order of the rows" if chosen.keeps_order and not best.keeps_order else "fits more numbers"
-    behind = "" if gap is None else f" by {format_number(gap.value)}, within noise,"
-    return f"{rule} {_name(best)} is lower{behind} and {why}."
+    return f"{rule} {_name(best)} is better{_say_gap(gap)} but {why}."
+
+
+def _say_gap(gap: Distance | None) -> str:
+    """Say how much better the best method is than one within noise of it."""
+    if gap is None:
+        return ""
+    return f" by {format_number(gap.value) if gap.value >= _TINY else f'less than {_TINY:g}'}, within noise,"
 
 
 def _step_fit(case: _Case) -> tuple[Step, ...]:
@@ -398,10 +435,10 @@ def _write_raw(case: _Case) -> _Three:
     said = [f"Their {case.metric} is {format_number(case.chosen.means[case.ranking.metrics[0]])}."]
     if gap is not None and best is not case.chosen:
         said.append(
-            f"The best other method, {_name(best)}, is lower by {format_number(gap.value)}, {1 - ALPHA:.0%} interval "
+            f"The best other method, {_name(best)}, is better by {format_number(gap.value)}, {1 - ALPHA:.0%} interval "
             f"{format_number(gap.low)} to {format_number(gap.high)}."
         )
-    if error is not None and not error.is_chance:
+    if error is not None and not _is_right(error):
         off = f"The forecasts as they are are off by {format_points(error.value)}, and no map is certain to be better."
         return (
             _answer(0, "open", "Not certain.", off, said, sure=_say_error(case)),
@@ -435,7 +472,7 @@ def _write_tie(case: _Case) -> _Three:
 def _write_usual(case: _Case) -> _Three:
     ranking, chosen, metric = case.ranking, case.chosen, case.ranking.metrics[0]
     error = chosen.error
-    word = "Yes." if error is not None and error.is_chance else "Nearly." if error is not None else ""
+    word = "" if error is None else "Yes." if _is_right(error) else "Nearly."
     claim = f"{_name(chosen)} has a {case.metric} of {format_number(chosen.means[metric])}."
     if case.raw is not None and not np.isfinite(case.raw.means[metric]):
         claim = f"{_name(chosen)} repairs forecasts that called impossible what happened."
@@ -451,7 +488,7 @@ def _write_usual(case: _Case) -> _Three:
     )
     return (
         _answer(0, "good", word, claim, [_say_gain(case)], sure=_say_error(case)),
-        _answer(1, "open", "", field, [*_say_field(case), ranking.kinship]),
+        _answer(1, "open", "", _say_wrong(case), [field, *_say_field(case), ranking.kinship]),
         _advise(case),
     )
 
@@ -464,10 +501,11 @@ def _write_few(case: _Case) -> _Three:
     rows = format_count(case.ranking.tested, "row")
     claim = f"These {rows} are too few: they would hide errors of {format_points(error.chance)}."
     more = say_wanted(case.ranking.tested, error)
+    until = f"Until then: {following.claim[0].lower()}{following.claim[1:]}"
     return (
         replace(good, tone="open", word="Cannot tell.", claim=claim, because=(good.claim, *good.because)),
         replace(wrong, tone="open"),
-        replace(following, tone="open", because=(more, *following.because)),
+        replace(following, tone="open", claim=more, because=(until, *following.because)),
     )
 
 

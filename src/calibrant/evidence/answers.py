@@ -10,7 +10,7 @@ estimate excludes the calibrated value.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,7 @@ __all__ = [
     "Step",
     "answer_assessment",
     "find_situation",
+    "mention_groups",
     "say_wanted",
     "turn_source",
     "write_step",
@@ -57,6 +58,7 @@ _FEW = 0.05  # a calibration error that chance alone reaches on the rows: from h
 _WANTED = 0.02  # the rows asked for are so many that chance alone rarely exceeds this
 _ALMOST = 0.02  # below this share of the log loss, what recalibrating gains is little
 _WIDE = 0.2  # an interval of the AUC this wide says nothing
+_OFF = ("off", "impossible", "inverted")  # situations in which a group is off
 _SAME_SLOPE = 0.05  # a slope of the log-odds this close to 1 is not worth a word
 
 
@@ -205,6 +207,43 @@ def find_situation(found: Assessment) -> str:
     return next(name for name, (holds, _) in SITUATIONS.items() if holds(case))
 
 
+def mention_groups(answers: Answers, groups: Mapping[Any, Assessment]) -> Answers:
+    """Return the answers for all rows with what `groups`, assessed one by one, add: which of them is off most.
+
+    Where all rows together are right and a group is not, that comes first.
+    """
+    off = {
+        str(name): each for name, each in groups.items() if each.effects is not None and find_situation(each) in _OFF
+    }
+    if not off:
+        return answers
+    name, worst = max(off.items(), key=lambda each: _exceed(each[1]))
+    assert worst.effects is not None
+    rows = format_count(round(worst.effects.effective), "row")
+    size = f"off by {format_points(worst.effects.error.value)} there ({rows})"
+    others = "" if len(off) == 1 else f", the most of {len(off)} groups that are off"
+    repair = "A map for each group repairs that: calibrant.engines.fit(..., by=...)."
+    if answers.good.tone == "good":
+        good = replace(
+            answers.good,
+            tone="off",
+            word="On average yes,",
+            claim=f"but not for {name}: {size}{others}.",
+            because=(answers.good.claim, *answers.good.because),
+        )
+        wrong = replace(answers.wrong, tone="off", claim=f"Group {name}: {worst.answers.wrong.claim}")
+        following = replace(answers.next, tone="off", claim=f"Recalibrate by group. {repair}")
+        return replace(answers, good=good, wrong=wrong, next=following)
+    wrong = replace(answers.wrong, because=(*answers.wrong.because, f"By group, {name} is {size}{others}."))
+    return replace(answers, wrong=wrong, next=replace(answers.next, because=(*answers.next.because, repair)))
+
+
+def _exceed(found: Assessment) -> float:
+    """Return by how much a calibration error exceeds what chance makes."""
+    assert found.effects is not None
+    return found.effects.error.value - found.effects.error.chance
+
+
 # Which situation ------------------------------------------------------------------------------------------------------
 
 
@@ -302,7 +341,8 @@ def _say_discrimination(case: _Case) -> str:
     if auc is None:
         lacking = [share.name for share in case.found.classes if share.rows == 0]
         return f"Without rows of class {list_names(lacking)} it cannot be said how well the classes are told apart."
-    span = "" if auc.low is None else f" ({format_number(auc.low)} to {format_number(auc.high)})"
+    known = "0.5 is guessing, 1 is perfect"
+    span = f" ({known})" if auc.low is None else f" ({format_number(auc.low)} to {format_number(auc.high)}; {known})"
     return f"It tells the classes apart with an area under the ROC curve of {format_number(auc.value)}{span}."
 
 
@@ -344,12 +384,12 @@ def _say_means(case: _Case) -> str:
 
 
 def _say_proof(case: _Case) -> str:
-    """Say the least p-value of the tests."""
+    """Say whether the tests tell this from chance, with their least p-value."""
     if not case.found.tests:
         return "Weights or labels are not whole numbers, so that rows cannot be counted: nothing was tested."
     least = min(case.found.tests, key=lambda test: test.pvalue)
-    name = format_name(least.name)
-    return f"{name[0].upper()}{name[1:]} test: {format_pvalue(least.pvalue)}."
+    chance = "Chance alone hardly ever does this" if case.is_shown else "Chance alone may do this"
+    return f"{chance} ({format_name(least.name)} test: {format_pvalue(least.pvalue)})."
 
 
 def _find_parts(case: _Case) -> list[Part]:
@@ -380,10 +420,9 @@ def _say_parts(case: _Case) -> list[str]:
 
 
 def _count(case: _Case, rows: float) -> str:
-    """Return a number of rows, or their weight where it does not count rows."""
-    if case.effects.effective == case.found.rows:
-        return format_count(round(rows), "row")
-    return f"rows of weight {format_number(round(rows, 1))}"
+    """Return a number of rows; where weights are not counts, about how many rows of one weight tell as much."""
+    counted = case.effects.effective == case.found.rows
+    return f"{'' if counted else 'about '}{format_count(round(rows), 'row')}"
 
 
 def _trim(share: float) -> str:
@@ -458,7 +497,7 @@ def _write_one_class(case: _Case) -> _Three:
             0,
             "open",
             "Cannot tell.",
-            f"All {case.rows} are of one class only, {only.name}.",
+            f"All {case.rows} are of class {only.name}.",
             [
                 "Rows of one class only cannot say how well the classes are told apart.",
                 f"On average {format_percent(only.forecast)} was forecast for it.",
@@ -653,10 +692,9 @@ def _find_tilt(case: _Case) -> int:
 def _find_fall(case: _Case) -> tuple[Part, Part] | None:
     """Return neighbouring parts of which the one with higher forecasts happened less often, beyond chance."""
     parts = [part for part in case.effects.parts if part.rows >= 1.0]
-    scale = case.effects.effective / case.found.rows
     for one, other in pairwise(parts):
         share = (one.happened + other.happened) / (one.rows + other.rows)
-        spread = share * (1.0 - share) * (1.0 / one.rows + 1.0 / other.rows) / scale
+        spread = share * (1.0 - share) * (1.0 / one.rows + 1.0 / other.rows)
         if one.share > other.share and (one.share - other.share) ** 2 > 20.0 * max(spread, 1e-12):  # 4.5 deviations
             return one, other
     return None
@@ -699,7 +737,7 @@ def _write_uncertain(case: _Case) -> _Three:
             sure=_say_error(case, named=True),
         ),
         _answer(1, "open", "", "Nothing that is certain.", [_say_means(case)], sure=_say_proof(case)),
-        _answer(2, "open", "", say_wanted(case.found.rows, case.effects.error), [_say_gain(case)]),
+        _answer(2, "open", "", say_wanted(case.effects.effective, case.effects.error), [_say_gain(case)]),
     )
 
 
@@ -715,7 +753,7 @@ def _write_few(case: _Case) -> _Three:
             sure=_say_error(case),
         ),
         _answer(1, "open", "", "Nothing that shows on so few rows.", [_say_means(case)], sure=_say_proof(case)),
-        _answer(2, "open", "", say_wanted(case.found.rows, case.effects.error), [_say_gain(case)]),
+        _answer(2, "open", "", say_wanted(case.effects.effective, case.effects.error), [_say_gain(case)]),
     )
 
 

@@ -35,7 +35,7 @@ from calibrant.evidence.effects import Effects, measure_effects
 from calibrant.evidence.several import ClassShare, TemperatureGain, measure_temperature
 from calibrant.evidence.showing import describe_assessment, print_notes, say_opening
 from calibrant.evidence.thresholds import COSTS, REJECTIONS, DecisionCounts, count_decisions
-from calibrant.evidence.words import NOT_FINITE, describe_pvalue, format_count, format_number, to_json
+from calibrant.evidence.words import NOT_FINITE, describe_pvalue, format_count, format_name, format_number, to_json
 from calibrant.inference.calibration import (
     judge_by_groups,
     judge_by_recalibration,
@@ -200,6 +200,17 @@ class NamedForecasts:
         return weight is None or bool((weight == np.floor(weight)).all())
 
     @property
+    def judged(self) -> NamedForecasts:
+        """The rows with weights that sum to the number of rows of one weight that tell as much (Kish 1965).
+
+        Intervals and bands count these. Whole weights are counts of rows, and stay.
+        """
+        if self.data.weight is None or self.has_whole_rows:
+            return self
+        weight = self.weight / self.weight.max()
+        return replace(self, data=replace(self.data, weight=weight * (weight.sum() / (weight @ weight))))
+
+    @property
     def binary(self) -> Sample:
         """The forecasts of the positive class; for more than two classes, of the decision being right."""
         return positive_or_decided(self.data)
@@ -217,7 +228,8 @@ class NamedForecasts:
         found, weight = self.counts, as_floats(self.weight)
         total = float(weight.sum())
         expected, squares = _sum_forecasts(self.data, weight)
-        error = np.sqrt(np.maximum(squares / total - ((expected - found) / total) ** 2, 0.0) / total)
+        spread = np.maximum(squares / total - ((expected - found) / total) ** 2, 0.0)
+        error = np.sqrt(spread / float(self.judged.weight.sum()))
         pvalues: list[float | None] = [None] * len(found)
         if self.has_whole_rows:
             data = self.data
@@ -378,7 +390,7 @@ def assess_forecasts(rows: NamedForecasts, options: AssessOptions) -> Assessment
     if total >= _MOST_ROWS:
         msg = f"weights count rows, and must sum to less than {_MOST_ROWS:.2g} in all; got {total:.2g}: divide them"
         raise ValueError(msg)
-    data, shares = rows.binary, rows.shares()
+    data, shares, judged = rows.binary, rows.shares(), rows.judged
     parts = {score: decompose(rows.data, score) for score in ("brier", "log_loss")}
     sampled, scale = _sample_rows(rows, options)
     is_rare = scale < 1.0 and float(sampled.counts.min()) < _FEWEST_ROWS_PER_CLASS
@@ -390,6 +402,8 @@ def assess_forecasts(rows: NamedForecasts, options: AssessOptions) -> Assessment
         confusions = [confuse(rows.data, costs), confuse(rows.data, costs, decide_by_costs=True)]
     band = {"confidence": options.confidence, "random_state": options.random_state}
     curve = trace_reliability(data, draws=options.draws, **band)
+    if judged is not rows:
+        curve = replace(curve, band=trace_reliability(judged.binary, draws=options.draws, **band).band)
     panels, temperature = {}, None
     if isinstance(rows.data, Posteriors):
         names, draws = rows.classes, min(options.draws, _PANEL_DRAWS)
@@ -397,7 +411,7 @@ def assess_forecasts(rows: NamedForecasts, options: AssessOptions) -> Assessment
             names = tuple(f"{place}: {name}" for place, name in enumerate(names))
         panels = {of: trace_by_class(rows.data, names, of=of, draws=draws, **band) for of in ("class", "top_label")}
         assert isinstance(sampled.data, Posteriors)
-        temperature = measure_temperature(sampled.data, options.confidence)
+        temperature = measure_temperature(sampled.judged.data, options.confidence)  # type: ignore[arg-type]
     return Assessment(
         float(rows.weight.sum()),
         shares,
@@ -412,7 +426,7 @@ def assess_forecasts(rows: NamedForecasts, options: AssessOptions) -> Assessment
         tuple(confusions),
         temperature,
         measure_effects(
-            rows.data,
+            judged.data,
             *_own_probabilities(rows, shares),
             whole=rows.has_whole_rows,
             confidence=options.confidence,
@@ -600,7 +614,7 @@ def _write_notes(
     more = f" and {len(lacking) - _NAMED_ABSENT} more" if len(lacking) > _NAMED_ABSENT else ""
     absent = ", ".join(lacking[:_NAMED_ABSENT]) + more
     missing = ", ".join(
-        name for name in METRICS if name not in there and _find_shown(name, several=rows.several) == name
+        format_name(name) for name in METRICS if name not in there and _find_shown(name, several=rows.several) == name
     )
     ran = {test.name for test in tests}
     notes = []
@@ -612,7 +626,9 @@ def _write_notes(
             "The log loss is infinite: something happened that had been given probability 0. It has no interval."
         )
     if np.isnan(there["normalized_confidence_error"]):
-        notes.append("There is no wrong decision: normalized_confidence_error = q/epsilon - 1/2 does not exist.")
+        notes.append(
+            "No decision is wrong: the normalized confidence error, which divides by their share, is left out."
+        )
     if not ran:
         notes.append(
             "Weights or labels are not whole numbers: tests of calibration, which count rows, cannot be shown."

@@ -123,7 +123,7 @@ class Effects:
 
     `parts` are the rows by forecast, `skill` what the log loss is below that of always saying the shares of the
     classes. `impossible` is the weight of rows that had been given probability 0; `effective` is the number of rows of
-    equal weight that would tell as much, and `distinct` the number of different forecasts.
+    one weight that tell as much, which all counts here sum to, and `distinct` the number of different forecasts.
     """
 
     departure: Departure
@@ -141,7 +141,8 @@ def measure_effects(
 ) -> Effects:
     """Return the effects of a forecast; `own` is the probability that each row's class was given.
 
-    `reference` is the share of that class among all rows; `whole` says whether weights and labels count rows.
+    Weights sum to the number of rows that intervals count. `reference` is the share of that class among all rows;
+    `whole` says whether weights and labels count rows.
     """
     decided = positive_or_decided(data)
     weight = np.ones(len(own)) if data.weight is None else as_floats(data.weight)
@@ -158,7 +159,7 @@ def measure_effects(
         divide_forecasts(decided, whole=whole),
         make_deviation(mean, np.sqrt(spread) / total, confidence, 0.0) if np.isfinite(mean) else _NEVER,
         float(weight[own == 0.0].sum()),
-        total if whole else total**2 / float(weight @ weight),
+        total,
         len(np.unique(decided.score)),
         None if several else measure_recalibration(decided, whole=whole, confidence=confidence, draws=draws, rng=rng),
     )

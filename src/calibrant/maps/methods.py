@@ -273,7 +273,7 @@ METHODS: dict[str, Method] = {
             blocks=True,
         ),
         reduce="sums",
-        title="Temperature",
+        title="Temperature scaling",
         numbers=1,
     ),
     "temperature_robust": Method(

@@ -21,8 +21,10 @@ from calibrant.metrics import METRICS
 from calibrant.report.summaries import (
     Page,
     draw_reliability,
+    find_column,
     list_blocks,
     make_gauge,
+    name_choices,
     name_class,
     name_columns,
     round_values,
@@ -48,11 +50,12 @@ def summarise_comparison(comparison: Comparison, source: Source | None = None) -
     first = {each["machine"]: each for each in standings if each["metric"] == comparison.metrics[0]}
     places = [(dataset, machine) for dataset in datasets for machine in machines]
     rankings = [rank_methods(comparison, dataset, machine, first[machine]) for dataset, machine in places]
+    main = min(rankings, key=lambda each: each[each.recommended or each.best].oriented(each.metrics[0]))
+    rankings.sort(key=lambda each: each.machine != main.machine)  # the machine of the answers first
     figures: dict[str, Page] = {}
     classes = () if source is None else source.classes
     views = [_summarise_ranking(comparison, each, place, figures, classes) for place, each in enumerate(rankings)]
     answers = answer_comparison(comparison, standings, source)
-    main = min(rankings, key=lambda each: each[each.recommended or each.best].oriented(each.metrics[0]))
     return {
         "answers": to_json(answers),
         "facts": _say_facts(comparison, rankings[0], source),
@@ -422,8 +425,8 @@ def _list_panels(comparison: Comparison, rankings: Sequence[Ranking], source: So
                 {
                     "name": f"{prefix}{row.title}" + ("" if row.method == "raw" else f" ({row.label})"),
                     "several": several,
-                    "classes": names,
-                    "column": "p",
+                    **name_choices(names),
+                    "column": find_column(source),
                     "columns": name_columns(names, source)
                     if row.method == "raw"
                     else [f"probability_{name}" for name in names],
@@ -502,7 +505,8 @@ def _tabulate_ranking(comparison: Comparison, ranking: Ranking, standings: Seque
     """Return the tables of distances, folds and times of one data set and machine."""
     metric, machine = ranking.metrics[0], ranking.machine
     standing = next(each for each in standings if (each["metric"], each["machine"]) == (metric, machine))
-    pvalues = dict(zip(standing["methods"], standing["against_best"].get("pvalues", []), strict=False))
+    tested = standing["against_best"]
+    alone, among = (dict(zip(standing["methods"], tested.get(of, []), strict=False)) for of in ("pvalues", "holm"))
     view = _name_view(comparison, ranking)
     where = "" if view == "all rows" else f" ({view})"
     apart, times = [], []
@@ -513,9 +517,8 @@ def _tabulate_ranking(comparison: Comparison, ranking: Ranking, standings: Seque
             if gap is None or not np.isfinite(gap.high)
             else f"{format_number(gap.low)} to {format_number(gap.high)}"
         )
-        p = pvalues.get(row.label)
-        chance = "–" if p is None else "< 0.0005" if p < 0.0005 else f"{p:.3f}"
-        apart.append((row.title, row.label, "–" if gap is None else format_number(gap.value), span, chance))
+        chances = [_format_pvalue(each.get(row.label)) for each in (alone, among)]
+        apart.append((row.title, row.label, "–" if gap is None else format_number(gap.value), span, *chances))
         times.append((row.title, row.label, _say_note(row), f"{1000 * row.seconds:.1f}"))
     folds = comparison.errors(metric, machine)[ranking.dataset]
     by_label = dict(zip(comparison.methods(machine), folds, strict=True))
@@ -524,10 +527,11 @@ def _tabulate_ranking(comparison: Comparison, ranking: Ranking, standings: Seque
         _table(
             f"Are the differences real?{where}",
             f"distances from the best {name}",
-            ("method", "identifier", "distance", f"{1 - ALPHA:.0%} interval", "p"),
+            ("method", "identifier", "distance", f"{1 - ALPHA:.0%} interval", "p", "p among all pairs"),
             apart,
-            "The interval is that of the paired difference over folds. p is that of the same test, corrected for all "
-            "pairs of families of methods (Holm 1979), which is strict.",
+            "Interval and p are of the paired difference over folds, for this method alone; the standings above and "
+            "the answers rest on them. The last column corrects p for having looked at all pairs of methods (Holm "
+            "1979; near-identical ones count once): a difference that is below 0.05 there too is beyond doubt.",
         ),
         _table(
             f"{_title(name)} of every fold{where}",
@@ -542,6 +546,10 @@ def _tabulate_ranking(comparison: Comparison, ranking: Ranking, standings: Seque
             times,
         ),
     ]
+
+
+def _format_pvalue(p: float | None) -> str:
+    return "–" if p is None or np.isnan(p) else "< 0.0005" if p < 0.0005 else f"{p:.3f}"
 
 
 def _table(title: str, more: str, heads: Sequence[str], rows: Sequence[Sequence[Any]], words: str = "") -> Page:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.evidence.answers import Answers, Source, answer_assessment
+from calibrant.evidence.answers import Answers, Source, answer_assessment, mention_groups
 from calibrant.evidence.assessing import Assessment
 from calibrant.evidence.curves import Histogram, ReliabilityCurve, ScoresCurve
 from calibrant.evidence.effects import Recalibration
@@ -29,8 +29,10 @@ __all__ = [
     "Page",
     "draw_map",
     "draw_reliability",
+    "find_column",
     "list_blocks",
     "make_gauge",
+    "name_choices",
     "name_class",
     "name_columns",
     "round_values",
@@ -45,8 +47,9 @@ Page = dict[str, Any]  # a part of a page, as JSON values
 _DIGITS = 5  # of numbers that are drawn and not written
 _BAND_POINTS = 140  # most points of a band that are drawn
 _SMALL_BAND = 48  # of a small diagram
-_BAND_GAP = 0.06  # a band is interrupted where there are no forecasts on this length
+_BAND_GAP = 0.06  # a band is interrupted where there are no forecasts on this length; of few rows, on a longer one
 _TABLE_BLOCKS = 60  # most steps of the reliability curve in its table
+_MOST_LISTED = 10  # of the largest errors beside the diagram
 _MOST_CONFUSED = 12  # up to so many classes the whole confusion is shown, of more as many of its largest errors
 _RARE = 0.02  # a base rate this close to 0 or 1 opens the diagram on the scale of log-odds
 _MOST_GROUPS = 12  # so many groups are drawn
@@ -95,7 +98,7 @@ def draw_reliability(
         ],
         "band": bands,
         "confidence": None if band is None else band.confidence,
-        "gap": _BAND_GAP,
+        "gap": max(_BAND_GAP, 2.0 / float(np.sqrt(blocks.rows.sum()))),
         "base": float(f"{happened:.{_DIGITS}g}"),
         "rare": bool(0.0 < min(happened, 1.0 - happened) < _RARE),
         "even": _draw_histogram(curve.forecasts),
@@ -140,10 +143,13 @@ def draw_map(curve: ScoresCurve, names: tuple[str, str], label: str) -> Page:
     }
 
 
-def summarise_counts(counts: DecisionCounts) -> Page:
-    """Return counts by threshold without the thresholds, which all forecasts of a page share."""
+def summarise_counts(counts: DecisionCounts, scale: float = 1.0) -> Page:
+    """Return counts by threshold, times `scale`, without the thresholds, which all forecasts of a page share."""
     columns = (counts.first_below, counts.first_upto, counts.second_below, counts.second_upto)
-    return {"counts": [_keep_values(each) for each in columns], "total": _keep_values(counts.total)}
+    return {
+        "counts": [_keep_values(scale * each) for each in columns],
+        "total": _keep_values(scale * np.asarray(counts.total)),
+    }
 
 
 def list_blocks(curve: ReliabilityCurve) -> list[tuple[Any, ...]]:
@@ -336,9 +342,11 @@ def _tile_rows(found: Assessment, *, shown: bool) -> Page:
 # An assessment --------------------------------------------------------------------------------------------------------
 
 
-def summarise_assessment(found: Assessment, source: Source | None = None) -> Page:
-    """Return everything that a page shows of an assessment."""
-    answers = answer_assessment(found, source)
+def summarise_assessment(
+    found: Assessment, source: Source | None = None, groups: Mapping[Any, Assessment] | None = None
+) -> Page:
+    """Return everything that a page shows of an assessment; `groups` are shown apart, and mentioned in the answers."""
+    answers = mention_groups(answer_assessment(found, source), groups or {})
     page: Page = {
         "answers": to_json(answers),
         "facts": _say_facts(found, source),
@@ -349,6 +357,7 @@ def summarise_assessment(found: Assessment, source: Source | None = None) -> Pag
         "details": [],
         "panels": [],
         "formula": None,
+        "confused": None,
     }
     if found.effects is None or found.curve is None:
         return page
@@ -365,13 +374,14 @@ def summarise_assessment(found: Assessment, source: Source | None = None) -> Pag
     recalibration = found.effects.recalibration
     if recalibration is not None:
         page["figures"]["map"] = draw_map(recalibration.curve, names, "as it happened")
-        page["formula"] = _say_formula(recalibration)
+        page["formula"] = _say_formula(recalibration, find_column(source))
     for of, panels in found.by_class.items():
         page["classes"][of] = {"choice": panels.choice, "figures": []}
         for place in panels.drawn:
             each, key = panels.curves[place], f"{of}-{place}"
             page["figures"][key] = draw_reliability(each, names, small=True, several=several)
             page["classes"][of]["figures"].append({"key": key, "title": each.name, "words": _say_curve(each)})
+    page["confused"] = _list_confused(found)
     page["panels"] = _list_panels(found, source)
     page["details"] = _list_details(found)
     return page
@@ -388,15 +398,17 @@ def _say_facts(found: Assessment, source: Source | None) -> str:
     """Say what was assessed, in one line."""
     where = "" if source is None else f"{source.table}, column {', '.join(source.score)}, label {source.label}: "
     classes = format_count(len(found.classes), "class").replace("classs", "classes")
-    return (
-        f"{where}{format_number(found.rows)} rows of {classes}; intervals and bands hold with {found.confidence:.0%} "
-        "confidence."
-    )
+    size = f"{format_number(found.rows)} rows"
+    if found.effects is not None and found.effects.effective != found.rows:
+        size = f"{'rows' if where else 'Rows'} of weight {format_number(found.rows)}"
+    return f"{where}{size} of {classes}; intervals and bands hold with {found.confidence:.0%} confidence."
 
 
 def _say_worst(found: Assessment, answers: Answers) -> str:
     """Return the title of the reliability diagram: where forecast and fact part most, if they do beyond chance."""
     assert found.effects is not None
+    if answers.situation == "inverted":
+        return answers.good.claim.removesuffix(".")
     if answers.situation not in _SHOWN:
         return "No part is certain to be off" if found.tests else "Forecast and fact"
     part = max(found.effects.parts, key=lambda each: abs(each.happened - each.rows * each.forecast))
@@ -413,25 +425,37 @@ def _say_curve(curve: ReliabilityCurve) -> str:
     return f"{format_number(round(rows, 6))} rows: {format_percent(said)} forecast, {format_percent(happened)} happened"
 
 
-def _say_formula(recalibration: Recalibration) -> Page | None:
-    """Return the formula of a sigmoid of the log-odds, in Python, in SQL, and in words."""
+def _say_formula(recalibration: Recalibration, column: str) -> Page | None:
+    """Return the formula of a sigmoid of the log-odds in words, and in SQL of a column."""
     inner = recalibration.fitted.inner if isinstance(recalibration.fitted, Linked) else None
     if not isinstance(inner, Sigmoid):
         return None
     slope, level = -inner.a, -inner.b
     sign, size = ("+", level) if level >= 0 else ("−", -level)
     means = {
-        -1: "count for less than they claim",
-        1: "count for more",
-        0: "count as they are, as far as chance lets see",
+        -1: "the log-odds of the forecast count for less than they claim",
+        1: "the log-odds of the forecast count for more than they claim",
+        0: "the log-odds of the forecast count as they are, as far as chance lets see",
     }[recalibration.slope.sign]
+    if slope < 0.0:
+        means = "higher forecasts happen less often"
+    name = column if column.isidentifier() else '"' + column.replace('"', '""') + '"'
     return {
         "text": f"p′ = 1 / (1 + exp(−({slope:.4g} · ln(p / (1 − p)) {sign} {size:.4g})))",
-        "words": f"Slope {slope:.3g}: the log-odds of the forecast {means}.",
-        "python": 'q = calibrant.load("map.json")(p)',
-        "sql": f"1 / (1 + EXP(-({slope:.10g} * LN(p / (1 - p)) + {level:.10g})))",
+        "words": f"Slope {slope:.3g}: {means}.",
+        "sql": f"1 / (1 + EXP(-({slope:.10g} * LN({name} / (1 - {name})) + {level:.10g})))",
         "method": name_method(recalibration.method),
     }
+
+
+def find_column(source: Source | None) -> str:
+    """Return the name of the column of forecasts, p where no table has one."""
+    return source.score[0] if source is not None and len(source.score) == 1 else "p"
+
+
+def name_choices(names: Sequence[str]) -> Page:
+    """Return the classes that a panel of decisions chooses from: as the data have them, and as sentences name them."""
+    return {"classes": list(names), "names": [name_class(name) for name in names]}
 
 
 def name_columns(names: Sequence[str], source: Source | None) -> list[str]:
@@ -457,20 +481,19 @@ def _list_panels(found: Assessment, source: Source | None) -> list[Page]:
     if found.decisions is None or found.effects is None:
         return []
     names = [each.name for each in found.classes]
-    column = source.score[0] if source is not None and len(source.score) == 1 else "p"
-    common = {"several": found.decisions.several, "classes": names, "column": column}
+    column = find_column(source)
+    common = {"several": found.decisions.several, **name_choices(names), "column": column}
     common["columns"] = name_columns(names, source)
     panels = [{"name": "forecasts as they are", **common, **summarise_counts(found.decisions), "map": None}]
     recalibration = found.effects.recalibration
     if recalibration is not None:
-        formula = _say_formula(recalibration)
-        sql = None if formula is None else formula["sql"].replace("p /", f"{column} /").replace("- p)", f"- {column})")
+        formula = _say_formula(recalibration, column)
         panels.append(
             {
                 "name": "recalibrated",
                 **common,
-                **summarise_counts(recalibration.decisions),
-                "map": {"method": recalibration.method, "sql": sql},
+                **summarise_counts(recalibration.decisions, found.rows / found.effects.effective),
+                "map": {"method": recalibration.method, "sql": None if formula is None else formula["sql"]},
             }
         )
     return panels
@@ -573,6 +596,23 @@ def _list_details(found: Assessment) -> list[Page]:
 def _format_pvalue(value: float) -> str:
     """Return a p-value with three decimals."""
     return f"{value:.3f}" if value >= 0.0005 else "< 0.0005"
+
+
+def _list_confused(found: Assessment) -> Page | None:
+    """Return the most frequent wrong decisions for the most probable class; None for two classes, or without any."""
+    wrong = found.confusions[0].wrong[:_MOST_LISTED] if found.by_class and found.confusions else ()
+    if not wrong:
+        return None
+    rows = [
+        {
+            "words": f"{found.classes[true].name} → {found.classes[decided].name}",
+            "count": f"{format_number(number)} of {format_number(found.classes[true].rows)} rows",
+            "share": format_percent(number / found.classes[true].rows),
+            "width": round(100.0 * number / found.classes[true].rows, 2),
+        }
+        for true, decided, number in wrong
+    ]
+    return {"rows": rows, "all": len(found.confusions[0].wrong)}
 
 
 def _tabulate_confusion(found: Assessment, confusion: Any, place: int) -> Page:

@@ -119,7 +119,7 @@ def render_report(
     else:
         summarise = import_module("calibrant.report.comparisons").summarise_comparison
         assessed, comparison = assessment, summarise(found, source)  # type: ignore[assignment]
-    page = None if assessed is None else summarise_assessment(assessed, source)
+    page = None if assessed is None else summarise_assessment(assessed, source, groups)
     document: Page = {
         "format": _REPORT_FORMAT,
         "calibrant": calibrant.__version__,

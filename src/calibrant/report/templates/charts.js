@@ -105,9 +105,22 @@ function chanceAt(figure, forecast) {
   const [x, low, high] = figure.band;
   return x.length ? [interpolate(forecast, x, low), interpolate(forecast, x, high)] : null;
 }
-function isChance(figure, block) {
-  const found = chanceAt(figure, block[4]), share = block[3] / block[2];
+function allows(figure, forecast, share) {
+  const found = chanceAt(figure, forecast);
   return found === null || (share >= found[0] - 1e-9 && share <= found[1] + 1e-9);
+}
+const isChance = (figure, block) => allows(figure, block[4], block[3] / block[2]);
+
+// A step in pieces, each as far as chance allows it or does not, if that is less than half of it: a long step may cross
+// the band, as it does where higher forecasts happen less often.
+function divideStep(figure, block) {
+  const [from, to, rows, happened] = block, share = happened / rows, ends = [from, ...figure.band[0].filter((x) => x > from && x < to), to], pieces = [];
+  ends.slice(1).forEach((end, k) => {
+    const good = allows(figure, (ends[k] + end) / 2, share), last = pieces.at(-1);
+    if (last?.good === good) last.to = end; else pieces.push({ from: ends[k], to: end, good });
+  });
+  const good = pieces.filter((each) => each.good).reduce((sum, each) => sum + each.to - each.from, 0);
+  return 2 * good < to - from ? pieces : [{ from, to, good: allows(figure, block[4], share) }];
 }
 
 function drawReliability(figure, width, { small, mode, chosen }) {
@@ -134,17 +147,21 @@ function drawReliability(figure, width, { small, mode, chosen }) {
   picture.append(line(X(0), Y(0), X(1), Y(1), "ideal"));
   if (!small) {
     picture.append(make("line", { x1: left, x2: left + side, y1: Y(figure.base), y2: Y(figure.base), class: "axis dots" }));
-    picture.append(label(left + side, Y(figure.base) - 5, `${figure.several ? "right on average" : "base rate"} ${percent(figure.base)}`, "halo", "end"));
   }
   const steps = figure.blocks.flatMap((each) => [[X(each[0]), Y(each[3] / each[2])], [X(each[1]), Y(each[3] / each[2])]]);
   picture.append(make("path", { d: trace(steps), class: "l-good thin" }));
   const heaviest = Math.max(...figure.blocks.map((each) => each[2])), discs = [];
   for (const each of figure.blocks) {
     const y = Y(each[3] / each[2]), tone = isChance(figure, each) ? "good" : "off";
-    picture.append(make("path", { d: trace([[X(each[0]), y], [X(each[1]), y]]), class: `l-${tone}${small ? "" : " thick"}` }));
+    for (const { from, to, good } of divideStep(figure, each)) picture.append(make("path", { d: trace([[X(from), y], [X(to), y]]), class: `l-${good ? "good" : "off"}${small ? "" : " thick"}` }));
     discs.push([X(each[4]), y, Math.max(small ? 1.6 : 3, (small ? 7 : 16) * Math.sqrt(each[2] / heaviest)), tone]);
   }
   for (const [x, y, r, tone] of discs) picture.append(make("circle", { cx: x, cy: y, r, class: `disc f-${tone}` }));
+  if (!small) {  // on the side with fewer rows near it
+    const near = discs.filter(([, y]) => Math.abs(y - Y(figure.base) + 9) < 22).map(([x]) => x), at = (end) => near.filter((x) => Math.abs(x - end) < 130).length;
+    const flip = at(left) < at(left + side);
+    picture.append(label(flip ? left + 4 : left + side, Y(figure.base) - 5, `${figure.several ? "right on average" : "base rate"} ${percent(figure.base)}`, "halo", flip ? "start" : "end"));
+  }
   drawForecasts(picture, figure, { mode, X, left, side, top: top + height + (small ? 5 : 22), room: small ? 25 : under - 28, small });
   const axis = top + height + under + (small ? 14 : 20);
   for (const tick of ticks) picture.append(label(X(tick), axis, tickLabel(tick), "", small && tick === 1 ? "end" : "middle"));
@@ -185,7 +202,8 @@ function drawForecasts(picture, figure, { mode, X, left, side, top, room, small 
 function describeBlock(figure, block) {
   const share = block[3] / block[2], gap = 100 * (share - block[4]), chance = chanceAt(figure, block[4]);
   const allowed = chance === null ? "" : ` Chance allows ${percent(chance[0])} to ${percent(chance[1])}.`;
-  const verdict = isChance(figure, block) ? "within what chance allows" : `${fixed(Math.abs(gap), Math.abs(gap) < 0.95 ? 2 : 1)} points too ${gap > 0 ? "low" : "high"}`;
+  const crosses = divideStep(figure, block).some((each) => !each.good);
+  const verdict = isChance(figure, block) ? (crosses ? "right on average, though not at both ends" : "within what chance allows") : `${fixed(Math.abs(gap), Math.abs(gap) < 0.95 ? 2 : 1)} points too ${gap > 0 ? "low" : "high"}`;
   return `Forecasts from ${percent(block[0])} to ${percent(block[1])}: ${count(block[2])} rows, ${count(block[3])} ${figure.names[1]}. ` +
     `Forecast ${percent(block[4])} on average, happened ${percent(share)}: ${verdict}.${allowed}`;
 }
@@ -221,7 +239,9 @@ function drawMap(figure, width) {
   const left = 60, right = 16, top = 10, strip = 92, gap = 24, bottom = 68, side = width - left - right;
   const height = clamp(side * 0.86, 220, 470), picture = frame(width, top + strip + gap + height + bottom);
   const low = figure.score[0], high = figure.score.at(-1), start = top + strip + gap;
-  const X = (z) => left + (side * (clamp(z, low, high) - low)) / (high - low || 1), Y = (p) => start + height * (1 - p);
+  const reach = Math.max(...figure.points.map((each) => each[3]), ...figure.lines.flatMap((each) => each.values), expit(high));
+  const tall = niceStep(Math.min(1, reach) / 5), most = Math.min(1, tall * Math.ceil(reach / tall));  // rare events need not the whole scale
+  const X = (z) => left + (side * (clamp(z, low, high) - low)) / (high - low || 1), Y = (p) => start + height * (1 - Math.min(p, most) / most);
   const middles = figure.edges.slice(0, -1).map((edge, k) => (edge + figure.edges[k + 1]) / 2);
   const peak = Math.max(...figure.densities[0], ...figure.densities[1], 1e-12), S = (v) => top + strip - ((strip - 18) * v) / peak;
   for (const [look, density] of [["neg", figure.densities[1]], ["pos", figure.densities[0]]]) {
@@ -234,7 +254,7 @@ function drawMap(figure, width) {
   picture.append(label(flip ? left + side : left, top + 10, figure.names[0], "name halo", flip ? "end" : "start"));
   picture.append(label(flip ? left : left + side, top + 10, figure.names[1], "name halo", flip ? "start" : "end"));
   picture.append(line(left, S(0), left + side, S(0), "axis"));
-  for (const tick of [0, 0.2, 0.4, 0.6, 0.8, 1]) picture.append(line(left, Y(tick), left + side, Y(tick), "gridline"), label(left - 7, Y(tick) + 4, tickLabel(tick), "", "end"));
+  for (let tick = 0; tick <= most * 1.0001; tick += tall) picture.append(line(left, Y(tick), left + side, Y(tick), "gridline"), label(left - 7, Y(tick) + 4, tickLabel(tick), "", "end"));
   const step = niceStep((high - low) / (side < 330 ? 3 : 5));
   for (let z = Math.ceil(low / step) * step; z <= high + 1e-9; z += step) {
     picture.append(line(X(z), start, X(z), start + height, "gridline"));

@@ -79,7 +79,7 @@ function startPanel() {
   show();
 }
 
-const nameOf = (source, k) => source.classes[k];
+const nameOf = (source, k) => source.names[k];
 
 function showCosts({ source, alarm, miss, rejection }) {
   const values = { "cost-alarm": alarm, "cost-miss": miss, "cost-rejection": DRAWN.rejections[Number(byId("cost-rejection").value)] };
@@ -107,7 +107,7 @@ function showOutcome({ source, alarm, miss, rejection }, found) {
     table.innerHTML = `<caption class="sr">Decisions and whether they were right</caption><thead><tr>${head("right")}${head("wrong")}${left}</tr></thead>` +
       `<tbody><tr>${cell(found.right, share(found.right, found.total))}${cell(found.wrong, share(found.wrong, found.total), "wrong")}${un ? cell(found.left, share(found.left, found.total)) : ""}</tr></tbody>`;
   } else {
-    const [no, yes] = source.classes.map(escape);
+    const [no, yes] = source.names.map(escape);
     table.innerHTML = `<caption class="sr">Decisions against what happened</caption><thead><tr><td class="none"></td>${head(`says <b>${yes}</b>`)}${left}${head(`says <b>${no}</b>`)}</tr></thead><tbody>` +
       `<tr><th scope="row">was <b>${yes}</b></th>${cell(found.found, `found, ${share(found.found, first)}`)}${un ? cell(found.undecided[0], share(found.undecided[0], first)) : ""}${cell(found.missed, `missed, ${share(found.missed, first)}`, "wrong")}</tr>` +
       `<tr><th scope="row">was <b>${no}</b></th>${cell(found.alarms, `false alarms, ${share(found.alarms, second)}`, "wrong")}${un ? cell(found.undecided[1], share(found.undecided[1], second)) : ""}${cell(found.rightNegative, `right, ${share(found.rightNegative, second)}`)}</tr></tbody>`;
@@ -116,46 +116,53 @@ function showOutcome({ source, alarm, miss, rejection }, found) {
   price.textContent = money(found.cost * per);
   Object.assign(price.dataset, { cost: found.cost, blind: found.blind, rejected: found.left, wrong: found.wrong, threshold: found.t, low: found.low, high: found.high });
   const saved = (found.blind - found.cost) * per, without = source.several ? "Deciding on every row" : `Without any model, always saying ${nameOf(source, found.always)}`;
-  byId("versus").textContent = `${without} costs ${money(found.blind * per)}: ` + (saved >= -1e-9
+  byId("versus").textContent = source.several && !un ? "Every row is decided." : `${without} costs ${money(found.blind * per)}: ` + (saved >= -1e-9
     ? `these decisions save ${money(Math.max(saved, 0))}${found.blind > 0 ? ` (${Math.round((100 * (found.blind - found.cost)) / found.blind)}%)` : ""}.`
     : `these decisions cost ${money(-saved)} more.`);
-  const others = DRAWN.panels.filter((other) => other !== source && other.several === source.several && other.total[0] === first && other.total[1] === second).slice(0, 2);
+  const others = DRAWN.panels.filter((other) => other !== source && other.several === source.several && [first, second].every((rows, k) => Math.abs(other.total[k] - rows) <= 1e-6 * found.total)).slice(0, 2);
   byId("others").textContent = source.several ? "" : others.map((other) => {
     const gap = (decide(other, alarm, miss, rejection).cost - found.cost) * per;
-    return `${other.name[0].toUpperCase()}${other.name.slice(1)}: ${money(found.cost * per + gap)} (${gap > 0 ? "+" : gap < 0 ? MINUS : "±"}${money(Math.abs(gap))}).`;
+    return `${other.name[0].toUpperCase()}${other.name.slice(1)}: ${money(found.cost * per + gap)}${Math.abs(gap) < 0.005 ? ", the same" : ` (${gap > 0 ? "+" : MINUS}${money(Math.abs(gap))})`}.`;
   }).join(" ");
   byId("rejection-words").textContent = rejection === null ? "" : un
-    ? `Undecided from ${tickLabel(found.low)} to ${tickLabel(source.several ? found.high : found.high)}: ${count(found.left)} rows (${percent(found.left / found.total)}).`
+    ? `Undecided from ${tickLabel(found.low)} to ${tickLabel(found.high)}: ${count(found.left)} rows (${percent(found.left / found.total)}).`
     : "At this cost leaving a row undecided never pays.";
   if (source.several && un) byId("rejection-words").textContent = `Undecided below ${tickLabel(found.t)}: ${count(found.left)} rows (${percent(found.left / found.total)}).`;
 }
 
+// A rule is copied and run as it is: with its imports, and with names that are no words in quotes.
+const isWord = (name) => /^[A-Za-z_]\w*$/.test(name);
+const quoteColumn = (name) => (isWord(name) ? name : `"${name.replaceAll('"', '""')}"`);
 const threshold = (value) => String(Number(value.toPrecision(10)));
 
 function showRule({ source }, found) {
   const rule = byId("rule"), map = source.map, text = JSON.stringify, quote = (name) => `'${name.replaceAll("'", "''")}'`;
+  const imports = map ? "import calibrant\nimport numpy as np\n\n" : "import numpy as np\n\n";
+  const written = "\nFROM scored  -- what calibrant apply map.json writes";
   if (source.several) {
     rule.textContent = found.rejects ? `Decide for the most probable class where its probability is at least ${tickLabel(found.t)}; leave the others undecided.` : "Decide for the most probable class.";
     const names = source.classes, columns = source.columns.map((name) => `"${name.replaceAll('"', '""')}"`), most = `GREATEST(${columns.join(", ")})`;
-    byId("python").textContent = (map ? `P = calibrant.load("map.json")(P)\n` : "P = ...  # one column per class\n") + `classes = np.array(${text(names)})\n` + (found.rejects
+    byId("python").textContent = imports + (map ? `P = calibrant.load("map.json")(P)\n` : "P = ...  # one column per class\n") + `classes = np.array(${text(names)})\n` + (found.rejects
       ? `decision = np.where(\n    P.max(axis=1) >= ${threshold(found.t)}, classes[P.argmax(axis=1)], "undecided")` : "decision = classes[P.argmax(axis=1)]");
     const cases = [...(found.rejects ? [`${most} < ${threshold(found.t)} THEN 'undecided'`] : []), ...names.slice(0, -1).map((name, k) => `${columns[k]} = ${most} THEN ${quote(name)}`)];
-    byId("sql").textContent = `SELECT *,\n  CASE WHEN ${cases.join("\n       WHEN ")}\n       ELSE ${quote(names.at(-1))} END AS decision\nFROM ` + (map ? "(\n  ...  -- calibrant sql map.json --table rows\n)" : "rows");
+    byId("sql").textContent = `SELECT *,\n  CASE WHEN ${cases.join("\n       WHEN ")}\n       ELSE ${quote(names.at(-1))} END AS decision` + (map ? written : "\nFROM rows");
     return;
   }
-  const [no, yes] = source.classes, column = map ? "q" : source.column;
+  const [no, yes] = source.classes, given = isWord(source.column) ? source.column : `table[${text(source.column)}]`;
+  const column = map ? "q" : given, field = map ? (map.sql ? "q" : "probability") : quoteColumn(source.column);
+  const [never, always] = source.names;
   rule.textContent = found.rejects
-    ? `Say ${yes} from ${tickLabel(found.high)}, ${no} up to ${tickLabel(found.low)}, and leave what lies between undecided.`
-    : `Say ${yes} above ${tickLabel(found.t)}, else ${no}.`;
-  const load = map ? `q = calibrant.load("map.json")(${map.kind === "margin" ? "score" : source.column})\n` : "";
-  byId("python").textContent = load + (found.rejects
+    ? `Say ${always} from ${tickLabel(found.high)}, ${never} up to ${tickLabel(found.low)}, and leave what lies between undecided.`
+    : `Say ${always} above ${tickLabel(found.t)}, else ${never}.`;
+  const load = map ? `q = calibrant.load("map.json")(${map.kind === "margin" ? "score" : given})\n` : "";
+  byId("python").textContent = imports + load + (found.rejects
     ? `decision = np.select(\n    [${column} >= ${threshold(found.high)}, ${column} <= ${threshold(found.low)}],\n    [${text(yes)}, ${text(no)}], "undecided")`
     : `decision = np.where(\n    ${column} > ${threshold(found.t)}, ${text(yes)}, ${text(no)})`);
   const cases = found.rejects
-    ? `CASE WHEN ${column} >= ${threshold(found.high)} THEN ${quote(yes)}\n       WHEN ${column} <= ${threshold(found.low)} THEN ${quote(no)}\n       ELSE 'undecided' END AS decision`
-    : `CASE WHEN ${column} > ${threshold(found.t)} THEN ${quote(yes)}\n       ELSE ${quote(no)} END AS decision`;
-  const mapped = map ? (map.sql ? `(\n  SELECT *, ${map.sql} AS q\n  FROM rows)` : "(\n  SELECT *, ... AS q  -- calibrant sql map.json\n  FROM rows)") : "rows";
-  byId("sql").textContent = `SELECT *,\n  ${cases}\nFROM ${mapped}`;
+    ? `CASE WHEN ${field} >= ${threshold(found.high)} THEN ${quote(yes)}\n       WHEN ${field} <= ${threshold(found.low)} THEN ${quote(no)}\n       ELSE 'undecided' END AS decision`
+    : `CASE WHEN ${field} > ${threshold(found.t)} THEN ${quote(yes)}\n       ELSE ${quote(no)} END AS decision`;
+  const mapped = map?.sql ? `\nFROM (\n  SELECT *, ${map.sql} AS q\n  FROM rows)` : map ? written : "\nFROM rows";
+  byId("sql").textContent = `SELECT *,\n  ${cases}${mapped}`;
 }
 
 // The frame of a curve of the panel: axes with percent below, and a mark with its words above.
@@ -185,6 +192,8 @@ function drawCosts(width, { source, alarm, miss }) {
     words: `threshold ${tickLabel(Number(now.t.toPrecision(3)))}: ${money(per * now.cost)}`, level: { value: blind, words: `always ${nameOf(source, now.always)}: ${money(blind)}` } });
 }
 
+const FEWEST = 10;  // rows of which a share of errors is drawn
+
 // Wrong among the decisions made, when the least certain rows are left undecided first; the line is for equal costs.
 function drawRejects(width, { source, alarm, miss, rejection }) {
   const total = source.total[0] + source.total[1], all = DRAWN.thresholds[source.several ? "several" : "two"], points = [];
@@ -200,7 +209,7 @@ function drawRejects(width, { source, alarm, miss, rejection }) {
       left = Math.max(up[0] + up[1] - down[0] - down[1], 0);
       wrong = down[0] + source.total[1] - up[1];
     }
-    if (total - left > 0) points.push([left / total, wrong / (total - left)]);
+    if (total - left >= Math.min(FEWEST, total)) points.push([left / total, wrong / (total - left)]);
   });
   points.sort((a, b) => a[0] - b[0]);
   const now = decide(source, alarm, miss, rejection), decided = total - now.left;
