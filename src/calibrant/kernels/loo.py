@@ -358,10 +358,9 @@ def newton_columns(
     a, curvature, F = loss.residual(f)[:, None] * kept, loss.curvature(f), factor.F
     w, dtype = curvature.w[:, None] * kept, F.dtype
     root = np.sqrt(w).astype(dtype)
-    damped, damping = curvature.damp(factor.rest)
-    lower = factorise_hessian(damped, F, workers)
+    lower = factorise_hessian(curvature.damp(factor.rest), F, workers)
     (potrs,) = get_lapack_funcs(("potrs",), (lower,))
-    share = (1.0 / damping).astype(dtype)[:, None]
+    share = curvature.undamp(factor.rest, np.ones(len(f))).astype(dtype)[:, None]
     scaled = root * share
     unit = root / np.sqrt(column_products(root, root))
 

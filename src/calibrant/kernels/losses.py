@@ -87,8 +87,12 @@ class Curvature(Protocol):
         """Return the diagonal of W, one curvature per column of f."""
         ...
 
-    def damp(self, rest: Floats) -> tuple[Curvature, Floats]:
-        """Return W/E and E = 1 + W rest, or W and 1 where W is not diagonal."""
+    def damp(self, rest: Floats) -> Curvature:
+        """Return the curvature R E^-1 R', E = I + R' diag(rest) R, of the envelope of the loss."""
+        ...
+
+    def undamp(self, rest: Floats, v: Floats) -> Floats:
+        """Return E^-1 v."""
         ...
 
 
@@ -214,10 +218,13 @@ class BinaryCurvature:
         """Return W itself."""
         return [self]
 
-    def damp(self, rest: Floats) -> tuple[BinaryCurvature, Floats]:
-        """Return W/E and E = 1 + W rest."""
-        damping = 1.0 + self.w * rest
-        return BinaryCurvature(self.w / damping), damping
+    def damp(self, rest: Floats) -> BinaryCurvature:
+        """Return W/E, E = 1 + W rest."""
+        return BinaryCurvature(self.w / (1.0 + self.w * rest))
+
+    def undamp(self, rest: Floats, v: Floats) -> Floats:
+        """Return v/E."""
+        return np.asarray(v / (1.0 + self.w * rest))
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,13 +379,13 @@ class _MoreauEnvelope:
 
     def curvature(self, f: Floats) -> BinaryCurvature:
         """Return W/(1 + W rest), W at the proximal point."""
-        return self.loss.curvature(self.prox(f)).damp(self.rest)[0]
+        return self.loss.curvature(self.prox(f)).damp(self.rest)
 
     def expand(self, f: Floats) -> Expansion:
         """Return value, residual and curvature, and the proximal point."""
         at = self.loss.expand(self.prox(f))
         value = at.value + self._distance(at.f, f)
-        return Expansion(at.f, value, at.residual, at.curvature.damp(self.rest)[0])
+        return Expansion(at.f, value, at.residual, at.curvature.damp(self.rest))
 
     def solve_intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum residual(f + b) = 0, by Newton steps of at most 1, 2, 4, ... inside a bracket."""
@@ -388,7 +395,7 @@ class _MoreauEnvelope:
             at = self.loss.expand(near)
             slope = float(at.residual.sum())
             low, high = (b, high) if slope > 0 else (low, b)
-            curve = float(at.curvature.damp(self.rest)[0].trace().sum())
+            curve = float(at.curvature.damp(self.rest).trace().sum())
             following, reach = b + min(max(slope / curve, -reach), reach), 2.0 * reach
             if not low < following < high and np.isfinite(low + high):
                 following = 0.5 * (low + high)
@@ -459,9 +466,19 @@ class SoftmaxCurvature:
         """Return C p_k (1 - p_k) for every class k; twice that is never less than W."""
         return [BinaryCurvature(self.weight * p * (1.0 - p)) for p in self.p.T]
 
-    def damp(self, rest: Floats) -> tuple[SoftmaxCurvature, Floats]:
-        """Return W and 1: there is no damped curvature of the same form."""
-        return self, np.ones((len(rest), 1))
+    def damp(self, rest: Floats) -> SoftmaxCurvature:
+        """Return R E^-1 R', E = I + rest R'R: with r = p/(1 + rest C p) it is C (diag(r) - r r'/sum r)."""
+        r = self.p / (1.0 + (rest * self.weight)[:, None] * self.p)
+        total = r.sum(axis=1)
+        return SoftmaxCurvature(r / total[:, None], self.weight * total)
+
+    def undamp(self, rest: Floats, v: Floats) -> Floats:
+        """Return E^-1 v = v - rest R'(I + rest W)^-1 R v."""
+        c = (rest * self.weight)[:, None]
+        scale = 1.0 / (1.0 + c * self.p)
+        u, r = scale * self.root(v), scale * self.p
+        u += c * r * (self.p * u).sum(axis=1, keepdims=True) / r.sum(axis=1, keepdims=True)
+        return np.asarray(v - rest[:, None] * self.root_transposed(u))
 
     def hessian(self, factor: NDArray[Any], workers: Workers, rows: Any = ALL_ROWS) -> NDArray[Any]:
         """Return the k x k blocks F W_ab F' as one matrix."""

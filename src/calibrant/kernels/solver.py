@@ -315,7 +315,7 @@ def _newton_step(
     relative = min(gap, model.gap) / model.objective
     enough = model.objective * max(0.5 * problem.tol, settings.forcing * min(0.1, relative**1.5))
     tiles = _count_active_tiles(curvature, K, residual, max(settings.inactive * enough, model.inactive * gap))
-    F, damped = kernel.factor.F, curvature.damp(kernel.factor.rest)[0]
+    F, damped = kernel.factor.F, curvature.damp(kernel.factor.rest)
     newton_solver = make_newton_solver(damped, F, column_products(F, F), problem.gram.workers, settings)
     precondition = make_preconditioner(curvature, kernel.factor, newton_solver)
     for count, found in enumerate(conjugate_gradients(curvature, K, precondition, model, residual, tiles)):
@@ -355,11 +355,12 @@ def make_preconditioner(curvature: Curvature, factor: Factor, newton_solver: Sol
     `newton_solver` solves the inner system. The row of ones in F makes the preconditioner keep sum beta = 0, which is
     the condition of an intercept without penalty.
     """
-    F, damping = factor.F, curvature.damp(factor.rest)[1]
+    F, rest = factor.F, factor.rest
 
     def precondition(r: Floats) -> Floats:
-        s = r / damping
-        return s - curvature.root_transposed(multiply(F.T, newton_solver(multiply(F, curvature.root(s))))) / damping
+        s = curvature.undamp(rest, r)
+        inner = multiply(F.T, newton_solver(multiply(F, curvature.root(s))))
+        return s - curvature.undamp(rest, curvature.root_transposed(inner))
 
     return precondition
 
