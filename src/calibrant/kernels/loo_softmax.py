@@ -307,7 +307,8 @@ def _leave_out_groups(K: Products, factor: Factor, left: LeftOut, settings: Sett
     norms = column_products(factor.F, factor.F)
 
     def leave_out(loss: Multinomial, f: Floats) -> tuple[Floats, NDArray[np.bool_], Index]:
-        newton_solver = make_newton_solver(loss.curvature(f), factor.F, norms, K.gram.workers, settings)
+        damped = loss.curvature(f).damp(factor.rest)
+        newton_solver = make_newton_solver(damped, factor.F, norms, K.gram.workers, settings)
         tasks = [_newton_without(loss, factor, newton_solver, f, share, settings) for share in kept.T]
         found = share_products(K, tasks)
         values = np.stack([there for there, _ in found])[mine, rows]
