@@ -35,6 +35,7 @@ __all__ = [
     "SoftmaxCurvature",
     "duality_gap",
     "logits",
+    "sample_rows",
     "softmax",
 ]
 
@@ -85,18 +86,13 @@ class BinaryCurvature:
         """Return W."""
         return self.w
 
-    def restrict(self, rows: NDArray[np.bool_]) -> BinaryCurvature:
-        """Return the curvature with 0 at all other rows."""
-        return BinaryCurvature(self.w * rows)
+    def total(self) -> Floats:
+        """Return sum_i W_i."""
+        return np.asarray(self.w.sum())
 
-    def sample(self, diagonal: Floats, count: float, fewest: int) -> tuple[Any, BinaryCurvature]:
-        """Return sampled rows and their curvature, divided by the probability of being sampled."""
-        kept, probability = _sample_rows(count * self.trace() * diagonal, fewest)
-        return kept, BinaryCurvature(self.w[kept] / probability)
-
-    def select(self, rows: Any) -> BinaryCurvature:
-        """Return the curvature of some rows."""
-        return BinaryCurvature(self.w[rows])
+    def select(self, rows: Any, share: Any = 1.0) -> BinaryCurvature:
+        """Return a share of the curvature of some rows."""
+        return BinaryCurvature(self.w[rows] * share)
 
     def by_class(self) -> list[BinaryCurvature]:
         """Return W itself."""
@@ -139,18 +135,9 @@ class SoftmaxCurvature:
         """Return C (1 - sum_k p_k^2)."""
         return np.asarray(self.weight * (1.0 - np.square(self.p).sum(axis=1)))
 
-    def restrict(self, rows: NDArray[np.bool_]) -> SoftmaxCurvature:
-        """Return the curvature with 0 at all other rows."""
-        return SoftmaxCurvature(self.p, self.weight * rows)
-
-    def sample(self, diagonal: Floats, count: float, fewest: int) -> tuple[Any, SoftmaxCurvature]:
-        """Return sampled rows and their curvature, divided by the probability of being sampled."""
-        kept, probability = _sample_rows(count * self.trace() * diagonal, fewest)
-        return kept, SoftmaxCurvature(self.p[kept], self.weight[kept] / probability)
-
-    def select(self, rows: Any) -> SoftmaxCurvature:
-        """Return the curvature of some rows."""
-        return SoftmaxCurvature(self.p[rows], self.weight[rows])
+    def select(self, rows: Any, share: Any = 1.0) -> SoftmaxCurvature:
+        """Return a share of the curvature of some rows."""
+        return SoftmaxCurvature(self.p[rows], self.weight[rows] * share)
 
     def by_class(self) -> list[BinaryCurvature]:
         """Return C p_k (1 - p_k) for every class k; twice that is never less than W."""
@@ -339,7 +326,7 @@ class Bernoulli(LossFunction):
             at = self.expand(f + b, near)
             near, slope = at.f, float(at.residual.sum())
             low, high = (b, high) if slope > 0 else (low, b)
-            step = slope / float(at.curvature.trace().sum())
+            step = slope / float(at.curvature.total())
             following, reach = b + min(max(step, -reach), reach), 2.0 * reach
             if not low < following < high and np.isfinite(low + high):
                 following = 0.5 * (low + high)
@@ -384,8 +371,8 @@ class Multinomial(LossFunction):
     def prox(self, u: Floats, start: Floats | None = None) -> Floats:
         """Return f = u + r (t - p), r = rest C, by Newton steps for c = log sum_k exp(f_k).
 
-        With v = u + r t and Wright's function, omega + log omega = z, each class has r p_k = omega(v_k - c + log r). The
-        sum of all p_k falls with c and is convex, so that Newton steps approach 1 from above after the first.
+        With v = u + r t and Wright's function omega(z), omega + log omega = z, r p_k = omega(v_k - c + log r). The sum
+        of all p_k falls with c and is convex, so that it approaches 1 from above after the first step.
         """
         if self.rest is None or not self.rest.any():
             return u
@@ -397,15 +384,16 @@ class Multinomial(LossFunction):
             slope = np.maximum((omega / (1.0 + omega)).sum(axis=1, keepdims=True), _TINY)
             step = (omega.sum(axis=1, keepdims=True) - reach) / slope
             c = c + step
-            if float((np.abs(step) - _ROUNDING * (np.abs(c) + reach)).max(initial=0.0)) <= _LAST_STEP**2:
+            if float((np.abs(step) - _ROUNDING * (np.abs(c) + reach)).max(initial=0.0)) <= 0.1 * _LAST_STEP:
                 break
         return np.asarray(v - wrightomega(shifted - c))
 
     def solve_intercept(self, f: Floats, start: Floats) -> Floats:
         """Return b with sum residual(f + b) = 0 up to rounding, by Newton's method with backtracking."""
-        b = np.array(start, np.float64)
+        b, near = np.array(start, np.float64), None
         for _ in range(100):
-            at = self.expand(f + b)
+            at = self.expand(f + b, near)
+            near = at.f
             slope, curve = at.residual.sum(axis=0), at.curvature.total()
             step = np.linalg.lstsq(curve + np.trace(curve) / len(b) ** 2, slope, rcond=None)[0]
             step *= min(1.0, 3.0 / max(float(np.abs(step).max()), _TINY))
@@ -442,20 +430,19 @@ def _clip(f: Floats, low: Floats, high: Floats) -> Floats:
     return np.asarray(np.minimum(np.maximum(f, low), high))
 
 
-def _sample_rows(expected: Floats, fewest: int) -> tuple[Any, Floats]:
-    """Return a systematic sample of rows, and the probability of each of them to be sampled.
+def sample_rows(curvature: Curvature, diagonal: Floats, count: float, fewest: int) -> tuple[Any, Curvature]:
+    """Return a systematic sample of rows and their curvature, which give about the same F W F', |F_i|^2 = `diagonal`.
 
-    The probability is the expected number, at most 1, plus a share of `fewest`, because the intercept needs rows of all
-    kinds. Nearly separable classes leave few rows that matter. All rows are returned where the sample would hold half
-    of them.
+    The expected number of a row is `count` times W_i |F_i|^2, at most 1, plus a share of `fewest`, because the
+    intercept needs rows of all kinds. Nearly separable classes leave few rows that matter. All rows are returned where
+    the sample would hold half of them.
     """
-    n = len(expected)
-    probability = np.minimum(1.0, expected + fewest / n)
+    probability = np.minimum(1.0, count * curvature.trace() * diagonal + fewest / len(diagonal))
     total = np.cumsum(probability)
-    if 2.0 * total[-1] > n:
-        return ALL_ROWS, np.ones(n)
+    if 2.0 * total[-1] > len(diagonal):
+        return ALL_ROWS, curvature
     kept = np.flatnonzero(np.diff(np.floor(total + 0.5), prepend=0.0) > 0)
-    return kept, np.maximum(probability[kept], 1e-12)
+    return kept, curvature.select(kept, 1.0 / np.maximum(probability[kept], 1e-12))
 
 
 def _softmax_and_log_sum(f: Floats) -> tuple[Floats, Floats]:
