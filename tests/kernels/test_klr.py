@@ -311,6 +311,46 @@ def test_the_envelope_is_the_minimum_over_f():
     assert slope == pytest.approx(-near.residual(u).sum(), rel=1e-5)
 
 
+def several_classes(n=30, k=4):
+    rng = np.random.default_rng(0)
+    weight = 10.0 ** rng.uniform(-2, 5, n)
+    return Multinomial(np.eye(k)[rng.integers(0, k, n)], weight), rng.normal(0, 5, (n, k)), rng.uniform(0, 2, n)
+
+
+@pytest.mark.parametrize("none", [False, True])
+def test_the_envelope_of_several_classes_is_the_minimum_over_f(none):
+    loss, u, rest = several_classes()
+    rest = np.where(np.arange(len(rest)) % 2, rest, 0.0) if none else rest  # pivots have no rest
+    near = loss.envelope(rest)
+    f = near.prox(u)
+    np.testing.assert_allclose(f, u + rest[:, None] * loss.residual(f), rtol=1e-6, atol=1e-6)
+    for row in np.flatnonzero(rest > 0.0):
+        one, where = loss.select_rows([row]), u[row]
+
+        def objective(g, one=one, where=where, own=rest[row]):
+            return one.value(g[None]) + np.square(g - where).sum() / (2 * own)
+
+        best = minimize(objective, where).fun
+        assert near.select_rows([row]).value(u[[row]]) <= best * (1 + 1e-9)
+    step = 1e-6 * np.random.default_rng(1).normal(size=u.shape)
+    slope = 0.5 * (near.value(u + step) - near.value(u - step))
+    assert slope == pytest.approx(-np.vdot(near.residual(u), step), rel=1e-4)
+    b = near.solve_intercept(u, np.zeros(4))
+    assert np.abs(near.residual(u + b).sum(axis=0)).max() <= 1e-6 * loss.weight.sum()
+
+
+def test_the_damped_curvature_of_several_classes_is_that_of_the_envelope():
+    loss, f, rest = several_classes()
+    curvature, v = loss.curvature(f), np.random.default_rng(1).normal(size=f.shape)
+    damped, undamped = curvature.damp(rest), curvature.undamp(rest, v)
+    for row, (q, c) in enumerate(zip(np.sqrt(curvature.p), curvature.weight, strict=True)):
+        R = np.sqrt(c) * np.diag(q) @ (np.eye(4) - np.outer(q, q))
+        E, p = np.eye(4) + rest[row] * R.T @ R, damped.p[row]
+        expected, found = R @ np.linalg.solve(E, R.T), damped.weight[row] * (np.diag(p) - np.outer(p, p))
+        np.testing.assert_allclose(found, expected, atol=1e-6 * (1e-9 + np.abs(expected).max()))
+        np.testing.assert_allclose(undamped[row], np.linalg.solve(E, v[row]), atol=1e-6)
+
+
 def test_pivoted_cholesky_ends_at_the_rank_of_the_kernel():
     X, _ = overlapping(300)
     factor = pivoted_cholesky(gram(Kernel("linear"), X), 100, np.random.default_rng(0))
@@ -608,8 +648,8 @@ def test_products_of_some_tiles_are_rows_of_the_whole_product():
     K, order = matrix.block(slice(None), slice(None)), np.random.default_rng(2).permutation(1300)
     v = np.random.default_rng(3).normal(size=1300)
     v[order[512:]] = 0.0
-    for memory, busy, kept in ((0.0, 100, 0), (3 * 8 * 512**2, None, 3), (1e9, 600, 6), (1e9, 100, 1), (1e9, None, 6)):
-        tiles = Products(matrix, memory, order, busy)  # of six tiles
+    for memory, kept in ((0.0, 0), (3 * 8 * 512**2, 3), (1e9, 6)):
+        tiles = Products(matrix, memory, order)  # of six tiles
         assert len(tiles.known) == kept
         for first, last in ((0, None), (0, 1), (1, None), (2, 3), (0, None)):
             asked = np.zeros(1300, bool)

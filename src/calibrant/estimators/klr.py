@@ -34,8 +34,7 @@ from calibrant.estimators.kernel_machine import (
     take_part,
 )
 from calibrant.kernels.functions import Kernel, gram, resolve_gamma, take, thin_gram
-from calibrant.kernels.loo import Beginning, LooChoice, binary_path, choose
-from calibrant.kernels.loo_held_out import held_out_path
+from calibrant.kernels.loo import Beginning, LooChoice, binary_path, choose, held_out_path
 from calibrant.kernels.loo_pairs import pairs_path
 from calibrant.kernels.loo_softmax import softmax_path
 from calibrant.kernels.losses import Bernoulli, LossFunction
@@ -89,7 +88,7 @@ class KernelLogisticRegression(KernelMachine):
     solver : {"auto", "newton", "preconditioned", "low_rank", "smo"}, default="auto"
         "newton" uses a factor of the kernel matrix of full rank. "preconditioned" uses one of low rank, and conjugate
         gradients on the exact problem. "auto" is "newton" for few rows and "preconditioned" for many, unless `rank` is
-        given. "low_rank" restricts the machine to about n^0.6 landmarks, or to `rank`. "smo" is the algorithm of
+        given. "low_rank" restricts the machine to about 0.3 n^0.75 landmarks, or to `rank`. "smo" is the algorithm of
         Keerthi et al. (2005), for comparison, and for two classes only.
     multi_class : {"softmax", "ovo"}, default="softmax"
         One machine for all classes, or one machine per pair of classes, coupled (Wu, Lin & Weng 2004).

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import comb
 from typing import Any, NamedTuple
@@ -244,6 +244,11 @@ class Gram:
     dtype: Any
     rank: float = np.inf
     workers: Workers = SERIAL
+
+    def select(self, rows: Index) -> Gram:
+        """Return the kernel matrix of some rows."""
+        block, diagonal = self.reorder(rows), self.diagonal[rows]
+        return replace(self, n=len(rows), diagonal=diagonal, block=block, reorder=lambda new: self.reorder(rows[new]))
 
 
 def gram(kernel: Kernel, X: Any, *, single: bool = False) -> Gram:

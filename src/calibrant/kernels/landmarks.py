@@ -187,14 +187,10 @@ def place_landmarks(
     count = min(size - len(old), int(np.count_nonzero(missed)))
     drawn = rng.choice(n, count, replace=False, p=missed / missed.sum()) if size < n else np.flatnonzero(missed)
     pool = np.concatenate([old, drawn])
-    block = gram.reorder(pool)
-    small = replace(
-        gram, n=len(pool), diagonal=gram.diagonal[pool], block=block, reorder=lambda order: gram.reorder(pool[order])
-    )
-    start = None
+    small, start = gram.select(pool), None
     if before is not None:
         F = np.ones((len(old) + 1, len(pool)), gram.dtype)
-        K = block(slice(0, len(pool)), np.arange(len(old)))
+        K = small.block(slice(0, len(pool)), np.arange(len(old)))
         F[:-1] = solve_triangular(before.lower.astype(gram.dtype), K.T, lower=True, check_finite=False)
         rest = np.maximum(small.diagonal - column_products(F[:-1], F[:-1]), 0.0)
         start = Factor(F, np.arange(len(old)), rest)

@@ -25,6 +25,7 @@ from scipy.special import expit
 
 from calibrant.arrays import Floats, Index
 from calibrant.kernels.functions import SERIAL, Workers, blocks
+from calibrant.kernels.landmarks import draw_held_out, mean_loss, newton_cg, place_landmarks
 from calibrant.kernels.losses import Bernoulli
 from calibrant.kernels.matrices import (
     Factor,
@@ -37,10 +38,13 @@ from calibrant.kernels.matrices import (
     with_workers,
 )
 from calibrant.kernels.newton import (
+    AskForProducts,
+    conjugate_gradients,
     factor_gradient,
     factorise_hessian,
     multiply,
     newton_in_factor,
+    quotient,
     run_newton,
     solve_cholesky,
 )
@@ -50,7 +54,6 @@ from calibrant.kernels.solver import Prepared, choose_rank
 
 __all__ = [
     "FIRST_C",
-    "AskForProducts",
     "Beginning",
     "Evaluate",
     "LeftOut",
@@ -64,6 +67,7 @@ __all__ = [
     "evaluate_in_order",
     "follow_absences",
     "follow_important_absences",
+    "held_out_path",
     "is_poor",
     "leave_out_groups",
     "leave_out_rows",
@@ -73,7 +77,6 @@ __all__ = [
     "prepare_binary",
     "search_grid",
     "share_products",
-    "solve_columns",
 ]
 
 
@@ -115,7 +118,6 @@ class LooResult:
 
 _EvaluateOne = Callable[[float, Any], LooResult]  # at one C, from a start
 Evaluate = Callable[[Sequence[float], Any], list[LooResult]]  # at increasing values of C, from a start
-AskForProducts = Generator[NDArray[Any], NDArray[Any], Any]  # yields columns v and is sent K v
 
 
 def leave_out_rows(
@@ -246,11 +248,11 @@ def follow_absences(
         change, slope = -r - curve(step), dot(r, step)
         if past:
             before, steepness, way, along = past
-            again = np.maximum(0.0, _quotient(dot(before - r, step), -steepness))
+            again = np.maximum(0.0, quotient(dot(before - r, step), -steepness))
             step, change = step + again * way, change + again * along
         past = r, slope, step, change
         here, there = dot(r, step), dot(beta + change - residual(f + step), step)
-        size = np.where(there > 0.0, _quotient(-here, there - here), here.dtype.type(1.0))
+        size = np.where(there > 0.0, quotient(-here, there - here), here.dtype.type(1.0))
         f, beta = f + size * step, beta + size * change
     return f, step, size
 
@@ -358,10 +360,9 @@ def newton_columns(
     a, curvature, F = loss.residual(f)[:, None] * kept, loss.curvature(f), factor.F
     w, dtype = curvature.w[:, None] * kept, F.dtype
     root = np.sqrt(w).astype(dtype)
-    damped, damping = curvature.damp(factor.rest)
-    lower = factorise_hessian(damped, F, workers)
+    lower = factorise_hessian(curvature.damp(factor.rest), F, workers)
     (potrs,) = get_lapack_funcs(("potrs",), (lower,))
-    share = (1.0 / damping).astype(dtype)[:, None]
+    share = curvature.undamp(factor.rest, np.ones(len(f))).astype(dtype)[:, None]
     scaled = root * share
     unit = root / np.sqrt(column_products(root, root))
 
@@ -374,63 +375,21 @@ def newton_columns(
     def project(v: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(v - unit * column_products(unit, v))
 
-    feasible = a - w * (a.sum(axis=0) / w.sum(axis=0))  # sum beta = 0, and stays so
-    beta, Kbeta, left = yield from solve_columns(
+    beta = a - w * (a.sum(axis=0) / w.sum(axis=0))  # sum beta = 0, and stays so
+    Kbeta = yield beta.astype(dtype)
+    r = project(multiply_root(Kbeta - f[:, None].astype(dtype)))
+    begun = column_products(r, r)
+    beta, Kbeta, left, _ = yield from conjugate_gradients(
         (multiply_root, multiply_root),
         precondition,
         project,
         column_products,
-        feasible.astype(dtype),
-        f[:, None].astype(dtype),
-        settings.group_residual,
+        (beta, Kbeta, r),
+        settings.group_residual * begun,
         settings.group_steps,
     )
     b = (a + w * (f[:, None] - Kbeta)).sum(axis=0) / w.sum(axis=0)
-    return Kbeta + b, left, Solution(beta[:, -1], Kbeta[:, -1], b[-1])
-
-
-_Apply = Callable[[NDArray[Any]], NDArray[Any]]
-
-
-def solve_columns(
-    roots: tuple[_Apply, _Apply],
-    precondition: _Apply,
-    project: _Apply,
-    dot: Callable[[NDArray[Any], NDArray[Any]], Any],
-    a: NDArray[Any],
-    f: NDArray[Any],
-    enough: float,
-    most: int,
-) -> Generator[NDArray[Any], NDArray[Any], tuple[Floats, NDArray[Any], NDArray[Any]]]:
-    """Return beta = a + R u, K beta and the share of |r|^2 left, (I + R'KR) u = -R'(K a - f) up to intercepts.
-
-    `roots` multiply by R and R', `dot` gives scalar products, one or one per column. It asks for products with K.
-    """
-    root, root_transposed = roots
-    beta, Kbeta = a.astype(np.float64), (yield a)
-    r = project(root_transposed(Kbeta - f))
-    g = project(precondition(r))
-    d, rg, begun = -g, dot(r, g), dot(r, r)
-    for _ in range(most):
-        s = root(d)
-        Ks = yield s
-        image = d + root_transposed(Ks)
-        size = _quotient(rg, dot(d, image))
-        beta, Kbeta = beta + size * s, Kbeta + size * Ks
-        previous, r = r, project(r + size * image)
-        left = dot(r, r)
-        if np.all(left <= enough * begun):
-            break
-        g = project(precondition(r))
-        following = dot(r, g)
-        d = -g + np.maximum(0.0, _quotient(following - dot(previous, g), rg)) * d
-        rg = following
-    return beta, Kbeta, _quotient(left, begun)
-
-
-def _quotient(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
-    """Return u/v, and 0 where v is not positive, as it is in a column that is solved."""
-    return np.asarray(np.divide(u, v, out=np.zeros_like(u), where=v > 0))
+    return Kbeta + b, quotient(left, begun), Solution(beta[:, -1], Kbeta[:, -1], b[-1])
 
 
 def search_grid(evaluate: Evaluate, grid: Sequence[float]) -> dict[float, LooResult]:
@@ -607,3 +566,29 @@ def choose(
             gammas.append(gamma)
             paths.append(path)
     return LooChoice(tuple(gammas), tuple(paths), beginning if len(gammas) == 1 else None)
+
+
+def held_out_path(
+    problem: Problem,
+    left: LeftOut,  # noqa: ARG001  # the groups of leave-one-out, which is another criterion
+    grid: Sequence[float],
+    settings: Settings = SETTINGS,
+) -> tuple[LooPath, None]:
+    """Return the losses of held-out rows along C: for so many rows that features of all of them do not fit.
+
+    The machines have a quarter of the landmarks, and each starts from that of the C before.
+    """
+    loss, rng = problem.loss, np.random.default_rng(problem.seed)
+    held = draw_held_out(loss, problem.rank, rng)
+    part = loss.select_rows(slice(None), np.where(held, 0.0, 1.0))
+    first, gap = part.select_rows(slice(None), FIRST_C), 0.1 * settings.rough_gain
+    coarse = place_landmarks(problem, None, max(1, problem.rank // 16), first, None, rng, settings)
+    *_, rough = newton_cg(coarse, first, None, gap, settings)
+    marks = place_landmarks(problem, coarse, max(1, problem.rank // 4), first, rough.f, rng, settings)
+
+    def evaluate(C: float, start: Floats | None) -> LooResult:
+        at = part.select_rows(slice(None), C)
+        *_, found = newton_cg(marks, at, marks.widen(rough.v) if start is None else start, gap, settings)
+        return LooResult(mean_loss(loss, found.f, held), 0.0, found.v)
+
+    return make_path(search_grid(lambda Cs, start: evaluate_in_order(evaluate, Cs, start), grid)), None

@@ -77,14 +77,7 @@ def _prepare_pair(
     problem: Problem, left: LeftOut, rows: Index, is_second: NDArray[np.bool_], settings: Settings
 ) -> _Pair:
     """Return the pair with the given rows; `is_second` is given for all rows."""
-    gram = problem.gram
-    part = replace(
-        gram,
-        n=len(rows),
-        diagonal=gram.diagonal[rows],
-        block=gram.reorder(rows),
-        reorder=lambda order: gram.reorder(rows[order]),
-    )
+    part = problem.gram.select(rows)
     loss = Bernoulli(is_second[rows].astype(np.float64), problem.loss.weight[rows])
     binary = replace(problem, gram=part, loss=loss)
     evaluate, _, factor = prepare_binary(binary, LeftOut(left.copies[rows], left.group[rows]), settings)

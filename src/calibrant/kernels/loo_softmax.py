@@ -35,7 +35,6 @@ from calibrant.kernels.loo import (
     path_and_start,
     search_grid,
     share_products,
-    solve_columns,
 )
 from calibrant.kernels.losses import LEAST_VARIANCE, BinaryCurvature, Multinomial, SoftmaxCurvature, softmax
 from calibrant.kernels.matrices import (
@@ -49,6 +48,7 @@ from calibrant.kernels.matrices import (
 from calibrant.kernels.newton import (
     Solve,
     cholesky,
+    conjugate_gradients,
     factorise_hessian,
     make_newton_solver,
     newton_in_factor,
@@ -307,7 +307,8 @@ def _leave_out_groups(K: Products, factor: Factor, left: LeftOut, settings: Sett
     norms = column_products(factor.F, factor.F)
 
     def leave_out(loss: Multinomial, f: Floats) -> tuple[Floats, NDArray[np.bool_], Index]:
-        newton_solver = make_newton_solver(loss.curvature(f), factor.F, norms, K.gram.workers, settings)
+        damped = loss.curvature(f).damp(factor.rest)
+        newton_solver = make_newton_solver(damped, factor.F, norms, K.gram.workers, settings)
         tasks = [_newton_without(loss, factor, newton_solver, f, share, settings) for share in kept.T]
         found = share_products(K, tasks)
         values = np.stack([there for there, _ in found])[mine, rows]
@@ -329,23 +330,26 @@ def _newton_without(
     """
     part = Multinomial(loss.target, loss.weight * kept)
     a, W = part.residual(f), part.curvature(f)
-    total = np.diag(part.weight @ W.p) - (part.weight[:, None] * W.p).T @ W.p
+    total, project = W.total(), make_projection(np.ones(len(f), bool), intercept_basis(W, f))
 
     def balance(excess: Floats) -> Floats:
         """Return the intercepts b with sum_i W_i b = sum_i excess_i."""
         return np.asarray(np.linalg.lstsq(total, excess.sum(axis=0), rcond=1e-12)[0])
 
     def curve(x: Floats) -> Floats:
-        return W.root(W.root_transposed(np.broadcast_to(x, f.shape)))
+        return np.asarray(W.root(W.root_transposed(np.broadcast_to(x, f.shape))))
 
-    _, Kbeta, left = yield from solve_columns(
+    beta = a - curve(balance(a))
+    Kbeta = yield beta
+    r = project(W.root_transposed(Kbeta - f))
+    begun = float(np.vdot(r, r))
+    _, Kbeta, left, _ = yield from conjugate_gradients(
         (W.root, W.root_transposed),
         make_preconditioner(W, factor, newton_solver),
-        make_projection(np.ones(len(f), bool), intercept_basis(W, f)),
+        project,
         np.vdot,
-        a - curve(balance(a)),
-        f,
-        0.1 * settings.group_residual,
+        (beta, Kbeta, r),
+        0.05 * settings.group_residual * begun,
         settings.group_steps,
     )
-    return Kbeta + balance(a + curve(f - Kbeta)), float(left)
+    return Kbeta + balance(a + curve(f - Kbeta)), float(left) / begun if begun else 0.0

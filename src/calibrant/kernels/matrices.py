@@ -43,9 +43,9 @@ class Products:
 
     As many tiles as `memory` bytes hold are stored; the others are computed again for each product. All tiles take
     2 n^2 bytes in single precision and 4 n^2 in double precision. With `coarse`, kernels of single precision, which are
-    between 0 and 1, that would not fit are stored as multiples of 1/65535, in n^2 bytes. Sums over tiles are in double
-    precision. Rows are tiled in the given order; if less than half of all tiles are among the first `busy` rows, only
-    those are stored: memory that was never used before costs more time than a kernel.
+    between 0 and 1, are stored as multiples of 1/65535, in n^2 bytes, where they would take more than a quarter of the
+    memory: memory that was never used before costs about as much time as a kernel. Sums over tiles are in double
+    precision. Rows are tiled in the given order.
     """
 
     __slots__ = ("block", "gram", "in_steps", "known", "order", "pack", "places", "stored", "tile", "tiles")
@@ -55,7 +55,6 @@ class Products:
         gram: Gram,
         memory: float,
         order: Index | None = None,
-        busy: int | None = None,
         *,
         coarse: bool = False,
         settings: Settings = SETTINGS,
@@ -67,12 +66,10 @@ class Products:
         # Places of the upper triangle, column by column: the tiles among the first rows come first.
         self.places = [(i, j) for j in range(len(self.tiles)) for i in range(j + 1)]
         size = self.tile**2 * len(self.places)
-        self.in_steps = coarse and gram.dtype == np.float32 and memory < 4 * size
+        self.in_steps = coarse and gram.dtype == np.float32 and memory < 16 * size
         dtype = np.dtype(np.uint16 if self.in_steps else gram.dtype)
         room = int(memory // (dtype.itemsize * self.tile**2))
-        among = sum(j * self.tile < (gram.n if busy is None else busy) for _, j in self.places)
-        worth = among if 2 * among < len(self.places) else len(self.places)
-        self.known = np.zeros(min(room, worth), bool)
+        self.known = np.zeros(min(room, len(self.places)), bool)
         # Many tiles share one array: large arrays get large memory pages, which saves a third of the time.
         packs = blocks(len(self.known), self.pack)
         self.stored = [np.empty((pack.stop - pack.start, self.tile, self.tile), dtype) for pack in packs]

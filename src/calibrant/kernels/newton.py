@@ -9,7 +9,7 @@ and its size is where the slope along it has nearly vanished.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,25 +18,29 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
 from calibrant.kernels.functions import SERIAL, Workers
-from calibrant.kernels.losses import ALL_ROWS, Curvature, Expansion, LossFunction
+from calibrant.kernels.losses import ALL_ROWS, Curvature, Expansion, LossFunction, sample_rows
 from calibrant.kernels.matrices import column_products
 from calibrant.kernels.settings import SETTINGS, Settings
 
 __all__ = [
+    "AskForProducts",
     "FactorPoint",
     "Solve",
     "cholesky",
+    "conjugate_gradients",
     "factor_gradient",
     "factorise_hessian",
     "make_newton_solver",
     "multiply",
     "newton_in_factor",
+    "quotient",
     "run_newton",
     "search_line",
     "solve_cholesky",
 ]
 
 Solve = Callable[[Floats], Floats]
+AskForProducts = Generator[NDArray[Any], NDArray[Any], Any]  # yields columns v and is sent K v
 _MOST_SEARCH_POINTS = 60  # bisections from one end of double precision to the other
 
 
@@ -127,7 +131,7 @@ def make_newton_solver(
 ) -> Solve:
     """Return a function that solves (F W F' + penalty) x = g, approximately: many rows are sampled by importance."""
     few = F.shape[1] <= settings.few_rows
-    rows, sampled = (ALL_ROWS, curvature) if few else curvature.sample(norms, settings.sampling, len(F))
+    rows, sampled = (ALL_ROWS, curvature) if few else sample_rows(curvature, norms, settings.sampling, len(F))
     lower = factorise_hessian(sampled, F, workers, rows)
     return lambda g: solve_cholesky(lower, g)
 
@@ -170,3 +174,45 @@ def solve_cholesky(lower: NDArray[Any], g: Floats) -> Floats:
     potrs = lapack.spotrs if lower.dtype == np.float32 else lapack.dpotrs
     x = potrs(lower, g.T.ravel().astype(lower.dtype), lower=1)[0]
     return np.asarray(x.reshape(g.T.shape).T, np.float64)
+
+
+def conjugate_gradients(
+    roots: tuple[Solve, Solve],
+    precondition: Solve,
+    project: Solve,
+    dot: Callable[[NDArray[Any], NDArray[Any]], Any],
+    start: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
+    enough: Any,
+    most: int,
+) -> Generator[NDArray[Any], NDArray[Any], tuple[Floats, NDArray[Any], Any, int]]:
+    """Return x, K x, |r|^2 and the number of steps of (I + R'KR) u = -r, x = x_0 + R u, up to |r|^2 = `enough`.
+
+    `start` holds x_0, K x_0 and r; `roots` multiply by R and R'. One system, or one per column: `dot` gives scalar
+    products. It asks for products with K. r is projected to the directions that no intercept can change. The formula of
+    Polak and Ribiere allows for a preconditioner in single precision.
+    """
+    (root, root_transposed), (x, Kx, r) = roots, start
+    g = project(precondition(r))
+    d, rg = -g, dot(r, g)
+    steps = 0
+    while steps < most:
+        steps += 1
+        s = root(d)
+        Ks = yield s
+        image = d + root_transposed(Ks)
+        size = quotient(np.maximum(rg, 0.0), dot(d, image))
+        x, Kx = x + size * s, Kx + size * Ks
+        previous, r = r, project(r + size * image)
+        left = dot(r, r)
+        if np.all(left <= enough) or not np.any(size):
+            break
+        g = project(precondition(r))
+        following = dot(r, g)
+        d = -g + np.maximum(0.0, quotient(following - dot(previous, g), rg)) * d
+        rg = following
+    return x, Kx, left, steps
+
+
+def quotient(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
+    """Return u/v, and 0 where v is not positive, as it is in a column that is solved."""
+    return np.asarray(np.divide(u, v, out=np.zeros_like(u), where=v > 0))

@@ -23,8 +23,9 @@ class Settings:
     """Rows (times classes, if more than two) up to which the factor has full rank and a fit goes on to rounding error;
     up to as many rows, each is left out alone. Above, n^3 operations cost more than conjugate gradients. Overlapping,
     300 and 1,000 rows."""
-    rank_scale: float = 1.0
-    """The factor has at most rank_scale n^0.6 pivots, and at least half of that. Overlapping, 10,000 rows."""
+    rank_scale: float = 0.3
+    """The factor has at most rank_scale n^0.75 pivots, and at least half of that. Overlapping, 10,000 rows; nearly
+    separable, 10,000 and 30,000 rows."""
     coarse_rank: int = 30
     """Pivots from which a coarse solution, in a quarter of the largest rank, is worth while: it shows where pivots and
     kernels are needed. Nearly separable, 2,000 and 10,000 rows."""
@@ -84,7 +85,7 @@ class Settings:
     """Rows to leave out at least, in as few of the groups as hold them. C by leave-one-out, 5,000 rows."""
     group_residual: float = 2e-3
     """Share of its squared residual that conjugate gradients may leave of a group's system. C by leave-one-out, 2,000
-    rows; several classes take a tenth, as their preconditioner is poorer."""
+    rows; several classes take a twentieth."""
     group_steps: int = 12
     """Steps of conjugate gradients for a group's system at most. C by leave-one-out, 2,000 rows."""
     following_steps: int = 4

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ from numpy.typing import NDArray
 from calibrant.arrays import Floats
 from calibrant.kernels.functions import blocks
 from calibrant.kernels.landmarks import improve_low_rank
-from calibrant.kernels.losses import Curvature, LossFunction, duality_gap
+from calibrant.kernels.losses import ALL_ROWS, Curvature, LossFunction, duality_gap
 from calibrant.kernels.matrices import (
     Factor,
     Products,
@@ -46,8 +47,10 @@ from calibrant.kernels.matrices import (
     with_workers,
 )
 from calibrant.kernels.newton import (
+    AskForProducts,
     FactorPoint,
     Solve,
+    conjugate_gradients,
     make_newton_solver,
     multiply,
     newton_in_factor,
@@ -60,7 +63,6 @@ from calibrant.kernels.settings import SETTINGS, Settings
 __all__ = [
     "Prepared",
     "choose_rank",
-    "conjugate_gradients",
     "improve",
     "intercept_basis",
     "make_preconditioner",
@@ -211,12 +213,11 @@ def prepare(problem: Problem, settings: Settings = SETTINGS) -> Prepared:
     wider = np.zeros((len(factor.F), *z.shape[1:]))
     wider[: coarse.rank], wider[-1] = z[:-1], z[-1]
     order = np.argsort(-a, kind="stable")
-    busy = 1 + int(np.searchsorted(np.cumsum(a[order]), (1.0 - 0.02 * settings.inactive) * a.sum()))
-    return Prepared(Products(gram, problem.memory, order, busy, coarse=in_steps, settings=settings), factor, wider)
+    return Prepared(Products(gram, problem.memory, order, coarse=in_steps, settings=settings), factor, wider)
 
 
 def choose_rank(shape: tuple[int, ...], problem: Problem, settings: Settings = SETTINGS) -> int:
-    """Return the largest rank of a factor for values f of this shape: the given one, n for few rows, or about n^0.6.
+    """Return the largest rank of a factor for values f of this shape: the given one, n for few rows, or 0.3 n^0.75.
 
     With several classes, rank times classes is limited; a factor takes at most a quarter of the memory.
     """
@@ -225,7 +226,7 @@ def choose_rank(shape: tuple[int, ...], problem: Problem, settings: Settings = S
         return min(n, problem.rank, max(8, 4 * settings.unknowns // k) if k > 1 else problem.rank)
     if n * k <= settings.few_rows * (1 if k == 1 else 2):
         return n
-    most = min(settings.rank_scale * n**0.6, problem.memory / (16.0 * n), settings.unknowns / k if k > 1 else n)
+    most = min(settings.rank_scale * n**0.75, problem.memory / (16.0 * n), settings.unknowns / k if k > 1 else n)
     return int(np.clip(most, 8 if k > 1 else 64, n))
 
 
@@ -315,16 +316,36 @@ def _newton_step(
     relative = min(gap, model.gap) / model.objective
     enough = model.objective * max(0.5 * problem.tol, settings.forcing * min(0.1, relative**1.5))
     tiles = _count_active_tiles(curvature, K, residual, max(settings.inactive * enough, model.inactive * gap))
-    F, damped = kernel.factor.F, curvature.damp(kernel.factor.rest)[0]
+    F, damped = kernel.factor.F, curvature.damp(kernel.factor.rest)
     newton_solver = make_newton_solver(damped, F, column_products(F, F), problem.gram.workers, settings)
     precondition = make_preconditioner(curvature, kernel.factor, newton_solver)
-    for count, found in enumerate(conjugate_gradients(curvature, K, precondition, model, residual, tiles)):
-        x, Kx, left = found
-        if count and (left <= enough or count >= settings.most_cg_steps):
-            break
+    active = np.zeros(len(now.f), bool)
+    active[rows_of(K, tiles)] = True
+    inside = curvature.select(ALL_ROWS, active)
+    project = make_projection(active, intercept_basis(inside, now.f))
+    steps = conjugate_gradients(
+        (inside.root, inside.root_transposed),
+        precondition,
+        project,
+        np.vdot,
+        (model.x, model.Kx, project(residual)),
+        2.0 * enough,
+        settings.most_cg_steps,
+    )
+    x, Kx, _, count = _answer_products(steps, lambda v: K(v, last=tiles))
     if tiles < every:  # conjugate gradients know K x at the rows of the active tiles
         Kx = Kx + K(x - model.x, first=tiles)
     return _move(loss, now, x, Kx, settings), count
+
+
+def _answer_products(task: AskForProducts, multiply: Solve) -> Any:
+    """Return what a task returns that asks for products with K."""
+    asked = next(task)
+    while True:
+        try:
+            asked = task.send(multiply(asked))
+        except StopIteration as returned:
+            return returned.value
 
 
 def _move(loss: LossFunction, now: Solution, x: Floats, Kx: Floats, settings: Settings) -> Solution:
@@ -355,45 +376,14 @@ def make_preconditioner(curvature: Curvature, factor: Factor, newton_solver: Sol
     `newton_solver` solves the inner system. The row of ones in F makes the preconditioner keep sum beta = 0, which is
     the condition of an intercept without penalty.
     """
-    F, damping = factor.F, curvature.damp(factor.rest)[1]
+    F, rest = factor.F, factor.rest
 
     def precondition(r: Floats) -> Floats:
-        s = r / damping
-        return s - curvature.root_transposed(multiply(F.T, newton_solver(multiply(F, curvature.root(s))))) / damping
+        s = curvature.undamp(rest, r)
+        inner = multiply(F.T, newton_solver(multiply(F, curvature.root(s))))
+        return s - curvature.undamp(rest, curvature.root_transposed(inner))
 
     return precondition
-
-
-def conjugate_gradients(
-    curvature: Curvature, K: Products, precondition: Solve, model: _Model, residual: Floats, tiles: int
-) -> Iterator[tuple[Floats, Floats, float]]:
-    """Yield x, K x and 1/2 |r|^2 of the Newton system, among the rows of the first tiles.
-
-    r is projected to the directions that no intercept can change. The formula of Polak and Ribiere allows for a
-    preconditioner in single precision.
-    """
-    x, Kx, active = model.x, model.Kx, np.zeros(len(model.x), bool)
-    active[rows_of(K, tiles)] = True
-    curvature = curvature.restrict(active)
-    project = make_projection(active, intercept_basis(curvature, x))
-    r = project(residual)
-    g = project(precondition(r))
-    d, rg = -g, float(np.vdot(r, g))
-    while True:
-        yield x, Kx, 0.5 * float(np.vdot(r, r))
-        s = curvature.root(d)
-        Ks = K(s, last=tiles)
-        image = d + curvature.root_transposed(Ks)
-        curved = float(np.vdot(d, image))
-        if curved <= 0.0 or rg <= 0.0:
-            return
-        size = rg / curved
-        x, Kx = x + size * s, Kx + size * Ks
-        previous, r = r, project(r + size * image)
-        g = project(precondition(r))
-        following = float(np.vdot(r, g))
-        d = -g + max(0.0, (following - float(np.vdot(previous, g))) / rg) * d
-        rg = following
 
 
 def intercept_basis(curvature: Curvature, like: Floats) -> Floats:
