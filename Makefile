@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-spark conformance test-oldest docs fuzz lint bench svc-table svm-table combining-table klr-table loo-table default-table band-table watch-table arena arena-binary arena-classes browser picture clean
+.PHONY: demo test test-spark conformance test-oldest docs fuzz lint bench svc-table svm-table combining-table klr-table loo-table default-table band-table noise-table watch-table arena arena-binary arena-classes browser picture clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
@@ -46,7 +46,7 @@ lint: .venv/ready
 bench: .venv/ready
 	$(BIN)/python -m bench --write
 
-svc-table svm-table combining-table klr-table loo-table default-table band-table watch-table: .venv/ready
+svc-table svm-table combining-table klr-table loo-table default-table band-table noise-table watch-table: .venv/ready
 	$(BIN)/python -m bench.$(subst -,_,$@) --write
 
 # Calibration methods on real classifiers and data, beside the peers', of two classes and of several: `make arena-classes` runs the second alone.

@@ -15,8 +15,10 @@ from scipy import optimize, special, stats
 import calibrant
 from calibrant.maps import Auto, LogitLines, Member
 from calibrant.maps.auto import fit_auto
+from calibrant.maps.families import fit_members
 from calibrant.maps.store import from_dict, to_dict
 from calibrant.numerics.batches import regress_batch
+from calibrant.numerics.blas import blas_controller
 from calibrant.numerics.cells import tabulate
 from calibrant.samples import Sample, sample
 from tests.conftest import noisy_scores, quiet_fit
@@ -301,6 +303,21 @@ def test_a_bend_downwards_is_kept_only_where_the_data_insist():
     straight = fit_auto(sample(x, rng.random(2000) < special.expit(x)))
     assert straight.rising
     assert (np.diff(straight.line.y) >= 0).all()
+
+
+def test_blas_has_one_thread_while_the_members_are_fitted(monkeypatch):
+    def count_threads():
+        return [library["num_threads"] for library in blas_controller().info()]
+
+    def fit_and_count(*arguments):
+        inside.append(count_threads())
+        return fit_members(*arguments)
+
+    inside, before = [], count_threads()
+    monkeypatch.setattr("calibrant.maps.auto.fit_members", fit_and_count)
+    fit_auto(sample([0.1, 0.4, 0.5, 0.9], [0, 1, 0, 1]))
+    assert inside == [[1] * len(before)]
+    assert count_threads() == before
 
 
 def test_scores_that_rank_backwards_are_followed_and_said():

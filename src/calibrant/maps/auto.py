@@ -30,6 +30,7 @@ from calibrant.maps.averages import Auto, Member
 from calibrant.maps.families import Curves, Table, fit_members, fit_platt, rank_cells, reduce_sample, spread
 from calibrant.maps.platt import FALLING
 from calibrant.maps.records import LogitLines
+from calibrant.numerics.blas import one_blas_thread
 from calibrant.numerics.pava import pool_adjacent_violators
 from calibrant.samples import Sample
 from calibrant.warning import warn
@@ -84,13 +85,14 @@ def fit_auto(data: Sample, *, monotone: str | bool = "auto") -> Auto:
     table = reduce_sample(data)
     if table.is_constant:
         return _constant(table)
-    if not _is_backwards(table):
-        return _average(table, monotone=monotone)
-    if monotone is True:
-        warn(f"{_BACKWARDS}: no rising curve is better than a constant")
-        return replace(_average(table, monotone=monotone), backwards=True)
-    warn(f"{_BACKWARDS}: the fitted curve falls")
-    return replace(_turn(_average(table.turned(), monotone=monotone)), backwards=True)
+    with one_blas_thread():  # the products are small
+        if not _is_backwards(table):
+            return _average(table, monotone=monotone)
+        if monotone is True:
+            warn(f"{_BACKWARDS}: no rising curve is better than a constant")
+            return replace(_average(table, monotone=monotone), backwards=True)
+        warn(f"{_BACKWARDS}: the fitted curve falls")
+        return replace(_turn(_average(table.turned(), monotone=monotone)), backwards=True)
 
 
 def _is_backwards(table: Table) -> bool:
