@@ -9,6 +9,7 @@ import pytest
 
 import calibrant
 from calibrant.maps import METHODS
+from calibrant.maps.class_records import TemperatureClasses
 from calibrant.maps.classes import LogRows, MatrixMap, Plan, learn_floor, learn_scale, to_memberships
 from calibrant.maps.lifting import fit_classes
 from calibrant.maps.methods import list_methods
@@ -169,3 +170,29 @@ def test_a_scale_that_margins_cannot_have_is_refused(kind, scale):
 def test_there_is_one():
     assert "beta" in NAMES
     assert "auto" in SCALED
+
+
+def test_a_query_of_a_table_grows_with_the_classes_not_with_their_square():
+    one, two = (
+        calibrant.sql(
+            MatrixMap("probability", TemperatureClasses(0.7), domain="real", clip=1e-9),
+            [f"p{c}" for c in range(k)],
+            table="scores",
+            into=[f"q{c}" for c in range(k)],
+        )
+        for k in (20, 40)
+    )
+    assert len(two) < 2.2 * len(one)
+
+
+@pytest.mark.parametrize("wrong", ["NULL", "'nan'::DOUBLE", "1.5"])
+def test_a_query_of_a_table_gives_no_class_of_a_row_with_a_wrong_score(wrong):
+    fitted = MatrixMap("probability", TemperatureClasses(0.7), domain="real", clip=1e-9)
+    query = calibrant.sql(fitted, ["a", "b", "c"], table="scores", into=["q0", "q1", "q2"])
+    with duckdb.connect() as engine:
+        engine.execute(f"CREATE TABLE scores AS SELECT 0.2::DOUBLE AS a, ({wrong})::DOUBLE AS b, 0.3::DOUBLE AS c")
+        engine.execute("INSERT INTO scores VALUES (0.2, 0.5, 0.3)")
+        rows = engine.execute(f"SELECT q0, q1, q2 FROM ({query}) ORDER BY b = 0.5").fetchall()
+    known = [row for row in rows if row[0] is not None and not np.isnan(row[0])]
+    assert len(rows) == 2
+    np.testing.assert_allclose(known, fitted(np.array([[0.2, 0.5, 0.3]])), rtol=1e-12)

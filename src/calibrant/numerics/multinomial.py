@@ -168,7 +168,7 @@ class Problem:
 
     def slices(self) -> Iterator[slice]:
         """Yield the blocks of rows."""
-        step = max(1, _TUNING.block // self.classes, self.classes if self.mixed else 1)  # M is read in every block
+        step = max(1, _TUNING.block // self.classes, self.classes // 4 if self.mixed else 1)  # M is read in every block
         for start in range(0, len(self.labels), step):
             yield slice(start, min(start + step, len(self.labels)))
 

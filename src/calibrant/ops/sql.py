@@ -721,10 +721,14 @@ def _guard(
     if row.is_nan is not None:
         whens += [f"WHEN {row.is_nan.format(x=each)} THEN {each}" for each in cast]
     whens += [f"WHEN {(score < -ROUNDING) | (score > 1.0 + ROUNDING)} THEN NULL" for score in limited.values()]
+    several = isinstance(found, (list, tuple))
+    if share and several:  # the whens of all columns once, not once for each class
+        known = parts(Text(f"CASE {' '.join(whens)} ELSE {_number(0.0, row)} END", row))
+        whens = [f"WHEN {known} IS NULL THEN NULL"]
+        whens += [] if row.is_nan is None else [f"WHEN {row.is_nan.format(x=known)} THEN {known}"]
     start = f"CASE {' '.join(whens)} ELSE "
     return [
-        (start, str(each if isinstance(each, Text) else _number(each, row)))
-        for each in (found if isinstance(found, (list, tuple)) else [found])
+        (start, str(each if isinstance(each, Text) else _number(each, row))) for each in (found if several else [found])
     ]
 
 
