@@ -268,3 +268,19 @@ def test_numbers_are_doubles_in_every_dialect():
 def test_wrong_queries_are_refused(keywords, message):
     with pytest.raises(ValueError, match=message):
         calibrant.sql(Clip(), "f", **keywords)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb"])
+def test_long_formulas_of_one_column(dialect):
+    """Kernel sums of peaked probabilities have a thousand pieces; written out, SQLite's parser has no room for them."""
+    rng = np.random.default_rng(0)
+    p = rng.beta(0.02, 0.02, 60)
+    fitted = quiet_fit("parzen", p, (rng.random(60) < p).astype(int), kind="probability")
+    given = [0.3, 0.0, 1.0, 1e-9, None]
+    connection = (sqlite3 if dialect == "sqlite" else duckdb).connect(":memory:")
+    connection.execute("CREATE TABLE rows (i INTEGER, f DOUBLE)")
+    connection.executemany("INSERT INTO rows VALUES (?, ?)", list(enumerate(given)))
+    expression = calibrant.sql(fitted, "f", dialect)
+    found = [row[0] for row in connection.execute(f"SELECT {expression} FROM rows ORDER BY i").fetchall()]
+    assert found[-1] is None
+    np.testing.assert_allclose(found[:-1], fitted(given[:-1]), atol=1e-10)
