@@ -188,6 +188,20 @@ def test_several_classes_in_postgres(fitted, postgres):
     np.testing.assert_allclose(in_postgres(postgres, query, columns), fitted(rows), atol=1e-10, rtol=0)
 
 
+@pytest.mark.parametrize("method", [*list_methods("matrix"), "auto", "temperature"])
+def test_methods_of_all_classes_in_other_dialects(method):
+    """Read by another package's parser of each dialect, and what it understood runs in DuckDB."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    memberships = rng.dirichlet(np.ones(3), 300) + 0.3 * np.eye(3)[y]
+    memberships /= memberships.sum(axis=1, keepdims=True)
+    fitted, rows = quiet_fit(method, memberships, y, kind="probability"), memberships[:30]
+    columns = {f"p {c}": rows[:, c].tolist() for c in range(3)}
+    for dialect in PARSED:
+        query = understand(calibrant.sql(fitted, list(columns), dialect, table="rows"), dialect)
+        np.testing.assert_allclose(in_duckdb(query, columns), fitted(rows), atol=1e-10, rtol=0, err_msg=dialect)
+
+
 def fit_ten_classes(method):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, 600)
