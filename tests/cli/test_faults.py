@@ -197,3 +197,22 @@ def test_a_link_and_the_mode_of_a_file_stay(folder):
     assert (work / "link.parquet").is_symlink()
     assert arrow_parquet.read_metadata(work / "real.parquet").num_rows == ROWS
     assert (work / "real.parquet").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("words", [["methods"], ["apply", "work/map.json", "work/t.csv", "--score", "f", "-o", "-"]])
+def test_a_closed_pipe_is_no_error(folder, words):
+    """As `calibrant ... | head`: quiet, the exit code of programs that a closed pipe ends, nothing is left behind."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "calibrant", *words],
+        cwd=folder,
+        env=os.environ | {"TMPDIR": str(folder / "temporary")},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == 141
+    assert done.stderr == b""
+    assert not listing(folder / "temporary")

@@ -188,6 +188,20 @@ def test_several_classes_in_postgres(fitted, postgres):
     np.testing.assert_allclose(in_postgres(postgres, query, columns), fitted(rows), atol=1e-10, rtol=0)
 
 
+@pytest.mark.parametrize("method", [*list_methods("matrix"), "auto", "temperature"])
+def test_methods_of_all_classes_in_other_dialects(method):
+    """Read by another package's parser of each dialect, and what it understood runs in DuckDB."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 300)
+    memberships = rng.dirichlet(np.ones(3), 300) + 0.3 * np.eye(3)[y]
+    memberships /= memberships.sum(axis=1, keepdims=True)
+    fitted, rows = quiet_fit(method, memberships, y, kind="probability"), memberships[:30]
+    columns = {f"p {c}": rows[:, c].tolist() for c in range(3)}
+    for dialect in PARSED:
+        query = understand(calibrant.sql(fitted, list(columns), dialect, table="rows"), dialect)
+        np.testing.assert_allclose(in_duckdb(query, columns), fitted(rows), atol=1e-10, rtol=0, err_msg=dialect)
+
+
 def fit_ten_classes(method):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 10, 600)
@@ -268,3 +282,19 @@ def test_numbers_are_doubles_in_every_dialect():
 def test_wrong_queries_are_refused(keywords, message):
     with pytest.raises(ValueError, match=message):
         calibrant.sql(Clip(), "f", **keywords)
+
+
+@pytest.mark.parametrize("dialect", ["sqlite", "duckdb"])
+def test_long_formulas_of_one_column(dialect):
+    """Kernel sums of peaked probabilities have a thousand pieces; written out, SQLite's parser has no room for them."""
+    rng = np.random.default_rng(0)
+    p = rng.beta(0.02, 0.02, 60)
+    fitted = quiet_fit("parzen", p, (rng.random(60) < p).astype(int), kind="probability")
+    given = [0.3, 0.0, 1.0, 1e-9, None]
+    connection = (sqlite3 if dialect == "sqlite" else duckdb).connect(":memory:")
+    connection.execute("CREATE TABLE rows (i INTEGER, f DOUBLE)")
+    connection.executemany("INSERT INTO rows VALUES (?, ?)", list(enumerate(given)))
+    expression = calibrant.sql(fitted, "f", dialect)
+    found = [row[0] for row in connection.execute(f"SELECT {expression} FROM rows ORDER BY i").fetchall()]
+    assert found[-1] is None
+    np.testing.assert_allclose(found[:-1], fitted(given[:-1]), atol=1e-10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -38,7 +39,7 @@ __all__ = [
     "show_activity",
 ]
 
-_ERROR, _INTERRUPTED = 2, 130  # exit codes
+_ERROR, _INTERRUPTED, _UNREAD = 2, 130, 141  # exit codes; the last is that of programs which a closed pipe ends
 
 
 def make_table(first: str, *headings: str, last: str | None = None) -> Table:
@@ -137,9 +138,17 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
                     ended = exit_
             for message in dict.fromkeys(str(warning.message) for warning in caught):
                 print_message("warning", message, "yellow")
+            sys.stdout.flush()
             if ended is not None:
                 raise ended
-        except (BrokenPipeError, typer.Exit):  # typer exits quietly, as in `calibrant methods | head`
+        except typer.Exit:
+            raise
+        except BrokenPipeError:  # `calibrant methods | head`: nobody reads on, which is no error
+            _discard_output()
+            raise typer.Exit(_UNREAD) from None
+        except SystemExit as exit_:
+            if isinstance(exit_.__context__, BrokenPipeError):  # rich has noticed, and discards the output itself
+                raise typer.Exit(_UNREAD) from None
             raise
         except (ValueError, OSError, ModuleNotFoundError, RuntimeError) as error:
             sentence = str(error)
@@ -152,6 +161,13 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(_INTERRUPTED) from None
 
     return wrapped
+
+
+def _discard_output() -> None:
+    """Let what is still to be printed go nowhere, so that the end of the program does not try again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 def _name_arguments(found: re.Match[str]) -> str:

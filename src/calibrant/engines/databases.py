@@ -175,8 +175,10 @@ def _open_duckdb(address: Address) -> Iterator[Stored]:
             raise _refuse(address, error) from None
 
         def read(columns: list[str] | None, size: int) -> _Batches:
-            chosen = relation if columns is None else relation.project(_list_columns(columns))
-            reader = chosen.to_arrow_reader(size) if hasattr(chosen, "to_arrow_reader") else chosen.record_batch(size)
+            chosen: Any = relation if columns is None else relation.project(_list_columns(columns))
+            reader = (
+                chosen.to_arrow_reader(size) if hasattr(chosen, "to_arrow_reader") else chosen.fetch_arrow_reader(size)
+            )
             return reader.schema, iter(reader)
 
         yield Stored(list(relation.columns), read, relation, rows, connection.query_progress)

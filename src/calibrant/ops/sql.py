@@ -683,13 +683,16 @@ def sql(
     if by is not None:
         msg = f"by is for maps of groups; got it for a {type(mapping).__name__}"
         raise ValueError(msg)
-    parts = _Parts(row, names)
     raw = [Text(quote_name(name, dialect), row) for name in names]
-    named = row.nests if table is None else True
-    ops = _with_parts(parts, named=named) if several or table is not None else _SQL
-    texts = _guard(
-        raw, parts, ops, lambda scores, ops: mapping(scores if several else scores[0], ops), share=table is not None
-    )
+
+    def write(ops: Ops, parts: _Parts) -> list[tuple[str, str]]:
+        share = table is not None
+        return _guard(raw, parts, ops, lambda scores, ops: mapping(scores if several else scores[0], ops), share=share)
+
+    texts = [] if several or table is not None else write(_SQL, parts := _Parts(row, names))
+    if not texts or (row.nests and len(texts[0][1]) > _LONG):
+        parts = _Parts(row, names)
+        texts = write(_with_parts(parts, named=row.nests or table is not None), parts)
     if table is None:
         alone = tuple(parts.expression(start, value) for start, value in texts)
         for text in alone:
@@ -699,6 +702,9 @@ def sql(
     query = parts.query(texts, new, _check_table(table))
     _require_length(query, row)
     return query
+
+
+_LONG = 50_000  # characters of one column's formula from which on its parts get names: SQLite's parser is not deep
 
 
 def _guard(
