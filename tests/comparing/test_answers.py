@@ -192,9 +192,9 @@ class TestFamilies:
         values = rng.normal(size=(4, 10)) + np.array([0, 1, 2, 2])[:, None]
         plain = compare_with_best(values.mean(axis=1)[None], {"data": values}, 1 / 9)
         apart = compare_with_best(values.mean(axis=1)[None], {"data": values}, 1 / 9, ["a", "b", "c", "d"])
-        np.testing.assert_allclose(plain["pvalues"], apart["pvalues"])
+        np.testing.assert_allclose(plain["holm"], apart["holm"])
         joined = compare_with_best(values.mean(axis=1)[None], {"data": values}, 1 / 9, ["a", "b", "c", "c"])
-        assert joined["pvalues"][3] == joined["pvalues"][2] <= plain["pvalues"][2]
+        assert joined["holm"][3] == joined["holm"][2] <= plain["holm"][2]
 
 
 def test_interval_and_p_say_the_same():

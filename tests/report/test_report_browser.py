@@ -513,6 +513,10 @@ def test_it_prints(show, assessment):
     assert not page.is_visible("#cost-miss")
     assert page.inner_text("#shown-cost-miss") == "5"
     assert not page.is_visible(".copy")
+    assert page.is_visible("#panel-source")  # which probabilities were decided with
+    assert page.evaluate(
+        "() => [...document.querySelectorAll('.rules pre')].every((e) => e.scrollWidth <= e.clientWidth)"
+    )
 
 
 def test_without_a_script_the_answer_is_there(browser, tmp_path, assessment):

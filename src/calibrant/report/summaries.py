@@ -380,7 +380,9 @@ def summarise_assessment(
         for place in panels.drawn:
             each, key = panels.curves[place], f"{of}-{place}"
             page["figures"][key] = draw_reliability(each, names, small=True, several=several)
-            page["classes"][of]["figures"].append({"key": key, "title": each.name, "words": _say_curve(each)})
+            page["classes"][of]["figures"].append(
+                {"key": key, "title": name_class(each.name), "words": _say_curve(each)}
+            )
     page["confused"] = _list_confused(found)
     page["panels"] = _list_panels(found, source)
     page["details"] = _list_details(found)
@@ -605,7 +607,7 @@ def _list_confused(found: Assessment) -> Page | None:
         return None
     rows = [
         {
-            "words": f"{found.classes[true].name} → {found.classes[decided].name}",
+            "words": f"{name_class(found.classes[true].name)} → {name_class(found.classes[decided].name)}",
             "count": f"{format_number(number)} of {format_number(found.classes[true].rows)} rows",
             "share": format_percent(number / found.classes[true].rows),
             "width": round(100.0 * number / found.classes[true].rows, 2),
