@@ -32,6 +32,11 @@ def separable(n: int) -> tuple[np.ndarray, np.ndarray]:
     return standardised(n, n_clusters_per_class=2, class_sep=2.0, flip_y=0.0)
 
 
+def ten_classes(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of ten classes of one cluster each in 20 dimensions."""
+    return standardised(n, n_classes=10, n_clusters_per_class=1, class_sep=2.0, flip_y=0.0)
+
+
 def standardised(n: int, **options: Any) -> tuple[np.ndarray, np.ndarray]:
     X, y = make_classification(n, n_features=20, n_informative=10, n_redundant=5, random_state=1, **options)
     return StandardScaler().fit_transform(X), y
@@ -93,6 +98,9 @@ KLR_CASES = (
         ROWS,
         checked="gap",
         goals={(PEER, size): Cost(ratio) for size, ratio in SEPARABLE.items()},
+    ),
+    Case(
+        "KLR fit, ten steep classes", partial(fit, ten_classes, 3_000.0), (3_500,), checked="gap", goals=below(5, 3_500)
     ),
     *(
         [

@@ -186,7 +186,8 @@ class KernelLogisticRegression(KernelMachine):
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to rows X, or to their kernel matrix if the kernel is precomputed, and classes y."""
         rows, plan, last = _begin(self, X, y, self.C, sample_weight)
-        _finish(self, *_fit(plan, rows, self.C, last))
+        choice = choose_machine(plan, rows, self.C)
+        _finish(self, choice, _train(plan, choice, rows, last))
         return self
 
 
@@ -367,14 +368,6 @@ def _begin(
         model.verbose,
     )
     return rows, plan, getattr(model, "_last", None) if model.warm_start else None
-
-
-def _fit(
-    plan: Plan, rows: TrainingRows, C: float | str, last: Sequence[Solution] | None = None
-) -> tuple[Choice, _Trained]:
-    """Choose what is to be chosen, and train."""
-    choice = choose_machine(plan, rows, C)
-    return choice, _train(plan, choice, rows, last)
 
 
 def choose_machine(plan: Plan, rows: TrainingRows, C: float | str) -> Choice:

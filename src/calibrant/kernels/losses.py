@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
-from typing import Any, Self
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,84 +190,75 @@ class Expansion:
     curvature: Curvature
 
 
+_Loss = TypeVar("_Loss", bound="Bernoulli | Multinomial")
+
+
+# What the losses share; each adds `_value` and `_expand` without the envelope, and `prox`.
+
+
+def _value_of(self: LossFunction, u: Floats) -> float:
+    """Return sum_i C_i loss(f_i) + |f_i - u_i|^2/(2 rest_i)."""
+    f = self.prox(u)
+    return self._value(f) + _distance(self, f, u)
+
+
+def _residual_of(self: LossFunction, u: Floats) -> Floats:
+    """Return C (t - p), minus the gradient; at the optimum it is alpha_i y_i."""
+    return self.expand(u).residual
+
+
+def _curvature_of(self: LossFunction, u: Floats) -> Any:
+    """Return the second derivative."""
+    return self.expand(u).curvature
+
+
+def _expansion_of(self: LossFunction, u: Floats, start: Floats | None = None) -> Expansion:
+    """Return value, residual and curvature; the exponentials are nearly all of the cost."""
+    at = self._expand(self.prox(u, start))
+    if self.rest is None:
+        return at
+    return Expansion(at.f, at.value + _distance(self, at.f, u), at.residual, at.curvature.damp(self.rest))
+
+
+def _distance(self: LossFunction, f: Floats, u: Floats) -> float:
+    """Return sum_i |f_i - u_i|^2/(2 rest_i)."""
+    if self.rest is None:
+        return 0.0
+    squares = np.square(f - u).reshape(len(f), -1).sum(axis=1)
+    return 0.5 * float((squares / np.maximum(self.rest, _LEAST_REACH / np.maximum(self.weight, _TINY))).sum())
+
+
+def _rows_of(self: _Loss, kept: Any, weight: float | Floats = 1.0) -> _Loss:
+    """Return the loss of some rows, each of which stands for `weight` rows, and has 1/weight of the rest."""
+    rest = None if self.rest is None else self.rest[kept] / weight
+    return replace(self, target=self.target[kept], weight=self.weight[kept] * weight, rest=rest)
+
+
+def _envelope_of(self: _Loss, rest: Floats) -> _Loss:
+    """Return the envelope of the loss."""
+    return replace(self, rest=rest)
+
+
+def _shape_of(self: LossFunction) -> tuple[int, ...]:
+    """Return the shape of f."""
+    return self.target.shape
+
+
 @dataclass(frozen=True, slots=True)
-class LossFunction:
-    """The loss of rows with labels `target`, of the shape of f, and weights C_i; with a `rest`, its envelope."""
+class Bernoulli:
+    """Two classes: loss = log(1 + exp(f)) - t f with targets t in [0, 1] and weights C_i, p = expit(f)."""
 
     target: Floats
     weight: Floats
     rest: Floats | None = None
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of f."""
-        return self.target.shape
-
-    def value(self, u: Floats) -> float:
-        """Return sum_i C_i loss(f_i) + |f_i - u_i|^2/(2 rest_i)."""
-        f = self.prox(u)
-        return self._value(f) + self._distance(f, u)
-
-    def residual(self, u: Floats) -> Floats:
-        """Return C (t - p), minus the gradient; at the optimum it is alpha_i y_i."""
-        return self.expand(u).residual
-
-    def curvature(self, u: Floats) -> Any:
-        """Return the second derivative."""
-        return self.expand(u).curvature
-
-    def expand(self, u: Floats, start: Floats | None = None) -> Expansion:
-        """Return value, residual and curvature; the exponentials are nearly all of the cost."""
-        at = self._expand(self.prox(u, start))
-        if self.rest is None:
-            return at
-        return Expansion(at.f, at.value + self._distance(at.f, u), at.residual, at.curvature.damp(self.rest))
-
-    def _distance(self, f: Floats, u: Floats) -> float:
-        """Return sum_i |f_i - u_i|^2/(2 rest_i)."""
-        if self.rest is None:
-            return 0.0
-        squares = np.square(f - u).reshape(len(f), -1).sum(axis=1)
-        return 0.5 * float((squares / np.maximum(self.rest, _LEAST_REACH / np.maximum(self.weight, _TINY))).sum())
-
-    def select_rows(self, kept: Any, weight: float | Floats = 1.0) -> Self:
-        """Return the loss of some rows, each of which stands for `weight` rows, and has 1/weight of the rest."""
-        rest = None if self.rest is None else self.rest[kept] / weight
-        return replace(self, target=self.target[kept], weight=self.weight[kept] * weight, rest=rest)
-
-    def envelope(self, rest: Floats) -> Self:
-        """Return the envelope of the loss."""
-        return replace(self, rest=rest)
-
-    def prox(self, u: Floats, start: Floats | None = None) -> Floats:
-        """Return f = u + rest C (t - p(f)), sought from `start`."""
-        raise NotImplementedError
-
-    def solve_intercept(self, f: Floats, start: Floats) -> Floats:
-        """Return b with sum residual(f + b) = 0."""
-        raise NotImplementedError
-
-    def prior_intercept(self) -> Floats:
-        """Return the best intercept for f = 0, whose probabilities are the shares of the classes."""
-        raise NotImplementedError
-
-    def divergence(self, beta: Floats, f: Floats) -> tuple[float, Floats]:
-        """Return sum_i C_i KL(p' | p) and beta' - beta, where beta' = C (t - p') is a feasible dual point near beta."""
-        raise NotImplementedError
-
-    def _value(self, f: Floats) -> float:
-        """Return sum_i C_i loss(f_i)."""
-        raise NotImplementedError
-
-    def _expand(self, f: Floats) -> Expansion:
-        """Return value, residual and curvature without the envelope."""
-        raise NotImplementedError
-
-
-class Bernoulli(LossFunction):
-    """Two classes: loss = log(1 + exp(f)) - t f with targets t in [0, 1] and weights C_i, p = expit(f)."""
-
-    __slots__ = ()
+    shape = property(_shape_of)
+    value = _value_of
+    residual = _residual_of
+    curvature = _curvature_of
+    expand = _expansion_of
+    select_rows = _rows_of
+    envelope = _envelope_of
 
     def _value(self, f: Floats) -> float:
         """Return the sum of C (max(f, 0) - t f + log(1 + exp(-|f|)))."""
@@ -351,10 +342,21 @@ class Bernoulli(LossFunction):
         return float(self.weight @ divergence), self.weight * (self.target - p) - beta
 
 
-class Multinomial(LossFunction):
+@dataclass(frozen=True, slots=True)
+class Multinomial:
     """Several classes: loss = log sum_k exp(f_k) - sum_k t_k f_k, p = softmax(f); the intercepts sum to zero."""
 
-    __slots__ = ()
+    target: Floats
+    weight: Floats
+    rest: Floats | None = None
+
+    shape = property(_shape_of)
+    value = _value_of
+    residual = _residual_of
+    curvature = _curvature_of
+    expand = _expansion_of
+    select_rows = _rows_of
+    envelope = _envelope_of
 
     def _value(self, f: Floats) -> float:
         """Return sum_i C_i (log sum_k exp(f_k) - sum_k t_k f_k)."""
@@ -423,6 +425,9 @@ class Multinomial(LossFunction):
         log_softmax = f - _softmax_and_log_sum(f)[1][:, None]
         divergence = -entr(p).sum(axis=1) - (p * log_softmax).sum(axis=1)
         return float(self.weight @ divergence), c * (self.target - p) - beta
+
+
+LossFunction = Bernoulli | Multinomial
 
 
 def _clip(f: Floats, low: Floats, high: Floats) -> Floats:
