@@ -480,7 +480,7 @@ def apply(
         shown = ", ".join(repr(each) for each in names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
         print_line(f"{'standard output' if output == '-' else output}: {rows:,} rows with {shown}{gaps}")
         if output != "-":
-            print_next("assess", output, *repeat_options(probability=_list_names(names, name)), "--label", "LABEL")
+            print_next("assess", output, *_repeat_judging(mapping, names, name))
 
 
 def _apply_on_spark(mapping: Any, files: Files, columns: list[str], name: str, output: str, master: str | None) -> int:
@@ -551,7 +551,17 @@ def sql(
     else:
         kind = f"a query of {table}" if table is not None else f"{len(names)} expression(s)"
         print_line(f"{output}: {kind} of {', '.join(columns[:_SHOWN])} for {dialect}")
-        print_next("assess", "OUT.csv", *repeat_options(probability=_list_names(names, name)), "--label", "LABEL")
+        print_next("assess", "OUT.csv", *_repeat_judging(mapping, names, name))
+
+
+def _repeat_judging(mapping: Any, names: list[str], name: str) -> list[str]:
+    """Return the options by which `assess` judges the probabilities of a map: of their class, if not the last one."""
+    from calibrant.evidence.answers import name_order
+
+    origin: Any = getattr(mapping, "origin", None)
+    known = origin is not None and origin.positive is not None
+    positive = str(origin.positive) if known and name_order(origin.classes) else None
+    return repeat_options(probability=_list_names(names, name), label="LABEL", pos_label=positive)
 
 
 def _list_names(names: list[str], name: str) -> list[str]:

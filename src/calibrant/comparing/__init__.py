@@ -13,9 +13,11 @@ The way of a call: `arguments` checks the arguments and makes one task per machi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from calibrant.checks import check_one_of
@@ -231,4 +233,7 @@ def compare_scores(
     if kind is None:
         ask_for_kind(*(each.X for each in tables))
     tasks = [task for each in tables for task in arguments.make_tasks(each, trainers, settings)]
-    return run_tasks(tasks, prepare_folder(folder), n_jobs, progress, keep=keep)
+    found = run_tasks(tasks, prepare_folder(folder), n_jobs, progress, keep=keep)
+    if classes is None:
+        return found
+    return replace(found, settings={**found.settings, "classes": np.asarray(classes).tolist()})

@@ -20,6 +20,7 @@ from calibrant.evidence.answers import (
     Answers,
     Source,
     Step,
+    name_order,
     say_wanted,
     turn_source,
     write_step,
@@ -363,8 +364,8 @@ def _step_fit(case: _Case) -> tuple[Step, ...]:
         machine = own.get(row.method, f'calibrant.CalibratedClassifier(machine, "{row.method}")')
         return (Step("", f"model = {machine}.fit(X, y)"),)
     options = "".join(f", {name}={value}" for name, value in row.options.items())
-    kind = settings["kind"]
-    python = f'map = calibrant.fit("{row.method}", scores, y, kind="{kind}"{options})'
+    order = name_order(settings.get("classes", ()))
+    python = f'map = calibrant.fit("{row.method}", scores, y, kind="{settings["kind"]}"{order}{options})'
     words = [word for name, value in row.options.items() for word in ("--option", f"{name}={value}")]
     fit = write_step("", "fit", source, "--method", row.method, *words, "-o", "map.json", python=python)
     if source is None:

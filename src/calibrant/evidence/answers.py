@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -48,6 +49,7 @@ __all__ = [
     "answer_assessment",
     "find_situation",
     "mention_groups",
+    "name_order",
     "say_wanted",
     "turn_source",
     "write_step",
@@ -457,14 +459,32 @@ def turn_source(source: Source, positive: str) -> Source:
     return replace(source, options=(*words, "--pos-label", positive), classes=source.classes[::-1])
 
 
+def name_order(names: Sequence[Any]) -> str:
+    """Return the argument that names the classes of columns, "" where they are in the order of the sorted classes.
+
+    >>> name_order(["one", "eight"]), name_order(["2", "10"]), name_order(["a", "b"])
+    (", classes=['one', 'eight']", '', '')
+    """
+    order: list[Any] = [str(name) for name in names]
+    named = ", ".join(map(repr, order))
+    with suppress(ValueError):
+        order, named = [float(name) for name in order], ", ".join(order)
+    return "" if order == sorted(order) else f", classes=[{named}]"
+
+
+def _write_scores(case: _Case) -> str:
+    """Return the arguments by which forecasts are given in Python."""
+    order = name_order([each.name for each in case.found.classes]) if case.several else ""
+    return f'{"P" if case.several else "p"}, y, kind="probability"{order}'
+
+
 def _step_fit(case: _Case, method: str) -> Step:
-    python = f'map = calibrant.fit("{method}", {"P" if case.several else "p"}, y, kind="probability")'
+    python = f'map = calibrant.fit("{method}", {_write_scores(case)})'
     return write_step("", "fit", case.source, "--method", method, "-o", "map.json", python=python)
 
 
 def _step_compare(case: _Case, words: str = "Or see the methods side by side first:") -> Step:
-    scores = "P" if case.several else "p"
-    python = f'calibrant.compare_scores({scores}, y, kind="probability").report("comparison.html")'
+    python = f'calibrant.compare_scores({_write_scores(case)}).report("comparison.html")'
     return write_step(words, "compare", case.source, "--report", "comparison.html", python=python)
 
 
