@@ -20,6 +20,7 @@ from calibrant.showing import shown
 
 __all__ = [
     "FAINT",
+    "FAR",
     "HINGES",
     "MEMBERS",
     "AutoClasses",
@@ -35,7 +36,7 @@ __all__ = [
 
 FAINT = 1e-12  # 1 - q is at least this before its logarithm is taken
 HINGES = (-4.0, -2.0, 0.0, 2.0)  # log-odds of a class at which its curve bends
-_FAR = 1e100  # no coefficient and no logarithm is larger; products of two stay in range
+FAR = 1e100  # no coefficient and no logarithm is larger; products of two stay in range
 _TOLD = 0.05  # weights from which a member is mentioned
 _MOST = 0.5  # the weight that is called most
 
@@ -49,7 +50,7 @@ def _check_counts(record: Any, classes: int, **wanted: int) -> None:
     """Raise unless each field of a record has as many numbers as it needs, none of them beyond 1e100."""
     for name, count in wanted.items():
         values = getattr(record, name)
-        if len(values) != count or (count and not np.abs(values).max() <= _FAR):
+        if len(values) != count or (count and not np.abs(values).max() <= FAR):
             rule = f"{count} numbers between -1e100 and 1e100 for {classes} classes"
             msg = f"{name} must hold {rule}; got {len(values)}: {shortened(values)}"
             raise ValueError(msg)
@@ -57,7 +58,7 @@ def _check_counts(record: Any, classes: int, **wanted: int) -> None:
 
 def _near(logs: Columns, ops: Ops) -> Columns:
     """Return logarithms of memberships, none so low that products with coefficients leave the range of doubles."""
-    return [ops.clip(x, -_FAR, _FAR) for x in logs]
+    return [ops.clip(x, -FAR, FAR) for x in logs]
 
 
 def _check_share(name: str, value: float) -> None:
@@ -89,7 +90,7 @@ class TemperatureClasses:
 
     def __post_init__(self) -> None:
         """Check the number."""
-        if not 0.0 <= self.inverse <= _FAR:
+        if not 0.0 <= self.inverse <= FAR:
             msg = f"inverse must lie in [0, 1e100]; got {self.inverse}"
             raise ValueError(msg)
 
@@ -171,7 +172,7 @@ class RobustTemperature:
         """Check the numbers."""
         _check_share("floor", self.floor)
         _check_share("mixture", self.mixture)
-        if not 0.0 < self.inverse <= _FAR:
+        if not 0.0 < self.inverse <= FAR:
             msg = f"inverse must lie between 0 and 1e100; got {self.inverse}"
             raise ValueError(msg)
         if len(self.rest) < 2 or not (min(self.rest) > 0.0 and abs(sum(self.rest) - 1.0) <= 1e-6):

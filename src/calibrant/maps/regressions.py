@@ -7,6 +7,7 @@ the scores separate the classes that has no finite minimum: then, with a warning
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = ["fit_kull_beta", "fit_quadratic", "fit_temperature"]
 
 _LOG_2 = float(np.log(2.0))
 _TARGETS = TARGETS[::-1]  # the default first, as in errors
+_LOST = 1e5  # spacing of doubles as large as the terms of a parabola that cancel; with 1e4, logits were still close
 
 
 def fit_temperature(data: Sample, *, targets: str = "hard") -> Sigmoid:
@@ -106,9 +108,10 @@ def fit_quadratic(data: Sample, *, monotone: bool = True, targets: str = "hard")
         return np.stack([-((high - z) ** 2) / (2 * (high - low)), (z - low) ** 2 / (2 * (high - low)), np.ones(len(z))])
 
     signed = (0, 1) if monotone else ()
-    try:
+    found = None
+    with suppress(RuntimeError):
         found = _regress(table, targets, rising, signed, separable=table.is_separable)
-    except RuntimeError:
+    if found is None or np.spacing(np.abs(found.theta).max() * (high - low)) > _LOST:  # a score lies too far out
         line = _fit_straight(data)
         assert line.level is not None
         return QuadraticLogit(0.0, line.a, line.level, line.center)

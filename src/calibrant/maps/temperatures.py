@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.maps.class_records import RobustTemperature, TemperatureClasses
+from calibrant.maps.class_records import FAR, RobustTemperature, TemperatureClasses
+from calibrant.maps.classes import LogRows
 from calibrant.numerics.multinomial import Labels
 from calibrant.numerics.rows import pick_rows
 from calibrant.numerics.simplex import count_zeros, row_sums
@@ -50,6 +51,8 @@ class _Tuning:
     robust_decrement: float = 1e-13  # of a robust one
     largest: float = 1e6  # the largest 1/T
     least_inverse: float = 1e-9  # a smaller 1/T counts as 0
+    usual_lead: tuple[float, float] = (1e-3, 1e3)  # of the largest number of a row over the next; else it is the unit
+    farthest: float = 100.0  # leads by which a class may be behind in a row of which it gets a share
     precision: tuple[float, float, float] = (0.2, 0.3, 0.05)  # of the normal priors of logit e, log b and logit d
     zeros: float = 0.01  # share of exact zeros from which the scores count as coarse
     coarse: float = 1.0  # the prior means of e and d are this over (n + 1) for coarse scores ...
@@ -86,24 +89,49 @@ def fit_temperature_classes(data: ClassSample) -> TemperatureClasses:
     >>> round(fit_temperature_classes(ClassSample(x, np.array([0, 1, 2, 1]), 3, "logit")).temperature, 4)
     0.5515
     """
-    x, labels = data.scores, read_labels(data)
+    x: Any = data.scores
+    labels = read_labels(data)
     few = slice(None, None, max(1, len(x) // _TUNING.few))
     if _each(_is_flat, x[few], labels) and _each(_is_flat, x, labels):
         return TemperatureClasses(1.0)
+    lead = _measure_lead(x[few])
+    unit = 1.0
+    if not _TUNING.usual_lead[0] <= lead <= _TUNING.usual_lead[1] and getattr(x, "kind", "") != "probability":
+        unit = lead
+        x = replace(x, scale=x.scale / unit) if isinstance(x, LogRows) else (x - x.max(axis=1, keepdims=True)) / unit
     miss = 0.0
     if _each(_is_separable, x[few], labels.part(few)) and _each(_is_separable, x, labels):
         warn(_SEPARABLE)
         miss = 1.0 / (labels.total + 2.0)
-    b, stride = 1.0, few.step
+    misses, b, stride = _Misses(miss, _TUNING.farthest * lead / unit), 1.0, few.step
     while True:  # from a few rows, over 16 times as many, to all
         some = slice(None, None, stride)
-        b = _solve_temperature(x if stride == 1 else np.ascontiguousarray(x[some]), labels.part(some), miss, b)
+        b = _solve_temperature(x if stride == 1 else np.ascontiguousarray(x[some]), labels.part(some), misses, b)
         if stride == 1:
             break
         stride = max(1, stride // _TUNING.growth)
     if b == 0.0:
         warn(_BACKWARDS)
-    return TemperatureClasses(b)
+    return TemperatureClasses(min(b / unit, FAR))
+
+
+def _measure_lead(x: Floats) -> float:
+    """Return by how much the largest number of a row exceeds the next: the median over rows without ties, else 1.
+
+    >>> _measure_lead(np.array([[0.0, -2.0, -1e9], [-1.0, 0.0, -5.0], [0.0, 0.0, -1.0]]))
+    1.5
+    """
+    top = np.partition(x, -2, axis=1)[:, -2:]
+    lead = top[:, 1] - top[:, 0]
+    return float(np.median(lead[lead > 0.0])) if lead.any() else 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Misses:
+    """The share of each row that belongs to the other classes; they count as at most so `far` behind its own."""
+
+    share: float
+    far: float
 
 
 def _each(test: Callable[[Floats, Labels], bool], x: Any, labels: Labels) -> bool:
@@ -123,19 +151,22 @@ def _is_separable(x: Floats, labels: Labels) -> bool:
     return bool(labels.likelihood(x - x.max(axis=1, keepdims=True)) == 0.0)
 
 
-def _solve_temperature(x: Any, labels: Labels, miss: float, b: float) -> float:
+def _solve_temperature(x: Any, labels: Labels, misses: _Misses, b: float) -> float:
     """Return the b >= 0 at which sum_i w_i E_i[x] is what was seen, sum_i w_i x_i,y: the minimum of the loss.
 
-    A share `miss` of each row belongs to the other classes. Each step solves the Taylor series of the gradient up to
-    the third power of the step, inside a bracket. It is the last if even an error as large as the last term of that
-    series would leave a Newton decrement below the tolerance.
+    `misses` are the share of each row that belongs to the other classes. Each step solves the Taylor series of the
+    gradient up to the third power of the step, inside a bracket. It is the last if even an error as large as the last
+    term of that series would leave a Newton decrement below the tolerance.
     """
     total, low, high = labels.total, 0.0, _TUNING.largest
     for _ in range(_TUNING.steps):
-        slope, second, third, fourth = _temperature_derivatives(x, labels, miss, b)
+        slope, second, third, fourth = _temperature_derivatives(x, labels, misses, b)
         low, high = (b, high) if slope < 0.0 else (low, b)
-        if second <= 0.0 or high <= _TUNING.least_inverse or low >= _TUNING.largest / 2:
-            return 0.0 if slope >= 0.0 else b
+        if high <= _TUNING.least_inverse or low >= _TUNING.largest / 2 or (second <= 0.0 and slope <= 0.0):
+            return 0.0 if slope > 0.0 else b
+        if second <= 0.0:  # so steep that every row is certain
+            b /= 8.0
+            continue
         step = -slope / second
         for _ in range(3):  # Newton's method for the root of the series
             rest = slope + step * (second + step * (third / 2 + step * fourth / 6))
@@ -150,7 +181,7 @@ def _solve_temperature(x: Any, labels: Labels, miss: float, b: float) -> float:
     raise RuntimeError(msg)
 
 
-def _temperature_derivatives(x: Any, labels: Labels, miss: float, b: float) -> tuple[float, float, float, float]:
+def _temperature_derivatives(x: Any, labels: Labels, misses: _Misses, b: float) -> tuple[float, float, float, float]:
     """Return the first four derivatives of the loss: the sums of the cumulants of x under softmax(b x), less x_y."""
     k = x.shape[1]
     ones = np.ones(k)
@@ -171,9 +202,10 @@ def _temperature_derivatives(x: Any, labels: Labels, miss: float, b: float) -> t
         one, two, three, four = moments
         square, w = one * one, mine.weight
         first = w @ one - mine.likelihood(some)
-        if miss:
+        if misses.share:
             own = some[np.arange(len(some)), mine.index]
-            first -= miss * (w @ ((some @ ones - own) / (k - 1) - own))
+            behind = np.minimum(own[:, None] - some, misses.far)
+            first += misses.share * (w @ (behind @ ones)) / (k - 1)
         third = three - one * (3.0 * two - 2.0 * square)
         fourth = four - 4.0 * one * three - 3.0 * two * two + square * (12.0 * two - 6.0 * square)
         return np.array([first, w @ (two - square), w @ third, w @ fourth])

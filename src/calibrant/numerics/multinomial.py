@@ -17,6 +17,7 @@ blocks: the memory needed does not grow with them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -316,6 +317,21 @@ def _softmax(f: Floats) -> tuple[Floats, Floats]:
     return f, q
 
 
+def _factor(hessian: Floats) -> Floats:
+    """Return the lower Cholesky factor of a Hessian; of one that is singular to rounding, with that much added.
+
+    Where weights are huge, a direction to which only the penalty objects, such as one number added to all biases, is
+    lost in the rounding of the others.
+    """
+    diagonal, places = np.diagonal(hessian).copy(), np.diag_indices_from(hessian)
+    for added in (0.0, *(10.0**power for power in range(-15, -9))):
+        hessian[places] = diagonal * (1.0 + added)
+        with suppress(linalg.LinAlgError):
+            return np.asarray(linalg.cholesky(hessian, lower=True, check_finite=False))
+    msg = "the scores or weights are beyond double precision: the Hessian has no Cholesky factor; divide them"
+    raise RuntimeError(msg)
+
+
 @dataclass(frozen=True, slots=True)
 class Dense:
     """The inverse of the penalised Hessian, by its Cholesky factor."""
@@ -327,7 +343,7 @@ class Dense:
         """Return it at some coefficients."""
         hessian = problem.hessian(theta)
         hessian[np.diag_indices_from(hessian)] += precision
-        return cls(linalg.cholesky(hessian, lower=True, overwrite_a=True, check_finite=False))
+        return cls(_factor(hessian))
 
     def solve(self, right: Floats) -> Floats:
         """Return H^-1 right."""
