@@ -4,6 +4,8 @@ Distances from the best are paired over folds, with the variance corrected for s
 2003). The calibration error is that of all held-out rows together, because a mean over small folds is mostly noise.
 Methods whose probabilities hardly differ are a family. Recommended is, of the methods whose interval reaches the best
 by the first metric, one that keeps the order of the rows if there is one, and of these the one with the fewest numbers.
+The forecasts as they are fit none, and so need a calibration error that is what chance makes; where theirs is not,
+maps with a better mean come before them, although their gain may be within noise.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from scipy import special
 from calibrant.arrays import Floats
 from calibrant.comparing.arguments import DEFAULT_METHODS
 from calibrant.comparing.records import Comparison, Predictions, smaller_is_better
+from calibrant.evidence.departures import NEGLIGIBLE
 from calibrant.evidence.effects import CalibrationError, measure_error
 from calibrant.inference import corrected_t
 from calibrant.maps.methods import ALIASES, METHODS
@@ -35,6 +38,7 @@ __all__ = [
     "binary_forecasts",
     "find_families",
     "find_ratio",
+    "is_right",
     "rank_methods",
 ]
 
@@ -204,11 +208,23 @@ def _recommend(rows: list[MethodRow], metric: str) -> str | None:
     if not able:
         return rows[0].family if np.isfinite(rows[0].means[metric]) else None
     able = [row for row in able if row.method == "raw" or row.numbers != 0] or able  # not a formula that fits nothing
+    raw = next((row for row in able if row.method == "raw"), None)
+    if raw is not None and raw.error is not None and not is_right(raw.error):
+        able = [row for row in able if row.oriented(metric) < raw.oriented(metric)] or [raw]
     chosen = [row for row in able if row.keeps_order] or able
     return min(
         chosen,
         key=lambda row: (_MOST_NUMBERS if row.numbers is None else row.numbers, row.method not in DEFAULT_METHODS),
     ).label
+
+
+def is_right(error: CalibrationError) -> bool:
+    """Return whether a calibration error is what chance makes, or, on very many rows, too small to matter.
+
+    >>> is_right(CalibrationError(0.002, 0.001, 0.0015)), is_right(CalibrationError(0.02, 0.001, 0.0015))
+    (True, False)
+    """
+    return error.is_chance or error.value < NEGLIGIBLE / 2.0
 
 
 def _keeps_order(method: str, classes: int) -> bool:
