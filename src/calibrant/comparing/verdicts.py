@@ -43,7 +43,7 @@ from calibrant.evidence.words import (
     round_percent,
 )
 from calibrant.inference import corrected_t, critical_difference, friedman, ranks, rejections
-from calibrant.maps.platt import FALLING
+from calibrant.maps.platt import BACKWARDS
 from calibrant.metrics import METRICS
 
 __all__ = [
@@ -241,10 +241,9 @@ def _is_inverted(case: _Case) -> bool:
     if case.raw is not None:
         area, gap = case.raw.means.get("auc", 1.0), case.raw.distances.get("auc")
         return area < 0.5 and gap is not None and gap.low > 0.0
-    backwards = FALLING.partition(":")[0]
     place = (case.ranking.dataset, case.ranking.machine, case.chosen.label)
     return all(
-        backwards in cell.note for cell in case.comparison.cells if (cell.dataset, cell.machine, cell.method) == place
+        BACKWARDS in cell.note for cell in case.comparison.cells if (cell.dataset, cell.machine, cell.method) == place
     )
 
 

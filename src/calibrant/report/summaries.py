@@ -15,6 +15,7 @@ from calibrant.evidence.effects import Recalibration
 from calibrant.evidence.thresholds import DecisionCounts
 from calibrant.evidence.words import (
     format_count,
+    format_forecast,
     format_name,
     format_number,
     format_percent,
@@ -415,7 +416,7 @@ def _say_worst(found: Assessment, answers: Answers) -> str:
         return "No part is certain to be off" if found.tests else "Forecast and fact"
     part = max(found.effects.parts, key=lambda each: abs(each.happened - each.rows * each.forecast))
     verb = "right" if found.by_class else "happened"
-    return f"Said {format_percent(part.forecast)}, {verb} {format_percent(part.share)}"
+    return f"Said {format_forecast(part.forecast, part.rows)}, {verb} {format_percent(part.share)}"
 
 
 def _say_curve(curve: ReliabilityCurve) -> str:
