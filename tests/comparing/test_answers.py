@@ -198,6 +198,28 @@ def test_rows_called_impossible_are_counted():
     assert f"were called impossible: {never} rows by Clipped margin (clip01)." in found.answers.wrong.text
 
 
+def test_maps_of_each_class_are_counted():
+    found = compared("three classes")
+    ranking = rank_methods(found, "data", "scores")
+    (P, y), _ = CASES["three classes"]()
+    fitted = calibrant.fit("platt", P, y, kind="probability")
+    assert fitted.power != 1
+    assert ranking["platt"].numbers == sum(len((each.inner.a, each.inner.b)) for each in fitted.maps) + 1 == 7
+    assert ranking["temperature"].numbers == 1
+    assert (ranking["raw"].numbers, ranking["dirichlet"].numbers) == (0, None)
+    assert not ranking["platt"].keeps_order
+
+
+def test_maps_of_each_pair_are_counted():
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 4
+    X = rng.normal(size=(120, 2)) + np.column_stack([y % 2, y // 2])
+    given = {"methods": ["platt", "temperature"], "cv": 2, "inner_cv": 2, "grid": None, "progress": False}
+    found = calibrant.compare((X, y), kernels=["linear"], **given)
+    pairs = rank_methods(found, found.cells[0].dataset, "linear")
+    assert (pairs["platt"].numbers, pairs["temperature"].numbers) == (6 * 2 + 1, 6 * 1 + 1)
+
+
 class TestFamilies:
     def test_nearly_the_same_probabilities_share_a_family(self):
         p, y = rows(slope=2.0)

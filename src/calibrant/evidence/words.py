@@ -20,6 +20,7 @@ __all__ = [
     "format_percent",
     "format_points",
     "format_pvalue",
+    "format_range",
     "format_rate",
     "list_names",
     "name_method",
@@ -67,6 +68,18 @@ def format_forecast(share: float, rows: float) -> str:
     if not 0.0 < rest < _TOLD or rest * rows >= 1.0:
         return format_percent(share)
     return f"below {_TOLD:.2%}" if share < 0.5 else f"above {1.0 - _TOLD:.2%}"
+
+
+def format_range(low: float, high: float, rows: float) -> str:
+    """Return the range of forecasts of rows in percent.
+
+    >>> format_range(0.2, 0.31, 52), format_range(0.999999, 1.0, 52), format_range(0.0, 0.000001, 52)
+    ('20.0% to 31.0%', 'above 99.99%', 'below 0.01%')
+    """
+    first, last = format_forecast(low, rows), format_forecast(high, rows)
+    if first == last or first.startswith("above"):
+        return first
+    return last if last.startswith("below") else f"{first} to {last}"
 
 
 def round_percent(share: float) -> str:

@@ -135,6 +135,7 @@ def _summarise_ranking(
         "drawn": drawn,
         "recommended": ranking.recommended,
         "many": sum(row.family == row.label for row in ranking.rows),
+        "folds_away": any(line["kind"] == "worse" and not line["family"] for line in lines),  # on narrow screens
     }
 
 
