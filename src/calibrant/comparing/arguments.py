@@ -55,6 +55,7 @@ from calibrant.metrics import METRICS
 __all__ = [
     "DEFAULT_METHODS",
     "GRIDS",
+    "KERNELS",
     "METHOD_SETS",
     "check_scores",
     "check_settings",
