@@ -837,6 +837,7 @@ class TestCompare:
         assert last.startswith(f"next: calibrant fit {forecasts} --score f --label y --method ")
         best_first = found["standings"][0]["methods"]
         assert ordered(result.stdout.split("─")[-1], methods)[:4] == best_first
+        assert ["method", "brier", "rank", "p"] in [line.split() for line in lines]  # one test, that of the answers
         assert " ".join(found["verdict"].split()) in " ".join(result.stdout.split())
 
     def test_an_infinite_loss_is_valid_json(self, forecasts: Path) -> None:

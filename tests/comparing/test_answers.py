@@ -6,6 +6,8 @@ from functools import cache
 import numpy as np
 import pytest
 from scipy import stats
+from sklearn.datasets import load_breast_cancer
+from sklearn.naive_bayes import GaussianNB
 
 import calibrant
 from calibrant.comparing.rankings import find_families, rank_methods
@@ -27,6 +29,12 @@ def turned(**given):
     return 1 - p, y
 
 
+def naive_bayes():
+    X, y = load_breast_cancer(return_X_y=True)
+    train, test = np.arange(len(y)) % 10 < 7, np.arange(len(y)) % 10 >= 7
+    return GaussianNB().fit(X[train], y[train]).predict_proba(X[test])[:, 1], y[test]
+
+
 def three(n=600, power=1.8):
     rng = np.random.default_rng(0)
     P = rng.dirichlet([0.5, 0.5, 0.5], n)
@@ -38,6 +46,7 @@ def three(n=600, power=1.8):
 METRICS = ("log_loss", "brier")
 CASES = {
     "too sure": lambda: (rows(slope=2.0), {"methods": ["platt", "isotonic", "kull_beta", "pp"]}),
+    "far too sure, few rows": lambda: (naive_bayes(), {"methods": ["platt", "temperature", "kull_beta"], "cv": 10}),
     "calibrated": lambda: (rows(3000), {"methods": ["platt", "temperature", "bins"]}),
     "ties": lambda: (rows(400, slope=2.5), {"methods": {"a": "platt", "b": "platt_gauss"}, "kind": "margin"}),
     "one method": lambda: (rows(200), {"methods": ["platt"], "kind": "margin", "cv": 2}),
@@ -48,6 +57,7 @@ CASES = {
 }
 EXPECTED = {
     "too sure": "usual",
+    "far too sure, few rows": "open gain",
     "calibrated": "leave",
     "ties": "tie",
     "one method": "untested",
@@ -134,18 +144,48 @@ def test_the_calibration_error_is_of_all_held_out_rows_together():
     assert f"was {format_points(raw.value)} before" in found.answers.good.sure
 
 
-@pytest.mark.parametrize("name", ["too sure", "calibrated", "ties", "three classes"])
+@pytest.mark.parametrize("name", ["too sure", "far too sure, few rows", "calibrated", "ties", "three classes"])
 def test_the_recommended_method_follows_the_rule(name):
     found = compared(name)
     ranking = rank_methods(found, "data", "scores")
     able = [row for row in ranking.heads if row.reaches]
     able = [row for row in able if row.label == "raw" or row.numbers != 0]  # a fixed formula is no fit
+    raw = [row for row in able if row.label == "raw" and row.error.value > max(row.error.chance, 0.005)]
+    if raw:  # certainly off: whatever has a better mean comes before it
+        able = [row for row in able if row.means["log_loss"] < raw[0].means["log_loss"]] or raw
     able = [row for row in able if row.keeps_order] or able
     fewest = min(10_000 if row.numbers is None else row.numbers for row in able)
     chosen = ranking[ranking.recommended]
     assert chosen in able
     assert (10_000 if chosen.numbers is None else chosen.numbers) == fewest
     assert "The rule: of the methods whose interval reaches the best" in found.answers.next.text
+
+
+def test_forecasts_that_are_certainly_off_are_not_left_as_they_are():
+    found = compared("far too sure, few rows")
+    ranking = rank_methods(found, "data", "scores")
+    raw = ranking["raw"]
+    assert raw.reaches  # by its interval alone it would be the simplest
+    assert ranking.gain.low <= 0 < ranking.gain.value
+    assert raw.error.value > 2 * raw.error.chance
+    assert ranking.recommended == "temperature"
+    answers = found.answers
+    assert f"off by {format_points(raw.error.value)}, more than chance makes" in answers.good.claim
+    assert answers.next.claim == "Use Temperature scaling (temperature)."
+    assert "How much it gains is uncertain" in answers.next.text
+    assert "count only if their calibration error is what chance makes" in answers.next.text
+    assert "Leave" not in answers.text
+
+
+def test_forecasts_that_are_off_stay_where_no_map_has_a_better_mean():
+    p, y = rows(3000, slope=2.0)
+    found = calibrant.compare_scores(
+        p, y, methods={"constant": ("bins", {"k": 1})}, kind="probability", metrics=["brier"], cv=5, progress=False
+    )
+    ranking = rank_methods(found, "data", "scores")
+    assert ranking["raw"].error.value > ranking["raw"].error.chance
+    assert ranking.recommended == "raw"
+    assert "no map had a better Brier score" in found.answers.good.claim
 
 
 def test_rows_called_impossible_are_counted():
@@ -156,6 +196,28 @@ def test_rows_called_impossible_are_counted():
     never = ((f <= -1) & (y == 1)).sum() + ((f >= 1) & (y == 0)).sum()
     assert row.impossible == never > 0
     assert f"were called impossible: {never} rows by Clipped margin (clip01)." in found.answers.wrong.text
+
+
+def test_maps_of_each_class_are_counted():
+    found = compared("three classes")
+    ranking = rank_methods(found, "data", "scores")
+    (P, y), _ = CASES["three classes"]()
+    fitted = calibrant.fit("platt", P, y, kind="probability")
+    assert fitted.power != 1
+    assert ranking["platt"].numbers == sum(len((each.inner.a, each.inner.b)) for each in fitted.maps) + 1 == 7
+    assert ranking["temperature"].numbers == 1
+    assert (ranking["raw"].numbers, ranking["dirichlet"].numbers) == (0, None)
+    assert not ranking["platt"].keeps_order
+
+
+def test_maps_of_each_pair_are_counted():
+    rng = np.random.default_rng(0)
+    y = np.arange(120) % 4
+    X = rng.normal(size=(120, 2)) + np.column_stack([y % 2, y // 2])
+    given = {"methods": ["platt", "temperature"], "cv": 2, "inner_cv": 2, "grid": None, "progress": False}
+    found = calibrant.compare((X, y), kernels=["linear"], **given)
+    pairs = rank_methods(found, found.cells[0].dataset, "linear")
+    assert (pairs["platt"].numbers, pairs["temperature"].numbers) == (6 * 2 + 1, 6 * 1 + 1)
 
 
 class TestFamilies:

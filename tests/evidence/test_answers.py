@@ -64,6 +64,19 @@ def swapped():
     return y, 1 - p
 
 
+def swapped_and_sure():
+    y, p = forecast(1500, slope=3.0)
+    return y, np.where(p > 0.95, 0.0, 1 - p)
+
+
+def two_sure_mistakes():
+    n = 120
+    y = (np.arange(n) % 5 < 2).astype(int)
+    logit = np.where(y == 1, 1, -1) * np.random.default_rng(0).uniform(4, 20, n)
+    logit[[0, 10]] = -16, -15
+    return y, 1 / (1 + np.exp(-logit))
+
+
 def weak():
     rng = np.random.default_rng(1)
     p = rng.uniform(0.42, 0.58, 1500)
@@ -93,6 +106,8 @@ CASES = {
     "few rows": (lambda: forecast(150, seed=7), "few", "Cannot tell.", "Nothing", "Collect about"),
     "huge n, tiny error": (tiny_error, "negligible", "Yes.", "Hardly anything", "Use them"),
     "inverted": (swapped, "inverted", "No.", "other class", "Check which class"),
+    "inverted, called impossible": (swapped_and_sure, "inverted", "No.", "called impossible", "Check which class"),
+    "two sure mistakes": (two_sure_mistakes, "off", "Not yet.", "Too sure", "probably helps"),
     "no discrimination": (told_nothing, "indistinct", "No.", "no map", "better features"),
     "weak but calibrated": (weak, "calibrated", "Calibrated.", "Nothing that shows", "Use them"),
     "one class": (lambda: (np.zeros(30, int), np.linspace(0, 0.1, 30)), "one class", "Cannot tell.", "Nothing", "Add"),
@@ -250,6 +265,44 @@ def test_an_inverted_forecast_has_its_area():
     y, p, _, found = case("inverted")
     assert f"{roc_auc_score(y, p):.4g}" in found.answers.good.text
     assert calibrant.assess(y, 1 - p, draws=20).answers.situation == "calibrated"  # what the next line suggests
+
+
+def test_an_infinite_log_loss_does_not_hide_the_other_class():
+    y, p, _, found = case("inverted, called impossible")
+    assert np.isinf(found["log_loss"].value)
+    never = ((p == 0) & (y == 1)).sum()
+    assert f"{never} rows that happened were called impossible." in found.answers.wrong.because
+    assert found.answers.next.steps[0].code == "calibrant.assess(y, 1 - p)"
+
+
+def test_a_large_gain_that_is_not_certain_is_not_denied():
+    y, p, _, found = case("two sure mistakes")
+    gain, following = found.effects.recalibration, found.answers.next
+    assert gain.low <= 0 < gain.gain
+    size = f"{round_percent(gain.gain)}% of the log loss, interval {round_percent(gain.low)}% to 100.0%"
+    assert following.claim == f"Platt's sigmoid (platt) probably helps ({size}); 120 rows do not prove it."
+    assert following.tone == "open"
+    scope = {"calibrant": calibrant, "p": p, "y": y}
+    exec(following.steps[0].code, scope)
+    assert scope["map"].origin.method == "platt"
+
+
+def test_no_more_rows_are_spoken_of_than_there_are():
+    y, p, _, found = case("two sure mistakes")
+    rows = p <= 0.0001
+    said = f"Of {rows.sum()} rows given below 0.01%, {y[rows].sum()} happened (from 0 to 0.01%)."
+    assert said in found.answers.wrong.because
+    assert format_rate(0.00004, 0.0001, rows=5e6) == "of 1,000,000 rows given 0.004%, 100 happened"
+    assert format_rate(0.8, 0.75, rows=40) == "of 100 rows given 80%, 75 happened"  # a percentage
+
+
+def test_the_positive_class_is_named():
+    y, p = forecast(300)
+    for names in (["no", "yes"], ["yes", "no"]):
+        found = calibrant.assess(np.array(names)[y], p, labels=names, draws=20)
+        assert str(found).replace("\n ", "").count(f"The positive class is {names[1]}.") == 1
+        assert found.answers.good.because[-1] == f"The positive class is {names[1]}."
+    assert "positive class" not in case("three classes")[-1].verdict
 
 
 def test_weights_are_said():

@@ -234,6 +234,16 @@ def test_a_comparison_without_probabilities_says_so():
     assert page.json("calibrant-charts")["panels"] == []
 
 
+def test_a_button_for_all_methods_stands_only_where_some_are_folded_away():
+    y, p = forecast(900, seed=5, slope=2.5)
+    rows = {"too sure": p, "calibrated": forecast(900, seed=5)[1]}
+    for name, methods, folded in (("too sure", ["platt", "pp"], True), ("calibrated", ["platt", "temperature"], False)):
+        found = calibrant.compare_scores(rows[name], y, kind="probability", methods=methods, cv=4, progress=False)
+        worse = [each for each in summarise_comparison(found)["views"][0]["lines"] if each["kind"] == "worse"]
+        assert bool(worse) == folded
+        assert ("Show all 3 methods" in render_report(found)) == folded
+
+
 def test_a_comparison_of_one_method_has_no_test():
     y, p = forecast(100)
     found = calibrant.compare_scores(np.log(p / (1 - p)), y, methods=["platt"], cv=2, progress=False)

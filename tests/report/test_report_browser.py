@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from importlib import import_module
 
@@ -19,6 +20,7 @@ playwright = needed("playwright.sync_api")
 
 from calibrant.decisions.deciding import bayes, reject  # noqa: E402
 from calibrant.evidence.answers import Source  # noqa: E402
+from tests.evidence.test_answers import two_sure_mistakes  # noqa: E402
 from tests.evidence.test_assessing import forecast, three_classes  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -461,6 +463,22 @@ def test_columns_that_are_no_words_are_quoted(show, rows):
     scope = {"table": {"the score": p}}
     exec(page.text_content("#python"), scope)
     assert (scope["decision"] == np.where(p > 0.5, "1", "0")).all()
+
+
+def test_forecasts_near_0_and_1_have_no_more_digits_than_rows_can_tell(show):
+    y, p = two_sure_mistakes()
+    page = show(calibrant.assess(y, p, draws=30))
+    figure = page.locator("[data-first]")
+    assert "Said below 0.01%, happened 3.6%" in figure.locator("h3").inner_text()
+    place, words, read = figure.locator("[data-large]"), figure.locator("[data-read]"), []
+    place.focus()
+    page.keyboard.press("Home")
+    for _ in json.loads(page.text_content("#calibrant-charts"))["figures"]["reliability"]["blocks"]:
+        read.append(words.inner_text())
+        page.keyboard.press("ArrowRight")
+    assert read[0].startswith("Forecasts below 0.01%: 25 rows, 0 class 1. Forecast below 0.01% on average"), read
+    assert "to above 99.99%" in read[-1]
+    assert not any(re.search(r"100% to 100%|\b0% to 0%|99\.99\d|0\.00\d", each) for each in read), read
 
 
 def test_inverted_forecasts_are_not_drawn_as_right(show, rows):

@@ -311,11 +311,8 @@ def compare(
     and maps are fitted to out-of-fold scores within each training part. All
     methods use the same folds.
 
-    "worse than" names the methods that are significantly better by Rüping's
-    paired one-sided t-test over folds, at level 0.05. Because folds share
-    training rows, this test finds too many differences. p is for the test
-    against the best method, corrected for shared rows (Nadeau & Bengio 2003) and
-    for many methods (Holm 1979).
+    p is for the paired t-test against the best method over folds, corrected for
+    the training rows that folds share (Nadeau & Bengio 2003).
 
     [bold]Examples[/bold]
 
@@ -548,8 +545,7 @@ def print_comparison(found: Comparison, heading: str) -> None:
     standings, folds = standings_of(found), len({cell.fold for cell in found.cells})
     print_text(
         Text(heading, style="bold"),
-        f"Means over {folds} folds, the same for all methods. p is against the best method by the "
-        "corrected t-test; worse than is by the plain t-test.",
+        f"Means over {folds} folds, the same for all methods. p is against the best method by the corrected t-test.",
     )
     for machine in found.machines:
         mine = [each for each in standings if each["machine"] == machine]
@@ -570,24 +566,12 @@ def _make_method_table(standings: Sequence[Mapping[str, Any]]) -> Table:
         for each in standings
     }
     pvalues = ["", *(f"{p:.2g}" for p in first["against_best"].get("pvalues", np.ones(len(methods)))[1:])]
-    table = make_table("method", *names, "rank", "p", last="worse than")
+    table = make_table("method", *names, "rank", "p")
     for place, method in enumerate(methods):
-        better = [other for other, worse in zip(methods, first["rejections"][place], strict=True) if worse]
         values = [format_number(means[name][method]) for name in names]
         rank = f"{first['ranks']['min'][place]:g}"
-        table.add_row(method, *values, rank, pvalues[place], _shorten_names(better, len(methods)))
+        table.add_row(method, *values, rank, pvalues[place])
     return table
-
-
-def _shorten_names(names: Sequence[str], total: int) -> str:
-    """Return up to three names of methods, or how many of the other methods they are.
-
-    >>> [_shorten_names(list(names), 9) for names in ("ab", "abcdefgh", "abcde", "")]
-    ['a, b', 'all others', '5 of the 8 others', '']
-    """
-    if len(names) == total - 1 > 1:
-        return "all others"
-    return ", ".join(names) if len(names) <= 3 else f"{len(names)} of the {total - 1} others"
 
 
 # report ---------------------------------------------------------------------------------------------------------------

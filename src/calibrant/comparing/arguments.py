@@ -55,6 +55,7 @@ from calibrant.metrics import METRICS
 __all__ = [
     "DEFAULT_METHODS",
     "GRIDS",
+    "KERNELS",
     "METHOD_SETS",
     "check_scores",
     "check_settings",
@@ -120,7 +121,7 @@ GRIDS: dict[str, dict[str, dict[str, list[Any]]]] = {
         "poly": {"C": _powers(-5, 15, 2), "degree": [2, 3, 4]},
     },
 }
-_KERNELS = ("linear", "rbf", "poly")
+KERNELS = ("linear", "rbf", "poly")
 _SCALES = ("train", "global", None)
 
 
@@ -206,7 +207,7 @@ def make_kernel_trainers(
         msg = f"kernels must be a list of names; got {kernels!r}"
         raise ValueError(msg)
     for kernel in kernels:
-        check_one_of("kernels", kernel, _KERNELS)
+        check_one_of("kernels", kernel, KERNELS)
         for trained, machine, needs, warm in (
             ("svm", SVC(kernel=kernel), SCORE_NEEDS, False),
             ("klr", KernelLogisticRegression(kernel=kernel), ("kernel",), True),

@@ -4,6 +4,8 @@ Distances from the best are paired over folds, with the variance corrected for s
 2003). The calibration error is that of all held-out rows together, because a mean over small folds is mostly noise.
 Methods whose probabilities hardly differ are a family. Recommended is, of the methods whose interval reaches the best
 by the first metric, one that keeps the order of the rows if there is one, and of these the one with the fewest numbers.
+The forecasts as they are fit none, and so need a calibration error that is what chance makes; where theirs is not,
+maps with a better mean come before them, although their gain may be within noise.
 """
 
 from __future__ import annotations
@@ -16,10 +18,12 @@ import numpy as np
 from scipy import special
 
 from calibrant.arrays import Floats
-from calibrant.comparing.arguments import DEFAULT_METHODS
+from calibrant.comparing.arguments import DEFAULT_METHODS, KERNELS
 from calibrant.comparing.records import Comparison, Predictions, smaller_is_better
+from calibrant.evidence.departures import NEGLIGIBLE
 from calibrant.evidence.effects import CalibrationError, measure_error
 from calibrant.inference import corrected_t
+from calibrant.maps.classes import SCHEMES
 from calibrant.maps.methods import ALIASES, METHODS
 from calibrant.metrics import METRICS
 from calibrant.metrics.confidence import positive_or_decided
@@ -35,6 +39,7 @@ __all__ = [
     "binary_forecasts",
     "find_families",
     "find_ratio",
+    "is_right",
     "rank_methods",
 ]
 
@@ -138,14 +143,14 @@ def rank_methods(
         metrics.append("auc")
         errors["auc"] = areas
     ratio, first = find_ratio(comparison, machine), metrics[0]
-    families = find_families(comparison, machine)
+    families, sizes = find_families(comparison, machine), _find_sizes(comparison, machine)
     distances = {metric: _measure_distances(metric, errors[metric], ratio) for metric in metrics}
     worse = None
     if standing is not None and standing["against_best"]["test"] == "friedman":
         worse = dict(zip(standing["methods"], standing["against_best"]["worse"].tolist(), strict=True))
     rows = []
     for place, label in enumerate(labels):
-        method, options = _read_text(comparison.settings["methods"].get(label, label))
+        method, options = _read_method(comparison, label)
         gap = distances[first][place]
         reaches = (gap is not None and gap.low <= 0.0) if worse is None else not worse[label]
         predictions = kept[label]
@@ -156,8 +161,7 @@ def rank_methods(
                 method,
                 _TITLES.get(method, (row.title if row is not None else "") or label),
                 options,
-                _keeps_order(method, classes),
-                0 if method == "raw" else None if row is None else row.numbers,
+                *sizes[label],
                 {metric: float(errors[metric][place].mean()) for metric in metrics},
                 {metric: distances[metric][place] for metric in metrics},
                 None if predictions is None else _measure_error(predictions),
@@ -204,6 +208,9 @@ def _recommend(rows: list[MethodRow], metric: str) -> str | None:
     if not able:
         return rows[0].family if np.isfinite(rows[0].means[metric]) else None
     able = [row for row in able if row.method == "raw" or row.numbers != 0] or able  # not a formula that fits nothing
+    raw = next((row for row in able if row.method == "raw"), None)
+    if raw is not None and raw.error is not None and not is_right(raw.error):
+        able = [row for row in able if row.oriented(metric) < raw.oriented(metric)] or [raw]
     chosen = [row for row in able if row.keeps_order] or able
     return min(
         chosen,
@@ -211,17 +218,48 @@ def _recommend(rows: list[MethodRow], metric: str) -> str | None:
     ).label
 
 
-def _keeps_order(method: str, classes: int) -> bool:
-    """Return whether a method keeps the order of rows, with several classes that of the classes of each row."""
-    if method == "raw":
-        return True
+def is_right(error: CalibrationError) -> bool:
+    """Return whether a calibration error is what chance makes, or, on very many rows, too small to matter.
+
+    >>> is_right(CalibrationError(0.002, 0.001, 0.0015)), is_right(CalibrationError(0.02, 0.001, 0.0015))
+    (True, False)
+    """
+    return error.is_chance or error.value < NEGLIGIBLE / 2.0
+
+
+def _find_size(method: str, classes: int, *, pairs: bool) -> tuple[bool, int | None]:
+    """Return whether a method keeps the order of rows, and how many numbers it fits, None if the data decide.
+
+    With several classes the order is that of the classes of each row. A method of one column then has a map for each
+    class, or each pair of classes, and one power for all.
+
+    >>> _find_size("platt", 2, pairs=False), _find_size("platt", 4, pairs=False), _find_size("platt", 4, pairs=True)
+    ((True, 2), (False, 9), (False, 13))
+    """
     row = METHODS.get(ALIASES.get(method, method))
     if row is None:
-        return False
-    if classes > 2:
-        joint = row if row.needs == "matrix" else row.joint
-        return joint is not None and joint.monotone
-    return row.monotone
+        return method == "raw", 0 if method == "raw" else None
+    if classes == 2:
+        return row.monotone, row.numbers
+    if row.needs == "matrix" or (row.joint is not None and not pairs):
+        joint = row.joint or row
+        return joint.monotone, joint.numbers
+    maps = SCHEMES["ovo" if pairs else "ovr"].columns(classes)
+    return False, None if row.numbers is None else maps * row.numbers + 1
+
+
+def _find_sizes(comparison: Comparison, machine: str) -> dict[str, tuple[bool, int | None]]:
+    """Return for each method whether it keeps the order of rows, and how many numbers it fits."""
+    kept = (len(each.classes) for (_, name, _), each in comparison.predictions.items() if name == machine)
+    classes = max(kept, default=2)
+    pairs = comparison.settings["protocol"] != "given" and machine in KERNELS
+    methods = {label: _read_method(comparison, label)[0] for label in comparison.methods(machine)}
+    return {label: _find_size(method, classes, pairs=pairs) for label, method in methods.items()}
+
+
+def _read_method(comparison: Comparison, label: str) -> tuple[str, dict[str, Any]]:
+    """Return a method and its options by its label."""
+    return _read_text(comparison.settings["methods"].get(label, label))
 
 
 def _read_text(text: str) -> tuple[str, dict[str, Any]]:
@@ -252,13 +290,12 @@ def find_families(comparison: Comparison, machine: str) -> dict[str, str]:
     for (_, each, label), predictions in comparison.predictions.items():
         if each == machine:
             kept[label].append(predictions.p)
-    names = list(METHODS)
+    names, sizes = list(METHODS), _find_sizes(comparison, machine)
 
     def simplicity(label: str) -> tuple[int, bool, int]:
-        method = _read_text(comparison.settings["methods"].get(label, label))[0]
-        row = METHODS.get(ALIASES.get(method, method))
-        numbers = _MOST_NUMBERS if row is None or row.numbers is None else row.numbers
+        method, numbers = _read_method(comparison, label)[0], sizes[label][1]
         place = names.index(method) if method in names else len(names)
+        numbers = _MOST_NUMBERS if numbers is None else numbers
         return -1 if method == "raw" else numbers, method not in DEFAULT_METHODS, place
 
     heads: list[str] = []

@@ -12,7 +12,16 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.comparing.rankings import ALPHA, Distance, MethodRow, Ranking, find_families, find_ratio, rank_methods
+from calibrant.comparing.rankings import (
+    ALPHA,
+    Distance,
+    MethodRow,
+    Ranking,
+    find_families,
+    find_ratio,
+    is_right,
+    rank_methods,
+)
 from calibrant.comparing.records import Comparison, smaller_is_better
 from calibrant.evidence.answers import (
     QUESTIONS,
@@ -25,8 +34,6 @@ from calibrant.evidence.answers import (
     turn_source,
     write_step,
 )
-from calibrant.evidence.departures import NEGLIGIBLE
-from calibrant.evidence.effects import CalibrationError
 from calibrant.evidence.words import (
     format_count,
     format_name,
@@ -37,7 +44,7 @@ from calibrant.evidence.words import (
     round_percent,
 )
 from calibrant.inference import corrected_t, critical_difference, friedman, ranks, rejections
-from calibrant.maps.platt import FALLING
+from calibrant.maps.platt import BACKWARDS
 from calibrant.metrics import METRICS
 
 __all__ = [
@@ -235,10 +242,9 @@ def _is_inverted(case: _Case) -> bool:
     if case.raw is not None:
         area, gap = case.raw.means.get("auc", 1.0), case.raw.distances.get("auc")
         return area < 0.5 and gap is not None and gap.low > 0.0
-    backwards = FALLING.partition(":")[0]
     place = (case.ranking.dataset, case.ranking.machine, case.chosen.label)
     return all(
-        backwards in cell.note for cell in case.comparison.cells if (cell.dataset, cell.machine, cell.method) == place
+        BACKWARDS in cell.note for cell in case.comparison.cells if (cell.dataset, cell.machine, cell.method) == place
     )
 
 
@@ -251,17 +257,18 @@ def _keeps_raw(case: _Case) -> bool:
     return case.raw is not None and case.chosen.label == case.raw.label
 
 
-def _is_right(error: CalibrationError) -> bool:
-    """Return whether a calibration error is what chance makes, or, on very many rows, too small to matter.
+def _is_raw_off(case: _Case) -> bool:
+    """Return whether the forecasts as they are have a calibration error beyond chance."""
+    return case.raw is not None and case.raw.error is not None and not is_right(case.raw.error)
 
-    >>> _is_right(CalibrationError(0.002, 0.001, 0.0015)), _is_right(CalibrationError(0.02, 0.001, 0.0015))
-    (True, False)
-    """
-    return error.is_chance or error.value < NEGLIGIBLE / 2.0
+
+def _has_open_gain(case: _Case) -> bool:
+    """Return whether a map replaces forecasts that are off, and the interval of its gain reaches 0."""
+    return _is_raw_off(case) and case.ranking.gain is not None and case.ranking.gain.low <= 0.0
 
 
 def _has_tie(case: _Case) -> bool:
-    return all(row.reaches for row in case.ranking.heads)
+    return all(row.reaches for row in case.ranking.heads) and not _is_raw_off(case)
 
 
 # Sentences ------------------------------------------------------------------------------------------------------------
@@ -295,7 +302,7 @@ def _say_wrong(case: _Case) -> str:
         return "Scores are not probabilities: a map has to make them so."
     if raw.impossible > 0.0:
         return f"As they are, the forecasts call {format_count(round(raw.impossible), 'row')} impossible that happened."
-    if raw.error is not None and not _is_right(raw.error):
+    if raw.error is not None and not is_right(raw.error):
         return f"As they are, the forecasts are off by {format_points(raw.error.value)} on average."
     return f"As they are, the forecasts have a worse {case.metric}, by more than noise."
 
@@ -342,6 +349,11 @@ def _say_rule(case: _Case) -> str:
         "The rule: of the methods whose interval reaches the best, those that keep the order of the rows, and of these "
         "the one that fits the fewest numbers."
     )
+    if case.raw is not None:
+        rule += (
+            " The forecasts as they are count only if their calibration error is what chance makes, or if no such "
+            "method has a better mean."
+        )
     if best.label == chosen.label:
         return rule
     gap = chosen.distances[case.ranking.metrics[0]]
@@ -430,7 +442,7 @@ def _write_sets(case: _Case) -> _Three:
 
 
 def _write_raw(case: _Case) -> _Three:
-    """Answer where the interval of the forecasts as they are reaches the best, whether they are calibrated or not."""
+    """Answer where the forecasts as they are reach the best, and are calibrated or no map has a better mean."""
     best, error = case.ranking[case.ranking.best], case.chosen.error
     gap = case.chosen.distances[case.ranking.metrics[0]]
     said = [f"Their {case.metric} is {format_number(case.chosen.means[case.ranking.metrics[0]])}."]
@@ -439,13 +451,11 @@ def _write_raw(case: _Case) -> _Three:
             f"The best other method, {_name(best)}, is better by {format_number(gap.value)}, {1 - ALPHA:.0%} interval "
             f"{format_number(gap.low)} to {format_number(gap.high)}."
         )
-    if error is not None and not _is_right(error):
-        off = f"The forecasts as they are are off by {format_points(error.value)}, and no map is certain to be better."
+    if error is not None and not is_right(error):
+        off = f"The forecasts are off by {format_points(error.value)}, and no map had a better {case.metric}."
         return (
             _answer(0, "open", "Not certain.", off, said, sure=_say_error(case)),
-            _answer(
-                1, "open", "", "More than chance, but these folds cannot tell which map repairs it.", _say_field(case)
-            ),
+            _answer(1, "open", "", "More than chance, but none of these maps repairs it.", _say_field(case)),
             _answer(
                 2, "open", "", "Leave them for now; compare on more rows, or with more methods.", [_say_rule(case)]
             ),
@@ -470,10 +480,26 @@ def _write_tie(case: _Case) -> _Three:
     return good, _answer(1, "good", "", claim, _say_field(case)), following
 
 
+def _write_open_gain(case: _Case) -> _Three:
+    """Answer where the forecasts as they are certainly are off, and how much a map gains is not certain."""
+    good, wrong, following = _write_usual(case)
+    raw = case.raw
+    assert raw is not None
+    assert raw.error is not None
+    rows = format_count(case.ranking.tested, "row")
+    claim = f"The forecasts are off by {format_points(raw.error.value)}, more than chance makes."
+    unsure = f"How much it gains is uncertain: the interval of the gain reaches 0 on these {rows}."
+    return (
+        replace(good, tone="off", word="Not as they are.", claim=claim),
+        replace(wrong, claim="The forecasts are not calibrated; which map is best, these folds cannot tell."),
+        replace(following, because=(unsure, *following.because)),
+    )
+
+
 def _write_usual(case: _Case) -> _Three:
     ranking, chosen, metric = case.ranking, case.chosen, case.ranking.metrics[0]
     error = chosen.error
-    word = "" if error is None else "Yes." if _is_right(error) else "Nearly."
+    word = "" if error is None else "Yes." if is_right(error) else "Nearly."
     claim = f"{_name(chosen)} has a {case.metric} of {format_number(chosen.means[metric])}."
     if case.raw is not None and not np.isfinite(case.raw.means[metric]):
         claim = f"{_name(chosen)} repairs forecasts that called impossible what happened."
@@ -496,7 +522,9 @@ def _write_usual(case: _Case) -> _Three:
 
 def _write_few(case: _Case) -> _Three:
     """Answer where the rows are too few to tell, whatever method is best on them."""
-    good, wrong, following = (_write_raw if _keeps_raw(case) else _write_tie if _has_tie(case) else _write_usual)(case)
+    names = list(SITUATIONS)
+    later = [SITUATIONS[name] for name in names[names.index("few") + 1 :]]
+    good, wrong, following = next(write for holds, write in later if holds(case))(case)
     error = case.chosen.error
     assert error is not None
     rows = format_count(case.ranking.tested, "row")
@@ -539,6 +567,7 @@ SITUATIONS: dict[str, tuple[Callable[[_Case], bool], Callable[[_Case], _Three]]]
     "inverted": (_is_inverted, _write_inverted),
     "few": (_has_few_rows, _write_few),
     "leave": (_keeps_raw, _write_raw),
+    "open gain": (_has_open_gain, _write_open_gain),
     "tie": (_has_tie, _write_tie),
     "usual": (lambda case: True, _write_usual),  # noqa: ARG005
 }

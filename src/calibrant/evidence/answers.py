@@ -197,6 +197,8 @@ def answer_assessment(found: Assessment, source: Source | None = None) -> Answer
     case = _Case(found, source)
     situation = find_situation(found)
     good, wrong, following = SITUATIONS[situation][1](case)
+    if len(found.classes) == 2:
+        good = replace(good, because=(*good.because, f"The positive class is {found.classes[1].name}."))
     confused = describe_confusion(found.confusions, [share.name for share in found.classes]) if found.confusions else ""
     if confused:
         wrong = replace(wrong, because=(*wrong.because, confused))
@@ -415,9 +417,11 @@ def _say_parts(case: _Case) -> list[str]:
     verb = "were right" if case.several else "happened"
     said = []
     for part in _find_parts(case):
-        rate = format_rate(part.forecast, part.share, verb)
+        rate = format_rate(part.forecast, part.share, verb, part.rows)
         span = f"{_trim(part.low)} to {_trim(part.high)}%"
-        said.append(f"{rate[0].upper()}{rate[1:]} ({_count(case, part.rows)} from {span}).")
+        counted = _count(case, part.rows)
+        where = "" if rate.startswith(f"of {counted} ") else f"{counted} "
+        said.append(f"{rate[0].upper()}{rate[1:]} ({where}from {span}).")
     return said
 
 
@@ -530,21 +534,22 @@ def _write_one_class(case: _Case) -> _Three:
 
 def _write_impossible(case: _Case) -> _Three:
     effects, gain = case.effects, case.gain
-    number = format_count(round(effects.impossible), "row") if effects.impossible >= 0.5 else "A row"
-    verb = "was" if number.startswith(("1 ", "A ")) else "were"
+    claim = _say_impossible(case)
     method = "temperature_robust" if case.several else "platt"
     cure = f"{name_method(method)} never says 0."
     if not case.several and effects.recalibration is not None:
         cure += f" Its log loss on all rows, out of fold, is {format_number(effects.recalibration.whole)}."
     said = (
-        "" if gain is None else f"Without {'it' if verb == 'was' else 'them'} the log loss is {format_number(gain[4])}."
+        ""
+        if gain is None
+        else f"Without {'it' if ' was ' in claim else 'them'} the log loss is {format_number(gain[4])}."
     )
     return (
         _answer(
             0,
             "off",
             "No.",
-            f"{number} that happened {verb} called impossible.",
+            claim,
             ["The log loss is infinite.", said, _say_discrimination(case)],
             sure=_say_error(case),
         ),
@@ -566,13 +571,20 @@ def _write_impossible(case: _Case) -> _Three:
     )
 
 
+def _say_impossible(case: _Case) -> str:
+    """Say how many rows that happened had been given probability 0."""
+    impossible = case.effects.impossible
+    number = format_count(round(impossible), "row") if impossible >= 0.5 else "A row"
+    return f"{number} that happened {'was' if number.startswith(('1 ', 'A ')) else 'were'} called impossible."
+
+
 def _write_inverted(case: _Case) -> _Three:
-    auc = case.value("auc")
+    auc, never = case.value("auc"), _say_impossible(case) if _is_impossible(case) else ""
     span = f"{format_number(auc.value)} ({format_number(auc.low)} to {format_number(auc.high)}; 0.5 is guessing)"
     name = case.found.classes[0].name
     return (
         _answer(0, "off", "No.", "Higher forecasts happen less often.", [f"The area under the ROC curve is {span}."]),
-        _answer(1, "off", "", "The probabilities seem to be those of the other class.", [_say_means(case)]),
+        _answer(1, "off", "", "The probabilities seem to be those of the other class.", [_say_means(case), never]),
         _answer(
             2,
             "off",
@@ -617,7 +629,7 @@ def _write_off(case: _Case) -> _Three:
             claim = f"Saying {base} of every row would be better than these forecasts."
         word = "No."
     else:
-        word = "Not yet." if gain is not None and gains and gain[1] >= _ALMOST else "Almost."
+        word = "Not yet." if gain is not None and gain[1] >= _ALMOST else "Almost."
         claim = f"Forecasts are off by {error} on average{takes}."
     skill = effects.skill
     value, low, high = map(format_number, (skill.value, skill.low, skill.high))
@@ -644,6 +656,12 @@ def _advise(case: _Case, *, gains: bool) -> Answer:
         mends = (_step_fit(case, case.gain[0]),) if gains and case.gain is not None else ()
         claim = "Look at the model: no map that keeps the order of the rows repairs this."
         return _answer(2, "off", "", claim, [_say_gain(case)], steps=(*mends, _step_compare(case)))
+    if case.gain is not None and not gains and case.gain[1] >= _ALMOST:
+        method, gain, low, high, _, _ = case.gain
+        size = f"{round_percent(gain)}% of the log loss, interval {round_percent(low)}% to {round_percent(high)}%"
+        rows = format_count(round(case.effects.effective), "row")
+        said = f"{name_method(method)} probably helps ({size}); {rows} do not prove it."
+        return _answer(2, "open", "", said, steps=(_step_fit(case, method), _step_compare(case)))
     if not gains or case.gain is None:
         said = "Compare methods: " + (
             "no single temperature repairs this." if case.several else "Platt's sigmoid does not repair this."
@@ -825,8 +843,8 @@ def _write_calibrated(case: _Case) -> _Three:
 SITUATIONS: dict[str, tuple[Callable[[_Case], bool], Callable[[_Case], _Three]]] = {
     "nothing": (_is_empty, _write_empty),
     "one class": (_is_one_class, _write_one_class),
-    "impossible": (_is_impossible, _write_impossible),
     "inverted": (_is_inverted, _write_inverted),
+    "impossible": (_is_impossible, _write_impossible),
     "indistinct": (_is_indistinct, _write_indistinct),
     "off": (_is_off, _write_off),
     "negligible": (_is_negligible, _write_negligible),

@@ -14,11 +14,13 @@ __all__ = [
     "NOT_FINITE",
     "describe_pvalue",
     "format_count",
+    "format_forecast",
     "format_name",
     "format_number",
     "format_percent",
     "format_points",
     "format_pvalue",
+    "format_range",
     "format_rate",
     "list_names",
     "name_method",
@@ -26,6 +28,7 @@ __all__ = [
     "to_json",
 ]
 
+_TOLD = 0.0001  # nearer to 0 or 1 than this, digits of a forecast mean something only if there are rows to see it
 NOT_FINITE = 'numbers that are not finite are the strings "inf", "-inf" and "nan"'
 
 
@@ -53,6 +56,30 @@ def format_percent(share: float) -> str:
     rest = min(share, 1.0 - share)
     digits = 1 if rest >= 0.01 or rest <= 0.0 else int(np.ceil(-np.log10(100.0 * rest))) + 1
     return f"{share:.{min(digits, 9)}%}"
+
+
+def format_forecast(share: float, rows: float) -> str:
+    """Return the mean forecast of rows in percent; nearer to 0 or 1 than 0.01%, only what so many rows can tell.
+
+    >>> format_forecast(0.9999993, 52), format_forecast(0.0000021, 52), format_forecast(0.0000021, 3e6)
+    ('above 99.99%', 'below 0.01%', '0.00021%')
+    """
+    rest = min(share, 1.0 - share)
+    if not 0.0 < rest < _TOLD or rest * rows >= 1.0:
+        return format_percent(share)
+    return f"below {_TOLD:.2%}" if share < 0.5 else f"above {1.0 - _TOLD:.2%}"
+
+
+def format_range(low: float, high: float, rows: float) -> str:
+    """Return the range of forecasts of rows in percent.
+
+    >>> format_range(0.2, 0.31, 52), format_range(0.999999, 1.0, 52), format_range(0.0, 0.000001, 52)
+    ('20.0% to 31.0%', 'above 99.99%', 'below 0.01%')
+    """
+    first, last = format_forecast(low, rows), format_forecast(high, rows)
+    if first == last or first.startswith("above"):
+        return first
+    return last if last.startswith("below") else f"{first} to {last}"
 
 
 def round_percent(share: float) -> str:
@@ -91,18 +118,25 @@ def format_points(share: float) -> str:
     return f"{text} point{'' if text == '1' else 's'}"
 
 
-def format_rate(given: float, share: float, verb: str = "happened") -> str:
+def format_rate(given: float, share: float, verb: str = "happened", rows: float = np.inf) -> str:
     """Say what happened to rows that were given a probability, of as many rows as make both numbers readable.
+
+    Where that is more than a hundred and more than there are, it is of the `rows` themselves.
 
     >>> format_rate(0.8, 0.713)
     'of 100 rows given 80%, 71 happened'
     >>> format_rate(0.0012, 0.0031)
     'of 10,000 rows given 0.12%, 31 happened'
+    >>> format_rate(0.000001, 1 / 52, rows=52)
+    'of 52 rows given below 0.01%, 1 happened'
     """
     rest = min(each for each in (given, 1.0 - given, share, 1.0 - share) if each > 0.0)
     per = 100
     while rest * per < (0.95 if per == 100 else 9.5) and per < 1_000_000:
         per *= 10
+    if per > max(100, rows):
+        counted = format_count(round(rows), "row")
+        return f"of {counted} given {format_forecast(given, rows)}, {round(rows * share):,} {verb}"
     digits = max(0, int(np.log10(per)) - 2)
     said = f"{100.0 * given:.{digits}f}"
     said = said.rstrip("0").rstrip(".") if "." in said else said

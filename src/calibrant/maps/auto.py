@@ -28,12 +28,11 @@ from calibrant.arrays import Floats
 from calibrant.checks import LARGEST
 from calibrant.maps.averages import Auto, Member
 from calibrant.maps.families import Curves, Table, fit_members, fit_platt, rank_cells, reduce_sample, spread
-from calibrant.maps.platt import FALLING
+from calibrant.maps.platt import warn_backwards
 from calibrant.maps.records import LogitLines
 from calibrant.numerics.blas import one_blas_thread
 from calibrant.numerics.pava import pool_adjacent_violators
 from calibrant.samples import Sample
-from calibrant.warning import warn
 
 __all__ = ["fit_auto"]
 
@@ -63,7 +62,6 @@ class _Tuning:
 
 
 _TUNING = _Tuning()
-_BACKWARDS = FALLING.partition(":")[0]
 
 
 def fit_auto(data: Sample, *, monotone: str | bool = "auto") -> Auto:
@@ -89,9 +87,9 @@ def fit_auto(data: Sample, *, monotone: str | bool = "auto") -> Auto:
         if not _is_backwards(table):
             return _average(table, monotone=monotone)
         if monotone is True:
-            warn(f"{_BACKWARDS}: no rising curve is better than a constant")
+            warn_backwards("no rising curve is better than a constant")
             return replace(_average(table, monotone=monotone), backwards=True)
-        warn(f"{_BACKWARDS}: the fitted curve falls")
+        warn_backwards("the fitted curve falls")
         return replace(_turn(_average(table.turned(), monotone=monotone)), backwards=True)
 
 

@@ -77,10 +77,11 @@ class Method:
     `joint` is the row of the same method for all classes at once, where a method of one column has one. `look(geometry,
     x, **options)`, where a method of a machine has one, is a number that machines which have not been trained on the
     calibration rows see in them; it is pooled over folds as their scores are.
-    `title` is its name for people. `numbers` is how many numbers the fit to one column finds, None where that depends
-    on the data: of methods that are equally good, the one with the fewest is the simplest. `blocks` says of a fit to
-    logarithms of memberships that it reads them by slices of rows alone, and that a constant added to a row makes no
-    difference to it: it is then given `LogRows` of `calibrant.maps.classes`, which takes no memory.
+    `title` is its name for people. `numbers` is how many numbers the fit finds, to one column or, of a matrix, to all;
+    None where that depends on the data or on how many classes there are: of methods that are equally good, the one with
+    the fewest is the simplest. `blocks` says of a fit to logarithms of memberships that it reads them by slices of rows
+    alone, and that a constant added to a row makes no difference to it: it is then given `LogRows` of
+    `calibrant.maps.classes`, which takes no memory.
 
     Attributes
     ----------
@@ -270,6 +271,7 @@ METHODS: dict[str, Method] = {
             "Guo et al. 2017",
             "scale",
             needs="matrix",
+            numbers=1,
             blocks=True,
         ),
         reduce="sums",

@@ -12,9 +12,18 @@ from calibrant.numerics.logistic import Frame, Rows, Solution, Sums, choose_targ
 from calibrant.samples import Sample, collapse, magnitude, moderate_weights
 from calibrant.warning import warn
 
-__all__ = ["FALLING", "choose_targets", "fit_platt", "fit_sigmoid", "fit_softmax", "is_falling", "make_sigmoid"]
+__all__ = [
+    "BACKWARDS",
+    "choose_targets",
+    "fit_platt",
+    "fit_sigmoid",
+    "fit_softmax",
+    "is_falling",
+    "make_sigmoid",
+    "warn_backwards",
+]
 
-FALLING = "scores are anti-correlated with the labels: the fitted sigmoid falls"
+BACKWARDS = "scores are anti-correlated with the labels"
 _TAILS = (0.25, 0.1, 0.05, 0.02, 0.01)  # shares below and above the range of most scores; the first that is not empty
 _FAR = 5.0  # ranges of most scores from the median; scores beyond count as that far in a robust fit
 _NEGLIGIBLE = 1e-9  # a slope per standard deviation too small to have a sign
@@ -68,7 +77,7 @@ def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool
         solution = solve_line(sums, summary, aims)
         falling = is_falling(solution, summary.frame)
         if falling and not force_increasing:
-            warn(FALLING)
+            warn_backwards()
         if not (falling and force_increasing):
             with np.errstate(over="ignore"):  # then it carries no standard errors
                 hessian = solution.hessian * unit
@@ -76,6 +85,11 @@ def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool
     ones, zeros = (each.item() for each in aims.weigh(np.array([n_positive]), np.array([n_negative])))
     error = float(np.sqrt(ones + zeros) / np.sqrt(ones) / np.sqrt(zeros))
     return Sigmoid(0.0, float(np.log(zeros) - np.log(ones)), errors=(0.0, error, 0.0))
+
+
+def warn_backwards(outcome: str = "the fitted sigmoid falls") -> None:
+    """Warn that higher scores happen less often, of what comes of it, and of what to check first."""
+    warn(f"{BACKWARDS}: {outcome}; check first that the positive class is the right one (pos_label, --pos-label)")
 
 
 def is_falling(solution: Solution, frame: Frame) -> bool:

@@ -15,12 +15,11 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.checks import check_number
 from calibrant.maps.margins import estimate_one_class
-from calibrant.maps.platt import FALLING, is_falling, make_sigmoid
+from calibrant.maps.platt import is_falling, make_sigmoid, warn_backwards
 from calibrant.maps.records import Sigmoid
 from calibrant.numerics.folds import choose_best, deal_folds
 from calibrant.numerics.logistic import Frame, Line, descend, solve, summarise_rows
 from calibrant.samples import Sample, collapse, moderate_weights
-from calibrant.warning import warn
 
 __all__ = [
     "HARDLY_ANY",
@@ -128,7 +127,7 @@ def _regularised(data: Sample, remedy: _Remedy, value: float | None) -> Sigmoid:
         return make_sigmoid(frame, constant)
     solution = solve(objective, frame, _descend_line(remedy.objective(few, parameter, weight_unit), few, frame))
     if is_falling(solution, frame):
-        warn(FALLING)
+        warn_backwards()
     return make_sigmoid(solution.frame, solution.theta)
 
 

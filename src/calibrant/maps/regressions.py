@@ -15,7 +15,7 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.checks import check_one_of, extremes
 from calibrant.maps.margins import estimate_one_class
-from calibrant.maps.platt import FALLING, fit_platt
+from calibrant.maps.platt import fit_platt, warn_backwards
 from calibrant.maps.records import BetaLogit, QuadraticLogit, Sigmoid
 from calibrant.numerics.logistic import FEW, TARGETS, Targets, choose_targets
 from calibrant.numerics.regression import Features, Problem, Regression, pool, regress
@@ -51,7 +51,7 @@ def fit_temperature(data: Sample, *, targets: str = "hard") -> Sigmoid:
     )
     slope = float(found.theta[0])
     if slope <= 0.0:
-        warn(_FALLING_TO_CONSTANT)
+        warn_backwards(_CONSTANT)
     return Sigmoid(a=-slope / unit + 0.0, b=0.0)
 
 
@@ -78,7 +78,7 @@ def fit_kull_beta(data: Sample, *, parameters: str = "abm", targets: str = "hard
         line = _fit_straight(data)
         return BetaLogit(-line.a, -line.a, -line.b)
     if not found.theta[list(signed)].any():
-        warn(_FALLING_TO_CONSTANT)
+        warn_backwards(_CONSTANT)
     a, b, c = read(*found.theta.tolist())
     return BetaLogit(a + 0.0, b + 0.0, c)
 
@@ -117,7 +117,7 @@ def fit_quadratic(data: Sample, *, monotone: bool = True, targets: str = "hard")
         return QuadraticLogit(0.0, line.a, line.level, line.center)
     start, end, level = found.theta.tolist()  # the slopes at both ends
     if monotone and start == end == 0.0:
-        warn(_FALLING_TO_CONSTANT)
+        warn_backwards(_CONSTANT)
     bend = (end - start) / (2 * (high - low))
     slope = (start * high - end * low) / (high - low)
     level += (end * low**2 - start * high**2) / (2 * (high - low))
@@ -134,7 +134,7 @@ def _log_sides(x: Floats) -> tuple[Floats, Floats]:
     return np.minimum(x, 0.0) - even, np.maximum(x, 0.0) + even
 
 
-_FALLING_TO_CONSTANT = f"{FALLING.partition(':')[0]}: no rising map is better than a constant"
+_CONSTANT = "no rising map is better than a constant"
 
 # Functions of x = logit s, which coefficients must not be negative, and how (a, b, c) follow from the coefficients.
 _KULL: dict[str, tuple[Features, tuple[int, ...], Callable[..., tuple[float, float, float]]]] = {

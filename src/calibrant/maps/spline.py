@@ -8,12 +8,11 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.checks import BLOCK, LARGEST, check_number, check_whole
-from calibrant.maps.platt import FALLING
+from calibrant.maps.platt import warn_backwards
 from calibrant.maps.records import LogitLines
 from calibrant.numerics.curves import Curve, certify_curve, minimise_curve
 from calibrant.numerics.logistic import Nodes, choose_targets
 from calibrant.samples import Sample, magnitude, moderate_weights
-from calibrant.warning import warn
 
 __all__ = ["STRENGTHS", "fit_spline", "tabulate_strengths"]
 
@@ -65,7 +64,7 @@ def fit_spline(data: Sample, *, knots: int = 25, strength: float | None = None, 
     f = minimise_curve(problem.curve, chosen, f, rising=monotone)[0]
     certify_curve(problem.curve, chosen, f, rising=monotone)
     if monotone and f[-1] - f[0] <= _FLAT:
-        warn(f"{FALLING.partition(':')[0]}: no rising map is better than a constant")
+        warn_backwards("no rising map is better than a constant")
     return _draw(problem, f)
 
 

@@ -135,6 +135,7 @@ def _summarise_ranking(
         "drawn": drawn,
         "recommended": ranking.recommended,
         "many": sum(row.family == row.label for row in ranking.rows),
+        "folds_away": any(line["kind"] == "worse" and not line["family"] for line in lines),  # on narrow screens
     }
 
 
@@ -494,8 +495,10 @@ def _list_details(
         "Means are over folds, the same for all methods. An interval is Student's t over folds, corrected for the rows "
         "they share (Nadeau & Bengio 2003). The calibration error is the smooth ECE of all held-out probabilities "
         "together. Recommended: of the methods whose interval reaches the best by the first metric, those that keep "
-        "the order of the rows; of these the one that fits the fewest numbers. Methods whose probabilities differ by "
-        "less than 0.1 points on average share one row, and count once in corrections for many tests."
+        "the order of the rows; of these the one that fits the fewest numbers. The forecasts as they are count only if "
+        "their calibration error is what chance makes, or if no such method has a better mean. Methods whose "
+        "probabilities differ by less than 0.1 points on average share one row, and count once in corrections for many "
+        "tests."
     )
     details.append(_table("How this was computed", "", ("setting", "value"), text, words))
     return details

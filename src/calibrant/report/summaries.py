@@ -15,10 +15,12 @@ from calibrant.evidence.effects import Recalibration
 from calibrant.evidence.thresholds import DecisionCounts
 from calibrant.evidence.words import (
     format_count,
+    format_forecast,
     format_name,
     format_number,
     format_percent,
     format_points,
+    format_range,
     name_method,
     round_percent,
     to_json,
@@ -64,6 +66,15 @@ def round_values(values: Any) -> list[float]:
     return [float(f"{value:.{_DIGITS}g}") for value in np.asarray(values, np.float64).ravel()]
 
 
+def _round_shares(values: Any) -> list[float]:
+    """Return shares with as many digits as a figure shows, near 1 of the distance to it."""
+    found = []
+    for value in np.asarray(values, np.float64).ravel().tolist():
+        rest = min(value, 1.0 - value)
+        found.append(round(value, _DIGITS - 1 - int(np.floor(np.log10(rest)))) if rest > 0.0 else value)
+    return found
+
+
 def _keep_values(values: Any) -> list[float]:
     """Return numbers with all digits, whole ones as such."""
     return [int(value) if value == int(value) else value for value in np.asarray(values, np.float64).tolist()]
@@ -80,7 +91,7 @@ def draw_reliability(
     if band is not None:
         most = _SMALL_BAND if small else _BAND_POINTS
         kept = np.unique(np.linspace(0, len(band.x) - 1, min(len(band.x), most)).astype(int))
-        bands = [round_values(each[kept]) for each in (band.x, band.low, band.high)]
+        bands = [_round_shares(each[kept]) for each in (band.x, band.low, band.high)]
     happened = float(blocks.happened.sum() / blocks.rows.sum())
     return {
         "kind": "reliability",
@@ -88,7 +99,7 @@ def draw_reliability(
         "several": several,
         "names": list(names),
         "blocks": [
-            [*round_values(ends), *_keep_values(counts), *round_values([mean])]
+            [*_round_shares(ends), *_keep_values(counts), *_round_shares([mean])]
             for ends, counts, mean in zip(
                 zip(blocks.low, blocks.high, strict=True),
                 zip(blocks.rows, blocks.happened, strict=True),
@@ -159,10 +170,10 @@ def list_blocks(curve: ReliabilityCurve) -> list[tuple[Any, ...]]:
     kept = np.sort(np.argsort(-blocks.rows, kind="stable")[:_TABLE_BLOCKS])
     return [
         (
-            f"{format_percent(blocks.low[k])} to {format_percent(blocks.high[k])}",
+            format_range(float(blocks.low[k]), float(blocks.high[k]), float(blocks.rows[k])),
             format_number(round(float(blocks.rows[k]), 6)),
             format_number(round(float(blocks.happened[k]), 6)),
-            format_percent(float(blocks.forecast[k])),
+            format_forecast(float(blocks.forecast[k]), float(blocks.rows[k])),
             format_percent(float(blocks.happened[k] / blocks.rows[k])),
         )
         for k in kept
@@ -415,7 +426,7 @@ def _say_worst(found: Assessment, answers: Answers) -> str:
         return "No part is certain to be off" if found.tests else "Forecast and fact"
     part = max(found.effects.parts, key=lambda each: abs(each.happened - each.rows * each.forecast))
     verb = "right" if found.by_class else "happened"
-    return f"Said {format_percent(part.forecast)}, {verb} {format_percent(part.share)}"
+    return f"Said {format_forecast(part.forecast, part.rows)}, {verb} {format_percent(part.share)}"
 
 
 def _say_curve(curve: ReliabilityCurve) -> str:

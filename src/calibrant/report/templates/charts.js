@@ -15,6 +15,15 @@ function percent(share) {
   if (rest <= 0) return `${value.toFixed(0)}%`;
   return `${value.toFixed(rest >= 9.95 ? 0 : rest >= 0.995 ? 1 : Math.min(6, Math.ceil(-Math.log10(rest)) + 1))}%`;
 }
+// A forecast nearer to 0 or 1 than 0.01%: only what so many rows can tell.
+function told(share, rows) {
+  const rest = Math.min(share, 1 - share);
+  return rest <= 0 || rest >= 1e-4 || rest * rows >= 1 ? percent(share) : share < 0.5 ? "below 0.01%" : "above 99.99%";
+}
+function range(low, high, rows) {
+  const first = told(low, rows), last = told(high, rows);
+  return first === last || first.startsWith("above") ? first : last.startsWith("below") ? last : `${first} to ${last}`;
+}
 function roughly(share) {
   const rest = 100 * Math.min(share, 1 - share), digits = rest >= 0.95 ? 0 : Math.ceil(-Math.log10(rest) - 1e-9);
   return `${(100 * share).toFixed(Math.min(digits, 6))}%`;
@@ -201,11 +210,12 @@ function drawForecasts(picture, figure, { mode, X, left, side, top, room, small 
 
 function describeBlock(figure, block) {
   const share = block[3] / block[2], gap = 100 * (share - block[4]), chance = chanceAt(figure, block[4]);
-  const allowed = chance === null ? "" : ` Chance allows ${percent(chance[0])} to ${percent(chance[1])}.`;
+  const allowed = chance === null ? "" : ` Chance allows ${range(...chance, block[2])}.`;
   const crosses = divideStep(figure, block).some((each) => !each.good);
   const verdict = isChance(figure, block) ? (crosses ? "right on average, though not at both ends" : "within what chance allows") : `${fixed(Math.abs(gap), Math.abs(gap) < 0.95 ? 2 : 1)} points too ${gap > 0 ? "low" : "high"}`;
-  return `Forecasts from ${percent(block[0])} to ${percent(block[1])}: ${count(block[2])} rows, ${count(block[3])} ${figure.names[1]}. ` +
-    `Forecast ${percent(block[4])} on average, happened ${percent(share)}: ${verdict}.${allowed}`;
+  const ends = range(block[0], block[1], block[2]), word = ends.includes(" to ") ? "from " : /^\d/.test(ends) ? "of " : "";
+  return `Forecasts ${word}${ends}: ${count(block[2])} rows, ${count(block[3])} ${figure.names[1]}. ` +
+    `Forecast ${told(block[4], block[2])} on average, happened ${percent(share)}: ${verdict}.${allowed}`;
 }
 
 // A large diagram that pointer, touch and arrow keys read part by part; it opens on the part that adds most to the error.
