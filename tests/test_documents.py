@@ -48,6 +48,8 @@ def test_the_code_on_every_page_runs(page, tmp_path, monkeypatch):
     exec("import matplotlib.pyplot as plt\nimport numpy as np\n\nimport calibrant", names)  # what figures start with
     for block in PAGES[page]:
         exec(compile(block, page, "exec"), names)
+        for name, said in re.findall(r"^print\((\w+)\)  # (\w+\(.*\))$", block, re.MULTILINE):
+            assert str(names[name]) == said
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda example: example.stem)
