@@ -54,6 +54,7 @@ sphinx_gallery_conf = {
     "filename_pattern": "/",
     "ignore_pattern": r"__init__\.py",
     "image_scrapers": ("matplotlib", save_display),
+    "ignore_repr_types": r"calibrant\.plots",  # shown by their picture
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "write_computation_times": False,
