@@ -8,6 +8,8 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_ext"))
 
+from figures import save_display  # noqa: E402
+
 import calibrant  # noqa: E402
 
 project = "calibrant"
@@ -51,6 +53,8 @@ sphinx_gallery_conf = {
     "gallery_dirs": "gallery",
     "filename_pattern": "/",
     "ignore_pattern": r"__init__\.py",
+    "image_scrapers": ("matplotlib", save_display),
+    "ignore_repr_types": r"calibrant\.plots",  # shown by their picture
     "within_subsection_order": "FileNameSortKey",
     "download_all_examples": False,
     "write_computation_times": False,

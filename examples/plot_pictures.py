@@ -87,3 +87,4 @@ plt.show()
 X, y = load_digits(return_X_y=True)
 P = cross_val_predict(LogisticRegression(max_iter=2000), X / 16, y, cv=3, method="predict_proba")
 display = plots.ReliabilityPanelsDisplay.from_predictions(y, P, draws=DRAWS, style="paper")
+display

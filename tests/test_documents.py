@@ -5,6 +5,7 @@ import importlib
 import inspect
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import calibrant
+from calibrant import cli
 from calibrant.estimators.protocols import PROTOCOLS
 from calibrant.kernels.functions import KERNELS
 from calibrant.ops.sql import DIALECTS
@@ -40,14 +42,29 @@ PAGES = {
 }
 
 
+def list_commands(page):
+    """Return the commands that a page types on a terminal, in order."""
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
+    return [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
+
+
 @pytest.mark.parametrize("page", [page for page, blocks in PAGES.items() if blocks])
 def test_the_code_on_every_page_runs(page, tmp_path, monkeypatch):
+    """Of a page that makes a folder for them, the commands of its terminal too."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("matplotlib.pyplot.show", lambda: None)
     names = {}
     exec("import matplotlib.pyplot as plt\nimport numpy as np\n\nimport calibrant", names)  # what figures start with
     for block in PAGES[page]:
         exec(compile(block, page, "exec"), names)
+        for name, said in re.findall(r"^print\((\w+)\)  # (\w+\(.*\))$", block, re.MULTILINE):
+            assert str(names[name]) == said
+    if "folder" in names and page != "command_line.md":  # whose commands tests/cli/test_command_line_page.py runs
+        testing = pytest.importorskip("typer.testing")
+        monkeypatch.chdir(names["folder"])
+        for command in list_commands(page):
+            ended = testing.CliRunner().invoke(cli.application(), command[1:])
+            assert ended.exit_code == 0, (command, ended.output)
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda example: example.stem)

@@ -1,4 +1,4 @@
-"""Figures that the site's own code draws when it is built.
+"""Figures that the site's own code draws when it is built, and displays at the end of a block of the gallery.
 
 ```{drawn}
 figure, axis = plt.subplots()
@@ -47,6 +47,19 @@ class Drawn(Directive):
             plt.close("all")
         alt = self.options.get("alt", "a figure; the text beside it says what it shows")
         return [nodes.image(uri=f"/_drawn/{name}.svg", alt=alt)]
+
+
+def save_display(block: Any, variables: dict[str, Any], settings: dict[str, Any]) -> str:
+    """Save what a block of the gallery ends with where that is a display, as a notebook would show it."""
+    from sphinx_gallery.scrapers import figure_rst
+
+    shown = variables["example_globals"].get("___")
+    picture = shown._repr_png_() if hasattr(shown, "_repr_png_") else None
+    if picture is None:
+        return ""
+    path = next(variables["image_path_iterator"])
+    Path(path).write_bytes(picture)
+    return figure_rst([path], settings["src_dir"])
 
 
 def setup(app: Any) -> dict[str, Any]:

@@ -31,10 +31,12 @@ def examples():
 
 
 def documented(command):
-    """Return the fields that the page names for a command."""
+    """Return the fields that the page names for a command, each once."""
     (part,) = re.findall(rf"### `{command} --json`\n(.*?)(?:\n###|\Z)", PAGE, re.DOTALL)
     rows = re.findall(r"^\| (`.*?`) \|", part, re.MULTILINE)
-    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert len(names) == len(set(names)), names
+    return set(names)
 
 
 def fields(printed):
