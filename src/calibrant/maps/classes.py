@@ -25,7 +25,7 @@ from calibrant.maps.showing import describe_class_map
 from calibrant.numerics.simplex import count_zeros, row_sums
 from calibrant.numerics.threads import each_block
 from calibrant.ops import NUMPY, Columns, Ops, run_blocks
-from calibrant.showing import shown_as
+from calibrant.showing import shown, shown_as
 
 if TYPE_CHECKING:
     from calibrant.svm.support import Geometry
@@ -311,6 +311,7 @@ def to_memberships(
     return out
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class LogRows:
     """The logarithms of memberships, computed for the rows that are read: `rows[start:stop]`, never all at once.

@@ -26,6 +26,7 @@ from calibrant.maps.platt import choose_targets
 from calibrant.numerics.batches import Batch, regress_batch
 from calibrant.numerics.cells import tabulate
 from calibrant.samples import Sample, moderate_weights
+from calibrant.showing import shown
 
 __all__ = ["Curves", "Table", "fit_members", "fit_platt", "rank_cells", "reduce_sample", "spread"]
 
@@ -58,6 +59,7 @@ class _Tuning:
 _TUNING = _Tuning()
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Table:
     """Scores in order, divided by `unit`, with the weights of positives and negatives there."""
@@ -187,6 +189,7 @@ def _covariance(a: Floats, b: Floats, deviation: str) -> Floats:
 # Members -------------------------------------------------------------------------------------------------------------
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Curves:
     """Members of one deviation, one row per family and slope c, with their fits.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import check_one_of, extremes
+from calibrant.checks import LARGEST, LIGHTER, check_one_of, extremes
 from calibrant.maps.information import measure_information
 from calibrant.maps.methods import ALIASES, ANY, METHODS, NEEDS, REAL, UNIT, Method
 from calibrant.maps.records import LINKS, Information, Linked, Map, Origin, with_origin
@@ -148,8 +148,8 @@ def describe_origin(
         method = method.func
     name = ALIASES.get(method, method) if isinstance(method, str) else getattr(method, "__name__", repr(method))
     rows = len(data.index) if isinstance(data, ClassSample) else len(data) if data.rows is None else data.rows
-    with np.errstate(over="ignore"):  # a total beyond the range of doubles is infinite
-        weight = float(rows if data.weight is None else np.sum(data.weight, dtype=np.float64))
+    weight = float(rows if data.weight is None else np.sum(data.weight, dtype=np.float64))
+    weight = float("inf") if weight > LIGHTER * LARGEST else weight  # its weights were made lighter
     positive = classes[1] if classes is not None and len(classes) == 2 else None
     return Origin(name, kind, rows, weight, classes, positive)
 
