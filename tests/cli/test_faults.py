@@ -166,6 +166,9 @@ def test_passwords_are_not_shown(tmp_path):
     [
         "postgresql://me:topsecret@host/db",
         "postgresql://me:top@secret@host/db failed",
+        "mysql://me:top/secret@host/db?table=t",
+        "s3://me:secret/top@host/x.zzz",
+        "postgresql://me:top?secret@host/db",
         "sc://host:15002/;token=topsecret;use_ssl=true",
         "host=h user=u password=topsecret dbname=d",
         "https://host/t.parquet?X-Amz-Signature=topsecret&b=topsecret",
