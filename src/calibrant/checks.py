@@ -152,6 +152,8 @@ def check_unit(name: str, array: NDArray[Any]) -> NDArray[Any]:
             f"{name} declared as probabilities must lie in [0, 1]; got {len(wrong)} outside, "
             f"the first at position {wrong[0]} ({array[wrong[0]]})"
         )
+        if low >= 0 and 2 < high <= 100:
+            msg += ": divide by 100 if they are percentages"
         raise ValueError(msg)
     return array if low >= 0 and high <= 1 else np.clip(array, 0, 1)
 
