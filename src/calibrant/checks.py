@@ -18,6 +18,7 @@ __all__ = [
     "LARGEST",
     "LIGHTER",
     "ROUNDING",
+    "advise_percentages",
     "check_binary",
     "check_class_names",
     "check_distributions",
@@ -139,6 +140,11 @@ def to_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
         raise kind(msg) from None
 
 
+def advise_percentages(low: float, high: float) -> str:
+    """Return what to do about probabilities in a range, if it is that of percentages; else nothing."""
+    return ": divide by 100 if they are percentages" if low >= 0 and 2 < high <= 100 else ""
+
+
 def check_unit(name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Return values in [0, 1]: those outside by no more than rounding, such as a float32 sum of 1.0000001, are cut.
 
@@ -152,7 +158,7 @@ def check_unit(name: str, array: NDArray[Any]) -> NDArray[Any]:
             f"{name} declared as probabilities must lie in [0, 1]; got {len(wrong)} outside, "
             f"the first at position {wrong[0]} ({array[wrong[0]]})"
         )
-        raise ValueError(msg)
+        raise ValueError(msg + advise_percentages(low, high))
     return array if low >= 0 and high <= 1 else np.clip(array, 0, 1)
 
 

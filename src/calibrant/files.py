@@ -133,7 +133,7 @@ def hide_credentials(text: str) -> str:
     >>> hide_credentials("host=h password='my secret' port=1")
     'host=h password=... port=1'
     """
-    text = re.sub(r"(://\S*?)(\?|/;)(\S+)", _hide_query, re.sub(r"//[^/\s]*@", "//...@", text))
+    text = re.sub(r"(://\S*?)(\?|/;)(\S+)", _hide_query, re.sub(r"//\S*@", "//...@", text))
     return _SECRET.sub(r"\1=...", text)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from urllib.parse import quote
 
 import numpy as np
@@ -201,3 +202,20 @@ def test_other_databases_are_for_python(text, folder):
     said = refused("fit", text, "--score", "f", "--label", "y", "-o", str(folder / "m.json"))
     assert "give calibrant.engines.fit a table of Ibis in Python" in said
     assert "secret" not in said
+
+
+@pytest.mark.parametrize("password", ["secret/top", "secret?top", "secret#top", "1/secret", "secret[", "secret]"])
+def test_a_password_that_is_not_quoted_stays_inside(tmp_path, password):
+    url = f"postgresql://me:{password}@127.0.0.1:1/db?table=t"
+    said = refused("fit", url, "--score", "f", "--label", "y", "-o", str(tmp_path / "m.json"))
+    assert "secret" not in said
+    assert "top" not in said
+    assert "%5B" in said or "%2F" in said
+
+
+def test_a_file_of_sqlite_is_not_one_of_duckdb(tmp_path):
+    path = tmp_path / "a.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE t (f REAL, y INTEGER)")
+    said = refused("fit", f"duckdb:///{path}?table=t", "--score", "f", "--label", "y", "-o", str(tmp_path / "m.json"))
+    assert "a.db is a file of SQLite: its address begins with sqlite://" in said

@@ -1,10 +1,12 @@
 """Interruptions, full disks, broken files, passwords: one sentence, an exit code, and nothing half-written."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -166,6 +168,9 @@ def test_passwords_are_not_shown(tmp_path):
     [
         "postgresql://me:topsecret@host/db",
         "postgresql://me:top@secret@host/db failed",
+        "mysql://me:top/secret@host/db?table=t",
+        "s3://me:secret/top@host/x.zzz",
+        "postgresql://me:top?secret@host/db",
         "sc://host:15002/;token=topsecret;use_ssl=true",
         "host=h user=u password=topsecret dbname=d",
         "https://host/t.parquet?X-Amz-Signature=topsecret&b=topsecret",
@@ -199,7 +204,10 @@ def test_a_link_and_the_mode_of_a_file_stay(folder):
     assert (work / "real.parquet").stat().st_mode & 0o777 == 0o640
 
 
-@pytest.mark.parametrize("words", [["methods"], ["apply", "work/map.json", "work/t.csv", "--score", "f", "-o", "-"]])
+@pytest.mark.parametrize(
+    "words",
+    [["methods"], ["--help"], ["fit", "--help"], ["apply", "work/map.json", "work/t.csv", "--score", "f", "-o", "-"]],
+)
 def test_a_closed_pipe_is_no_error(folder, words):
     """As `calibrant ... | head`: quiet, the exit code of programs that a closed pipe ends, nothing is left behind."""
     reader, writer = os.pipe()
@@ -216,3 +224,37 @@ def test_a_closed_pipe_is_no_error(folder, words):
     assert done.returncode == 141
     assert done.stderr == b""
     assert not listing(folder / "temporary")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+@pytest.mark.parametrize("words", [["--help"], ["fit", "--help"], ["--version"], ["methods"]])
+def test_a_full_disk_behind_the_output_is_one_sentence(words):
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "calibrant", *words], stdout=full, stderr=subprocess.PIPE, check=False
+        )
+    assert done.returncode == 2
+    assert done.stderr.decode().strip() == f"error: {os.strerror(errno.ENOSPC)}"
+
+
+def test_arguments_in_the_wrong_order_are_told(folder):
+    (folder / "work" / "order.csv").write_text("f,y\n1,0\n")
+    asked = ("--score", "f", "-o", folder / "o.csv")
+    assert "the map comes first" in refused(
+        "apply", folder / "work" / "order.csv", folder / "work" / "map.json", *asked
+    )
+
+
+def test_a_table_without_rows_is_named(folder):
+    (folder / "work" / "none.csv").write_text("f,y\n")
+    said = refused("fit", folder / "work" / "none.csv", "--score", "f", "--label", "y", "-o", folder / "m.json")
+    assert "at least one row; got none in" in said
+    assert "none.csv" in said
+
+
+def test_percentages_are_told_to_be_divided(folder):
+    (folder / "work" / "percent.csv").write_text("f,y\n" + "10,0\n90,1\n" * 20)
+    asked = ("--score", "f", "--label", "y", "--kind", "probability", "-o", folder / "m.json")
+    assert "divide by 100 if they are percentages" in refused("fit", folder / "work" / "percent.csv", *asked)
+    with pytest.raises(ValueError, match="divide by 100 if they are percentages"):
+        calibrant.fit("platt", [10.0, 90.0, 20.0, 80.0], [0, 1, 0, 1], kind="probability")

@@ -262,6 +262,9 @@ def test_weight_is_repetition():
     weight = np.random.default_rng(1).integers(0, 4, len(y))
     once = assess(y, p, sample_weight=weight, draws=30)
     again = assess(np.repeat(y, weight), np.repeat(p, weight), draws=30)
+    rounded = assess(y, p, sample_weight=weight + 1e-10 * (np.arange(len(y)) == np.argmax(weight)), draws=30)
+    assert to_json(rounded.measures) == to_json(once.measures)
+    assert to_json(rounded.tests) == to_json(once.tests)
     assert once.rows == again.rows
     for one, other in zip(once.measures, again.measures, strict=True):
         assert one.value == pytest.approx(other.value, rel=1e-9, abs=1e-12)

@@ -179,6 +179,8 @@ def test_groups_that_drift_are_named_and_others_not(platt):
     assert "Of 6 groups of 'groups', 1 has drifted by e-BH at 0.025. g4: Drift since batch '15'." in state.verdict
     assert state.drifted
     assert state.findings[0].alarm_at == 40
+    assert not state.findings[0].alarm
+    assert state.verdict.startswith("An alarm in 1 of 6 groups: g4. All rows together: ")
     calm = watch(platt, f[~late], y[~late], batch=day[~late], groups=group[~late])
     assert "Of 6 groups of 'groups', none have drifted" in calm.verdict
 
@@ -289,6 +291,13 @@ def test_each_batch_counts_once(platt):
     state = watch(platt, f, y, batch="monday")
     with pytest.raises(ValueError, match="'monday' has been watched already, and would count twice"):
         watch(platt, f, y, batch="monday", state=state)
+    with pytest.raises(ValueError, match="'1' has been watched already"):
+        watch(platt, f, y, batch=1.0, state=watch(platt, f, y, batch=1))
+    with pytest.raises(ValueError, match="'1' has been watched already"):
+        watch(platt, f, y, batch=np.full(300, 1.0), state=watch(platt, f, y, batch=1))
+    for missing in (None, np.nan, np.datetime64("NaT")):
+        with pytest.raises(ValueError, match="batch must be the name of a batch"):
+            watch(platt, f, y, batch=missing)
     open_ = watch(platt, f, y, batch="tuesday", state=state, partial=True)
     with pytest.raises(ValueError, match=r"batch 'tuesday' must be finished first, .* got 'wednesday'"):
         watch(platt, f, y, batch="wednesday", state=open_)
@@ -309,6 +318,8 @@ def test_what_is_not_finite_or_no_count_is_refused(platt):
         update(state, Counts("a", {}))
     with pytest.raises(ValueError, match="weights must be whole numbers"):
         watch(platt, f, y, batch="a", sample_weight=np.full(300, 0.3))
+    with pytest.raises(ValueError, match="weights count rows, and must sum to less than"):
+        watch(platt, f, y, batch="a", sample_weight=np.full(300, 1e300))
     with pytest.raises(ValueError, match="counts must be of one batch"):
         Counts("a", {"": good}) + Counts("b", {"": good})
     with pytest.raises(ValueError, match=r"batch must have one|batch has"):

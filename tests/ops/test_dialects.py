@@ -229,6 +229,10 @@ def test_expressions_that_are_too_long_are_refused():
     fitted, _ = fit_ten_classes("matrix")
     with pytest.raises(ValueError, match=r"at most 1,000,000 characters in bigquery; got .*: name the table"):
         calibrant.sql(fitted, [f"p{c}" for c in range(10)], "bigquery")
+    rng = np.random.default_rng(0)
+    large = calibrant.fit("matrix", rng.normal(size=(320, 16)), np.arange(320) % 16)
+    with pytest.raises(ValueError, match=r"characters in sqlite; .*if none is named.* fewer classes, .* ONNX"):
+        calibrant.sql(large, [f"p{c}" for c in range(16)], "sqlite", table="t")
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

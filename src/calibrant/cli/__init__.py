@@ -28,7 +28,21 @@ def main() -> None:
     for name in ("SIGTERM", "SIGHUP"):  # exit as after Ctrl-C, so that temporary files are removed
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda number, _: sys.exit(128 + number))
-    commands()
+    try:
+        try:
+            commands()
+        finally:
+            sys.stdout.flush()
+    except (SystemExit, OSError) as error:  # help is printed outside of the commands, which report their own errors
+        closed = isinstance(error, BrokenPipeError) or isinstance(error.__context__, BrokenPipeError)
+        if isinstance(error, SystemExit) and not closed:
+            raise
+        from calibrant.cli.console import UNREAD, discard_output
+
+        discard_output()
+        if not closed:
+            print(f"error: {error.strerror if isinstance(error, OSError) else error}", file=sys.stderr)
+        sys.exit(UNREAD if closed else 2)
 
 
 def application() -> typer.Typer:

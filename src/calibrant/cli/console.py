@@ -24,6 +24,8 @@ from calibrant.files import hide_address, hide_credentials
 from calibrant.progress import Step, draw_bar
 
 __all__ = [
+    "UNREAD",
+    "discard_output",
     "format_number",
     "make_table",
     "name_group",
@@ -39,7 +41,7 @@ __all__ = [
     "show_activity",
 ]
 
-_ERROR, _INTERRUPTED, _UNREAD = 2, 130, 141  # exit codes; the last is that of programs which a closed pipe ends
+_ERROR, _INTERRUPTED, UNREAD = 2, 130, 141  # exit codes; the last is that of programs which a closed pipe ends
 
 
 def make_table(first: str, *headings: str, last: str | None = None) -> Table:
@@ -144,11 +146,11 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
         except typer.Exit:
             raise
         except BrokenPipeError:  # `calibrant methods | head`: nobody reads on, which is no error
-            _discard_output()
-            raise typer.Exit(_UNREAD) from None
+            discard_output()
+            raise typer.Exit(UNREAD) from None
         except SystemExit as exit_:
             if isinstance(exit_.__context__, BrokenPipeError):  # rich has noticed, and discards the output itself
-                raise typer.Exit(_UNREAD) from None
+                raise typer.Exit(UNREAD) from None
             raise
         except (ValueError, OSError, ModuleNotFoundError, RuntimeError) as error:
             sentence = str(error)
@@ -163,7 +165,7 @@ def report_errors(command: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-def _discard_output() -> None:
+def discard_output() -> None:
     """Let what is still to be printed go nowhere, so that the end of the program does not try again."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

@@ -574,7 +574,13 @@ def _load_map(path: Path) -> Map:
     if not path.is_file():
         msg = f"{path} does not exist or is not a file"
         raise ValueError(msg)
-    return calibrant.load(path)
+    try:
+        return calibrant.load(path)
+    except ValueError as error:
+        if path.suffix == ".json":
+            raise
+        msg = f"{error}: the map comes first, then the table"
+        raise ValueError(msg) from None
 
 
 def _match_columns(path: Path, mapping: Any, columns: list[str], name: str) -> tuple[list[str], list[str]]:

@@ -203,6 +203,9 @@ def translate_engine_errors(files: Files) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        if str(error).startswith("table must have at least one row"):  # the engines do not know where a table is from
+            msg = f"{error} in {files.name}"
+            raise ValueError(msg) from None
         package = type(error).__module__.partition(".")[0]
         if package not in _OF_ENGINES and not isinstance(error, RuntimeError):
             raise

@@ -26,6 +26,7 @@ __all__ = ["Address", "Stored", "is_address", "open_database", "read_address"]
 
 _KINDS = {"duckdb": "DuckDB", "sqlite": "SQLite", "postgresql": "Postgres", "postgres": "Postgres"}
 _MOST_SHOWN = 10  # tables in an error
+_SQLITE = b"SQLite format 3\0"  # how a file of SQLite begins
 _Batches = tuple[pa.Schema, Iterator[pa.RecordBatch]]
 
 
@@ -36,6 +37,7 @@ class Address:
     kind: str
     table: str
     place: str = field(repr=False)
+    is_doubtful: bool = field(default=False, repr=False)  # an @ behind a /, ? or # may be the end of a password
 
     @property
     def is_file(self) -> bool:
@@ -84,7 +86,14 @@ def read_address(text: str) -> Address:
     'public.scores in Postgres'
     """
     kind = _KINDS[_scheme_of(text)]
-    parts = urlsplit(f"{_scheme_of(text)}://{text.partition('://')[2]}")
+    try:
+        parts = urlsplit(f"{_scheme_of(text)}://{text.partition('://')[2]}")
+    except ValueError:  # its words may hold a password
+        msg = (
+            f"an address of {kind} must have [ and ] around an address of IPv6 alone; in a name or a password write "
+            "them, and signs beyond ASCII, with %, as in %5B and %5D"
+        )
+        raise ValueError(msg) from None
     asked = parse_qsl(parts.query, keep_blank_values=True)
     others = [(name, value) for name, value in asked if name != "table"]
     tables = [value for name, value in asked if name == "table" and value]
@@ -93,7 +102,8 @@ def read_address(text: str) -> Address:
         raise ValueError(msg)
     table = tables[0] if tables else ""
     if kind == "Postgres":
-        return Address(kind, table, f"postgresql://{parts.netloc}{parts.path}?{urlencode(others)}")
+        place = f"postgresql://{parts.netloc}{parts.path}?{urlencode(others)}"
+        return Address(kind, table, place, "@" in parts.path + parts.query + parts.fragment)
     if others:
         msg = f"an address of {kind} takes table=NAME alone; got {others[0][0]}="
         raise ValueError(msg)
@@ -157,8 +167,12 @@ def _open_duckdb(address: Address) -> Iterator[Stored]:
     with require_extra("a database of DuckDB", "engine"):
         import duckdb
 
+    with open(address.place, "rb") as file:
+        if file.read(len(_SQLITE)) == _SQLITE:  # DuckDB would fetch an extension to read it
+            msg = f"{address.place} is a file of SQLite: its address begins with sqlite://"
+            raise ValueError(msg)
     try:
-        connection = duckdb.connect(address.place, read_only=True)
+        connection = duckdb.connect(address.place, read_only=True, config={"autoinstall_known_extensions": "false"})
     except duckdb.Error as error:
         raise _refuse(address, error) from None
     with closing(connection):
@@ -291,7 +305,12 @@ _OPEN = {"DuckDB": _open_duckdb, "SQLite": _open_sqlite, "Postgres": _open_postg
 def _refuse(address: Address, error: Exception) -> ValueError:
     """Return the error for a database that cannot be read, in the words of its driver without what must stay secret."""
     reason = " ".join(str(error).split()) or type(error).__name__
-    if not address.is_file:
+    if address.is_doubtful:
+        reason = (
+            "what the driver says may hold a password, as the address has an @ behind a /, ? or #; in a name or a "
+            "password write these as %40, %2F, %3F and %23"
+        )
+    elif not address.is_file:
         parts = urlsplit(address.place)
         secrets = [value for name, value in parse_qsl(parts.query) if "password" in name]
         secrets += [address.place, parts.netloc, parts.query, parts.password or "", unquote(parts.password or "")]

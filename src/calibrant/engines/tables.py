@@ -20,7 +20,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import KINDS, LIGHTER, ROUNDING, check_labels, check_one_of
+from calibrant.checks import KINDS, LIGHTER, ROUNDING, advise_percentages, check_labels, check_one_of
 from calibrant.extras import require_extra
 from calibrant.files import UnreadableTable, hide_credentials
 from calibrant.ops.frames import is_nan
@@ -472,7 +472,7 @@ class Rows:
         if low < -ROUNDING or high > 1.0 + ROUNDING:
             found = f"{self.asked[role]!r} has values in [{low}, {high}]"
             msg = f"{self.said[role]} declared as probabilities must lie in [0, 1]; {found}"
-            raise ValueError(msg)
+            raise ValueError(msg + advise_percentages(low, high))
         if low >= 0.0 and high <= 1.0:
             return self
         return replace(self, frame=self.frame.with_columns(**{role: nw.col(role).clip(0.0, 1.0)}))

@@ -13,7 +13,7 @@ from calibrant.engines.applying import apply, read_groups
 from calibrant.engines.tables import check_by, collect, open_rows
 from calibrant.evidence.counting import WIDTH, Cells, Counts
 from calibrant.evidence.group_errors import add_error, name_group
-from calibrant.evidence.watching import Watch, continue_watch, known_positive, update
+from calibrant.evidence.watching import Watch, continue_watch, known_positive, name_batch, update
 from calibrant.maps.information import LAST
 from calibrant.maps.keys import RowKeys, columns_of, find_keys, join_keys
 
@@ -109,7 +109,7 @@ def watch(
     found = collect(summed.select(*keys, "cell", "count", *_SUMS))
     numbers = {name: np.asarray(found[name].cast("float64").to_numpy(), np.float64) for name in (*_SUMS, "count")}
     rows.require_rows(numbers["count"].sum())
-    days = found["batches"].to_pylist() if batches is not None else [str(batch)] * found.num_rows
+    days = found["batches"].to_pylist() if batches is not None else [name_batch(batch)] * found.num_rows
     if any(each is None for each in days):
         msg = f"batches must name a column without missing values; {batches!r} has some"
         raise ValueError(msg)
@@ -126,5 +126,5 @@ def watch(
             cells = Cells(cell[own], *(numbers[name][own] for name in _SUMS))
             name = name_group(groups.keys[place]) if names else ""
             made[name] = cells if known is None or state.strict else add_error(map, int(known[place]), cells)
-        state = update(state, Counts(str(day), made), partial=partial)
+        state = update(state, Counts(name_batch(day), made), partial=partial)
     return state

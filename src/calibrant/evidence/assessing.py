@@ -74,6 +74,7 @@ __all__ = [
 
 _BOOTSTRAP_ROWS = 10_000  # intervals for more rows come from a random sample of this many
 _MOST_ROWS = 2.0**62  # rows that weights may stand for: counts are drawn as whole numbers
+_WHOLE = 1e-9  # how far from a whole number a weight may be by rounding
 _MOST_COUNTED = 1e9  # rows that NumPy can draw from without replacement
 _FEWEST_ROWS_PER_CLASS = 50  # such a sample gives no intervals if it holds fewer rows of some class
 _ERROR_REJECT_POINTS = 500  # at most this many points of the error-reject curve are kept
@@ -384,8 +385,20 @@ def _name_forecasts(
     return NamedForecasts(data, tuple(str(name) for name in names))
 
 
+def _round_weights(rows: NamedForecasts) -> NamedForecasts:
+    """Return rows with whole weights where each is a whole number but for rounding."""
+    weight = rows.data.weight
+    if weight is None or rows.has_whole_rows:
+        return rows
+    whole = np.round(weight)
+    if not ((np.abs(weight - whole) <= _WHOLE) & ((whole > 0) | (weight == 0))).all():
+        return rows
+    return replace(rows, data=replace(rows.data, weight=whole))
+
+
 def assess_forecasts(rows: NamedForecasts, options: AssessOptions) -> Assessment:
     """Run all metrics, tests and curves on checked rows, or counts of them."""
+    rows = _round_weights(rows)
     total = float(rows.data.weight.sum()) if rows.data.weight is not None else 0.0
     if total >= _MOST_ROWS:
         msg = f"weights count rows, and must sum to less than {_MOST_ROWS:.2g} in all; got {total:.2g}: divide them"

@@ -16,6 +16,7 @@ from calibrant.showing import shown
 __all__ = ["WIDTH", "Cells", "Counts", "check_cells", "count_cells"]
 
 WIDTH = 0.125  # of a cell, in logits; cells of any width are valid, and half as wide ones find nothing sooner
+_MOST_ROWS = 2.0**62  # rows that the weights of a batch may stand for, as in an assessment
 
 
 @shown
@@ -97,6 +98,9 @@ def check_cells(name: str, cells: Cells) -> None:
     sums = np.stack([cells.rows, cells.predicted, cells.positive])
     if not np.isfinite(sums).all():
         msg = f"forecasts, labels and weights of a batch must be finite; got sums{of} that are not"
+        raise ValueError(msg)
+    if (total := float(cells.rows.sum())) >= _MOST_ROWS:
+        msg = f"weights count rows, and must sum to less than {_MOST_ROWS:.2g} in a batch; got {total:.2g}{of}"
         raise ValueError(msg)
     if not ((cells.rows > 0) & (cells.positive >= 0) & (cells.positive <= cells.rows * (1 + 1e-9))).all():
         msg = f"cells must have rows, and at most as many positives; got others{of}"

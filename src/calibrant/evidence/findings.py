@@ -101,6 +101,12 @@ def describe(state: Watch) -> str:
     whole, *groups = state.findings
     said = [_HEADS[whole.status].format(since=whole.since), _describe_numbers(whole)]
     alarms = [each for each in groups if each.alarm]
+    if alarms and not whole.alarm:
+        named = ", ".join([each.group or "" for each in alarms[:_MOST_TEXT]] + ["..."] * (len(alarms) > _MOST_TEXT))
+        said = [
+            f"An alarm in {len(alarms)} of {format_count(len(groups), 'group')}: {named}. All rows together:",
+            *said,
+        ]
     if groups:
         said.append(
             f"Of {format_count(len(groups), 'group')} of {state.by!r}, {len(alarms) or 'none'} "

@@ -33,7 +33,7 @@ from calibrant.maps.store import to_dict
 from calibrant.samples import sample
 from calibrant.showing import shown_as
 
-__all__ = ["Watch", "continue_watch", "known_positive", "start_watch", "update", "watch"]
+__all__ = ["Watch", "continue_watch", "known_positive", "name_batch", "start_watch", "update", "watch"]
 
 _TOLERANCE = 0.05  # log-odds that nobody minds: 5.0 % instead of 4.8 %
 _LEAST_SCALE = 0.1  # of the logits of a map that is nearly constant
@@ -374,12 +374,24 @@ def watch(
 def _read_names(argument: str, values: Any, y: Any) -> tuple[list[str], Index]:
     """Return the different names of rows as texts, in the order of what they name, and the place of each row's name."""
     if isinstance(values, (str, bytes)) or np.ndim(values) == 0:
-        return [str(values)], np.zeros(len(np.asarray(y)), np.intp)
+        return [name_batch(values)], np.zeros(len(np.asarray(y)), np.intp)
     array = check_vector(argument, values)
     refuse_missing(argument, array)
     check_length(argument, array, np.asarray(y))
     distinct, place = np.unique(array, return_inverse=True)
-    return [str(each) for each in distinct], place
+    return [name_batch(each) for each in distinct], place
+
+
+def name_batch(value: Any) -> str:
+    """Return a batch as text, the same for equal numbers; a missing one is refused.
+
+    >>> name_batch(1), name_batch(1.0), name_batch("1.0")
+    ('1', '1', '1.0')
+    """
+    if value is None or value != value:  # NaN and NaT differ from themselves
+        msg = f"batch must be the name of a batch; got {value}"
+        raise ValueError(msg)
+    return str(int(value)) if isinstance(value, (float, np.floating)) and value.is_integer() else str(value)
 
 
 def known_positive(origin: Any) -> Any:

@@ -581,7 +581,8 @@ def _require_length(text: str, dialect: Dialect) -> None:
         name = next(name for name, row in DIALECTS.items() if row == dialect)
         msg = (
             f"a statement must have at most {dialect.longest:,} characters in {name}; got {len(text):,}: name the "
-            "table, so that parts of the formula get names (table=, --table), or use a method with a shorter formula"
+            "table if none is named (table=, --table), so that parts of the formula get names where the engine allows "
+            "it; or use fewer classes, a method with a shorter formula, ONNX, or the map in Python"
         )
         raise ValueError(msg)
 
