@@ -567,6 +567,14 @@ class TestRefusals:
             "apply", tmp_path / "no.json", table, "--score", "f", "-o", tmp_path / "o.csv"
         )
 
+    @pytest.mark.parametrize("positive", ["no", "yes"])
+    def test_the_next_command_judges_the_class_of_the_map(self, positive: str, tmp_path: Path) -> None:
+        score = np.random.default_rng(0).normal(size=200)
+        table = write(tmp_path / "t.csv", f=score, y=np.where(score + np.sin(9 * score) > 0, positive, "other"))
+        done("fit", table, "--score", "f", "--label", "y", "--pos-label", positive, "-o", tmp_path / "m.json")
+        said = done("apply", tmp_path / "m.json", table, "--score", "f", "-o", tmp_path / "o.csv").output
+        assert ("--pos-label no" in " ".join(said.split())) == (positive == "no")
+
     def test_output_of_apply(self, table: Path, map_file: Path, tmp_path: Path) -> None:
         before = listing(tmp_path)
         for output, words in (

@@ -409,3 +409,18 @@ def test_the_numbers_of_a_method_are_those_that_follow_the_data(name):
     changed = sum(one != other for one, other in zip(*found, strict=True))
     assert changed <= METHODS[name].numbers <= len(found[0])
     assert (METHODS[name].numbers == 0) == (changed == 0)
+
+
+def test_lines_to_type_name_columns_that_are_not_in_sorted_order():
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.full(3, 0.3), 300)
+    index = np.array([rng.choice(3, p=row) for row in np.sqrt(P) / np.sqrt(P).sum(axis=1, keepdims=True)])
+    for names, given in ((["one", "two", "three"], "classes=['one', 'two', 'three']"), (["a", "b", "c"], None)):
+        y = np.array(names)[index]
+        said = str(calibrant.assess(y, P, labels=names, draws=10))
+        compared = calibrant.compare_scores(
+            P, y, kind="probability", classes=names, methods=["platt", "temperature"], cv=3, progress=False
+        )
+        for text in (said, str(compared)):
+            assert "calibrant.fit(" in text
+            assert "classes=" not in text if given is None else given in text

@@ -114,6 +114,25 @@ class TestTemperature:
         p = np.full((5, 3), 1 / 3)
         assert fit_temperature_classes(logs_of(p, np.array([0, 1, 2, 0, 0]))).inverse == 1.0
 
+    @pytest.mark.parametrize("size", [1e-4, 2e3, 2e4, 1e9, 1e80])
+    def test_large_logits_have_the_same_probabilities(self, size):
+        p, index = rows(60, seed=1)
+        x = np.log(p)
+        fitted = [calibrant.fit("temperature", x * c, index, kind="logit") for c in (1.0, size)]
+        np.testing.assert_allclose(fitted[1](x * size), fitted[0](x), atol=1e-12)
+        assert fitted[0].inner.inverse > 0.0
+
+    @pytest.mark.parametrize("mask", [-1e4, -1e9, -3.4e38, -1.7e308])
+    def test_a_masked_class_does_not_flatten_the_others(self, mask):
+        x = 3.0 * np.random.default_rng(0).normal(size=(200, 3))
+        index = x.argmax(axis=1)
+        x[0, (index[0] + 1) % 3] = mask
+        with pytest.warns(UserWarning, match="own class has the largest score"):
+            fitted = calibrant.fit("temperature", x, index, kind="logit")
+        with pytest.warns(UserWarning, match="own class has the largest score"):
+            others = calibrant.fit("temperature", x[1:], index[1:], kind="logit")
+        np.testing.assert_allclose(fitted.inner.inverse, others.inner.inverse, rtol=0.1)
+
 
 def robust_loss(theta, p, index, weight, u, centre):
     """The penalised loss of a robust temperature, as its docstring has it."""
@@ -435,6 +454,16 @@ class TestAuto:
             losses[name] = -np.log(found[np.arange(len(q)), y[1100:]]).mean()
         assert losses["auto"] < losses["temperature"]
         assert losses["auto"] < losses["matrix"] + 0.01
+
+
+@pytest.mark.parametrize("method", ["vector", "dirichlet"])
+def test_weights_so_large_that_a_penalty_is_lost(method):
+    p, index = rows(300)
+    fitted = [
+        calibrant.fit(method, p, index, kind="probability", sample_weight=np.full(300, weight))(p)
+        for weight in (1e6, 1e12)
+    ]
+    np.testing.assert_allclose(fitted[1], fitted[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -263,3 +263,14 @@ def test_a_score_far_out_among_many_rows_is_certified_by_sums(far, monkeypatch):
     assert loss(fitted.logit(x), y, w) <= loss(expected.logit(x), y, w) * (1.0 + 1e-11)
     near = np.linspace(-4.0, 4.0, 9)
     np.testing.assert_allclose(fitted(near), expected(near), rtol=1e-7)
+
+
+@pytest.mark.parametrize("far", [1e9, 1e12, 1e14, 1e100])
+def test_no_row_is_impossible_beside_a_score_far_out(far):
+    """The terms of a parabola cancel there: where too many digits are lost, it gives way to a line."""
+    x, y, _ = bent_sample(50, 3)
+    x[0], y[0] = far, 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        p = calibrant.fit("quadratic", x, y, kind="margin")(x)
+    assert -np.mean(np.log(np.where(y > 0, p, 1.0 - p))) < np.log(2.0)

@@ -327,6 +327,22 @@ def test_the_rules_of_several_classes_run(show, several):
         assert [row[-1] for row in found] == decided.tolist()
 
 
+def test_the_rule_of_a_map_of_several_classes_takes_their_order_from_the_map(show, tmp_path, monkeypatch):
+    y, P = three_classes()
+    names = np.array(["one", "eight", "nine"])  # not sorted
+    labels = names[np.unique(y, return_inverse=True)[1]]
+    given = {"kind": "probability", "classes": names}
+    page = show(calibrant.compare_scores(P, labels, methods=["temperature"], cv=3, progress=False, **given))
+    fitted = calibrant.fit("temperature", P, labels, **given)
+    monkeypatch.chdir(tmp_path)
+    calibrant.save(fitted, "map.json")
+    options = page.locator("#panel-source option").all_inner_texts()
+    page.select_option("#panel-source", str(next(k for k, name in enumerate(options) if "temperature" in name)))
+    scope = {"P": P}
+    exec(page.text_content("#python"), scope)
+    assert scope["decision"].tolist() == names[fitted(P).argmax(axis=1)].tolist()
+
+
 def test_the_rule_in_sql_is_the_rule(show, assessment, rows):
     duckdb = pytest.importorskip("duckdb")
     page = show(assessment)
