@@ -325,7 +325,7 @@ def test_one_class_shows_the_rest():
     shown = {measure.name for measure in found.measures}
     assert shown == {name for name, metric in METRICS.items() if metric.one_class and not metric.same[0]}
     assert "No row is of class '1'" in found.notes[0]
-    assert "auc" in found.notes[0]
+    assert "AUC" in found.notes[0]
     assert "one class only" in found.verdict
     assert found.curve is not None
 
