@@ -20,7 +20,6 @@ from typing import Any
 
 from calibrant.checks import suggest
 from calibrant.cli.console import print_message
-from calibrant.engines.databases import is_address, open_database, read_address
 from calibrant.extras import require_extra
 from calibrant.files import hide_credentials
 
@@ -28,6 +27,8 @@ with require_extra("reading a table", "cli"):
     import pyarrow as pa
     import pyarrow.ipc as arrow_ipc
     import pyarrow.parquet as parquet
+
+    from calibrant.engines.databases import is_address, open_database, read_address
 
 __all__ = [
     "COMPRESSIONS",

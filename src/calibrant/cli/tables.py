@@ -27,7 +27,6 @@ from calibrant.cli.formats import (
     require_columns,
     translate_read_errors,
 )
-from calibrant.engines.databases import open_database
 from calibrant.extras import require_extra
 
 with require_extra("reading a table", "cli"):
@@ -35,6 +34,8 @@ with require_extra("reading a table", "cli"):
     import pyarrow.compute as pc
     import pyarrow.csv as arrow_csv
     import pyarrow.parquet as parquet
+
+    from calibrant.engines.databases import open_database
 
 __all__ = [
     "BATCH_ROWS",

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import LARGEST, LIGHTER, check_one_of, extremes
+from calibrant.checks import LIGHTER, check_one_of, extremes
 from calibrant.maps.information import measure_information
 from calibrant.maps.methods import ALIASES, ANY, METHODS, NEEDS, REAL, UNIT, Method
 from calibrant.maps.records import LINKS, Information, Linked, Map, Origin, with_origin
@@ -113,8 +113,16 @@ def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin"
     (0.0, 1.0)
     """
     row = check_method(method, options)
-    fitted = choose_fit(row, kind, options)(data)
-    return finish_map(fitted, method, row, data, kind, measure_information(fitted, data, labels=row.labels))
+    light = _lighten(data)
+    fitted = choose_fit(row, kind, options)(light)
+    return finish_map(fitted, method, row, data, kind, measure_information(fitted, light, labels=row.labels))
+
+
+def _lighten(data: Sample) -> Sample:
+    """Return a sample whose weights have a sum: where it is too large for a double, in 2^64ths."""
+    with np.errstate(over="ignore"):
+        fits = data.weight is None or np.isfinite(np.sum(data.weight, dtype=np.float64))
+    return data if fits else replace(data, weight=np.asarray(data.weight, np.float64) * LIGHTER)
 
 
 def finish_map(
@@ -148,8 +156,8 @@ def describe_origin(
         method = method.func
     name = ALIASES.get(method, method) if isinstance(method, str) else getattr(method, "__name__", repr(method))
     rows = len(data.index) if isinstance(data, ClassSample) else len(data) if data.rows is None else data.rows
-    weight = float(rows if data.weight is None else np.sum(data.weight, dtype=np.float64))
-    weight = float("inf") if weight > LIGHTER * LARGEST else weight  # its weights were made lighter
+    with np.errstate(over="ignore"):  # a total beyond the range of doubles is infinite
+        weight = float(rows if data.weight is None else np.sum(data.weight, dtype=np.float64))
     positive = classes[1] if classes is not None and len(classes) == 2 else None
     return Origin(name, kind, rows, weight, classes, positive)
 
