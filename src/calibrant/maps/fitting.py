@@ -110,7 +110,7 @@ def fit_map(method: str | Callable[..., Map], data: Sample, kind: str = "margin"
 
     >>> from calibrant.samples import sample
     >>> fit_map("bins", sample([1.0, 2.0, 3.0, 4.0], [0, 0, 1, 1]), k=2).values
-    (0.0, 1.0)
+    (0.25, 0.75)
     """
     row = check_method(method, options)
     light = _lighten(data)
