@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Floats, Index
 from calibrant.checks import BLOCK, KINDS, LARGEST, check_one_of, refuse_other_order
-from calibrant.maps.class_records import FAR
 from calibrant.maps.coupling import COMBINATIONS, COUPLINGS, combine_sides, pairs, temper, votes
 from calibrant.maps.records import Origin, both_sides, check_one_column, log_probabilities
 from calibrant.maps.showing import describe_class_map
@@ -345,7 +344,7 @@ class LogRows:
             if self.positive and np.abs(row_sums(some) - 1.0).max() <= 0.5:
                 return np.asarray(np.log(some, dtype=np.float64))
             return to_memberships(some, self.kind, "real", self.clip)
-        most = min(LARGEST / 2 / max(self.scale, 1.0), FAR / self.scale)
+        most = LARGEST / 2 / max(self.scale, 1.0)
         x = np.clip(some, -most, most, dtype=np.float64)
         x *= self.scale
         x -= x.max(axis=1, keepdims=True)

@@ -190,7 +190,8 @@ def _temperature_derivatives(x: Any, labels: Labels, misses: _Misses, b: float) 
     def add_up(rows: slice) -> Floats:
         """Return the sums over some rows."""
         some, mine = x[rows], labels.part(rows)
-        e = some * b
+        with np.errstate(over="ignore"):  # to -inf, of which the exponential is 0
+            e = some * b
         if not plain:
             e -= e.max(axis=1, keepdims=True)
         np.exp(e, out=e)
