@@ -6,6 +6,7 @@ import inspect
 import re
 import runpy
 import shlex
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -18,6 +19,7 @@ from calibrant import cli
 from calibrant.estimators.protocols import PROTOCOLS
 from calibrant.kernels.functions import KERNELS
 from calibrant.ops.sql import DIALECTS
+from calibrant.papers import __main__ as papers
 
 ROOT = Path(__file__).parents[1]
 
@@ -241,6 +243,17 @@ def test_the_tables_of_the_site_have_a_row_for_everything(monkeypatch):
     assert {"duckdb", "polars", "spark"} <= set(found["engines"])
     asked = set(re.findall(r"```{generated} (\w+)", "".join(p.read_text() for p in (ROOT / "docs").rglob("*.md"))))
     assert asked == set(tables.TABLES), "every table is on a page"
+
+
+@pytest.mark.parametrize("paper", sorted(path.parent.name for path in (ROOT / "experiments").glob("*/result.json")))
+def test_the_pages_of_the_papers_are_what_their_results_give(paper, tmp_path):
+    shutil.copytree(ROOT / "experiments", tmp_path, dirs_exist_ok=True)
+    pages = [tmp_path / "README.md", tmp_path / paper / "README.md", tmp_path / paper / "page.html"]
+    for page in pages:
+        page.write_text("stale")
+    papers.main([paper, "--pages", "--into", str(tmp_path)])
+    for page in pages:
+        assert page.read_text() == (ROOT / "experiments" / page.relative_to(tmp_path)).read_text()
 
 
 WRITTEN = [
