@@ -310,6 +310,10 @@ def refuse_swapped(y: ArrayLike, given: ArrayLike, name: str, order: str) -> Non
         shares, values = np.asarray(y), np.asarray(given)
     except ValueError:  # rows of different lengths, which another check refuses
         return
+    if shares.dtype.kind == "f" and shares.ndim == 2 and values.ndim == 1 and len(shares) == len(values) > 0:
+        shape = f"got an array of shape {shares.shape} for y, and one column for {name}"
+        msg = f"y must hold one label per row; {shape}: the arguments look swapped, give {order}"
+        raise ValueError(msg)
     if shares.dtype.kind != "f" or values.dtype.kind not in "fiub" or values.ndim != 1 or len(values) == 0:
         return
     low, high = values.min(), values.max()

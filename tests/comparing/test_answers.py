@@ -12,7 +12,8 @@ from sklearn.naive_bayes import GaussianNB
 import calibrant
 from calibrant.comparing.rankings import find_families, rank_methods
 from calibrant.comparing.verdicts import SITUATIONS, answer_comparison, compare_with_best, list_notes, standings_of
-from calibrant.evidence.answers import QUESTIONS, Source
+from calibrant.evidence.answers import QUESTIONS
+from calibrant.evidence.steps import Source
 from calibrant.evidence.words import format_points, round_percent
 from calibrant.maps.methods import METHODS
 from calibrant.metrics import smooth_ece

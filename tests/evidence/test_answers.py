@@ -9,7 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
 import calibrant
-from calibrant.evidence.answers import QUESTIONS, SITUATIONS, Source, answer_assessment, mention_groups
+from calibrant.evidence.answers import QUESTIONS, SITUATIONS, answer_assessment, mention_groups
+from calibrant.evidence.steps import Source
 from calibrant.evidence.words import format_points, format_rate, name_method, round_percent
 from calibrant.maps.methods import METHODS
 from calibrant.metrics import smooth_ece
@@ -83,6 +84,11 @@ def weak():
     return (rng.random(1500) < p).astype(int), p
 
 
+def classes_told_nothing():
+    y, P = classes(400, 3)
+    return np.random.default_rng(1).permutation(y), P
+
+
 def inverted_weights():
     y, p = forecast(1500, slope=2.0)
     return y, p, np.random.default_rng(1).random(1500)
@@ -122,6 +128,8 @@ CASES = {
     "ten classes, overconfident": (lambda: classes(2000, 10, power=1.7), "off", "Not yet.", "Overconf", "temperature"),
     "three classes, underconfident": (lambda: classes(2000, 3, power=0.5), "off", "Not yet.", "Underconf", "Recalib"),
     "classes off": (lambda: classes(2000, 3, tilt=[1.3, 1.0, 0.75]), "off", "", "class by class", "Compare methods"),
+    "perhaps worth more": (lambda: forecast(400, seed=1, slope=2.1), "off", "Not yet.", "Too sure", "Recalibrate."),
+    "three classes, no discrimination": (classes_told_nothing, "indistinct", "No.", "no map", "better features"),
     "few rows of ten classes": (lambda: classes(60, 10), "few", "Cannot tell.", "Nothing", "Collect"),
 }
 

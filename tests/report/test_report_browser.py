@@ -19,7 +19,7 @@ axe = needed("axe_playwright_python.sync_playwright")
 playwright = needed("playwright.sync_api")
 
 from calibrant.decisions.deciding import bayes, reject  # noqa: E402
-from calibrant.evidence.answers import Source  # noqa: E402
+from calibrant.evidence.steps import Source  # noqa: E402
 from tests.evidence.test_answers import two_sure_mistakes  # noqa: E402
 from tests.evidence.test_assessing import forecast, three_classes  # noqa: E402
 

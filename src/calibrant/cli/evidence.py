@@ -666,7 +666,7 @@ def _name_source(
 ) -> Any:
     """Return how the rows of a table are named in the commands of a page; None where one name does not do."""
     from calibrant.cli.formats import DATABASES
-    from calibrant.evidence.answers import Source as Named
+    from calibrant.evidence.steps import Source as Named
 
     files = source.files
     if len(files.paths) != 1 or files.name == "standard input" or hide_address(files.paths[0]) != files.paths[0]:

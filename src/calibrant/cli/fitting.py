@@ -556,7 +556,7 @@ def sql(
 
 def _repeat_judging(mapping: Any, names: list[str], name: str) -> list[str]:
     """Return the options by which `assess` judges the probabilities of a map: of their class, if not the last one."""
-    from calibrant.evidence.answers import name_order
+    from calibrant.evidence.steps import name_order
 
     origin: Any = getattr(mapping, "origin", None)
     known = origin is not None and origin.positive is not None

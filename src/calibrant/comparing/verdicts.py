@@ -23,17 +23,9 @@ from calibrant.comparing.rankings import (
     rank_methods,
 )
 from calibrant.comparing.records import Comparison, smaller_is_better
-from calibrant.evidence.answers import (
-    QUESTIONS,
-    Answer,
-    Answers,
-    Source,
-    Step,
-    name_order,
-    say_wanted,
-    turn_source,
-    write_step,
-)
+from calibrant.evidence.answers import QUESTIONS, Answer, Answers
+from calibrant.evidence.cases import say_wanted
+from calibrant.evidence.steps import Source, Step, name_order, turn_source, write_step
 from calibrant.evidence.words import (
     format_count,
     format_name,

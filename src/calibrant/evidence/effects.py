@@ -33,9 +33,11 @@ __all__ = [
     "measure_effects",
     "measure_error",
     "measure_recalibration",
+    "measure_top",
 ]
 
 _ERROR_DRAWS = 200  # draws for the chance level of a calibration error
+_TOP = 0.01  # the share of the rows that counts as the top
 _ERROR_CELLS = 4_096  # distinct forecasts for which labels are drawn; more are pooled
 _MOST_DRAWN = 4e6  # rows times draws, where rows of broken weight are drawn one by one
 _FITTED_CELLS = 2**15  # distinct forecasts to which a recalibration is fitted; more are pooled
@@ -123,7 +125,8 @@ class Effects:
 
     `parts` are the rows by forecast, `skill` what the log loss is below that of always saying the shares of the
     classes. `impossible` is the weight of rows that had been given probability 0; `effective` is the number of rows of
-    one weight that tell as much, which all counts here sum to, and `distinct` the number of different forecasts.
+    one weight that tell as much, which all counts here sum to, and `distinct` the number of different forecasts. `top`
+    is the share that happened of the hundredth of the rows with the highest forecasts.
     """
 
     departure: Departure
@@ -133,6 +136,7 @@ class Effects:
     impossible: float
     effective: float
     distinct: int
+    top: float
     recalibration: Recalibration | None
 
 
@@ -161,8 +165,24 @@ def measure_effects(
         float(weight[own == 0.0].sum()),
         total,
         len(np.unique(decided.score)),
+        measure_top(decided),
         None if several else measure_recalibration(decided, whole=whole, confidence=confidence, draws=draws, rng=rng),
     )
+
+
+def measure_top(data: Sample) -> float:
+    """Return the share that happened of the hundredth of the rows with the highest forecasts; equal ones share alike.
+
+    >>> p, y = np.repeat([0.1, 0.2, 0.9], [900, 95, 5]), np.zeros(1000)
+    >>> y[-4:] = 1.0
+    >>> measure_top(Sample(p, y))
+    0.4
+    """
+    cells = collapse(data)
+    assert cells.weight is not None
+    above = np.cumsum(cells.weight[::-1])[::-1] - cells.weight
+    taken = np.clip(_TOP * cells.weight.sum() - above, 0.0, cells.weight)
+    return float(taken @ cells.label / taken.sum())
 
 
 _NEVER = Deviation(-np.inf, -np.inf, -np.inf, 0.0)  # an infinite log loss is worse than anything

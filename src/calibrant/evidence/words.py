@@ -129,10 +129,14 @@ def format_rate(given: float, share: float, verb: str = "happened", rows: float 
     'of 10,000 rows given 0.12%, 31 happened'
     >>> format_rate(0.000001, 1 / 52, rows=52)
     'of 52 rows given below 0.01%, 1 happened'
+    >>> format_rate(0.7514, 0.7468, rows=100_000)
+    'of 1,000 rows given 75.1%, 747 happened'
     """
     rest = min(each for each in (given, 1.0 - given, share, 1.0 - share) if each > 0.0)
     per = 100
-    while rest * per < (0.95 if per == 100 else 9.5) and per < 1_000_000:
+    while (
+        rest * per < (0.95 if per == 100 else 9.5) or (given != share and round(per * given) == round(per * share))
+    ) and per < 1_000_000:
         per *= 10
     if per > max(100, rows):
         counted = format_count(round(rows), "row")

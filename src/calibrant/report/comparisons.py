@@ -13,8 +13,8 @@ from calibrant.comparing import Comparison, Predictions
 from calibrant.comparing.rankings import ALPHA, MethodRow, Ranking, binary_forecasts, rank_methods
 from calibrant.comparing.records import unique
 from calibrant.comparing.verdicts import answer_comparison, list_notes, standings_of
-from calibrant.evidence.answers import Source
 from calibrant.evidence.curves import histogram, posterior, reliability
+from calibrant.evidence.steps import Source
 from calibrant.evidence.thresholds import count_decisions
 from calibrant.evidence.words import format_count, format_name, format_number, format_points, to_json
 from calibrant.metrics import METRICS

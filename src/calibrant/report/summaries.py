@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.evidence.answers import Answers, Source, answer_assessment, mention_groups
+from calibrant.evidence.answers import Answers, answer_assessment, mention_groups
 from calibrant.evidence.assessing import Assessment
+from calibrant.evidence.cases import say_top
 from calibrant.evidence.curves import Histogram, ReliabilityCurve, ScoresCurve
 from calibrant.evidence.effects import Recalibration
+from calibrant.evidence.steps import Source
 from calibrant.evidence.thresholds import DecisionCounts
 from calibrant.evidence.words import (
     format_count,
@@ -309,11 +311,12 @@ def _tile_discrimination(found: Assessment) -> Page:
         else f"Of one row of each class, that of {name_class(found.classes[1].name)} has the higher forecast {times} "
         "times in 100."
     )
+    top = say_top(found)
     notes = f"{span}; 0.5 is guessing, 1 is perfect" if span else "0.5 is guessing, 1 is perfect"
     return {
         "title": title,
         "values": [{"value": format_number(auc.value), "name": "AUC", "interval": notes, "gauge": gauge}],
-        "foot": [("", foot)],
+        "foot": [("", foot), *([("", top)] if top else [])],
     }
 
 

@@ -26,8 +26,8 @@ import numpy as np
 from markupsafe import Markup
 
 import calibrant
-from calibrant.evidence.answers import Source
 from calibrant.evidence.assessing import Assessment
+from calibrant.evidence.steps import Source
 from calibrant.evidence.thresholds import COSTS, REJECTIONS, count_decisions
 from calibrant.evidence.words import NOT_FINITE
 from calibrant.files import write_whole

@@ -171,7 +171,12 @@ function drawCurve(width, { most, format, below, points, mark, words, level }) {
   const X = (x) => left + side * x, Y = (y) => top + height * (1 - Math.min(y, most) / most), step = niceStep(most / 4);
   for (let value = 0; value <= most * 1.0001; value += step) picture.append(line(left, Y(value), left + side, Y(value), "gridline"), label(left - 7, Y(value) + 4, format(value), "", "end"));
   for (const tick of side < 200 ? [0, 0.5, 1] : [0, 0.25, 0.5, 0.75, 1]) picture.append(label(X(tick), top + height + 18, tickLabel(tick), "", tick === 1 ? "end" : tick === 0 ? "start" : "middle"));
-  if (level) picture.append(line(left, Y(level.value), left + side, Y(level.value), "ideal"), label(left + side, Y(level.value) - 6, level.words, "halo", "end"));
+  if (level) {  // its words stand where the curve is further away
+    const room = (from, to) => Math.min(...points.filter(([x]) => x >= from && x <= to).map(([, y]) => Math.abs(Y(y) - Y(level.value))));
+    const start = room(0, 0.45) > room(0.55, 1);
+    picture.append(line(left, Y(level.value), left + side, Y(level.value), "ideal"));
+    picture.append(label(start ? left : left + side, Y(level.value) - 6, level.words, "halo", start ? "start" : "end"));
+  }
   picture.append(make("path", { d: trace(points.filter(([, y]) => y <= most * 1.001).map(([x, y]) => [X(x), Y(y)])), class: "l-good" }));
   picture.append(line(X(mark[0]), top, X(mark[0]), top + height, "cursor"), make("circle", { cx: X(mark[0]), cy: Y(mark[1]), r: 6.5, class: "f-off disc" }));
   picture.append(label(left + side / 2, top + height + 40, below, "name", "middle"));
