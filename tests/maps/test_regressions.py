@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from scipy import optimize, special
 
 import calibrant
-from calibrant.maps import BetaLogit, Linked, Sigmoid
+from calibrant.maps import BetaLogit, Linked, Sigmoid, regressions
 from calibrant.maps.fitting import learn_clip
 from calibrant.maps.methods import ALIASES, METHODS
-from calibrant.numerics.logistic import FEW
+from calibrant.numerics.logistic import FEW, Targets
 from tests.conftest import quiet_fit
 
 
@@ -274,3 +274,20 @@ def test_no_row_is_impossible_beside_a_score_far_out(far):
         warnings.simplefilter("ignore")
         p = calibrant.fit("quadratic", x, y, kind="margin")(x)
     assert -np.mean(np.log(np.where(y > 0, p, 1.0 - p))) < np.log(2.0)
+
+
+@pytest.mark.parametrize("method", ["kull_beta", "quadratic"])
+def test_a_fit_that_does_not_end_is_not_taken_for_separated_classes(method, monkeypatch):
+    regress = regressions.regress
+
+    def fail(problem):
+        if problem.targets == Targets():  # the labels themselves
+            raise RuntimeError
+        return regress(problem)
+
+    score, y = np.random.default_rng(0).normal(size=(2, 500))
+    with pytest.warns(UserWarning, match="the scores separate the classes"):
+        calibrant.fit(method, [-2.0, -1.0, 1.0, 2.0], [0, 0, 1, 1])
+    monkeypatch.setattr(regressions, "regress", fail)
+    with pytest.warns(UserWarning, match="some scores of one class lie far from the others"):
+        calibrant.fit(method, score, (y < score).astype(int))

@@ -216,12 +216,13 @@ def _regress(
 ) -> Regression:
     """Return the best coefficients by the targets asked for, or by smoothed ones where the labels have no optimum."""
     if targets == "hard":
+        why = "the scores separate the classes, so the likelihood has no maximum"
         try:
             if not separable:
                 return regress(Problem(table.data, features, Targets(), signed, table.pooled))
         except RuntimeError:  # some scores have one class only, and the functions can tell them from the others
-            pass
-        warn("the scores separate the classes, so the likelihood has no maximum: Platt's smoothed targets are used")
+            why = "no maximum of the likelihood was found: some scores of one class lie far from the others"
+        warn(f"{why}; Platt's smoothed targets are used")
     return regress(
         Problem(table.data, features, choose_targets("smoothed", table.positive, table.negative), signed, table.pooled)
     )
