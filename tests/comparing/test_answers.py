@@ -11,7 +11,8 @@ from sklearn.naive_bayes import GaussianNB
 
 import calibrant
 from calibrant.comparing.rankings import find_families, rank_methods
-from calibrant.comparing.verdicts import SITUATIONS, answer_comparison, compare_with_best, list_notes, standings_of
+from calibrant.comparing.standings import compare_with_best, standings_of
+from calibrant.comparing.verdicts import SITUATIONS, answer_comparison, list_notes
 from calibrant.evidence.answers import QUESTIONS
 from calibrant.evidence.steps import Source
 from calibrant.evidence.words import format_points, round_percent

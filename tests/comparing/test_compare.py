@@ -41,8 +41,9 @@ from calibrant import progress as bars
 from calibrant.comparing import DEFAULT_METHODS, GRIDS, METHOD_SETS, arguments, tasks
 from calibrant.comparing.content import content_of
 from calibrant.comparing.folder import key_of
+from calibrant.comparing.standings import standings_of
 from calibrant.comparing.tasks import ComparisonSettings, SearchTask
-from calibrant.comparing.verdicts import describe_verdict, standings_of
+from calibrant.comparing.verdicts import describe_verdict
 from calibrant.evidence.words import to_json
 from calibrant.samples import Sample
 
@@ -1354,7 +1355,7 @@ class TestDetails:
     def test_the_corrected_test_knows_the_share_of_rows_tested(self):
         from sklearn.model_selection import RepeatedStratifiedKFold
 
-        from calibrant.comparing.verdicts import standing_of
+        from calibrant.comparing.standings import standing_of
         from calibrant.inference import corrected_t
 
         folds = RepeatedStratifiedKFold(n_splits=5, n_repeats=4, random_state=0)

@@ -11,7 +11,7 @@ from scipy import stats
 
 import calibrant
 from calibrant import inference, metrics
-from calibrant.comparing.verdicts import compare_with_best, holm
+from calibrant.comparing.standings import compare_with_best, holm
 from calibrant.inference import (
     TESTS,
     bootstrap,

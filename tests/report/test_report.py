@@ -15,7 +15,7 @@ pytest.importorskip("jinja2", reason="the report needs the extra `report`")
 
 from sklearn.isotonic import IsotonicRegression
 
-from calibrant.comparing.verdicts import holm
+from calibrant.comparing.standings import holm
 from calibrant.report import render_report, write_report
 from calibrant.report.comparisons import summarise_comparison
 from tests.evidence.test_assessing import drawn_classes, forecast, three_classes

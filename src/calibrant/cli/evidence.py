@@ -527,7 +527,8 @@ def _split_names(given: Sequence[str]) -> list[str]:
 
 def summarise_comparison(found: Comparison) -> dict[str, Any]:
     """Return a comparison as JSON values: its verdict, notes and standings, and all numbers."""
-    from calibrant.comparing.verdicts import describe_verdict, list_notes, standings_of
+    from calibrant.comparing.standings import standings_of
+    from calibrant.comparing.verdicts import describe_verdict, list_notes
 
     standings = standings_of(found)
     return {
@@ -540,7 +541,8 @@ def summarise_comparison(found: Comparison) -> dict[str, Any]:
 
 def print_comparison(found: Comparison, heading: str) -> None:
     """Print a comparison as one table per machine, and the verdict."""
-    from calibrant.comparing.verdicts import describe_verdict, list_notes, standings_of
+    from calibrant.comparing.standings import standings_of
+    from calibrant.comparing.verdicts import describe_verdict, list_notes
 
     standings, folds = standings_of(found), len({cell.fold for cell in found.cells})
     print_text(
@@ -639,7 +641,8 @@ def report(
                 given = repeat_options(probability=probability, **columns | {"pos_label": found.classes[0].name})
                 following = ["report", *table, *given, *repeat_options(**reading), "-o", str(output)]
         else:
-            from calibrant.comparing.verdicts import describe_verdict, standings_of
+            from calibrant.comparing.standings import standings_of
+            from calibrant.comparing.verdicts import describe_verdict
 
             options = {"metrics": _split_names(metric), "cv": folds, "random_state": seed, "kind": kind}
             options |= {"methods": parse_methods(methods, read_kind(kind))}

@@ -1,29 +1,26 @@
-"""Which method to use, and whether differences are real: tests of a comparison, and its verdict in three answers."""
+"""Which method to use: the verdict of a comparison in three answers."""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from calibrant.arrays import Floats
 from calibrant.comparing.rankings import (
     ALPHA,
     Distance,
     MethodRow,
     Ranking,
-    find_families,
-    find_ratio,
     is_right,
     rank_methods,
 )
-from calibrant.comparing.records import Comparison, smaller_is_better
-from calibrant.evidence.answers import QUESTIONS, Answer, Answers
+from calibrant.comparing.records import Comparison
+from calibrant.comparing.standings import standings_of
+from calibrant.evidence.answers import Answer, Answers, make_answer
 from calibrant.evidence.cases import say_wanted
 from calibrant.evidence.steps import Source, Step, name_order, turn_source, write_step
 from calibrant.evidence.words import (
@@ -35,7 +32,6 @@ from calibrant.evidence.words import (
     name_method,
     round_percent,
 )
-from calibrant.inference import corrected_t, critical_difference, friedman, ranks, rejections
 from calibrant.maps.platt import BACKWARDS
 from calibrant.metrics import METRICS
 
@@ -43,111 +39,13 @@ __all__ = [
     "ALPHA",
     "SITUATIONS",
     "answer_comparison",
-    "compare_with_best",
     "describe_verdict",
     "find_situation",
-    "holm",
     "list_notes",
-    "standing_of",
-    "standings_of",
 ]
 
 _TINY = 0.0001  # a smaller difference is not worth its digits
 _FEW = 0.1  # a calibration error that chance alone reaches: rows too few even to tell a good method from a bad one
-
-
-def standings_of(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return the standing of the methods for each metric and machine."""
-    return [
-        standing_of(comparison, metric, machine) for metric in comparison.metrics for machine in comparison.machines
-    ]
-
-
-def standing_of(comparison: Comparison, metric: str, machine: str) -> dict[str, Any]:
-    """Return the values, ranks and tests for one metric and machine, with the best method first."""
-    errors = comparison.errors(metric, machine)
-    methods = comparison.methods(machine)
-    means = np.array([values.mean(axis=1) for values in errors.values()])
-    oriented = smaller_is_better(metric, means)
-    average = ranks(oriented, ties="average")
-    order = np.lexsort(
-        [np.arange(len(methods)), np.where(np.isfinite(oriented), oriented, 1e300).mean(axis=0), average]
-    )
-    ordered = {name: smaller_is_better(metric, values[order]) for name, values in errors.items()}
-    rejected = None  # on how many data sets each method is significantly worse than each other one
-    if min(values.shape[1] for values in ordered.values()) > 1:  # one fold cannot be tested
-        rejected = np.sum([rejections(values[None], alpha=ALPHA) for values in ordered.values()], axis=0)
-    families = find_families(comparison, machine)
-    ordered_families = [families[methods[k]] for k in order]
-    return {
-        "metric": metric,
-        "machine": machine,
-        "better": METRICS[metric].better,
-        "methods": [methods[k] for k in order],
-        "folds": {name: values[order] for name, values in errors.items()},
-        "means": {name: row[order] for name, row in zip(errors, means, strict=True)},
-        "ranks": {"average": average[order], "min": ranks(oriented, ties="min")[order]},
-        "rejections": rejected,
-        "families": ordered_families,
-        "against_best": compare_with_best(
-            oriented[:, order], ordered, find_ratio(comparison, machine), ordered_families
-        ),
-    }
-
-
-def compare_with_best(
-    oriented: Floats, errors: Mapping[str, Floats], ratio: float, families: Sequence[str] | None = None
-) -> dict[str, Any]:
-    """Test whether each other method is worse than the best, which is the first column.
-
-    Several data sets are tested by Friedman's test with Nemenyi's critical difference (Demšar 2006). One data set is
-    tested by the t-test over its folds, corrected for overlapping training sets (Nadeau & Bengio 2003); `ratio` is the
-    number of rows tested per row trained on. `pvalues` are those of each difference alone, as intervals are, and decide
-    which methods are `worse`. `holm` are those corrected for all pairs (Holm 1979), because the same folds decided
-    which method is best. There methods of one family, which give nearly the same probabilities, count once: only pairs
-    of their first members are tested, and the others share the result, so that near-duplicates do not make the
-    correction stricter.
-    """
-    datasets, methods = oriented.shape
-    if methods < 2:
-        return {"test": None}
-    if datasets > 1:
-        average = ranks(oriented, ties="average")
-        difference = critical_difference(methods, datasets, ALPHA)
-        pvalue = friedman(oriented, alpha=ALPHA).pvalue if methods > 2 else None
-        worse = average - average[0] >= difference
-        if pvalue is not None and pvalue >= ALPHA:
-            worse = np.zeros(methods, bool)
-        return {"test": "friedman", "critical_difference": difference, "pvalue": pvalue, "worse": worse}
-    (values,) = errors.values()
-    if values.shape[1] < 2:
-        return {"test": None}
-    alone = np.array([1.0, *(corrected_t(other, values[0], ratio=ratio).pvalue for other in values[1:])])
-    names = [str(k) for k in range(methods)] if families is None else list(families)
-    heads = [names.index(name) for name in dict.fromkeys(names)]  # the first member of each family, the best first
-    found = {heads[0]: 1.0}
-    if len(heads) > 1:
-        pairs = list(combinations(heads, 2))
-        pvalues = holm(np.array([corrected_t(values[j], values[i], ratio=ratio).pvalue for i, j in pairs]))
-        found |= {j: float(p) for (i, j), p in zip(pairs, pvalues, strict=True) if i == heads[0]}
-    adjusted = np.array([found[names.index(name)] for name in names])
-    return {"test": "corrected_t", "pvalues": alone, "holm": adjusted, "worse": alone < ALPHA}
-
-
-def holm(pvalues: Floats) -> Floats:
-    """Return p-values corrected for multiple tests (Holm 1979).
-
-    >>> holm(np.array([0.01, 0.04, 0.03]))
-    array([0.03, 0.06, 0.06])
-    """
-    order = np.argsort(pvalues, kind="stable")
-    steps = np.maximum.accumulate(pvalues[order] * np.arange(len(pvalues), 0, -1))
-    found = np.empty(len(pvalues))
-    found[order] = np.minimum(steps, 1.0)
-    return found
-
-
-# Words ----------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,10 +164,6 @@ def _has_tie(case: _Case) -> bool:
 # Sentences ------------------------------------------------------------------------------------------------------------
 
 
-def _answer(place: int, tone: str, word: str, claim: str, because: Sequence[str] = (), **more: Any) -> Answer:
-    return Answer(QUESTIONS[place], tone, word, claim, tuple(filter(None, because)), **more)
-
-
 def _name(row: MethodRow) -> str:
     """Return the name of a method for people, with its label beside it."""
     return row.label if row.title == row.label else f"{row.title} ({row.label})"
@@ -383,20 +277,20 @@ _Three = tuple[Answer, Answer, Answer]
 
 def _advise(case: _Case, *because: str) -> Answer:
     """Say which method to use, and what to type."""
-    return _answer(2, "good", "", f"Use {_name(case.chosen)}.", [*because, _say_rule(case)], steps=_step_fit(case))
+    return make_answer(2, "good", "", f"Use {_name(case.chosen)}.", [*because, _say_rule(case)], steps=_step_fit(case))
 
 
 def _write_nothing(case: _Case) -> _Three:
     return (
-        _answer(0, "off", "No.", f"No method has a finite {case.metric}."),
-        _answer(1, "off", "", "Every method called something impossible, or failed.", _say_field(case)[1:]),
-        _answer(2, "off", "", "Compare by the Brier score, or add methods that never say 0, such as platt."),
+        make_answer(0, "off", "No.", f"No method has a finite {case.metric}."),
+        make_answer(1, "off", "", "Every method called something impossible, or failed.", _say_field(case)[1:]),
+        make_answer(2, "off", "", "Compare by the Brier score, or add methods that never say 0, such as platt."),
     )
 
 
 def _write_untested(case: _Case) -> _Three:
     return (
-        _answer(
+        make_answer(
             0,
             "open",
             "Cannot tell.",
@@ -404,8 +298,8 @@ def _write_untested(case: _Case) -> _Three:
             [_say_gain(case)],
             sure=_say_error(case),
         ),
-        _answer(1, "open", "", "Whether a difference is real cannot be tested on one method, or one fold."),
-        _answer(2, "open", "", "Compare more methods, on more folds."),
+        make_answer(1, "open", "", "Whether a difference is real cannot be tested on one method, or one fold."),
+        make_answer(2, "open", "", "Compare more methods, on more folds."),
     )
 
 
@@ -421,14 +315,14 @@ def _write_sets(case: _Case) -> _Three:
         claim = f"Certainly worse: {list_names(worse)}." if worse else "No method is certainly worse than the best."
         sure = f"By Nemenyi's critical difference of {format_number(found['critical_difference'])} ranks."
     return (
-        _answer(
+        make_answer(
             0,
             "good" if worse else "open",
             "",
             f"{_name(best)} ranks best by the {case.metric} over {sets} data sets.",
             [f"Its average rank is {average} of {len(methods)}."],
         ),
-        _answer(1, "open", "", claim, sure=sure),
+        make_answer(1, "open", "", claim, sure=sure),
         _advise(case),
     )
 
@@ -446,14 +340,14 @@ def _write_raw(case: _Case) -> _Three:
     if error is not None and not is_right(error):
         off = f"The forecasts are off by {format_points(error.value)}, and no map had a better {case.metric}."
         return (
-            _answer(0, "open", "Not certain.", off, said, sure=_say_error(case)),
-            _answer(1, "open", "", "More than chance, but none of these maps repairs it.", _say_field(case)),
-            _answer(
+            make_answer(0, "open", "Not certain.", off, said, sure=_say_error(case)),
+            make_answer(1, "open", "", "More than chance, but none of these maps repairs it.", _say_field(case)),
+            make_answer(
                 2, "open", "", "Leave them for now; compare on more rows, or with more methods.", [_say_rule(case)]
             ),
         )
     return (
-        _answer(
+        make_answer(
             0,
             "good",
             "Yes.",
@@ -461,15 +355,15 @@ def _write_raw(case: _Case) -> _Three:
             said,
             sure=_say_error(case),
         ),
-        _answer(1, "good", "", "Nothing that a map would certainly repair.", _say_field(case)),
-        _answer(2, "good", "", "Use them as they are; no fit is needed.", [_say_rule(case)]),
+        make_answer(1, "good", "", "Nothing that a map would certainly repair.", _say_field(case)),
+        make_answer(2, "good", "", "Use them as they are; no fit is needed.", [_say_rule(case)]),
     )
 
 
 def _write_tie(case: _Case) -> _Three:
     good, _, following = _write_usual(case)
     claim = f"Any will do: the {len(case.ranking.heads)} methods are within noise of each other."
-    return good, _answer(1, "good", "", claim, _say_field(case)), following
+    return good, make_answer(1, "good", "", claim, _say_field(case)), following
 
 
 def _write_open_gain(case: _Case) -> _Three:
@@ -506,8 +400,8 @@ def _write_usual(case: _Case) -> _Three:
         f"{worse} {'is' if worse == 1 else 'are'} worse."
     )
     return (
-        _answer(0, "good", word, claim, [_say_gain(case)], sure=_say_error(case)),
-        _answer(1, "open", "", _say_wrong(case), [field, *_say_field(case), ranking.kinship]),
+        make_answer(0, "good", word, claim, [_say_gain(case)], sure=_say_error(case)),
+        make_answer(1, "open", "", _say_wrong(case), [field, *_say_field(case), ranking.kinship]),
         _advise(case),
     )
 
@@ -548,7 +442,7 @@ def _write_inverted(case: _Case) -> _Three:
             claim="The scores seem to be those of the other class.",
             because=(wrong.claim, *wrong.because),
         ),
-        _answer(2, "off", "", "Check which class the scores are of.", steps=(step, meant, *following.steps[1:])),
+        make_answer(2, "off", "", "Check which class the scores are of.", steps=(step, meant, *following.steps[1:])),
     )
 
 

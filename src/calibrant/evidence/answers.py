@@ -53,6 +53,7 @@ __all__ = [
     "Answers",
     "answer_assessment",
     "find_situation",
+    "make_answer",
     "mention_groups",
 ]
 
@@ -247,16 +248,17 @@ def _step_use(case: Case) -> Step:
 _Three = tuple[Answer, Answer, Answer]
 
 
-def _answer(place: int, tone: str, word: str, claim: str, because: Sequence[str] = (), **more: Any) -> Answer:
+def make_answer(place: int, tone: str, word: str, claim: str, because: Sequence[str] = (), **more: Any) -> Answer:
+    """Return the answer to the question at a place; sentences that are empty are left out."""
     return Answer(QUESTIONS[place], tone, word, claim, tuple(filter(None, because)), **more)
 
 
 def _write_empty(case: Case) -> _Three:
     reason = case.found.notes[0]
     return (
-        _answer(0, "open", "Cannot tell.", reason),
-        _answer(1, "open", "", "Nothing can be shown."),
-        _answer(2, "open", "", "Give rows of both classes, and name them (labels)."),
+        make_answer(0, "open", "Cannot tell.", reason),
+        make_answer(1, "open", "", "Nothing can be shown."),
+        make_answer(2, "open", "", "Give rows of both classes, and name them (labels)."),
     )
 
 
@@ -265,7 +267,7 @@ def _write_one_class(case: Case) -> _Three:
     others = [share.name for share in case.found.classes if share.rows == 0]
     claim = "Nothing that is certain." if not case.is_shown else "The level, at least."
     return (
-        _answer(
+        make_answer(
             0,
             "open",
             "Cannot tell.",
@@ -275,8 +277,8 @@ def _write_one_class(case: Case) -> _Three:
                 f"On average {format_percent(only.forecast)} was forecast for it.",
             ],
         ),
-        _answer(1, "off" if case.is_shown else "open", "", claim, [say_means(case)], sure=say_proof(case)),
-        _answer(2, "open", "", f"Add rows of class {list_names(others)}, then ask again."),
+        make_answer(1, "off" if case.is_shown else "open", "", claim, [say_means(case)], sure=say_proof(case)),
+        make_answer(2, "open", "", f"Add rows of class {list_names(others)}, then ask again."),
     )
 
 
@@ -293,7 +295,7 @@ def _write_impossible(case: Case) -> _Three:
         else f"Without {'it' if ' was ' in claim else 'them'} the log loss is {format_number(gain[4])}."
     )
     return (
-        _answer(
+        make_answer(
             0,
             "off",
             "No.",
@@ -301,7 +303,7 @@ def _write_impossible(case: Case) -> _Three:
             ["The log loss is infinite.", said, say_discrimination(case), say_top(case.found)],
             sure=say_error(case),
         ),
-        _answer(
+        make_answer(
             1,
             "off",
             "",
@@ -309,7 +311,7 @@ def _write_impossible(case: Case) -> _Three:
             describe_off(case)[1],
             sure=say_proof(case),
         ),
-        _answer(
+        make_answer(
             2,
             "off",
             "Recalibrate.",
@@ -324,9 +326,11 @@ def _write_inverted(case: Case) -> _Three:
     span = f"{format_number(auc.value)} ({format_number(auc.low)} to {format_number(auc.high)}; 0.5 is guessing)"
     name = case.found.classes[0].name
     return (
-        _answer(0, "off", "No.", "Higher forecasts happen less often.", [f"The area under the ROC curve is {span}."]),
-        _answer(1, "off", "", "The probabilities seem to be those of the other class.", [say_means(case), never]),
-        _answer(
+        make_answer(
+            0, "off", "No.", "Higher forecasts happen less often.", [f"The area under the ROC curve is {span}."]
+        ),
+        make_answer(1, "off", "", "The probabilities seem to be those of the other class.", [say_means(case), never]),
+        make_answer(
             2,
             "off",
             "",
@@ -343,7 +347,7 @@ def _write_inverted(case: Case) -> _Three:
 def _write_indistinct(case: Case) -> _Three:
     off = describe_off(case)[1] if case.is_shown else [say_means(case)]
     return (
-        _answer(
+        make_answer(
             0,
             "off",
             "No.",
@@ -351,8 +355,8 @@ def _write_indistinct(case: Case) -> _Three:
             [say_discrimination(case).replace("It tells the classes apart with an", "An"), say_losses(case)],
             sure=say_error(case),
         ),
-        _answer(1, "off", "", "The forecasts themselves: no map from score to probability repairs this.", off),
-        _answer(2, "off", "", "Look for better features, a better model, or errors in the labels."),
+        make_answer(1, "off", "", "The forecasts themselves: no map from score to probability repairs this.", off),
+        make_answer(2, "off", "", "Look for better features, a better model, or errors in the labels."),
     )
 
 
@@ -374,7 +378,7 @@ def _write_off(case: Case) -> _Three:
         claim = f"Forecasts are off by {error} on average{takes}."
     opening, evidence, sure = describe_off(case)
     return (
-        _answer(
+        make_answer(
             0,
             "off",
             word,
@@ -382,7 +386,7 @@ def _write_off(case: Case) -> _Three:
             [say_losses(case), say_discrimination(case), say_top(case.found)],
             sure=say_error(case, named=not worthless),
         ),
-        _answer(1, "off", "", opening, evidence, sure=sure),
+        make_answer(1, "off", "", opening, evidence, sure=sure),
         _advise(case, gains=gains),
     )
 
@@ -392,25 +396,25 @@ def _advise(case: Case, *, gains: bool) -> Answer:
     if find_fall(case) is not None:
         mends = (_step_fit(case, case.gain[0]),) if gains and case.gain is not None else ()
         claim = "Look at the model: no map that keeps the order of the rows repairs this."
-        return _answer(2, "off", "", claim, [say_gain(case)], steps=(*mends, _step_compare(case)))
+        return make_answer(2, "off", "", claim, [say_gain(case)], steps=(*mends, _step_compare(case)))
     if case.gain is not None and not gains and case.gain[1] >= _ALMOST:
         method, gain, low, high, _, _ = case.gain
         size = f"{round_percent(gain)}% of the log loss, interval {round_percent(low)}% to {round_percent(high)}%"
         rows = format_count(round(case.effects.effective), "row")
         said = f"{name_method(method)} probably helps ({size}); {rows} do not prove it."
-        return _answer(2, "open", "", said, steps=(_step_fit(case, method), _step_compare(case)))
+        return make_answer(2, "open", "", said, steps=(_step_fit(case, method), _step_compare(case)))
     if not gains or case.gain is None:
         said = "Compare methods: " + (
             "no single temperature repairs this." if case.several else "Platt's sigmoid does not repair this."
         )
-        return _answer(2, "off", "", said, [say_gain(case)], steps=(_step_compare(case, ""),))
+        return make_answer(2, "off", "", said, [say_gain(case)], steps=(_step_compare(case, ""),))
     method = case.gain[0]
     shift = ""
     if not case.several and not find_tilt(case) and case.effects.departure.level.sign:
         shift = (
             "If only the shares of the classes have changed since training, calibrant.decisions.prior_shift will do."
         )
-    return _answer(
+    return make_answer(
         2,
         "good",
         "Recalibrate.",
@@ -425,7 +429,7 @@ def _write_negligible(case: Case) -> _Three:
     opening, evidence, sure = describe_off(case)
     small = opening if case.several else f"Hardly anything: {opening[0].lower()}{opening[1:]}"
     return (
-        _answer(
+        make_answer(
             0,
             "good",
             "Yes.",
@@ -433,15 +437,15 @@ def _write_negligible(case: Case) -> _Three:
             [say_losses(case), say_discrimination(case), say_top(case.found)],
             sure=say_error(case, named=True),
         ),
-        _answer(1, "good", "", small, evidence, sure=sure),
-        _answer(2, "good", "", "Use them as they are.", [say_gain(case)], steps=(_step_use(case),)),
+        make_answer(1, "good", "", small, evidence, sure=sure),
+        make_answer(2, "good", "", "Use them as they are.", [say_gain(case)], steps=(_step_use(case),)),
     )
 
 
 def _write_uncertain(case: Case) -> _Three:
     error = case.effects.error
     return (
-        _answer(
+        make_answer(
             0,
             "open",
             "Cannot tell.",
@@ -449,15 +453,15 @@ def _write_uncertain(case: Case) -> _Three:
             [say_losses(case), say_discrimination(case), say_top(case.found)],
             sure=say_error(case, named=True),
         ),
-        _answer(1, "open", "", "Nothing that is certain.", [say_means(case)], sure=say_proof(case)),
-        _answer(2, "open", "", say_wanted(case.effects.effective, case.effects.error), [say_gain(case)]),
+        make_answer(1, "open", "", "Nothing that is certain.", [say_means(case)], sure=say_proof(case)),
+        make_answer(2, "open", "", say_wanted(case.effects.effective, case.effects.error), [say_gain(case)]),
     )
 
 
 def _write_few(case: Case) -> _Three:
     chance = format_points(case.effects.error.chance)
     return (
-        _answer(
+        make_answer(
             0,
             "open",
             "Cannot tell.",
@@ -465,8 +469,8 @@ def _write_few(case: Case) -> _Three:
             [say_losses(case), say_discrimination(case), say_top(case.found)],
             sure=say_error(case),
         ),
-        _answer(1, "open", "", "Nothing that shows on so few rows.", [say_means(case)], sure=say_proof(case)),
-        _answer(2, "open", "", say_wanted(case.effects.effective, case.effects.error), [say_gain(case)]),
+        make_answer(1, "open", "", "Nothing that shows on so few rows.", [say_means(case)], sure=say_proof(case)),
+        make_answer(2, "open", "", say_wanted(case.effects.effective, case.effects.error), [say_gain(case)]),
     )
 
 
@@ -476,7 +480,7 @@ def _write_doubtful(case: Case) -> _Three:
     doubt = f"{seen} of {format_count(len(tests), 'test')} saw a departure, which may be chance."
     error = format_points(case.effects.error.value)
     return (
-        _answer(
+        make_answer(
             0,
             "good",
             "Probably.",
@@ -484,8 +488,10 @@ def _write_doubtful(case: Case) -> _Three:
             [say_losses(case), say_discrimination(case), say_top(case.found)],
             sure=say_error(case, named=True),
         ),
-        _answer(1, "open", "", "Perhaps something: " + doubt, [say_means(case)], sure=say_proof(case)),
-        _answer(2, "good", "", "Use them, and ask again with more rows.", [say_gain(case)], steps=(_step_use(case),)),
+        make_answer(1, "open", "", "Perhaps something: " + doubt, [say_means(case)], sure=say_proof(case)),
+        make_answer(
+            2, "good", "", "Use them, and ask again with more rows.", [say_gain(case)], steps=(_step_use(case),)
+        ),
     )
 
 
@@ -495,7 +501,7 @@ def _write_calibrated(case: Case) -> _Three:
     word, tone = ("Yes.", "good") if skill.low > 0.0 else ("Calibrated.", "open")
     how = "as chance would have it" if error.is_chance else "which the tests do not tell from chance"
     return (
-        _answer(
+        make_answer(
             0,
             tone,
             word,
@@ -503,7 +509,7 @@ def _write_calibrated(case: Case) -> _Three:
             [say_losses(case), say_discrimination(case), say_top(case.found)],
             sure=say_error(case, named=True),
         ),
-        _answer(
+        make_answer(
             1,
             "good",
             "",
@@ -511,7 +517,7 @@ def _write_calibrated(case: Case) -> _Three:
             [say_means(case)],
             sure=say_proof(case),
         ),
-        _answer(2, "good", "", "Use them as they are.", [say_gain(case)], steps=(_step_use(case),)),
+        make_answer(2, "good", "", "Use them as they are.", [say_gain(case)], steps=(_step_use(case),)),
     )
 
 

@@ -12,25 +12,16 @@ from calibrant.arrays import Floats
 from calibrant.comparing import Comparison, Predictions
 from calibrant.comparing.rankings import ALPHA, MethodRow, Ranking, binary_forecasts, rank_methods
 from calibrant.comparing.records import unique
-from calibrant.comparing.verdicts import answer_comparison, list_notes, standings_of
+from calibrant.comparing.standings import standings_of
+from calibrant.comparing.verdicts import answer_comparison, list_notes
 from calibrant.evidence.curves import histogram, posterior, reliability
 from calibrant.evidence.steps import Source
 from calibrant.evidence.thresholds import count_decisions
 from calibrant.evidence.words import format_count, format_name, format_number, format_points, to_json
 from calibrant.metrics import METRICS
-from calibrant.report.summaries import (
-    Page,
-    draw_reliability,
-    find_column,
-    list_blocks,
-    make_gauge,
-    name_choices,
-    name_class,
-    name_columns,
-    round_values,
-    smooth,
-    summarise_counts,
-)
+from calibrant.report.figures import Page, draw_reliability, list_blocks, round_values, smooth, summarise_counts
+from calibrant.report.summaries import find_column, name_choices, name_columns
+from calibrant.report.tiles import make_gauge, name_class
 from calibrant.samples import Sample
 
 __all__ = ["summarise_comparison"]

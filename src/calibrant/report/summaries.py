@@ -5,16 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from calibrant.arrays import Floats
 from calibrant.evidence.answers import Answers, answer_assessment, mention_groups
 from calibrant.evidence.assessing import Assessment
-from calibrant.evidence.cases import say_top
-from calibrant.evidence.curves import Histogram, ReliabilityCurve, ScoresCurve
+from calibrant.evidence.curves import ReliabilityCurve
 from calibrant.evidence.effects import Recalibration
 from calibrant.evidence.steps import Source
-from calibrant.evidence.thresholds import DecisionCounts
 from calibrant.evidence.words import (
     format_count,
     format_forecast,
@@ -22,335 +17,19 @@ from calibrant.evidence.words import (
     format_number,
     format_percent,
     format_points,
-    format_range,
     name_method,
-    round_percent,
     to_json,
 )
 from calibrant.maps.records import Linked, Sigmoid
+from calibrant.report.figures import Page, draw_map, draw_reliability, list_blocks, summarise_counts
+from calibrant.report.tiles import name_class, say_interval, tile_discrimination, tile_error, tile_rows, tile_scores
 
-__all__ = [
-    "Page",
-    "draw_map",
-    "draw_reliability",
-    "find_column",
-    "list_blocks",
-    "make_gauge",
-    "name_choices",
-    "name_class",
-    "name_columns",
-    "round_values",
-    "smooth",
-    "summarise_assessment",
-    "summarise_counts",
-    "summarise_groups",
-]
+__all__ = ["find_column", "name_choices", "name_columns", "summarise_assessment", "summarise_groups"]
 
-Page = dict[str, Any]  # a part of a page, as JSON values
-
-_DIGITS = 5  # of numbers that are drawn and not written
-_BAND_POINTS = 140  # most points of a band that are drawn
-_SMALL_BAND = 48  # of a small diagram
-_BAND_GAP = 0.06  # a band is interrupted where there are no forecasts on this length; of few rows, on a longer one
-_TABLE_BLOCKS = 60  # most steps of the reliability curve in its table
 _MOST_LISTED = 10  # of the largest errors beside the diagram
 _MOST_CONFUSED = 12  # up to so many classes the whole confusion is shown, of more as many of its largest errors
-_RARE = 0.02  # a base rate this close to 0 or 1 opens the diagram on the scale of log-odds
 _MOST_GROUPS = 12  # so many groups are drawn
 _SHOWN = ("off", "impossible", "negligible")  # situations in which a departure is more than chance
-
-
-# Figures --------------------------------------------------------------------------------------------------------------
-
-
-def round_values(values: Any) -> list[float]:
-    """Return numbers with as many digits as a figure shows."""
-    return [float(f"{value:.{_DIGITS}g}") for value in np.asarray(values, np.float64).ravel()]
-
-
-def _round_shares(values: Any) -> list[float]:
-    """Return shares with as many digits as a figure shows, near 1 of the distance to it."""
-    found = []
-    for value in np.asarray(values, np.float64).ravel().tolist():
-        rest = min(value, 1.0 - value)
-        found.append(round(value, _DIGITS - 1 - int(np.floor(np.log10(rest)))) if rest > 0.0 else value)
-    return found
-
-
-def _keep_values(values: Any) -> list[float]:
-    """Return numbers with all digits, whole ones as such."""
-    return [int(value) if value == int(value) else value for value in np.asarray(values, np.float64).tolist()]
-
-
-def draw_reliability(
-    curve: ReliabilityCurve, names: tuple[str, str], *, small: bool = False, several: bool = False
-) -> Page:
-    """Return a reliability diagram: steps, band, histograms of both classes, and the base rate."""
-    blocks = curve.blocks
-    assert blocks is not None
-    band = curve.band
-    bands: list[list[float]] = [[], [], []]
-    if band is not None:
-        most = _SMALL_BAND if small else _BAND_POINTS
-        kept = np.unique(np.linspace(0, len(band.x) - 1, min(len(band.x), most)).astype(int))
-        bands = [_round_shares(each[kept]) for each in (band.x, band.low, band.high)]
-    happened = float(blocks.happened.sum() / blocks.rows.sum())
-    return {
-        "kind": "reliability",
-        "small": small,
-        "several": several,
-        "names": list(names),
-        "blocks": [
-            [*_round_shares(ends), *_keep_values(counts), *_round_shares([mean])]
-            for ends, counts, mean in zip(
-                zip(blocks.low, blocks.high, strict=True),
-                zip(blocks.rows, blocks.happened, strict=True),
-                blocks.forecast,
-                strict=True,
-            )
-        ],
-        "band": bands,
-        "confidence": None if band is None else band.confidence,
-        "gap": max(_BAND_GAP, 2.0 / float(np.sqrt(blocks.rows.sum()))),
-        "base": float(f"{happened:.{_DIGITS}g}"),
-        "rare": bool(0.0 < min(happened, 1.0 - happened) < _RARE),
-        "even": _draw_histogram(curve.forecasts),
-        "odds": None if curve.odds is None else _draw_histogram(curve.odds),
-    }
-
-
-def _draw_histogram(counts: Histogram) -> Page:
-    return {
-        "edges": round_values(counts.edges),
-        "positive": round_values(counts.positive),
-        "negative": round_values(counts.negative),
-    }
-
-
-def smooth(density: Floats) -> Floats:
-    """Return a histogram smoothed over five cells, for the eye; nothing leaves at the ends.
-
-    >>> smooth(np.array([0.0, 0.0, 16.0, 0.0, 0.0]))
-    array([1., 4., 6., 4., 1.])
-    """
-    padded = np.pad(density, 2, mode="edge")
-    return np.asarray(np.convolve(padded, np.array([1.0, 4.0, 6.0, 4.0, 1.0]) / 16.0, mode="valid"))
-
-
-def draw_map(curve: ScoresCurve, names: tuple[str, str], label: str) -> Page:
-    """Return the map of scores to probabilities, and the densities of both classes (Platt 1999, Figures 1 and 2)."""
-    negative, positive = curve.counts.densities
-    fitted, groups = curve.fitted, curve.posterior
-    assert fitted is not None
-    band = fitted.band
-    return {
-        "kind": "map",
-        "names": list(names),
-        "edges": round_values(curve.counts.edges),
-        "densities": [round_values(smooth(each)) for each in (positive, negative)],
-        "score": round_values(fitted.score),
-        "lines": [{"label": label, "tone": "good", "values": round_values(fitted.probability)}],
-        "band": None if band is None else [round_values(band.low), round_values(band.high)],
-        "points": [round_values(row) for row in zip(groups.score, groups.share, groups.low, groups.high, strict=True)],
-        "reliable": True,
-    }
-
-
-def summarise_counts(counts: DecisionCounts, scale: float = 1.0) -> Page:
-    """Return counts by threshold, times `scale`, without the thresholds, which all forecasts of a page share."""
-    columns = (counts.first_below, counts.first_upto, counts.second_below, counts.second_upto)
-    return {
-        "counts": [_keep_values(scale * each) for each in columns],
-        "total": _keep_values(scale * np.asarray(counts.total)),
-    }
-
-
-def list_blocks(curve: ReliabilityCurve) -> list[tuple[Any, ...]]:
-    """Return the rows of the table behind a reliability diagram; of many steps, those with the most rows."""
-    blocks = curve.blocks
-    assert blocks is not None
-    kept = np.sort(np.argsort(-blocks.rows, kind="stable")[:_TABLE_BLOCKS])
-    return [
-        (
-            format_range(float(blocks.low[k]), float(blocks.high[k]), float(blocks.rows[k])),
-            format_number(round(float(blocks.rows[k]), 6)),
-            format_number(round(float(blocks.happened[k]), 6)),
-            format_forecast(float(blocks.forecast[k]), float(blocks.rows[k])),
-            format_percent(float(blocks.happened[k] / blocks.rows[k])),
-        )
-        for k in kept
-    ]
-
-
-# Tiles ----------------------------------------------------------------------------------------------------------------
-
-
-def make_gauge(
-    marks: Sequence[tuple[float, str]], *, low: float, high: float, words: str, chance: float | None = None
-) -> Page | None:
-    """Return a bar with marks at values, each with the class of its colour, as places from 0 to 100."""
-    if not high > low or not all(np.isfinite(value) for value, _ in marks):
-        return None
-
-    def place(value: float) -> float:
-        return round(100.0 * float(np.clip((value - low) / (high - low), 0.0, 1.0)), 2)
-
-    return {
-        "marks": [(place(value), tone) for value, tone in marks],
-        "chance": None if chance is None else place(chance),
-        "words": words,
-    }
-
-
-def name_class(name: str) -> str:
-    """Return the name of a class as it stands in a sentence: 0, 1, True and False are called classes.
-
-    >>> name_class("1"), name_class("subscribed")
-    ('class 1', 'subscribed')
-    """
-    return f"class {name}" if name in ("0", "1", "-1", "True", "False") or name.isdigit() else name
-
-
-def _tile_scores(found: Assessment) -> Page:
-    """Return the tile of the log loss and the Brier score."""
-    assert found.effects is not None
-    recalibration, base = found.effects.recalibration, _find_base(found)
-    after = {}
-    if recalibration is not None:
-        after = {"log_loss": recalibration.whole, "brier": recalibration.recalibrated_brier}
-    elif found.temperature is not None:
-        after = {"log_loss": found.temperature.tempered}
-    values = []
-    for name in ("log_loss", "brier"):
-        measure = found[name]
-        marks = [(measure.value, "off"), *([(after[name], "good")] if name in after else [])]
-        top = max(base[name], *(value for value, _ in marks))
-        words = f"{format_name(name)} {format_number(measure.value)}; base rate {format_number(base[name])}"
-        values.append(
-            {
-                "value": format_number(measure.value),
-                "name": format_name(name),
-                "interval": _say_interval(measure),
-                "gauge": make_gauge(marks, low=0.0, high=top, words=words),
-            }
-        )
-    foot = [("", f"Knowing only the {_name_shares(found)} (right end): {_join(base.values())}.")]
-    if after:
-        gains = [(1.0 - value / found[name].value) if found[name].value else 0.0 for name, value in after.items()]
-        shares = " and ".join(
-            f"{format_number(value)} ({_say_change(gain)})" for value, gain in zip(after.values(), gains, strict=True)
-        )
-        foot.insert(0, ("good" if min(gains) > 0.0 else "", f"Recalibrated: {shares}."))
-    return {"title": "Log loss and Brier score", "values": values, "foot": foot}
-
-
-def _say_change(gain: float) -> str:
-    """Say by which share a loss falls or rises."""
-    if not np.isfinite(gain):
-        return "finite"
-    return f"{'−' if gain >= 0 else '+'}{round_percent(abs(gain))}%"
-
-
-def _join(values: Any) -> str:
-    return " and ".join(format_number(value) for value in values)
-
-
-def _name_shares(found: Assessment) -> str:
-    return "shares of the classes" if found.by_class else "base rate"
-
-
-def _find_base(found: Assessment) -> dict[str, float]:
-    """Return the scores of always saying the shares of the classes."""
-    share = np.array([each.share for each in found.classes])
-    inside = share[share > 0.0]
-    return {
-        "log_loss": float(-(inside * np.log(inside)).sum()),
-        "brier": found.decompositions["brier"].uncertainty,
-    }
-
-
-def _say_interval(measure: Any) -> str:
-    return "" if measure.low is None else f"{format_number(measure.low)} to {format_number(measure.high)}"
-
-
-def _tile_error(found: Assessment) -> Page:
-    """Return the tile of the calibration error beside its chance level."""
-    assert found.effects is not None
-    error, recalibration = found.effects.error, found.effects.recalibration
-    marks = [(error.value, "good" if error.is_chance else "off")]
-    foot = [("", f"Chance alone: {format_points(error.usual)}, rarely more than {format_points(error.chance)} (grey).")]
-    if recalibration is not None and not error.is_chance:
-        marks.append((recalibration.error.value, "good"))
-        foot.insert(0, ("good", f"Recalibrated: {format_points(recalibration.error.value)}."))
-    top = 1.15 * max(error.chance, *(value for value, _ in marks))
-    value, _, unit = format_points(error.value).partition(" ")
-    words = f"{format_points(error.value)}; chance alone reaches {format_points(error.chance)}"
-    of = "of the most probable class" if found.by_class else "between forecast and fact, on average"
-    gauge = make_gauge(marks, low=0.0, high=top, words=words, chance=error.chance)
-    return {
-        "title": "Calibration error",
-        "values": [{"value": value, "name": f"percentage {unit}", "interval": of, "gauge": gauge}],
-        "foot": foot,
-    }
-
-
-def _tile_discrimination(found: Assessment) -> Page:
-    """Return the tile of the area under the ROC curve."""
-    measures = {measure.name: measure for measure in found.measures}
-    title = "Telling the classes apart"
-    if "auc" not in measures:
-        return {"title": title, "values": [], "foot": [("", "Rows of every class are needed to say.")]}
-    auc = measures["auc"]
-    words = f"AUC {format_number(auc.value)} between 0.5 and 1"
-    gauge = make_gauge([(auc.value, "ink")], low=0.5, high=1.0, words=words)
-    span = _say_interval(auc)
-    times = round(100.0 * auc.value)
-    foot = (
-        f"Decisions for the most probable class are right in {format_percent(measures['accuracy'].value)} of the rows."
-        if found.by_class
-        else f"Of one row of each class, that of {name_class(found.classes[1].name)} has the higher forecast {times} "
-        "times in 100."
-    )
-    top = say_top(found)
-    notes = f"{span}; 0.5 is guessing, 1 is perfect" if span else "0.5 is guessing, 1 is perfect"
-    return {
-        "title": title,
-        "values": [{"value": format_number(auc.value), "name": "AUC", "interval": notes, "gauge": gauge}],
-        "foot": [("", foot), *([("", top)] if top else [])],
-    }
-
-
-def _tile_rows(found: Assessment, *, shown: bool) -> Page:
-    """Return the tile of the rows and the base rate; a direction is named only where a departure is `shown`."""
-    assert found.effects is not None
-    departure = found.effects.departure
-    said, happened = format_percent(departure.said), format_percent(departure.happened)
-    sizes = [f"{format_number(each.rows)} {name_class(each.name)}" for each in reversed(found.classes)]
-    spread = ", ".join(sizes) if len(sizes) <= 3 else f"{len(sizes)} classes"
-    marks = [(departure.said, "off"), (departure.happened, "ink")]
-    top = min(1.0, 1.25 * max(departure.said, departure.happened))
-    sign = departure.level.sign if shown else 0
-    foot = (
-        f"Mean confidence {said}, right {happened}."
-        if found.by_class
-        else f"Base rate {happened}, average forecast {said}"
-    )
-    if not found.by_class:
-        level = format_points(departure.level.value)
-        foot += (
-            f": {level} too {'high' if sign > 0 else 'low'} overall."
-            if sign
-            else ", no further apart than chance may make them."
-        )
-    notes = [("", foot)]
-    if abs(found.effects.effective / found.rows - 1.0) > 0.001:
-        notes.append(("", f"The weights tell as much as {found.effects.effective:,.0f} rows of one weight."))
-    gauge = make_gauge(marks, low=0.0, high=top, words=f"average forecast {said}, happened {happened}")
-    return {
-        "title": "Rows",
-        "values": [{"value": format_number(found.rows), "name": "rows", "interval": spread, "gauge": gauge}],
-        "foot": notes,
-    }
 
 
 # An assessment --------------------------------------------------------------------------------------------------------
@@ -378,10 +57,10 @@ def summarise_assessment(
     several = bool(found.by_class)
     names = _class_names(found)
     page["tiles"] = [
-        _tile_scores(found),
-        _tile_error(found),
-        _tile_discrimination(found),
-        _tile_rows(found, shown=answers.situation in _SHOWN),
+        tile_scores(found),
+        tile_error(found),
+        tile_discrimination(found),
+        tile_rows(found, shown=answers.situation in _SHOWN),
     ]
     page["figures"]["reliability"] = draw_reliability(found.curve, names, several=several)
     page["headline"] = _say_worst(found, answers)
@@ -596,7 +275,7 @@ def _list_details(found: Assessment) -> list[Page]:
                 (
                     format_name(each.name),
                     each.value,
-                    _say_interval(each),
+                    say_interval(each),
                     each.better + (f"; {each.of}" if each.of else ""),
                     each.formula,
                     each.source,

@@ -31,7 +31,8 @@ from calibrant.evidence.steps import Source
 from calibrant.evidence.thresholds import COSTS, REJECTIONS, count_decisions
 from calibrant.evidence.words import NOT_FINITE
 from calibrant.files import write_whole
-from calibrant.report.summaries import Page, summarise_assessment, summarise_groups
+from calibrant.report.figures import Page
+from calibrant.report.summaries import summarise_assessment, summarise_groups
 from calibrant.samples import Sample
 
 if TYPE_CHECKING:
