@@ -129,9 +129,9 @@ class _Count:
 def _open_duckdb(files: Files, paths: list[str], types: dict[str, str], rows: int | None, wanted: list[str]) -> Running:
     """Open Parquet files in DuckDB."""
     with require_extra("reading a table", "cli"):
-        import duckdb
+        from calibrant.engines.opening import connect_duckdb
 
-    connection = duckdb.connect()
+    connection = connect_duckdb(paths)
     connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
     relation = connection.read_parquet([path.replace("[", "[[]") if "://" not in path else path for path in paths])
     require_columns(files.name, list(relation.columns), wanted)

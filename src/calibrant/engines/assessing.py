@@ -19,7 +19,8 @@ from calibrant.checks import check_proportion, check_whole
 from calibrant.engines.cells import FEW_ROWS
 from calibrant.engines.classes import MOST_AT_HOME, ClassTable, open_columns
 from calibrant.engines.forecasts import ForecastCells, choose_cells, sum_forecasts, sum_groups
-from calibrant.engines.tables import Table, check_by, each_group, open_rows
+from calibrant.engines.segments import check_by, each_group
+from calibrant.engines.tables import Table, open_rows
 from calibrant.evidence.assessing import (
     Assessment,
     AssessOptions,
@@ -177,7 +178,7 @@ def _assess_several(rows: ClassTable, options: AssessOptions) -> Assessment:
         one = open_rows(rows.opened, score="score1", label="is1", weight=weight, kind="probability")
         names_of_two = tuple(str(name) for name in rows.classes)
         return _assess_cells(sum_forecasts(one, _choose_width(one, 1)), names_of_two, options)
-    data = rows.bring_home(MOST_AT_HOME if sampled else None)
+    data = rows.draw_home(MOST_AT_HOME) if sampled else rows.bring_home()
     names = np.empty(len(rows.classes), object)
     names[:] = rows.classes
     found = assess_rows(
