@@ -30,6 +30,7 @@ from calibrant.evidence.assessing import (
 )
 from calibrant.evidence.assessing import assess as assess_rows
 from calibrant.metrics import Decomposition
+from calibrant.progress import Progress, show_progress
 from calibrant.samples import Sample
 
 __all__ = ["assess"]
@@ -53,6 +54,7 @@ def assess(
     draws: int = 1000,
     random_state: Any = 0,
     costs: ArrayLike | None = None,
+    progress: Progress = False,
 ) -> Assessment: ...
 
 
@@ -71,6 +73,7 @@ def assess(
     draws: int = 1000,
     random_state: Any = 0,
     costs: ArrayLike | None = None,
+    progress: Progress = False,
 ) -> dict[Any, Assessment]: ...
 
 
@@ -88,6 +91,7 @@ def assess(
     draws: int = 1000,
     random_state: Any = 0,
     costs: ArrayLike | None = None,
+    progress: Progress = False,
 ) -> Assessment | dict[Any, Assessment]:
     """Assess a column of probabilities of the positive class, as `calibrant.assess` does rows in memory.
 
@@ -107,6 +111,7 @@ def assess(
     draws : how many random draws.
     random_state : the seed.
     costs : costs of decisions, as for `calibrant.assess`.
+    progress : whether to draw a bar of the groups, or a function called with the share of them that is done.
 
     Returns
     -------
@@ -151,7 +156,12 @@ def assess(
     if by is None:
         return _assess_cells(sum_forecasts(rows, _choose_width(rows, 1)), names, options)
     groups = sum_groups(rows, kept, partial(_choose_width, rows))
-    return {value: _assess_cells(cells, names, options) for value, cells in groups.items()}
+    found = {}
+    with show_progress("assessing groups", len(groups), progress) as advance:
+        for value, cells in groups.items():
+            found[value] = _assess_cells(cells, names, options)
+            advance(1)
+    return found
 
 
 def _choose_width(rows: Table, groups: int) -> int | None:
