@@ -16,6 +16,7 @@ from pathlib import Path
 __all__ = ["UnreadableTable", "hide_address", "hide_credentials", "read_limited", "replace_file", "write_whole"]
 
 _CHUNK = 2**20  # bytes read at a time
+_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}  # the system does not say of which file
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -91,8 +92,10 @@ def _replace_at_end(path: Path, existing: os.stat_result | None) -> Iterator[Pat
             os.chmod(temporary, stat.S_IMODE(existing.st_mode))
         _store(temporary)
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno is not None and error.errno in _FULL:
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from None
         raise
     with suppress(OSError):  # some systems do not open folders
         _store(path.parent)

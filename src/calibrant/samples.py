@@ -121,7 +121,8 @@ class ClassSample:
 
     A score may be NaN where it is unknown: its row then takes no part in the map of its column. `names` are the
     classes themselves, where they are known. `target` are soft labels, rows of one probability per class; `index` is
-    then the most probable class.
+    then the most probable class. `room` makes the arrays of a fit that are as large as the scores: in memory, or where
+    the scores are in a file, in another one.
     """
 
     scores: Floats
@@ -131,6 +132,7 @@ class ClassSample:
     weight: NDArray[Any] | None = None
     names: tuple[Any, ...] | None = None
     target: Floats | None = None
+    room: Callable[[tuple[int, int]], Floats] = field(default=np.empty, repr=False, compare=False)
 
     def select(self, rows: Any) -> ClassSample:
         """Return some rows; itself, without a copy, where they are all."""

@@ -96,6 +96,67 @@ def test_a_signal_leaves_nothing(number, code, output, folder):
     assert not listing(folder / "temporary")
 
 
+# Ctrl-C in a query, or where the rows of several columns come home.
+QUERIED = """
+import importlib
+import os
+import signal
+import sys
+from calibrant.cli import main
+import calibrant.engines.classes
+calibrant.engines.classes.MOST_AT_HOME = 1000
+module, name = importlib.import_module(sys.argv.pop(1)), sys.argv.pop(1)
+original = getattr(module, name)
+def interrupted(*arguments, **keywords):
+    os.kill(os.getpid(), signal.SIGINT)
+    return original(*arguments, **keywords)
+setattr(module, name, interrupted)
+main()
+"""
+FIT = ("fit", "t.parquet", "--label", "y", "--kind", "margin", "-o", "new.json")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize(
+    ("module", "name", "asked"),
+    [
+        ("calibrant.engines.cells", "fetch", (*FIT, "--score", "f", "--method", "isotonic")),
+        (
+            "calibrant.engines.scratch",
+            "_read_tables",
+            (*FIT, "--score", "f,noise", "--classes", "0,1", "--method", "vector"),
+        ),
+        ("calibrant.engines.forecasts", "fetch", ("assess", "t.parquet", "--probability", "noise", "--label", "y")),
+    ],
+)
+def test_an_interruption_of_a_query_leaves_nothing(module, name, asked, folder):
+    before = listing(folder / "work")
+    ended = run_program(QUERIED, folder, module, name, *asked)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "interrupted: nothing was written\n")
+    assert listing(folder / "work") == before
+    assert not listing(folder / "temporary")
+
+
+def test_an_interruption_while_packages_are_loaded(folder):
+    program = """
+import calibrant.cli
+def load():
+    raise KeyboardInterrupt
+calibrant.cli.application = load
+calibrant.cli.main()
+"""
+    ended = run_program(program, folder, "methods")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "interrupted: nothing was written\n")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+def test_a_full_disk_names_the_map(folder):
+    ended = run_program(COMMAND, folder, *FIT, "--score", "f", "--method", "isotonic", limit=2_000)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"error: {(folder / 'work' / 'new.json').resolve()}: File too large\n"
+    assert "new.json" not in listing(folder / "work")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
 @pytest.mark.parametrize("output", ["out.parquet", "out.csv.gz"])
 def test_a_full_disk_leaves_nothing(output, folder):

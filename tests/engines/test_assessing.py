@@ -253,3 +253,12 @@ def test_wrong_names_of_several_columns_are_refused():
         engines.assess(table, probability=["p0", "p1", "p2"], label="y", pos_label="cat")
     with pytest.raises(ValueError, match="classes is for several columns of probabilities"):
         engines.assess(table, probability="p0", label="y", classes=["a", "b"])
+
+
+def test_the_groups_that_are_done_are_told():
+    rng = np.random.default_rng(0)
+    p = rng.random(400)
+    table = pa.table({"p": p, "y": rng.random(400) < p, "g": np.arange(400) % 4})
+    told = []
+    engines.assess(table, probability="p", label="y", by="g", draws=5, progress=told.append)
+    assert told == [0.25, 0.5, 0.75, 1.0]

@@ -1,14 +1,19 @@
 """Maps of several classes are fitted to tables as to rows in memory."""
 
+import errno
+import os
+import tempfile
 import warnings
+from dataclasses import replace
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import calibrant
 from calibrant import engines
-from calibrant.engines import classes
+from calibrant.engines import classes, scratch
 from tests.engines.backends import BACKENDS, come_home
 
 KINDS = ["margin", "logit", "probability"]
@@ -93,17 +98,89 @@ def test_each_class_against_the_rest(monkeypatch, kind, method, k):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("method", ["vector", "temperature_robust"])
+def test_methods_that_need_little_memory_see_all_rows(monkeypatch, tmp_path, backend, method):
+    monkeypatch.setattr(classes, "MOST_AT_HOME", 300)
+    monkeypatch.setattr(scratch, "_BATCH", 70)
+    monkeypatch.setattr(scratch, "_PART", 130)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    scores, y = rows_of(seed=3, kind="probability")
+    native = BACKENDS[backend](table_of(scores, y, NAMES))
+    found = engines.fit(method, native, score=columns_of(scores), label="y", weight="w", kind="probability")
+    weight = np.linspace(0.5, 2.0, len(y))
+    expected = calibrant.fit(method, scores, np.array(NAMES)[y], kind="probability", sample_weight=weight)
+    np.testing.assert_allclose(found(scores), expected(scores), rtol=1e-9)
+    assert found.origin == replace(expected.origin, weight=found.origin.weight)
+    assert found.origin.weight == pytest.approx(expected.origin.weight)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", ["vector", "matrix", "dirichlet", "temperature_robust"])
+@pytest.mark.parametrize("k", [2, 4])
+def test_rows_in_a_file_are_rows_in_memory(monkeypatch, kind, method, k):
+    monkeypatch.setattr(classes, "MOST_AT_HOME", 300)
+    scores, y = rows_of(k=k, kind=kind, seed=4)
+    found = engines.fit(method, table_of(scores, y), score=columns_of(scores), label="y", kind=kind)
+    expected = calibrant.fit(method, scores, y, kind=kind)
+    np.testing.assert_allclose(found(scores), expected(scores), rtol=1e-9)
+
+
+def test_no_room_for_a_file_is_an_error_that_leaves_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(classes, "MOST_AT_HOME", 300)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    def refuse(file, start, size):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse, raising=False)
+    scores, y = rows_of()
+    with pytest.raises(
+        OSError, match=r"no room for a temporary file of 0\.0 GB in .*: set TMPDIR to a folder that has"
+    ):
+        engines.fit("vector", table_of(scores, y), score=columns_of(scores), label="y", kind="logit")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("change", ["INSERT INTO rows SELECT * FROM rows LIMIT 5", "DELETE FROM rows WHERE y = 0"])
+def test_a_table_that_changes_before_its_rows_come_home(monkeypatch, change):
+    monkeypatch.setattr(classes, "MOST_AT_HOME", 300)
+    scores, y = rows_of()
+    connection = duckdb.connect()
+    connection.from_arrow(table_of(scores, y)).create("rows")
+    read = classes.read_batches
+
+    def change_and_read(*given):
+        connection.execute(change)
+        return read(*given)
+
+    monkeypatch.setattr(classes, "read_batches", change_and_read)
+    with pytest.raises(RuntimeError, match="the table changed while it was read: 600 rows at first"):
+        engines.fit("vector", connection.table("rows"), score=columns_of(scores), label="y", kind="logit")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 def test_other_methods_see_a_sample(monkeypatch, backend):
     monkeypatch.setattr(classes, "MOST_AT_HOME", 2_000)
-    scores, y = rows_of(4_000, seed=3)
+    scores, y = rows_of(4_500, seed=3)
     native = BACKENDS[backend](table_of(scores, y))
-    with pytest.warns(
-        UserWarning, match="vector of several classes is fitted to a random sample of 2,000 of 4,000 rows"
-    ):
-        found = engines.fit("vector", native, score=columns_of(scores), label="y", kind="logit")
+    said = (
+        "auto of several classes is fitted to a random sample of 2,000 of 4,500 rows: the standard errors .* 1.5 times"
+    )
+    with pytest.warns(UserWarning, match=said):
+        found = engines.fit("auto", native, score=columns_of(scores), label="y", kind="logit")
     assert 1_800 <= found.origin.rows <= 2_200
-    expected = calibrant.fit("vector", scores, y, kind="logit")
+    expected = calibrant.fit("auto", scores, y, kind="logit")
     assert np.abs(found(scores) - expected(scores)).max() < 0.1
+
+
+def test_more_rows_than_files_may_hold_are_sampled(monkeypatch):
+    monkeypatch.setattr(classes, "MOST_AT_HOME", 300)
+    monkeypatch.setattr(classes, "MOST_IN_FILES", 400)
+    scores, y = rows_of()
+    with pytest.warns(UserWarning, match="vector of several classes is fitted to a random sample of 300 of 600 rows"):
+        found = engines.fit("vector", table_of(scores, y), score=columns_of(scores), label="y", kind="logit")
+    assert found.origin.rows == 300
 
 
 def test_separable_rows_have_no_best_temperature(monkeypatch):

@@ -3,6 +3,7 @@
 import datetime
 import warnings
 from decimal import Decimal
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 import calibrant
 from calibrant import engines
 from calibrant.engines import cells, fitting, tables
+from calibrant.engines.opening import connect_duckdb
 from tests.conftest import noisy_scores, quiet_fit
 from tests.engines.backends import BACKENDS
 
@@ -206,6 +208,16 @@ def test_passwords_stay_out_of_errors(address):
     with pytest.raises(ValueError, match="table must name") as caught:
         fit("platt", address)
     assert "secret" not in str(caught.value)
+
+
+def test_connections_fetch_no_extensions():
+    """Nothing is installed behind the caller's back, and every connection of the package is opened in one place."""
+    names = "current_setting('autoinstall_known_extensions'), current_setting('autoload_known_extensions')"
+    for paths, load in ((["rows.parquet"], False), (["s3://bucket/rows.parquet"], True)):
+        assert connect_duckdb(paths).execute(f"SELECT {names}").fetchall() == [(False, load)]
+    source = Path(calibrant.__file__).parent
+    opening = [path.name for path in source.rglob("*.py") if "duckdb.connect(" in path.read_text(encoding="utf-8")]
+    assert opening == ["opening.py"]
 
 
 def test_a_table_that_changes_is_noticed(monkeypatch):

@@ -17,9 +17,20 @@ if TYPE_CHECKING:
 
 __all__ = ["application", "main"]
 
+_INTERRUPTED = 130  # the exit code of a program that Ctrl-C has ended
+
 
 def main() -> None:
     """Run the command line."""
+    try:
+        _run()
+    except KeyboardInterrupt:  # before a command has begun, while packages are loaded
+        print("interrupted: nothing was written", file=sys.stderr)
+        sys.exit(_INTERRUPTED)
+
+
+def _run() -> None:
+    """Load the commands, and run one."""
     try:
         commands = application()
     except ModuleNotFoundError as error:  # rich, which prints other errors, may be the missing package

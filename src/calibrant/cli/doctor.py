@@ -204,9 +204,9 @@ def _check_engine(open_table: Callable[[Any], Any]) -> str:
 
 def _open_duckdb(table: Any) -> Any:
     """Return a table of DuckDB."""
-    import duckdb
+    from calibrant.engines.opening import connect_duckdb
 
-    return duckdb.connect().from_arrow(table)
+    return connect_duckdb().from_arrow(table)
 
 
 def _open_polars(table: Any) -> Any:
@@ -219,10 +219,10 @@ def _open_polars(table: Any) -> Any:
 
 def _check_sql() -> str:
     """Run a map as SQL in DuckDB."""
-    import duckdb
+    from calibrant.engines.opening import connect_duckdb
 
     query = f"SELECT {calibrant.sql(_fit(), 'f', dialect='duckdb')} FROM (SELECT unnest(?) AS f)"
-    found = duckdb.connect().execute(query, [_SCORES.tolist()]).fetchall()
+    found = connect_duckdb().execute(query, [_SCORES.tolist()]).fetchall()
     return _require_close(np.ravel(found), _fit()(_SCORES), 1e-12)
 
 

@@ -188,10 +188,11 @@ def _assess_table(source: Source, probability: Sequence[str]) -> Assessment | di
     require_one_naming(source, columns)
     from calibrant import engines
 
-    with source.open(columns) as running, running.show(f"assessing {', '.join(columns)}"):
+    with source.open(columns) as running, running.show(f"assessing {', '.join(columns)}") as go_on:
         several = len(columns) > 1
         reading = source.reading_classes(running.table, columns) if several else source.reading(running.table)
         grouped: dict[str, Any] = {"by": source.by[0] if len(source.by) == 1 else [*source.by]} if source.by else {}
+        grouped |= {"progress": go_on} if source.by else {}
         asked = {"probability": columns if several else columns[0], **grouped, **reading}
         found: Assessment | dict[Any, Assessment] = engines.assess(running.table, **asked)
         return found

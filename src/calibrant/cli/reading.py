@@ -194,7 +194,7 @@ class Source:
 
     def reading_classes(self, table: Any, columns: list[str]) -> dict[str, Any]:
         """Return the arguments with which functions of `calibrant.engines` read the labels of several columns."""
-        from calibrant.engines.tables import list_values
+        from calibrant.engines.values import list_values
 
         values = np.asarray(list_values(table, "label", self.label, _MOST_CLASSES))
         missing = "skip" if self.skip_missing else "error"
@@ -203,7 +203,7 @@ class Source:
 
     def reading(self, table: Any) -> dict[str, Any]:
         """Return the arguments with which functions of `calibrant.engines` read labels and weights of a table."""
-        from calibrant.engines.tables import parse_value
+        from calibrant.engines.values import parse_value
 
         positive = None if self.pos_label is None else parse_value(table, self.label, self.pos_label)
         missing = "skip" if self.skip_missing else "error"

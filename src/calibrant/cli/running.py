@@ -34,20 +34,29 @@ class Running:
     progress: Callable[[], float] | None = None
 
     @contextmanager
-    def show(self, what: str) -> Iterator[None]:
-        """Show on a terminal what is done, and where the engine tells, how far it is and how many rows it takes."""
+    def show(self, what: str) -> Iterator[Callable[[float], None]]:
+        """Show on a terminal what is done, and where the engine tells, how far it is and how many rows it takes.
+
+        The function that is yielded takes over when the queries are done: it is called with the share of the rest.
+        """
         with show_activity(what, self.rows, unit="rows") as step:
-            if self.progress is None or self.rows is None:
-                yield
-                return
-            ended = threading.Event()
-            thread = threading.Thread(target=_follow, args=(self.progress, self.rows, what, step, ended), daemon=True)
-            thread.start()
+            ended, total = threading.Event(), self.rows or 1
+            thread = None
+            if self.progress is not None and self.rows is not None:
+                followed = self.progress, self.rows, what, step, ended
+                thread = threading.Thread(target=_follow, args=followed, daemon=True)
+                thread.start()
+
+            def go_on(share: float) -> None:
+                ended.set()
+                step(completed=share * total, total=total, description=what)
+
             try:
-                yield
+                yield go_on
             finally:
                 ended.set()
-                thread.join()
+                if thread is not None:
+                    thread.join()
 
 
 def _follow(progress: Callable[[], float], rows: int, what: str, step: Any, ended: threading.Event) -> None:
@@ -129,9 +138,9 @@ class _Count:
 def _open_duckdb(files: Files, paths: list[str], types: dict[str, str], rows: int | None, wanted: list[str]) -> Running:
     """Open Parquet files in DuckDB."""
     with require_extra("reading a table", "cli"):
-        import duckdb
+        from calibrant.engines.opening import connect_duckdb
 
-    connection = duckdb.connect()
+    connection = connect_duckdb(paths)
     connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
     relation = connection.read_parquet([path.replace("[", "[[]") if "://" not in path else path for path in paths])
     require_columns(files.name, list(relation.columns), wanted)

@@ -18,7 +18,8 @@ from calibrant.comparing.records import Comparison
 from calibrant.comparing.tasks import CheckedData, ComparisonSettings, FoldTask, Trainer
 from calibrant.engines.cells import spread_ends
 from calibrant.engines.folds import FoldCells, count_folds, draw_folds
-from calibrant.engines.tables import open_rows, open_table
+from calibrant.engines.opening import open_table
+from calibrant.engines.tables import open_rows
 from calibrant.samples import ask_for_kind, read_kind
 
 __all__ = ["compare_table"]

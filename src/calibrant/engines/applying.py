@@ -18,7 +18,8 @@ import numpy as np
 
 from calibrant.arrays import Floats, Index
 from calibrant.checks import BLOCK
-from calibrant.engines.tables import Opened, as_group, check_by, is_group, one_where, open_table
+from calibrant.engines.opening import Opened, one_where, open_table
+from calibrant.engines.segments import as_group, check_by, is_group
 from calibrant.maps.groups import PooledMaps, SeparateMaps
 from calibrant.maps.keys import Keys, RowKeys, columns_of, find_keys, join_keys, kind_of, plain_key, sort_keys
 from calibrant.maps.records import Map, log_odds

@@ -19,7 +19,8 @@ from calibrant.checks import check_proportion, check_whole
 from calibrant.engines.cells import FEW_ROWS
 from calibrant.engines.classes import MOST_AT_HOME, ClassTable, open_columns
 from calibrant.engines.forecasts import ForecastCells, choose_cells, sum_forecasts, sum_groups
-from calibrant.engines.tables import Table, check_by, each_group, open_rows
+from calibrant.engines.segments import check_by, each_group
+from calibrant.engines.tables import Table, open_rows
 from calibrant.evidence.assessing import (
     Assessment,
     AssessOptions,
@@ -29,6 +30,7 @@ from calibrant.evidence.assessing import (
 )
 from calibrant.evidence.assessing import assess as assess_rows
 from calibrant.metrics import Decomposition
+from calibrant.progress import Progress, show_progress
 from calibrant.samples import Sample
 
 __all__ = ["assess"]
@@ -52,6 +54,7 @@ def assess(
     draws: int = 1000,
     random_state: Any = 0,
     costs: ArrayLike | None = None,
+    progress: Progress = False,
 ) -> Assessment: ...
 
 
@@ -70,6 +73,7 @@ def assess(
     draws: int = 1000,
     random_state: Any = 0,
     costs: ArrayLike | None = None,
+    progress: Progress = False,
 ) -> dict[Any, Assessment]: ...
 
 
@@ -87,6 +91,7 @@ def assess(
     draws: int = 1000,
     random_state: Any = 0,
     costs: ArrayLike | None = None,
+    progress: Progress = False,
 ) -> Assessment | dict[Any, Assessment]:
     """Assess a column of probabilities of the positive class, as `calibrant.assess` does rows in memory.
 
@@ -106,6 +111,7 @@ def assess(
     draws : how many random draws.
     random_state : the seed.
     costs : costs of decisions, as for `calibrant.assess`.
+    progress : whether to draw a bar of the groups, or a function called with the share of them that is done.
 
     Returns
     -------
@@ -150,7 +156,12 @@ def assess(
     if by is None:
         return _assess_cells(sum_forecasts(rows, _choose_width(rows, 1)), names, options)
     groups = sum_groups(rows, kept, partial(_choose_width, rows))
-    return {value: _assess_cells(cells, names, options) for value, cells in groups.items()}
+    found = {}
+    with show_progress("assessing groups", len(groups), progress) as advance:
+        for value, cells in groups.items():
+            found[value] = _assess_cells(cells, names, options)
+            advance(1)
+    return found
 
 
 def _choose_width(rows: Table, groups: int) -> int | None:
@@ -177,7 +188,7 @@ def _assess_several(rows: ClassTable, options: AssessOptions) -> Assessment:
         one = open_rows(rows.opened, score="score1", label="is1", weight=weight, kind="probability")
         names_of_two = tuple(str(name) for name in rows.classes)
         return _assess_cells(sum_forecasts(one, _choose_width(one, 1)), names_of_two, options)
-    data = rows.bring_home(MOST_AT_HOME if sampled else None)
+    data = rows.draw_home(MOST_AT_HOME) if sampled else rows.bring_home()
     names = np.empty(len(rows.classes), object)
     names[:] = rows.classes
     found = assess_rows(

@@ -24,7 +24,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats, Index, Truths
-from calibrant.engines.tables import ONE, SCORE, Span, Table, fetch
+from calibrant.engines.opening import ONE, fetch
+from calibrant.engines.tables import SCORE, Span, Table
 from calibrant.maps.records import LINKS
 from calibrant.numerics.quadrature import quadrature
 from calibrant.ops import EDGE, NUMPY

@@ -7,8 +7,9 @@ power b to which combined probabilities are raised. With x_c the logarithms of t
     sum_i w_i (b t_i . x_i - log sum_c exp(b x_ic))   has the derivative   sum_i w_i (t_i - q_i) . x_i,
 
 q = softmax(b x) and t the target. It is concave in b, and the engine sums the derivative and the second one,
--sum_i w_i Var_q(x_i), in each step of Newton's method. Methods with a number per class or more are fitted to a sample
-of the rows, and a warning says so.
+-sum_i w_i Var_q(x_i), in each step of Newton's method. Methods with a number per class or more read the rows from a
+temporary file, up to twenty million of them; of more rows, and with `auto`, they are fitted to a sample, and a warning
+says so.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.engines.applying import apply
-from calibrant.engines.tables import Opened, Rows, as_number, collect, fetch, one_where, open_table, require_same_rows
+from calibrant.engines.opening import Opened, collect, fetch, one_where, open_table
+from calibrant.engines.scratch import Room, open_room, read_batches
+from calibrant.engines.tables import Rows, as_number, require_same_rows
 from calibrant.maps.class_records import TemperatureClasses
 from calibrant.maps.classes import ClassMap, MatrixMap, TwoClassMap, second_against_first
 from calibrant.maps.fitting import check_method
@@ -33,9 +36,11 @@ from calibrant.ops.frames import FRAMES
 from calibrant.samples import ClassSample, ask_for_kind, class_sample, read_kind
 from calibrant.warning import warn
 
-__all__ = ["MOST_AT_HOME", "ClassTable", "fit_several", "open_columns"]
+__all__ = ["MOST_AT_HOME", "MOST_IN_FILES", "ClassTable", "fit_several", "open_columns"]
 
 MOST_AT_HOME = 1_000_000  # rows that come home; of more a sample of so many
+MOST_IN_FILES = 20_000_000  # rows that are kept in files for methods that need little memory beside them ...
+_MOST_NUMBERS = 1_000_000_000  # ... if these are no more numbers than so many, 8 GB and as much again for memberships
 _MOST_CLASSES = 100
 _STEPS = 60  # of Newton's method
 _DECREMENT = 1e-20  # per row, at which it stops: b is then off by 1e-10 standard errors of a row
@@ -73,17 +78,34 @@ class ClassTable:
         frame = self.frame.with_columns(**marks)
         return Opened(frame, {name: name for name in [*self.names, *marks]})
 
-    def bring_home(self, most: int | None = None) -> ClassSample:
-        """Return the rows, or a sample of so many of them."""
-        frame = self.frame if most is None else _draw_rows(self.frame, self.rows, most)
-        found = fetch(frame, self.names)
-        if most is None:
-            require_same_rows(self.rows, len(found["index"]))
-        scores = np.column_stack([found[name] for name in self.columns])
-        known = np.empty(len(self.classes), object)
-        known[:] = self.classes
-        index = found["index"].astype(np.intp)
-        data = class_sample(scores, index, found.get("weight"), kind=self.kind, classes=np.arange(len(known)))
+    def bring_home(self) -> ClassSample:
+        """Return the rows."""
+        found = fetch(self.frame, self.names)
+        require_same_rows(self.rows, len(found["index"]))
+        return self._check(np.column_stack([found[name] for name in self.columns]), found["index"], found.get("weight"))
+
+    def draw_home(self, most: int) -> ClassSample:
+        """Return a random sample of about so many rows."""
+        found = fetch(_draw_rows(self.frame, self.rows, most), self.names)
+        return self._check(np.column_stack([found[name] for name in self.columns]), found["index"], found.get("weight"))
+
+    def fill_room(self, room: Room) -> ClassSample:
+        """Return the rows, their scores in an array that `room` makes."""
+        classes = len(self.classes)
+        scores, rest = room((self.rows, classes)), np.empty((len(self.names) - classes, self.rows))
+        done = 0
+        for batch in read_batches(self.frame, self.names, self.rows):
+            place = slice(done, done + len(batch))
+            done = place.stop
+            require_same_rows(self.rows, max(done, self.rows))
+            scores[place], rest[:, place] = batch[:, :classes], batch[:, classes:].T
+        require_same_rows(self.rows, done)
+        return replace(self._check(scores, *rest), room=room)
+
+    def _check(self, scores: Floats, index: Floats, weight: Floats | None = None) -> ClassSample:
+        """Return rows as a sample, by the rules of arrays."""
+        numbers = np.arange(len(self.classes))
+        data = class_sample(scores, index.astype(np.intp), weight, kind=self.kind, classes=numbers)
         return replace(data, names=self.classes)
 
     def mean_losses(self) -> dict[str, float]:
@@ -208,12 +230,15 @@ def fit_several(
     )
     if not row.takes_all or (len(rows.classes) == 2 and row.needs == "column"):
         return with_origin(_fit_against_rest(method, rows, options, fit_column), origin)
-    fitted = fit_class_map(method, rows.bring_home(MOST_AT_HOME), **options)
+    if row.lean and rows.rows <= MOST_IN_FILES and rows.rows * len(rows.classes) <= _MOST_NUMBERS:
+        with open_room() as room:
+            return fit_class_map(method, rows.fill_room(room), **options)
+    fitted = fit_class_map(method, rows.draw_home(MOST_AT_HOME), **options)
     if isinstance(fitted, MatrixMap) and isinstance(fitted.inner, TemperatureClasses):
         return with_origin(_polish_temperature(fitted, rows), origin)
     warn(
-        f"{name} of several classes is fitted to a random sample of {MOST_AT_HOME:,} of {rows.rows:,} rows: engines "
-        "fit methods of one column, and temperature, to all"
+        f"{name} of several classes is fitted to a random sample of {MOST_AT_HOME:,} of {rows.rows:,} rows: the "
+        f"standard errors of its numbers are {np.sqrt(rows.rows / MOST_AT_HOME):.1f} times those of a fit to all rows"
     )
     return fitted
 

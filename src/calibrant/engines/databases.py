@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from calibrant.checks import suggest
+from calibrant.engines.opening import connect_duckdb
 from calibrant.extras import require_extra
 from calibrant.files import hide_credentials
 
@@ -172,7 +173,7 @@ def _open_duckdb(address: Address) -> Iterator[Stored]:
             msg = f"{address.place} is a file of SQLite: its address begins with sqlite://"
             raise ValueError(msg)
     try:
-        connection = duckdb.connect(address.place, read_only=True, config={"autoinstall_known_extensions": "false"})
+        connection = connect_duckdb(place=address.place, read_only=True)
     except duckdb.Error as error:
         raise _refuse(address, error) from None
     with closing(connection):

@@ -23,8 +23,9 @@ from calibrant.engines.cells import (
 )
 from calibrant.engines.classes import fit_several
 from calibrant.engines.groups import sum_groups
+from calibrant.engines.segments import check_by, each_group
 from calibrant.engines.summaries import Summary
-from calibrant.engines.tables import Span, Table, check_by, each_group, open_rows
+from calibrant.engines.tables import Span, Table, open_rows
 from calibrant.maps.fitting import check_method, choose_link, finish_map, learn_clip
 from calibrant.maps.groups import PooledMaps, SeparateMaps, pool_map
 from calibrant.maps.information import measure_information
@@ -109,8 +110,9 @@ def fit(
 
     A method that is smooth in the scores gives the map of all rows to 1e-9, one that looks at their order the same map;
     methods that pool scores see finer cells than in memory. Several columns of up to a million rows come home. Of more
-    rows each class is fitted against the rest, and `temperature` to all rows; other methods of all classes are fitted
-    to a random sample of a million rows, and a warning says so.
+    rows each class is fitted against the rest, and `temperature` to all rows; other methods of all classes read up to
+    twenty million rows from a temporary file. Of still more rows, and with `auto`, they are fitted to a random sample
+    of a million, and a warning says so.
 
     Returns
     -------

@@ -14,7 +14,8 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.engines.cells import FEW_ROWS, PER_POOLED, Grid, lay_grid, move_grid
-from calibrant.engines.tables import LABEL, SCORE, Table, collect
+from calibrant.engines.opening import collect
+from calibrant.engines.tables import LABEL, SCORE, Table
 from calibrant.warning import warn
 
 __all__ = ["FoldCells", "count_folds", "draw_folds"]

@@ -25,7 +25,9 @@ import numpy as np
 
 from calibrant.arrays import Floats, Truths
 from calibrant.engines.applying import read_groups
-from calibrant.engines.tables import MOST_GROUPS, SCORE, Table, collect, fetch
+from calibrant.engines.opening import collect, fetch
+from calibrant.engines.segments import MOST_GROUPS
+from calibrant.engines.tables import SCORE, Table
 from calibrant.maps.keys import join_keys
 from calibrant.metrics.decomposition import SCORES, recalibrated_score
 from calibrant.numerics.quadrature import quadrature

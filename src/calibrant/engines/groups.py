@@ -11,7 +11,8 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.engines.applying import add_log_odds, read_groups
 from calibrant.engines.cells import FEW_ROWS
-from calibrant.engines.tables import LABEL, SCORE, Table, collect
+from calibrant.engines.opening import collect
+from calibrant.engines.tables import LABEL, SCORE, Table
 from calibrant.maps.keys import Keys, RowKeys, join_keys
 from calibrant.maps.records import log_odds
 from calibrant.numerics.pooling import GroupCells, group_cells, place_in_cells, points_of_cells

@@ -11,7 +11,8 @@ import numpy as np
 
 from calibrant.engines.applying import apply
 from calibrant.engines.classes import open_columns
-from calibrant.engines.tables import LABEL, SCORE, Table, fetch, one_where, open_rows, open_table
+from calibrant.engines.opening import fetch, one_where, open_table
+from calibrant.engines.tables import LABEL, SCORE, Table, open_rows
 
 __all__ = ["Measured", "MeasuredClasses", "measure", "measure_classes"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from calibrant.engines.tables import kind_of_files
+from calibrant.engines.opening import kind_of_files
 from calibrant.extras import require_extra
 from calibrant.files import hide_credentials
 

@@ -7,216 +7,26 @@ or where probabilities are 0 or 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import datetime
 from decimal import Decimal
-from functools import reduce
-from os import PathLike, fspath
-from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import Any
 
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from calibrant.arrays import Floats
 from calibrant.checks import KINDS, LIGHTER, ROUNDING, advise_percentages, check_labels, check_one_of
-from calibrant.extras import require_extra
-from calibrant.files import UnreadableTable, hide_credentials
+from calibrant.engines.opening import collect, fetch, one_where, open_table
+from calibrant.engines.segments import as_group
 from calibrant.ops.frames import is_nan
 from calibrant.warning import warn
 
-__all__ = [
-    "LABEL",
-    "MOST_GROUPS",
-    "ONE",
-    "SCORE",
-    "Opened",
-    "Rows",
-    "Span",
-    "Table",
-    "as_group",
-    "as_number",
-    "check_by",
-    "collect",
-    "each_group",
-    "fetch",
-    "is_group",
-    "kind_of_files",
-    "list_values",
-    "one_where",
-    "open_rows",
-    "open_table",
-    "parse_value",
-    "require_same_rows",
-]
+__all__ = ["LABEL", "SCORE", "Rows", "Span", "Table", "as_number", "open_rows", "require_same_rows"]
 
 _MISSING = ("error", "skip")
-MOST_GROUPS = 10_000
 _MOST_CLASSES = 100  # labels shown in an error; a column with more is no column of labels
-_FILES = {"parquet": "parquet", "pq": "parquet", "csv": "csv", "tsv": "csv", "txt": "csv"}
-
-_T = TypeVar("_T")
-ONE = nw.lit(1.0, nw.Float32).cast(nw.Float64)  # Postgres takes 1.0 for a decimal, and so a sum of it
 SCORE, LABEL, _WEIGHT = (nw.col(name) for name in ("score", "label", "weight"))
-
-
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """A table as narwhals sees it, under names that its engine can read, and the caller's names of its columns.
-
-    Spark takes dots and backticks in a name as its own syntax, so its columns are renamed by position.
-    """
-
-    frame: nw.LazyFrame[Any] | nw.DataFrame[Any]
-    names: dict[str, str]
-
-    @property
-    def rows(self) -> nw.LazyFrame[Any]:
-        """The table, lazy."""
-        return self.frame.lazy() if isinstance(self.frame, nw.DataFrame) else self.frame
-
-    def column(self, argument: str, name: Any) -> nw.Expr:
-        """Return the column that an argument names."""
-        if not isinstance(name, str) or name not in self.names:
-            msg = f"{argument} must name a column of the table, one of {', '.join(map(repr, self.names))}; got {name!r}"
-            raise ValueError(msg)
-        return nw.col(self.names[name])
-
-
-def open_table(table: Any) -> Opened:
-    """Return any table: what narwhals wraps, or a path, a list of paths or a glob, which DuckDB reads."""
-    if isinstance(table, Opened):
-        return table
-    native = _read_files(table) if isinstance(table, (str, PathLike, list, tuple)) else table
-    try:
-        frame = nw.from_native(native)
-    except TypeError:
-        msg = (
-            "table must be a DuckDB relation, a table of Polars, pandas, PyArrow, PySpark or Ibis, or the path of a "
-            f"Parquet or CSV file; got {type(native).__name__}"
-        )
-        raise ValueError(msg) from None
-    if frame.implementation.is_ibis() and native.get_backend().name == "pyspark":
-        msg = (
-            "table must not be of Ibis on Spark, whose tests for missing values are wrong; give the DataFrame of Spark"
-        )
-        raise ValueError(msg)
-    names = list(frame.columns)
-    if frame.implementation.is_spark_like():
-        safe = [f"column{place}" for place in range(len(names))]
-        return Opened(nw.from_native(native.toDF(*safe)), dict(zip(names, safe, strict=True)))
-    return Opened(frame, {name: name for name in names})
-
-
-def _read_files(table: Any) -> Any:
-    """Return the relation of one or several files."""
-    with require_extra("reading files", "engine"):
-        import duckdb
-
-    paths = [table] if isinstance(table, (str, PathLike)) else list(table)
-    if not paths or not all(isinstance(path, (str, PathLike)) for path in paths):
-        msg = f"table must be a path, a list of paths or a table; got {table!r}"
-        raise ValueError(msg)
-    texts = [fspath(path) for path in paths]
-    read = {"parquet": duckdb.read_parquet, "csv": duckdb.read_csv}[kind_of_files(texts)]
-    try:
-        return read(texts, connection=duckdb.connect())
-    except duckdb.Error as error:
-        reason = hide_credentials(str(error).partition("\n")[0])
-        msg = f"table must name files that can be read; {reason}"
-        raise ValueError(msg) from None
-
-
-def kind_of_files(paths: Sequence[str]) -> str:
-    """Return "parquet" or "csv", by how the names of files end."""
-    ends = {PurePath(path.removesuffix(".gz").removesuffix(".zst")).suffix.lower().lstrip(".") for path in paths}
-    if len(ends) != 1 or not ends <= _FILES.keys():
-        shown = ", ".join(map(hide_credentials, paths))
-        msg = f"table must name Parquet files (.parquet) or CSV files (.csv), all of one kind; got {shown}"
-        raise ValueError(msg)
-    return _FILES[ends.pop()]
-
-
-def check_by(by: Any) -> list[str]:
-    """Return the names of the columns of groups: one, or several as a list."""
-    names = [by] if isinstance(by, str) else list(by) if isinstance(by, Sequence) else []
-    if not names or len(set(names)) < len(names):
-        msg = f"by must name a column of groups, or be a list of different names; got {by!r}"
-        raise ValueError(msg)
-    return names
-
-
-def each_group(table: Any, by: str | Sequence[str], work: Callable[[Opened], _T]) -> dict[Any, _T]:
-    """Return what is made of the rows of each group, one after the other; groups of several columns are tuples."""
-    opened = open_table(table)
-    asked = {f"by{place}": opened.column("by", name) for place, name in enumerate(check_by(by))}
-    schema = opened.rows.select(**asked).collect_schema()
-    names, columns = list(asked), [as_group(column, schema[name]) for name, column in asked.items()]
-    found = opened.rows.select(**dict(zip(names, columns, strict=True))).unique().head(MOST_GROUPS + 1)
-    home = collect(found)
-    values = list(zip(*(home[name].to_pylist() for name in names), strict=True))
-    if len(values) > MOST_GROUPS:
-        msg = f"by must name a column of at most {MOST_GROUPS:,} groups; {by!r} has more"
-        raise ValueError(msg)
-    made = {}
-    for key in sorted(values, key=lambda key: [(value is None, str(type(value)), value) for value in key]):
-        value = key if len(key) > 1 else key[0]
-        rows = opened.frame.filter(is_group(columns, value))
-        try:
-            made[value] = work(replace(opened, frame=rows))
-        except (ValueError, RuntimeError) as error:
-            msg = f"in the group {value!r} of {by!r}: {error}"
-            raise type(error)(msg) from error
-    return made
-
-
-def as_group(column: nw.Expr, dtype: Any) -> nw.Expr:
-    """Return a column of groups: categories as texts, and NaN, which some engines take for the largest number, as NULL.
-
-    NULL is a group of its own.
-    """
-    if dtype.is_nested():
-        msg = f"groups must be texts, numbers, truth values, dates or times; got a column of type {dtype}: cast it"
-        raise ValueError(msg)
-    if dtype in (nw.Categorical, nw.Enum):
-        return column.cast(nw.String)
-    if not dtype.is_float():
-        return column
-    number = column.cast(nw.Float64)
-    return nw.when(is_nan(number)).then(nw.lit(None, nw.Float64)).otherwise(number)
-
-
-def is_group(columns: Sequence[nw.Expr], group: Any) -> nw.Expr:
-    """Return where the columns of groups have the values of a group, of which some may be missing."""
-    parts = group if isinstance(group, tuple) else (group,)
-    conditions = [
-        column.is_null() if value is None else column == value for column, value in zip(columns, parts, strict=True)
-    ]
-    return reduce(lambda one, two: one & two, conditions)
-
-
-def collect(frame: nw.LazyFrame[Any]) -> Any:
-    """Return a small result as a table of PyArrow; an error of the engine says what failed, without passwords."""
-    try:
-        return frame.collect(backend="pyarrow").to_arrow()
-    except (TypeError, ValueError, ArithmeticError, MemoryError):
-        raise
-    except Exception as error:  # noqa: BLE001, of packages that may not be installed
-        reason = hide_credentials(str(error).strip().partition("\n")[0])
-        msg = f"the engine could not read the table; {type(error).__name__}: {reason}"
-        raise UnreadableTable(msg) from None
-
-
-def fetch(frame: nw.LazyFrame[Any], names: Sequence[str]) -> dict[str, Floats]:
-    """Return the columns of a small result as float64, NaN where there is none; the one exit of numbers."""
-    found = collect(frame.select(*names))
-    return {name: np.asarray(found[name].cast("float64").to_numpy(), np.float64) for name in names}
-
-
-def one_where(condition: nw.Expr) -> nw.Expr:
-    """Return 1.0 where a condition holds, else 0.0; some engines do not cast truth to numbers."""
-    return nw.when(condition).then(ONE).otherwise(ONE * 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,44 +344,3 @@ def _as_array(values: list[Any]) -> np.ndarray[Any, Any]:
     array = np.empty(len(values), object)
     array[:] = values
     return array
-
-
-def list_values(table: Any, argument: str, name: str, most: int) -> list[Any]:
-    """Return the different values of a column, without missing ones, sorted; raise if they are more than `most`.
-
-    >>> import pyarrow
-    >>> list_values(pyarrow.table({"y": ["dog", None, "cat", "dog"]}), "label", "y", 5)
-    ['cat', 'dog']
-    """
-    opened = open_table(table)
-    found = opened.rows.select(value=opened.column(argument, name)).unique().head(most + 2)
-    values = [value for value in found.collect(backend="pyarrow").to_arrow()["value"].to_pylist() if value is not None]
-    if len(values) > most:
-        msg = f"{argument} must hold at most {most} classes; {name!r} has more"
-        raise ValueError(msg)
-    return sorted(values)
-
-
-def parse_value(table: Any, name: str, text: str) -> Any:
-    """Return a text as a value of the type that a column of a table has, or the text itself if it cannot be one.
-
-    >>> import pyarrow
-    >>> [parse_value(pyarrow.table({"y": [value]}), "y", "1") for value in (0, 0.5, True, "no")]
-    [1, 1.0, True, '1']
-    """
-    opened = open_table(table)
-    dtype = opened.rows.select(value=opened.column("label", name)).collect_schema()["value"]
-    words = {"true": True, "false": False, "1": True, "0": False}
-    kinds: dict[Any, Callable[[str], Any]] = {
-        nw.Boolean: lambda text: words[text.lower()],
-        nw.Date: date.fromisoformat,
-        nw.Datetime: datetime.fromisoformat,
-        nw.Decimal: Decimal,
-    }
-    read = next((read for kind, read in kinds.items() if dtype == kind), None)
-    if read is None:
-        read = int if dtype.is_integer() else float if dtype.is_float() else str
-    try:
-        return read(text)
-    except (ValueError, KeyError, ArithmeticError):
-        return text

@@ -10,7 +10,9 @@ import numpy as np
 from scipy import special
 
 from calibrant.engines.applying import apply, read_groups
-from calibrant.engines.tables import check_by, collect, open_rows
+from calibrant.engines.opening import collect
+from calibrant.engines.segments import check_by
+from calibrant.engines.tables import open_rows
 from calibrant.evidence.counting import WIDTH, Cells, Counts
 from calibrant.evidence.group_errors import add_error, name_group
 from calibrant.evidence.watching import Watch, continue_watch, known_positive, name_batch, update

@@ -275,18 +275,23 @@ def _member_columns(
 
 
 def to_memberships(
-    scores: NDArray[Any], kind: str, domain: str = "unit", clip: float = 0.0, scale: float = 1.0
+    scores: NDArray[Any],
+    kind: str,
+    domain: str = "unit",
+    clip: float = 0.0,
+    scale: float = 1.0,
+    room: Callable[[tuple[int, int]], Floats] = np.empty,
 ) -> Floats:
-    """Return scores as rows that sum to 1, or as the logarithms of such rows, by `_member_columns`.
+    """Return scores as rows that sum to 1, or as the logarithms of such rows, by `_member_columns`; `room` makes them.
 
     >>> to_memberships(np.array([[0.2, 0.6]]), "probability"), to_memberships(np.array([[0.75]]), "probability")
     (array([[0.25, 0.75]]), array([[0.25, 0.75]]))
     >>> to_memberships(np.array([[-2000.0, 0.0]]), "logit", "real")
     array([[-2000.,     0.]])
     """
+    out = room((len(scores), max(scores.shape[1], 2)))
     if kind != "probability" or scores.shape[1] == 1:
-        return run_blocks(partial(_member_columns, kind=kind, domain=domain, clip=clip, scale=scale), scores)
-    out = np.empty(scores.shape)
+        return run_blocks(partial(_member_columns, kind=kind, domain=domain, clip=clip, scale=scale), scores, out)
 
     def convert(rows: slice) -> None:
         """Do the same as `_member_columns` for whole rows, five times as fast."""

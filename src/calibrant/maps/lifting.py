@@ -98,7 +98,7 @@ def _fit_matrix(row: Method, plan: Plan, data: ClassSample) -> MatrixMap:
     if row.blocks and known.scores.shape[1] > 1:
         members = LogRows(known.scores, kind, clip, scale, positive=low >= 2.0 * clip)
     else:
-        members = to_memberships(known.scores, kind, domain, clip, scale)
+        members = to_memberships(known.scores, kind, domain, clip, scale, known.room)
     small = len(members) * members.shape[1] ** 2 < _SMALL_PRODUCT
     with one_blas_thread() if small else nullcontext():
         fitted = row.fit(replace(known, scores=members), **plan.options)

@@ -81,7 +81,8 @@ class Method:
     None where that depends on the data or on how many classes there are: of methods that are equally good, the one with
     the fewest is the simplest. `blocks` says of a fit to logarithms of memberships that it reads them by slices of rows
     alone, and that a constant added to a row makes no difference to it: it is then given `LogRows` of
-    `calibrant.maps.classes`, which takes no memory.
+    `calibrant.maps.classes`, which takes no memory. `lean` says of a fit of all classes that beside the memberships,
+    which may be in a file, it needs memory for a few numbers per row alone: engines fit it to all rows.
 
     Attributes
     ----------
@@ -105,6 +106,7 @@ class Method:
     title: str = ""
     numbers: int | None = None
     blocks: bool = False
+    lean: bool = False
 
     @property
     def takes_all(self) -> bool:
@@ -286,6 +288,7 @@ METHODS: dict[str, Method] = {
         "Temperature with a floor for memberships and a mixture with the classes' shares",
         "scale",
         needs="matrix",
+        lean=True,
         title="Robust temperature",
     ),
     "vector": Method(
@@ -296,6 +299,7 @@ METHODS: dict[str, Method] = {
         "Guo et al. 2017, vector scaling",
         "scale",
         needs="matrix",
+        lean=True,
         title="Vector scaling",
     ),
     "matrix": Method(
@@ -306,6 +310,7 @@ METHODS: dict[str, Method] = {
         "Structured matrix scaling, after Berta et al. 2025; strengths: MacKay 1992",
         "scale",
         needs="matrix",
+        lean=True,
         title="Matrix scaling",
     ),
     "dirichlet": Method(
@@ -316,6 +321,7 @@ METHODS: dict[str, Method] = {
         "Kull et al. 2019, with ODIR",
         "scale",
         needs="matrix",
+        lean=True,
         title="Dirichlet calibration",
     ),
     "kull_beta": Method(

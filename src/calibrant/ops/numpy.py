@@ -56,10 +56,9 @@ def _run_columns(function: Callable[[Columns], Columns], scores: Any, count: int
     return run_blocks(function, given)
 
 
-def run_blocks(function: Callable[[Columns], Columns], scores: NDArray[Any]) -> Floats:
+def run_blocks(function: Callable[[Columns], Columns], scores: NDArray[Any], out: Floats | None = None) -> Floats:
     """Evaluate a formula of the columns of a checked array, block by block, to an array with a column per class."""
     size = BLOCK // min(max(scores.shape[1], 1), 32)
-    out: Floats | None = None
     with np.errstate(all="ignore"):
         for start in range(0, max(len(scores), 1), size):
             block = np.ascontiguousarray(scores[start : start + size].T, np.float64)  # columns that lie in one piece
