@@ -18,7 +18,8 @@ from bench.klr_table import line, on_each
 from bench.pages import publish
 from calibrant import KernelLogisticRegressionCV
 from calibrant.kernels.functions import gram
-from calibrant.kernels.loo import choose, draw_groups
+from calibrant.kernels.leaving_out import draw_groups
+from calibrant.kernels.loo import choose
 from calibrant.kernels.losses import Bernoulli
 from calibrant.kernels.problem import Problem
 from calibrant.kernels.settings import SETTINGS

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
@@ -273,6 +274,25 @@ def test_estimators_show_what_was_fitted_below_the_diagram_of_scikit_learn(name)
         if hasattr(model, attribute):
             assert f"{getattr(model, attribute):.4g}" in text, attribute
     assert count_lines(repr(model)) <= LINES
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_kernel_machine_shows_its_gap_its_bands_and_the_path_of_c(classes):
+    X, y = load_iris(return_X_y=True)
+    X, y = pd.DataFrame(X[y < classes], columns=list("abcd")), y[y < classes]
+    model = calibrant.KernelLogisticRegression().fit(X, y)
+    text = read(write_html(describe_fitted(model)))
+    assert f"{model.duality_gap_:.4g}" in text
+    assert f"probability of {classes - 1}" in text
+    least, most = model.predict_proba(X)[:, -1].argmin(), model.predict_proba(X)[:, -1].argmax()
+    for low, high in model.predict_proba(X.iloc[[least, most]], confidence=0.95)[:, -1]:
+        assert f"{low:.3f}" in text
+        assert f"{high:.3f}" in text
+    for C, loss in zip(model.loo_.paths[0].C, model.loo_.paths[0].loss, strict=True):
+        assert f"{C:.3g}" in text
+        assert f"{loss:.4f}" in text
+    given = calibrant.KernelLogisticRegression(1.0, kernel="precomputed").fit(X @ X.T, y)
+    assert "bands" not in read(write_html(describe_fitted(given)))  # K(x, x) of new rows is not known
 
 
 def test_a_calibrator_shows_its_map(rows):

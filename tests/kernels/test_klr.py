@@ -10,20 +10,16 @@ from scipy.special import entr, expit
 from calibrant.kernels import solver
 from calibrant.kernels.functions import SERIAL, Kernel, Parameters, Workers, gram
 from calibrant.kernels.laplace import laplace
-from calibrant.kernels.loo import (
+from calibrant.kernels.leaving_out import (
     LeftOut,
-    LooResult,
-    binary_path,
-    choose,
+    covariance_of,
     draw_groups,
     leave_out_groups,
     leave_out_rows,
-    make_path,
     newton_columns,
-    search_grid,
     share_products,
 )
-from calibrant.kernels.loo_softmax import covariance_of, softmax_path
+from calibrant.kernels.loo import LooResult, choose, make_path, search_grid
 from calibrant.kernels.losses import Bernoulli, Multinomial, softmax
 from calibrant.kernels.matrices import Products, pivoted_cholesky
 from calibrant.kernels.newton import multiply, newton_in_factor, run_newton, search_line
@@ -39,8 +35,8 @@ def fit(matrix, loss, settings=SETTINGS, *, start=None, known=None, report=None,
     return solve(Problem(matrix, loss, **asked), settings, start=start, known=known, report=report)
 
 
-def losses_along(kernel, X, loss, copies, grid, find_path=binary_path, settings=SETTINGS, **asked):
-    return choose([(0.0, Problem(gram(kernel, X), loss, **asked))], copies, grid, find_path, settings).paths[0]
+def losses_along(kernel, X, loss, copies, grid, settings=SETTINGS, **asked):
+    return choose([(0.0, Problem(gram(kernel, X), loss, **asked))], copies, grid, settings=settings).paths[0]
 
 
 def overlapping(n=120, seed=0):
@@ -145,11 +141,11 @@ def test_low_rank_preconditioning_reaches_the_exact_solution(single):
 def test_a_right_intercept_needs_no_backtracking(monkeypatch):
     rng = np.random.default_rng(0)
     f, loss = 9.0 * rng.normal(size=(200, 3)), Multinomial(np.eye(3)[rng.integers(3, size=200)], np.full(200, 3e3))
-    b, calls, value = loss.solve_intercept(f, np.zeros(3)), [], Multinomial.value
+    b, calls, expand = loss.solve_intercept(f, np.zeros(3)), [], Multinomial.expand
     assert np.abs(loss.residual(f + b).sum(axis=0)).max() <= 1e-9 * loss.weight.sum()
-    monkeypatch.setattr(Multinomial, "value", lambda *a: (calls.append(a), value(*a))[1])
+    monkeypatch.setattr(Multinomial, "expand", lambda *a: (calls.append(a), expand(*a))[1])
     np.testing.assert_allclose(loss.solve_intercept(f, b), b, atol=1e-9)
-    assert not calls
+    assert len(calls) == 1
 
 
 def test_recomputed_tiles_give_the_same_products():
@@ -359,6 +355,14 @@ def test_pivoted_cholesky_ends_at_the_rank_of_the_kernel():
     assert (factor.F[-1] == 1).all()
 
 
+def left_out(loss, F, copies, C, settings=SETTINGS):
+    """Return the mean log loss of rows left out of a machine with the kernel F'F, and the share of poor ones."""
+    at = loss.select_rows(slice(None), C)
+    point, _ = run_newton(newton_in_factor(at, F), 1e-4, 50)
+    values = leave_out_rows(at, F, point.f, copies, settings=settings)
+    return loss.value(values.f) / loss.weight.sum(), values.poor.mean()
+
+
 def without_one_copy(X, t, C, copies):
     """Return the mean log loss of rows, each by a machine trained without one copy of it."""
     total = 0.0
@@ -377,18 +381,19 @@ def test_leave_one_out_of_few_rows_agrees_with_refitting(C, error, rough, repeat
     X, t = overlapping(70, seed=5)
     copies = np.random.default_rng(0).integers(1, 4, size=70).astype(float) if repeated else np.ones(70)
     factor = pivoted_cholesky(gram(RBF, X), 70, np.random.default_rng(0))
-    look, real = leave_out_rows(Bernoulli(t, copies), factor, copies), without_one_copy(X, t, C, copies)
-    assert look(C, None).loss == pytest.approx(real, rel=error)
-    assert look(C, None).poor < 0.05
-    one_step = leave_out_rows(Bernoulli(t, copies), factor, copies, settings=replace(SETTINGS, few_rows=0))
-    assert one_step(C, None).loss == pytest.approx(real, rel=rough)  # as with many rows
+    real = without_one_copy(X, t, C, copies)
+    found, poor = left_out(Bernoulli(t, copies), factor.F, copies, C)
+    assert found == pytest.approx(real, rel=error)
+    assert poor < 0.05
+    one_step, _ = left_out(Bernoulli(t, copies), factor.F, copies, C, replace(SETTINGS, few_rows=0))
+    assert one_step == pytest.approx(real, rel=rough)  # as with many rows
 
 
 def test_rows_whose_absence_does_not_converge_are_poor_and_not_too_optimistic():
     X, t = overlapping(70, seed=5)
     factor = pivoted_cholesky(gram(RBF, X), 70, np.random.default_rng(0))
-    look = leave_out_rows(Bernoulli(t, np.ones(70)), factor, np.ones(70))
-    losses, poor = zip(*((found.loss, found.poor) for found in (look(C, None) for C in (3.0, 300.0, 3e4))), strict=True)
+    found = [left_out(Bernoulli(t, np.ones(70)), factor.F, np.ones(70), C) for C in (3.0, 300.0, 3e4)]
+    losses, poor = zip(*found, strict=True)
     assert losses[0] < losses[1] < losses[2]
     assert poor[0] == 0.0
     assert poor[2] > 0.05
@@ -398,15 +403,14 @@ def test_leave_one_out_does_not_depend_on_the_scale_of_weights():
     X, t = overlapping(70, seed=5)
     factor = pivoted_cholesky(gram(RBF, X), 70, np.random.default_rng(0))
     wide = replace(factor, F=np.vstack([1e-15 * factor.F[:-1], factor.F[-1:]]))  # a kernel by 1e-30, a weight by 1e30
-    light = leave_out_rows(Bernoulli(t, np.ones(70)), factor, np.ones(70))(3.0, None)
-    heavy = leave_out_rows(Bernoulli(t, np.full(70, 1e30)), wide, np.ones(70))(3.0, None)
-    assert heavy.loss == pytest.approx(light.loss, rel=1e-3)
+    light, _ = left_out(Bernoulli(t, np.ones(70)), factor.F, np.ones(70), 3.0)
+    heavy, _ = left_out(Bernoulli(t, np.full(70, 1e30)), wide.F, np.ones(70), 3.0)
+    assert heavy == pytest.approx(light, rel=1e-3)
 
 
 def test_leave_one_out_returns_a_start_for_the_fit():
     X, t = overlapping(80)
-    factor = pivoted_cholesky(gram(RBF, X), 80, np.random.default_rng(0))
-    start = leave_out_rows(Bernoulli(t, np.ones(80)), factor, np.ones(80))(3.0, None).full_fit
+    start = choose([(0.0, Problem(gram(RBF, X), Bernoulli(t, np.ones(80))))], np.ones(80), [3.0]).beginning.solution
     best = fit(gram(RBF, X), Bernoulli(t, np.full(80, 3.0)))
     np.testing.assert_allclose(start.f + start.b, best.f + best.b, atol=0.05)
     np.testing.assert_allclose(start.beta, best.beta, atol=0.05)
@@ -483,7 +487,7 @@ def test_leave_one_out_of_few_rows_of_several_classes_agrees_with_refitting(repe
     X, t = three_classes(50)
     copies = np.random.default_rng(0).integers(1, 4, size=50).astype(float) if repeated else np.ones(50)
     grid = (0.03, 0.3, 3.0, 30.0)
-    along = losses_along(RBF, X, Multinomial(t, copies), copies, grid, softmax_path)
+    along = losses_along(RBF, X, Multinomial(t, copies), copies, grid)
     real = [softmax_loss_without(X, t, C, copies, [[row] for row in range(50)]) for C in grid]
     np.testing.assert_allclose(along.loss[:3], real[:3], rtol=5e-3)
     assert along.loss[3] == pytest.approx(real[3], rel=0.05)
@@ -494,7 +498,7 @@ def test_leave_one_out_of_few_rows_of_several_classes_agrees_with_refitting(repe
 def test_rows_of_several_classes_whose_absence_does_not_converge_are_poor_and_not_too_optimistic():
     X, t = three_classes(50)
     loss = Multinomial(t, np.ones(50))
-    along = losses_along(RBF, X, loss, np.ones(50), (3.0, 300.0, 3e4, 3e6), softmax_path)
+    along = losses_along(RBF, X, loss, np.ones(50), (3.0, 300.0, 3e4, 3e6))
     assert list(along.loss) == sorted(along.loss)
     assert along.poor[0] == 0.0
     assert min(along.poor[2:]) > 0.05
@@ -503,7 +507,7 @@ def test_rows_of_several_classes_whose_absence_does_not_converge_are_poor_and_no
 def test_groups_of_several_classes_left_out_agree_with_folds():
     X, t = three_classes(300)
     grid, groups = (0.1, 1.0, 10.0, 100.0), draw_groups(t.argmax(axis=1), np.random.default_rng(0))
-    along = losses_along(RBF, X, Multinomial(t, np.ones(300)), np.ones(300), grid, softmax_path)
+    along = losses_along(RBF, X, Multinomial(t, np.ones(300)), np.ones(300), grid)
     folds = [np.flatnonzero(groups == group) for group in range(SETTINGS.groups)]
     real = [softmax_loss_without(X, t, C, np.ones(300), folds) for C in grid]
     np.testing.assert_allclose(along.loss, real, rtol=0.05)
@@ -513,7 +517,7 @@ def test_groups_of_several_classes_left_out_agree_with_folds():
 def test_many_rows_of_several_classes_are_left_out_one_by_one_if_the_factor_is_complete():
     X, t = three_classes(60)
     many = replace(SETTINGS, few_rows=0)
-    along = losses_along(LINEAR, X, Multinomial(t, np.ones(60)), np.ones(60), (0.1,), softmax_path, many)
+    along = losses_along(LINEAR, X, Multinomial(t, np.ones(60)), np.ones(60), (0.1,), many)
     real = softmax_loss_without(X, t, 0.1, np.ones(60), [[row] for row in range(60)], LINEAR)
     assert along.loss[0] == pytest.approx(real, rel=3e-3)  # one Newton step
 
@@ -744,7 +748,7 @@ def test_only_some_groups_of_many_rows_are_left_out(n, groups):
     X, t = overlapping(n)
     factor = pivoted_cholesky(gram(RBF, X), 30, np.random.default_rng(0))
     left = LeftOut(np.ones(n), draw_groups(t, np.random.default_rng(0)))
-    _, asking = leave_out_groups(Bernoulli(t, np.ones(n)), factor, left)(1.0, None)
+    asking = leave_out_groups(Bernoulli(t, np.ones(n)), factor, np.zeros(n), left)
     assert next(asking).shape == (n, groups + 1)
     assert groups * n >= min(n, SETTINGS.rows_left_out) * SETTINGS.groups
 
@@ -753,7 +757,7 @@ def test_only_some_groups_of_many_rows_are_left_out(n, groups):
 def test_a_fit_of_several_classes_starts_from_a_factor_of_at_most_its_own_rank(classes):
     X, _ = overlapping(110)
     problem = Problem(gram(RBF, X), Multinomial(np.eye(classes)[np.arange(110) % classes], np.ones(110)))
-    known = choose([(1.0, problem)], np.ones(110), [1.0], softmax_path).beginning.kernel
+    known = choose([(1.0, problem)], np.ones(110), [1.0]).beginning.kernel
     assert known.factor.rank <= choose_rank((110, classes), problem)
     assert solve(problem, known=known).converged
 

@@ -44,6 +44,7 @@ from calibrant.kernels.problem import Problem
 from calibrant.kernels.settings import SETTINGS
 from calibrant.kernels.solver import choose_rank
 from calibrant.maps.coupling import couple
+from calibrant.showing import Card, Grid
 
 __all__ = [
     "DecisionFunction",
@@ -63,6 +64,9 @@ __all__ = [
 ]
 
 _MOST_WEIGHT_IN_SINGLE = 1e3  # coefficient up to which single precision is accurate enough for prediction
+_MOST_SHOWN = (
+    5_000  # rows with coefficients up to which a card shows bands: their posterior takes a fraction of a second
+)
 _PROBED_ROWS = 300  # rows on which a function is tested for being a kernel
 _UNITS = {"B": 1.0, "KB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
@@ -124,10 +128,14 @@ class KernelMachine(FittedCardMixin, ClassifierMixin, BaseEstimator):  # type: i
                 "got a precomputed kernel, multi_class='ovo' with more than two classes, or solver='smo'"
             )
             raise ValueError(msg)
+        return self._bands_of(self._check_rows(X), confidence)
+
+    def _bands_of(self, rows: Any, confidence: float) -> Floats:
+        """Return the ends of the confidence bands of checked rows, for a machine with a posterior."""
         if isinstance(self._posterior, Posterior):
             self._posterior = self._posterior.laplace(self.kernel_)
-        posterior, rows = self._posterior, self._check_rows(X)
-        f = self._values(rows)
+        posterior, f = self._posterior, self._values(rows)
+        assert posterior is not None
         block, diagonal = cross(self.kernel_, rows, posterior.pivots), gram(self.kernel_, rows).diagonal
         covariance = np.concatenate(
             [
@@ -146,6 +154,25 @@ class KernelMachine(FittedCardMixin, ClassifierMixin, BaseEstimator):  # type: i
             return np.asarray(self.classes_[(values >= 0).astype(int)])
         p = couple_pairs(values) if len(self.machines_) > 1 else values
         return np.asarray(self.classes_[p.argmax(axis=1)])
+
+    def _more_cards(self) -> tuple[Card, ...]:
+        """Return the path over C, and the bands of a few rows from the least to the most probable."""
+        cards, found = [], getattr(self, "loo_", None)
+        if found is not None:
+            path = found.paths[found.gammas.index(found.best[1])]
+            tried = zip(path.C, path.loss, path.poor, strict=True)
+            lines = tuple((f"{C:.3g}", f"{loss:.4f}", f"{poor:.1%}") for C, loss, poor in tried)
+            grid = Grid(("C", "log loss of rows left out", "poorly approximated rows"), lines)
+            cards.append(Card("C by leave-one-out", grid=grid))
+        if self._posterior is not None and len(self.support_) <= _MOST_SHOWN:
+            rows = take(self.support_vectors_, np.unique(np.linspace(0, len(self.support_) - 1, 200).astype(int)))
+            order = np.argsort(logits(self._values(rows))[:, -1], kind="stable")
+            some = take(rows, order[np.linspace(0, len(order) - 1, 5).astype(int)])
+            p, ends = expit(logits(self._values(some))[:, -1]), self._bands_of(some, 0.95)[:, -1]
+            lines = tuple((f"{own:.3f}", f"{low:.3f}", f"{high:.3f}") for own, (low, high) in zip(p, ends, strict=True))
+            heads = (f"probability of {self.classes_[-1]}", "lower end", "upper end")
+            cards.append(Card("95 % bands of five training rows", grid=Grid(heads, lines)))
+        return tuple(cards)
 
     def __sklearn_is_fitted__(self) -> bool:
         """Return whether there is a machine; a fit that failed, or was stopped before there was one, leaves none."""

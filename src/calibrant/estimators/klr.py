@@ -34,9 +34,7 @@ from calibrant.estimators.kernel_machine import (
     take_part,
 )
 from calibrant.kernels.functions import Kernel, gram, resolve_gamma, take, thin_gram
-from calibrant.kernels.loo import Beginning, LooChoice, binary_path, choose, held_out_path
-from calibrant.kernels.loo_pairs import pairs_path
-from calibrant.kernels.loo_softmax import softmax_path
+from calibrant.kernels.loo import Beginning, LooChoice, choose, held_out_path, machine_path, pairs_path
 from calibrant.kernels.losses import Bernoulli, LossFunction
 from calibrant.kernels.problem import Problem, Report, Solution, bound_gap, constant_solution
 from calibrant.kernels.settings import SETTINGS, Settings
@@ -516,7 +514,7 @@ def _choose_by_loo(
             yield gamma, plan.problem(each, rows.source(each), loss, single=True)
 
     of_pairs = partial(pairs_path, couple=lambda values: np.log(couple_pairs(values)))
-    find_path = binary_path if len(plan.classes) == 2 else of_pairs if plan.is_ovo else softmax_path
+    find_path = of_pairs if plan.is_ovo else machine_path
     if plan.rank * len(rows.codes) > _MOST_FEATURES:
         find_path = held_out_path
     found = choose(problems(), rows.copies, grid, find_path, plan.settings)

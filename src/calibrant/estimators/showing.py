@@ -43,7 +43,8 @@ def describe_fitted(estimator: Any) -> Card | None:
     parts += [find_card(own[name]) for name in _RECORDS if is_dataclass(own.get(name))]
     title = f"{type(estimator).__name__}, fitted"
     if len(parts) != 1:
-        return Card(title, numbers=(*numbers,), grid=_list_tried(own), folded=(*parts,))
+        more = estimator._more_cards() if hasattr(estimator, "_more_cards") else ()
+        return Card(title, numbers=(*numbers,), grid=_list_tried(own), folded=(*parts, *more))
     only = parts[0]
     return replace(
         only, title=f"{title}: {only.title}", numbers=(*numbers, *only.numbers), grid=_list_tried(own) or only.grid

@@ -12,6 +12,7 @@ The residual a of any f is its dual point; with the best intercept it is feasibl
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from typing import Any, TypeVar
@@ -48,6 +49,7 @@ _LAST_STEP = 1e-4  # stop after a step of f or b this small: the error left is a
 _ROUNDING = 1e-13  # relative rounding error of f, and of the loss
 _LEAST_REACH = 1e-12  # in place of rest times weight where that is smaller: it moves f by less
 _TINY = 1e-300  # in place of 0 in a denominator
+_SINGULAR = 1e-12  # share of the largest eigenvalue below which one is rounding error
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class BinaryCurvature:
     """The curvature of two classes, W = diag(C p (1 - p))."""
 
     w: Floats
+    size = 1  # values of f per row
 
     def root(self, v: Floats) -> Floats:
         """Return W^(1/2) v."""
@@ -86,9 +89,18 @@ class BinaryCurvature:
         """Return W."""
         return self.w
 
-    def total(self) -> Floats:
-        """Return sum_i W_i."""
-        return np.asarray(self.w.sum())
+    def balancer(self) -> Callable[[Floats], Floats]:
+        """Return the function from sums over the rows to intercepts b with sum_i W_i b = these sums."""
+        total = self.w.sum(axis=0)
+        return lambda sums: np.asarray(sums / total)
+
+    def in_columns(self, kept: Floats) -> BinaryCurvature:
+        """Return the curvatures of shares of the rows, one share per column: values then have a last axis more."""
+        return BinaryCurvature(self.w[:, None] * kept)
+
+    def root_blocks(self) -> Floats:
+        """Return W^(1/2), of shape (n, 1, 1)."""
+        return np.sqrt(self.w)[:, None, None]
 
     def select(self, rows: Any, share: Any = 1.0) -> BinaryCurvature:
         """Return a share of the curvature of some rows."""
@@ -113,6 +125,11 @@ class SoftmaxCurvature:
 
     p: Floats
     weight: Floats
+
+    @property
+    def size(self) -> int:
+        """The number of classes."""
+        return int(self.p.shape[1])
 
     def root(self, v: Floats) -> Floats:
         """Return R v."""
@@ -160,7 +177,7 @@ class SoftmaxCurvature:
     def hessian(self, factor: NDArray[Any], workers: Workers, rows: Any = ALL_ROWS) -> NDArray[Any]:
         """Return the k x k blocks F W_ab F' as one matrix."""
         factor = factor[:, rows]
-        m, k = len(factor), self.p.shape[1]
+        m, k = len(factor), self.size
         hessian = np.empty((k, m, k, m), factor.dtype)
 
         def fill(place: tuple[int, int]) -> None:
@@ -172,9 +189,23 @@ class SoftmaxCurvature:
         workers.map(fill, combinations_with_replacement(range(k), 2))
         return hessian.reshape(k * m, k * m)
 
-    def total(self) -> Floats:
-        """Return sum_i W_i."""
-        return np.asarray(np.diag(self.weight @ self.p) - (self.weight[:, None] * self.p).T @ self.p)
+    def balancer(self) -> Callable[[Floats], Floats]:
+        """Return the function from sums over the rows to intercepts b with sum_i W_i b = these sums, of mean 0."""
+        n, k = self.p.shape[:2]
+        p, columns = self.p.reshape(n, k), self.weight.reshape(n, -1).T
+        totals = np.stack([np.diag(weight @ p) - (weight[:, None] * p).T @ p for weight in columns])
+        inverse = np.linalg.pinv(totals, rcond=_SINGULAR, hermitian=True)
+        return lambda sums: np.einsum("gab,bg->ag", inverse, sums.reshape(k, -1)).reshape(sums.shape)
+
+    def in_columns(self, kept: Floats) -> SoftmaxCurvature:
+        """Return the curvatures of shares of the rows, one share per column: values then have a last axis more."""
+        return SoftmaxCurvature(self.p[:, :, None], self.weight[:, None] * kept)
+
+    def root_blocks(self) -> Floats:
+        """Return R, of shape (n, k, k)."""
+        q = np.sqrt(self.p)
+        R = q[:, :, None] * (np.eye(self.size) - q[:, :, None] * q[:, None])
+        return np.asarray(np.sqrt(self.weight)[:, None, None] * R)
 
 
 Curvature = BinaryCurvature | SoftmaxCurvature
@@ -228,6 +259,25 @@ def _distance(self: LossFunction, f: Floats, u: Floats) -> float:
     return 0.5 * float((squares / np.maximum(self.rest, _LEAST_REACH / np.maximum(self.weight, _TINY))).sum())
 
 
+def _best_intercept(self: LossFunction, f: Floats, start: Floats) -> Floats:
+    """Return b with sum residual(f + b) = 0, by Newton steps of at most 1, 2, 4, ..., halved until the loss falls."""
+    b, reach = np.asarray(start, np.float64), 1.0
+    at = self.expand(f + b)
+    for _ in range(_MOST_STEPS):
+        step = at.curvature.balancer()(at.residual.sum(axis=0))
+        length = float(np.abs(step).max())
+        if length <= _LAST_STEP:
+            b = b + step
+            break
+        step = step * min(1.0, reach / length)
+        there = self.expand(f + b + step, at.f)
+        while there.value > at.value * (1.0 + _ROUNDING) and np.abs(step).max() > _LAST_STEP:
+            step = 0.5 * step
+            there = self.expand(f + b + step, at.f)
+        b, at, reach = b + step, there, 2.0 * float(np.abs(step).max())
+    return np.asarray(b if b.ndim == 0 else b - b.mean())
+
+
 def _rows_of(self: _Loss, kept: Any, weight: float | Floats = 1.0) -> _Loss:
     """Return the loss of some rows, each of which stands for `weight` rows, and has 1/weight of the rest."""
     rest = None if self.rest is None else self.rest[kept] / weight
@@ -259,6 +309,7 @@ class Bernoulli:
     expand = _expansion_of
     select_rows = _rows_of
     envelope = _envelope_of
+    solve_intercept = _best_intercept
 
     def _value(self, f: Floats) -> float:
         """Return the sum of C (max(f, 0) - t f + log(1 + exp(-|f|)))."""
@@ -310,22 +361,6 @@ class Bernoulli:
         v, most = side * u, np.log1p(reach)
         return np.asarray(side * np.maximum(v, most - np.log1p(np.maximum(most - v, 0.0))))
 
-    def solve_intercept(self, f: Floats, start: Floats) -> Floats:
-        """Return b with sum residual(f + b) = 0, by Newton steps of at most 1, 2, 4, ... inside a bracket."""
-        b, low, high, near, reach = float(start), -np.inf, np.inf, None, 1.0
-        for _ in range(_MOST_STEPS):
-            at = self.expand(f + b, near)
-            near, slope = at.f, float(at.residual.sum())
-            low, high = (b, high) if slope > 0 else (low, b)
-            step = slope / float(at.curvature.total())
-            following, reach = b + min(max(step, -reach), reach), 2.0 * reach
-            if not low < following < high and np.isfinite(low + high):
-                following = 0.5 * (low + high)
-            moved, b = abs(following - b), following
-            if moved <= _LAST_STEP:
-                break
-        return np.float64(b)  # type: ignore[return-value]
-
     def prior_intercept(self) -> Floats:
         """Return the logit of the share of the second class."""
         share = min(max(float(self.weight @ self.target / self.weight.sum()), LEAST_VARIANCE), 1.0 - LEAST_VARIANCE)
@@ -357,6 +392,7 @@ class Multinomial:
     expand = _expansion_of
     select_rows = _rows_of
     envelope = _envelope_of
+    solve_intercept = _best_intercept
 
     def _value(self, f: Floats) -> float:
         """Return sum_i C_i (log sum_k exp(f_k) - sum_k t_k f_k)."""
@@ -389,23 +425,6 @@ class Multinomial:
             if float((np.abs(step) - _ROUNDING * (np.abs(c) + reach)).max(initial=0.0)) <= 0.1 * _LAST_STEP:
                 break
         return np.asarray(v - wrightomega(shifted - c))
-
-    def solve_intercept(self, f: Floats, start: Floats) -> Floats:
-        """Return b with sum residual(f + b) = 0 up to rounding, by Newton's method with backtracking."""
-        b, near = np.array(start, np.float64), None
-        for _ in range(100):
-            at = self.expand(f + b, near)
-            near = at.f
-            slope, curve = at.residual.sum(axis=0), at.curvature.total()
-            step = np.linalg.lstsq(curve + np.trace(curve) / len(b) ** 2, slope, rcond=None)[0]
-            step *= min(1.0, 3.0 / max(float(np.abs(step).max()), _TINY))
-            if slope @ step <= _ROUNDING * at.value:
-                b = b + step
-                break
-            while self.value(f + b + step) > at.value and np.abs(step).max() > 1e-12:
-                step *= 0.5
-            b = b + step
-        return np.asarray(b - b.mean())
 
     def prior_intercept(self) -> Floats:
         """Return the logarithms of the shares of the classes, less their mean."""

@@ -96,7 +96,7 @@ class Products:
                 if wanted[i]:
                     total[above] += tile @ u[beside]
                 if i != j and wanted[j]:
-                    total[beside] += tile.T @ u[above]
+                    total[beside] += (u[above].T @ tile).T  # in this order three times as fast for several columns
             return total
 
         out = np.empty(v.shape)

@@ -31,6 +31,8 @@ __all__ = [
     "factor_gradient",
     "factorise_hessian",
     "make_newton_solver",
+    "make_preconditioner",
+    "make_projection",
     "multiply",
     "newton_in_factor",
     "quotient",
@@ -122,8 +124,9 @@ def factor_gradient(F: NDArray[Any], z: Floats, residual: Floats) -> Floats:
 
 
 def multiply(matrix: NDArray[Any], v: Floats) -> Floats:
-    """Return matrix v, computed in the matrix's precision, as double."""
-    return np.asarray(matrix @ v.astype(matrix.dtype), np.float64)
+    """Return the matrix times all columns of v, computed in the matrix's precision, as double."""
+    product = matrix @ v.reshape(len(v), -1).astype(matrix.dtype)
+    return np.asarray(product, np.float64).reshape(-1, *v.shape[1:])
 
 
 def make_newton_solver(
@@ -168,12 +171,41 @@ def cholesky(matrix: NDArray[Any]) -> NDArray[Any]:
 
 
 def solve_cholesky(lower: NDArray[Any], g: Floats) -> Floats:
-    """Return x with L L' x = g, for coordinates of shape (m,) or (m, k)."""
+    """Return x with L L' x = g for coordinates of shape (m,), (m, k) of all classes, or of several columns of these."""
     from scipy.linalg import lapack
 
     potrs = lapack.spotrs if lower.dtype == np.float32 else lapack.dpotrs
-    x = potrs(lower, g.T.ravel().astype(lower.dtype), lower=1)[0]
-    return np.asarray(x.reshape(g.T.shape).T, np.float64)
+    m, k = len(g), len(lower) // len(g)
+    right = g.reshape(m, k, -1).transpose(1, 0, 2)
+    x = potrs(lower, right.reshape(k * m, -1).astype(lower.dtype), lower=1)[0]
+    return np.asarray(x.reshape(right.shape).transpose(1, 0, 2).reshape(g.shape), np.float64)
+
+
+def make_preconditioner(curvature: Curvature, F: NDArray[Any], rest: Floats, newton_solver: Solve) -> Solve:
+    """Return r -> (E + R'F'FR)^-1 r = s - E^-1 R'F' (F W E^-1 F' + penalty)^-1 F R s, s = E^-1 r, E = I + R'DR.
+
+    `newton_solver` solves the inner system, D is diag(rest). The row of ones in F makes the preconditioner keep
+    sum beta = 0, which is the condition of an intercept without penalty.
+    """
+
+    def precondition(r: Floats) -> Floats:
+        s = curvature.undamp(rest, r)
+        inner = multiply(F.T, newton_solver(multiply(F, curvature.root(s))))
+        return s - curvature.undamp(rest, curvature.root_transposed(inner))
+
+    return precondition
+
+
+def make_projection(curvature: Curvature, rows: NDArray[np.bool_] | None = None) -> Solve:
+    """Return the projection to some rows and to the complement of R'1, which intercepts change."""
+    balance = curvature.balancer()
+
+    def project(r: Floats) -> Floats:
+        some = r if rows is None else r * rows.reshape((-1,) + (1,) * (r.ndim - 1))
+        b = balance(curvature.root(some).sum(axis=0))
+        return some - curvature.root_transposed(np.broadcast_to(b, r.shape))
+
+    return project
 
 
 def conjugate_gradients(

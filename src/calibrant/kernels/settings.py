@@ -85,7 +85,8 @@ class Settings:
     """Rows to leave out at least, in as few of the groups as hold them. C by leave-one-out, 5,000 rows."""
     group_residual: float = 2e-3
     """Share of its squared residual that conjugate gradients may leave of a group's system. C by leave-one-out, 2,000
-    rows; several classes take a twentieth."""
+    rows; several classes take a twentieth: with as much as two classes, losses of 700 rows of segment are 29 % off,
+    and another C is chosen."""
     group_steps: int = 12
     """Steps of conjugate gradients for a group's system at most. C by leave-one-out, 2,000 rows."""
     following_steps: int = 4

@@ -29,7 +29,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
 from calibrant.kernels.functions import blocks
@@ -52,6 +51,8 @@ from calibrant.kernels.newton import (
     Solve,
     conjugate_gradients,
     make_newton_solver,
+    make_preconditioner,
+    make_projection,
     multiply,
     newton_in_factor,
     run_newton,
@@ -64,9 +65,6 @@ __all__ = [
     "Prepared",
     "choose_rank",
     "improve",
-    "intercept_basis",
-    "make_preconditioner",
-    "make_projection",
     "prepare",
     "solve",
 ]
@@ -311,18 +309,18 @@ def _newton_step(
     loss, K = problem.loss, kernel.K
     curvature, every = loss.curvature(model.f), len(K.tiles)
     residual = curvature.root_inverse(model.x - loss.residual(model.f)) + curvature.root_transposed(model.Kx - model.f)
-    residual = make_projection(np.ones(len(now.f), bool), intercept_basis(curvature, now.f))(residual)
+    residual = make_projection(curvature)(residual)
     gap = 0.5 * float(np.vdot(residual, residual))
     relative = min(gap, model.gap) / model.objective
     enough = model.objective * max(0.5 * problem.tol, settings.forcing * min(0.1, relative**1.5))
     tiles = _count_active_tiles(curvature, K, residual, max(settings.inactive * enough, model.inactive * gap))
     F, damped = kernel.factor.F, curvature.damp(kernel.factor.rest)
     newton_solver = make_newton_solver(damped, F, column_products(F, F), problem.gram.workers, settings)
-    precondition = make_preconditioner(curvature, kernel.factor, newton_solver)
+    precondition = make_preconditioner(curvature, F, kernel.factor.rest, newton_solver)
     active = np.zeros(len(now.f), bool)
     active[rows_of(K, tiles)] = True
     inside = curvature.select(ALL_ROWS, active)
-    project = make_projection(active, intercept_basis(inside, now.f))
+    project = make_projection(inside, active)
     steps = conjugate_gradients(
         (inside.root, inside.root_transposed),
         precondition,
@@ -368,42 +366,3 @@ def _count_active_tiles(curvature: Curvature, K: Products, residual: Floats, neg
     share = 0.5 * (own + amount * own.sum() / amount.sum())
     behind = np.cumsum([share[K.order[rows]].sum() for rows in reversed(K.tiles)])
     return max(1, len(K.tiles) - int(np.searchsorted(behind, negligible)))
-
-
-def make_preconditioner(curvature: Curvature, factor: Factor, newton_solver: Solve) -> Solve:
-    """Return r -> (E + R'F'FR)^-1 r = s - E^-1 R'F' (F W E^-1 F' + penalty)^-1 F R s, s = E^-1 r, E = I + R'DR.
-
-    `newton_solver` solves the inner system. The row of ones in F makes the preconditioner keep sum beta = 0, which is
-    the condition of an intercept without penalty.
-    """
-    F, rest = factor.F, factor.rest
-
-    def precondition(r: Floats) -> Floats:
-        s = curvature.undamp(rest, r)
-        inner = multiply(F.T, newton_solver(multiply(F, curvature.root(s))))
-        return s - curvature.undamp(rest, curvature.root_transposed(inner))
-
-    return precondition
-
-
-def intercept_basis(curvature: Curvature, like: Floats) -> Floats:
-    """Return an orthonormal basis of the columns R'1, one for each intercept."""
-    k = 1 if like.ndim == 1 else like.shape[1]
-    columns = np.empty((like.size, k))
-    for a in range(k):
-        one = np.ones(like.shape) if like.ndim == 1 else np.tile(np.arange(k) == a, (len(like), 1)).astype(np.float64)
-        columns[:, a] = curvature.root_transposed(one).ravel()
-    if k == 1:
-        return np.asarray(columns / np.linalg.norm(columns))
-    vectors, values, _ = np.linalg.svd(columns, full_matrices=False)
-    return np.asarray(vectors[:, values > 1e-8 * values[0]])
-
-
-def make_projection(rows: NDArray[np.bool_], basis: Floats) -> Solve:
-    """Return the projection to some rows and to the complement of the span of the basis."""
-
-    def project(r: Floats) -> Floats:
-        some = r * rows.reshape((-1,) + (1,) * (r.ndim - 1))
-        return np.asarray(some - (basis @ (basis.T @ some.ravel())).reshape(r.shape))
-
-    return project
