@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,10 +26,9 @@ SCORES = np.concatenate(
 
 
 def in_duckdb(expression, scores):
+    table = pa.table({"the score": pa.array(scores), "i": pa.array(range(len(scores)))})  # a list would lose NaN
     with duckdb.connect() as connection:
-        connection.execute(
-            'create table t as select unnest(?) as "the score", generate_subscripts(?, 1) as i', [scores, scores]
-        )
+        connection.register("t", table)
         return [row[0] for row in connection.execute(f"select {expression} from t order by i").fetchall()]
 
 
