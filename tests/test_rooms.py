@@ -20,6 +20,7 @@ ROOMS = [
         "lazy",
         "progress",
         "showing",
+        "threads",
         "version",
         "warning",
         "_moved",

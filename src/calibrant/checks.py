@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calibrant.arrays import Floats
+from calibrant.threads import each_block
 
 __all__ = [
     "BLOCK",
@@ -122,8 +123,9 @@ def check_finite(name: str, values: ArrayLike) -> NDArray[Any]:
 
 def extremes(array: NDArray[Any]) -> tuple[Any, Any]:
     """Return the smallest and the largest value in one pass over memory; NaN where there is one."""
-    blocks = [array[start : start + BLOCK] for start in range(0, len(array), BLOCK)]
-    return np.min([block.min() for block in blocks]), np.max([block.max() for block in blocks])
+    size = max(BLOCK * len(array) // max(array.size, 1), 1)
+    found = each_block(lambda rows: (array[rows].min(), array[rows].max()), len(array), size)
+    return np.min([low for low, _ in found]), np.max([high for _, high in found])
 
 
 def to_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -477,14 +479,16 @@ def check_matrix(name: str, values: Any, kind: str) -> NDArray[Any]:
     rounding = max(ROUNDING, 8.0 * float(fine))  # of float16, which sums to 1 within a percent
     if array.dtype not in (np.float64, np.float32):
         array = array.astype(np.float64)
-    size, ones = max(BLOCK // array.shape[1], 1), np.ones(array.shape[1])
-    for start in range(0, len(array), size):
-        block = np.asarray(array[start : start + size], np.float64)
+    ones = np.ones(array.shape[1])
+
+    def check(rows: slice) -> None:
+        """Check a block of rows."""
+        block = np.asarray(array[rows], np.float64)
         low, high = block.min(), block.max()
         if not np.isfinite([low, high]).all():
             raise _wrong_entries(name, "be finite", array, ~np.isfinite(array), "NaN or infinite value(s)")
         if kind != "probability":
-            continue
+            return
         if low < -rounding or high > 1 + rounding:
             outside = (array < -rounding) | (array > 1 + rounding)
             raise _wrong_entries(name, "lie in [0, 1] where they are probabilities", array, outside, "outside")
@@ -495,10 +499,12 @@ def check_matrix(name: str, values: Any, kind: str) -> NDArray[Any]:
             shown = ", ".join(f"{value:g}" for value in block[row, :5]) + (", ..." if block.shape[1] > 5 else "")
             msg = (
                 f"{name} declared as probabilities must have rows that sum to 1; got {count} that do not, the first is "
-                f"row {start + row}, [{shown}], with sum {block[row].sum():g}: divide each row by its sum, or say what "
-                "the scores are by kind"
+                f"row {rows.start + row}, [{shown}], with sum {block[row].sum():g}: divide each row by its sum, or say "
+                "what the scores are by kind"
             )
             raise ValueError(msg)
+
+    each_block(check, len(array), max(BLOCK // array.shape[1], 1))
     return array
 
 

@@ -306,6 +306,12 @@ def structured_logits(theta, shape, base, knots, p):
     return f + x @ next(parts).reshape(k, k).T if shape.mixed else f
 
 
+def groups_of(shape, k):
+    """Return the names of the groups of coefficients, and the number of each coefficient's group."""
+    sizes = shape.sizes(k)
+    return list(sizes), np.repeat(np.arange(len(sizes)), list(sizes.values()))
+
+
 class TestStructured:
     @pytest.mark.parametrize("name", ["thin", "matrix", "full", "rich"])
     def test_it_is_the_minimum_of_its_loss_given_its_strengths(self, name):
@@ -314,7 +320,7 @@ class TestStructured:
         data, shape = sample_of(p, index, weight), SHAPES[name]
         base = fit_base(data).map
         fitted = fit_structured(data, shape, base)
-        names, groups = shape.groups(3)
+        names, groups = groups_of(shape, 3)
         precision = 1.0 / np.array([fitted.variances[each] for each in names])[groups]
         knots = np.array(fitted.map.knots)
 
@@ -337,7 +343,7 @@ class TestStructured:
         p, index = rows(400, 3)
         data = sample_of(p, index)
         fitted = fit_structured(data, SHAPES["matrix"], fit_base(data).map)
-        names, groups = SHAPES["matrix"].groups(3)
+        names, groups = groups_of(SHAPES["matrix"], 3)
         precision = 1.0 / np.array([fitted.variances[each] for each in names])[groups]
         problem, theta = fitted.problem, fitted.minimum.theta
         inverse = np.linalg.inv(problem.hessian(theta) + np.diag(precision))
@@ -354,7 +360,7 @@ class TestStructured:
         data, shape = sample_of(p, index, weight), SHAPES[name]
         base = fit_base(data).map
         fitted = fit_structured(data, shape, base)
-        names, groups = shape.groups(3)
+        names, groups = groups_of(shape, 3)
         precision = 1.0 / np.array([fitted.variances[each] for each in names])[groups]
         knots, seen = np.array(fitted.map.knots), fitted.leave_out()
         for row in (0, 7, 42):
@@ -374,7 +380,7 @@ class TestStructured:
         data = sample_of(p, index)
         fitted = fit_structured(data, SHAPES["matrix"], fit_base(data).map)
         assert not fitted.problem.is_dense
-        names, groups = SHAPES["matrix"].groups(40)
+        names, groups = groups_of(SHAPES["matrix"], 40)
         precision = 1.0 / np.array([fitted.variances[each] for each in names])[groups]
         value, slope = fitted.problem.evaluate(fitted.minimum.theta, precision)
         assert 0.5 * slope**2 @ (1.0 / precision) < 1e-2  # a bound of the distance to the minimum, in nats
@@ -386,7 +392,7 @@ class TestStructured:
         p, index = rows(9_000, 3)
         data = sample_of(p, index)
         fitted = fit_structured(data, SHAPES["matrix"], fit_base(data).map)
-        names, groups = SHAPES["matrix"].groups(3)
+        names, groups = groups_of(SHAPES["matrix"], 3)
         precision = 1.0 / np.array([fitted.variances[each] for each in names])[groups]
         _, slope = fitted.problem.evaluate(fitted.minimum.theta, precision)
         assert np.abs(slope).max() < 1e-4

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
 
+from calibrant import threads
 from calibrant.numerics import multinomial
 from calibrant.numerics.multinomial import Blocks, Dense, Labels, Problem, Terms, minimise
 from calibrant.numerics.rows import pick_rows
@@ -89,6 +90,34 @@ def test_steps_without_a_dense_hessian_end_at_the_same_minimum(mixed, monkeypatc
     assert isinstance(rough.inverse, Blocks)
     np.testing.assert_allclose(rough.theta, dense.theta, atol=1e-5)
     assert np.abs(problem.evaluate(dense.theta, precision)[1]).max() < 1e-4
+
+
+@pytest.mark.parametrize("size", [0, 1_500])  # L-BFGS, Newton
+def test_a_search_goes_on_from_the_minimum_with_other_strengths(size, monkeypatch):
+    monkeypatch.setattr(multinomial, "_TUNING", replace(multinomial._TUNING, dense_size=size, rough_decrement=1e-13))
+    problem = problem_of(150)
+    weak, strong = np.full(problem.size, 0.5), np.linspace(1.0, 2.0, problem.size)
+    first = minimise(problem, weak, np.zeros(problem.size))
+    kept = first.theta.copy(), first.slope.copy()
+    again = minimise(problem, strong, first)
+    np.testing.assert_array_equal(first.theta, kept[0])
+    np.testing.assert_array_equal(first.slope, kept[1])
+    np.testing.assert_allclose(again.theta, minimise(problem, strong, np.zeros(problem.size)).theta, atol=1e-5)
+    value, gradient = problem.evaluate(again.theta, strong)
+    assert again.value == pytest.approx(value)
+    np.testing.assert_allclose(again.slope, gradient - strong * again.theta, atol=1e-10)
+
+
+def test_sums_have_the_same_bits_whatever_the_number_of_processors(monkeypatch):
+    tuning = replace(multinomial._TUNING, dense_size=0, kept=0, block=40, threaded=0.0)
+    monkeypatch.setattr(multinomial, "_TUNING", tuning)
+    problem = problem_of(200)
+    found = []
+    for processors in (1, 3):
+        monkeypatch.setattr(threads, "_processors", lambda count=processors: count)
+        found.append(minimise(problem, np.full(problem.size, 0.5), np.zeros(problem.size)))
+    np.testing.assert_array_equal(found[0].theta, found[1].theta)
+    np.testing.assert_array_equal(*(each.inverse.leave_out(problem, each.theta) for each in found))
 
 
 def test_blocks_are_the_inverse_where_the_hessian_has_blocks():

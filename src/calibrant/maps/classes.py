@@ -22,9 +22,9 @@ from calibrant.maps.coupling import COMBINATIONS, COUPLINGS, combine_sides, pair
 from calibrant.maps.records import Origin, both_sides, check_one_column, log_probabilities
 from calibrant.maps.showing import describe_class_map
 from calibrant.numerics.simplex import count_zeros, row_sums
-from calibrant.numerics.threads import each_block
 from calibrant.ops import NUMPY, Columns, Ops, run_blocks
 from calibrant.showing import shown, shown_as
+from calibrant.threads import each_block
 
 if TYPE_CHECKING:
     from calibrant.svm.support import Geometry

@@ -18,7 +18,6 @@ from functools import partial
 from warnings import catch_warnings, simplefilter
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
 from calibrant.checks import check_number
@@ -160,15 +159,14 @@ class Shape:
     spline: bool = False
     mixed: bool = False
 
-    def groups(self, k: int) -> tuple[list[str], NDArray[np.intp]]:
-        """Return the names of the groups of coefficients, and the number of each coefficient's group."""
-        sizes = [("scale", 1), ("bend", len(_TUNING.quantiles) - 1)]
-        sizes += [("curve", len(HINGES))] if self.curve else []
-        sizes += [("bias", k), ("other", k)] if self.own else []
-        sizes += [("spline", len(_SPLINE) * k)] if self.spline else []
-        sizes += [("vector", k)] if self.own else []
-        sizes += [("matrix", k * k)] if self.mixed else []
-        return [name for name, _ in sizes], np.repeat(np.arange(len(sizes)), [size for _, size in sizes])
+    def sizes(self, k: int) -> dict[str, int]:
+        """Return how many coefficients each group has, in their order."""
+        sizes = {"scale": 1, "bend": len(_TUNING.quantiles) - 1}
+        sizes |= {"curve": len(HINGES)} if self.curve else {}
+        sizes |= {"bias": k, "other": k} if self.own else {}
+        sizes |= {"spline": len(_SPLINE) * k} if self.spline else {}
+        sizes |= {"vector": k} if self.own else {}
+        return sizes | ({"matrix": k * k} if self.mixed else {})
 
 
 _SPLINE = (0, 1, 3)  # the hinges of each class's own spline
@@ -246,32 +244,35 @@ def fit_structured(
     data: ClassSample, shape: Shape, base: RobustTemperature, start: StructuredFit | None = None
 ) -> StructuredFit:
     """Fit a structured map of a shape; `start` is a smaller one whose coefficients and strengths it begins with."""
-    labels, p = read_labels(data), data.scores
-    k = p.shape[1]
-    names, index = shape.groups(k)
-    some = _pick(data)
-    few = labels if some is data else read_labels(some)
-    knots = _choose_knots(base, some.scores, few.weight) if start is None else np.asarray(start.map.knots)
-    part = Problem.of(partial(_make_terms, shape, base, knots, some.scores), few, mixed=shape.mixed)
-    usual = _usual_variances(names, part)
-    theta, variances = np.zeros(part.size), usual.copy()
+    k = data.scores.shape[1]
+    sizes, some = shape.sizes(k), _pick(data)
+    knots = _choose_knots(base, some) if start is None else np.asarray(start.map.knots)
+
+    def pose(rows: ClassSample) -> Problem:
+        """Return the problem of some rows."""
+        return Problem.of(partial(_make_terms, shape, base, knots, rows.scores), read_labels(rows), mixed=shape.mixed)
+
+    problem = pose(some)
+    usual = _usual_variances(sizes, problem)
+    theta, variances = np.zeros(problem.size), usual.copy()
     if start is not None:
-        theta, variances = _carry(start, names, index, k, variances)
-    theta, variances = _learn_strengths(part, theta, variances, usual, index, names)
-    problem = part
+        theta, variances = _carry(start, sizes, k, variances)
+    rounds = _TUNING.rounds if problem.is_dense else _TUNING.rough_rounds
+    found, variances = _learn_strengths(problem, theta, variances, usual, sizes, rounds)
     if some is not data:
-        problem = Problem.of(partial(_make_terms, shape, base, knots, p), labels, mixed=shape.mixed)
-        theta, variances = _learn_strengths(problem, theta, variances, usual, index, names, rounds=1)
-    minimum = minimise(problem, 1.0 / variances[index], theta)
+        theta, problem = found.theta, pose(data)
+        del found, some  # each has arrays as large as the matrix
+        found, variances = _learn_strengths(problem, theta, variances, usual, sizes, 1)
+    minimum = minimise(problem, _spread(1.0 / variances, sizes), found)
     fitted = _make_record(base, shape, knots, problem, minimum.theta)
-    return StructuredFit(fitted, shape, dict(zip(names, variances.tolist(), strict=True)), problem, minimum)
+    return StructuredFit(fitted, shape, dict(zip(sizes, variances.tolist(), strict=True)), problem, minimum)
 
 
-def _choose_knots(base: RobustTemperature, p: Floats, weight: Floats) -> Floats:
+def _choose_knots(base: RobustTemperature, data: ClassSample) -> Floats:
     """Return quantiles of the confidence of rows, made to rise."""
-    q = apply_base(base, p)
+    q = apply_base(base, data.scores)
     t = confidence(np.clip(1.0 - q.max(axis=1), FAINT, 1.0))
-    found = np.quantile(t, _TUNING.quantiles, weights=weight, method="inverted_cdf")
+    found = np.quantile(t, _TUNING.quantiles, weights=read_labels(data).weight, method="inverted_cdf")
     width = max(float(found[-1] - found[0]), 1e-3)
     middle = np.clip(found[1:-1], found[0] + 0.05 * width, found[0] + 0.95 * width)
     return np.array([found[0], *middle, found[0] + width])
@@ -296,7 +297,7 @@ def _make_terms(shape: Shape, base: RobustTemperature, knots: Floats, p: Floats,
     return Terms(x, factors, bends if shape.curve else (), (*own, x))
 
 
-def _usual_variances(names: list[str], problem: Problem) -> Floats:
+def _usual_variances(sizes: dict[str, int], problem: Problem) -> Floats:
     """Return the prior variances of structured matrix scaling, and ours for what it lacks."""
     k = problem.classes
     square = sum(float(labels.weight @ (terms.x**2).sum(axis=1)) for _, terms, labels in problem.blocks())
@@ -312,20 +313,26 @@ def _usual_variances(names: list[str], problem: Problem) -> Floats:
         "vector": own * min(size, 1e6),
         "matrix": own / max(k - 1, 1) * min(size, 1e6),
     }
-    return np.array([each[name] for name in names])
+    return np.array([each[name] for name in sizes])
 
 
-def _carry(
-    start: StructuredFit, names: list[str], index: NDArray[np.intp], k: int, variances: Floats
-) -> tuple[Floats, Floats]:
+def _spread(values: Floats, sizes: dict[str, int]) -> Floats:
+    """Return the value of its group for each coefficient."""
+    return np.repeat(values, list(sizes.values()))
+
+
+def _sum_groups(values: Floats, sizes: dict[str, int]) -> Floats:
+    """Return the sum over the coefficients of each group."""
+    return np.asarray(np.add.reduceat(values, np.cumsum([0, *sizes.values()])[:-1]))
+
+
+def _carry(start: StructuredFit, sizes: dict[str, int], k: int, variances: Floats) -> tuple[Floats, Floats]:
     """Return coefficients and variances with those of a smaller map where it has them."""
-    theta, found = np.zeros(len(index)), variances.copy()
-    old_names, old_index = start.shape.groups(k)
-    for number, name in enumerate(names):
-        if name in old_names:
-            theta[index == number] = start.minimum.theta[old_index == old_names.index(name)]
-            found[number] = start.variances[name]
-    return theta, found
+    old = start.shape.sizes(k)
+    parts = dict(zip(old, np.split(start.minimum.theta, np.cumsum(list(old.values()))[:-1]), strict=True))
+    theta = np.concatenate([parts.get(name, np.zeros(size)) for name, size in sizes.items()])
+    found = [start.variances.get(name, usual) for name, usual in zip(sizes, variances.tolist(), strict=True)]
+    return theta, np.array(found)
 
 
 def _learn_strengths(
@@ -333,26 +340,28 @@ def _learn_strengths(
     theta: Floats,
     variances: Floats,
     usual: Floats,
-    index: NDArray[np.intp],
-    names: list[str],
-    rounds: int | None = None,
-) -> tuple[Floats, Floats]:
-    """Return coefficients and prior variances after MacKay's fixed point s^2 = (|theta|^2 + s0^2)/(gamma + 1)."""
-    free = np.array([name != "scale" for name in names])
-    dense = problem.is_dense
-    for _ in range(rounds or (_TUNING.rounds if dense else _TUNING.rough_rounds)):
-        precision = 1.0 / variances[index]
-        found = minimise(problem, precision, theta, _TUNING.steps if dense else _TUNING.rough_steps)
-        theta = found.theta
-        left = np.minimum(precision * found.inverse.diagonal(), 1.0)  # of each coefficient, what the prior decides
-        gamma = np.bincount(index, 1.0 - left, minlength=len(names))
-        norm = np.bincount(index, theta**2, minlength=len(names))
+    sizes: dict[str, int],
+    rounds: int,
+) -> tuple[Minimum, Floats]:
+    """Return the last minimum, and prior variances after MacKay's fixed point s^2 = (|theta|^2 + s0^2)/(gamma + 1)."""
+    free = np.array([name != "scale" for name in sizes])
+    steps = _TUNING.steps if problem.is_dense else _TUNING.rough_steps
+    for number in range(1, rounds + 1):
+        precision = _spread(1.0 / variances, sizes)
+        found = minimise(problem, precision, theta, steps)
+        left = found.inverse.diagonal()
+        left *= precision
+        np.minimum(left, 1.0, out=left)  # of each coefficient, what the prior decides
+        gamma = np.array(list(sizes.values())) - _sum_groups(left, sizes)
+        norm = _sum_groups(found.theta**2, sizes)
         new = np.where(free, (norm + usual) / (gamma + 1.0), variances)
         change = float(np.abs(np.log(new / variances)).max())
         variances = new
-        if change < _TUNING.settled:
-            break
-    return theta, variances
+        if change < _TUNING.settled or number == rounds:
+            return found, variances
+        theta = found.theta
+        del found
+    raise AssertionError
 
 
 def _make_record(

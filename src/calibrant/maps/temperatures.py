@@ -21,8 +21,8 @@ from calibrant.maps.classes import LogRows
 from calibrant.numerics.multinomial import Labels
 from calibrant.numerics.rows import pick_rows
 from calibrant.numerics.simplex import count_zeros, row_sums
-from calibrant.numerics.threads import each_block
 from calibrant.samples import ClassSample
+from calibrant.threads import each_block
 from calibrant.warning import warn
 
 __all__ = [
@@ -195,25 +195,26 @@ def _temperature_derivatives(x: Any, labels: Labels, misses: _Misses, b: float) 
         if not plain:
             e -= e.max(axis=1, keepdims=True)
         np.exp(e, out=e)
-        share = 1.0 / (e @ ones)
-        moments = []
-        for _ in range(4):
+        moments = np.empty((6, len(some)))  # 1, m1, ..., m4 and m1^2
+        np.matmul(e, ones, out=moments[0])
+        for power in range(1, 5):
             e *= some
-            moments.append((e @ ones) * share)
-        one, two, three, four = moments
-        square, w = one * one, mine.weight
-        first = w @ one - mine.likelihood(some)
+            np.matmul(e, ones, out=moments[power])
+        moments[1:5] /= moments[0]
+        moments[0] = 1.0
+        np.multiply(moments[1], moments[1], out=moments[5])
+        products = (moments * mine.weight) @ moments.T
+        products[0, 1] -= mine.likelihood(some)
         if misses.share:
             own = some[np.arange(len(some)), mine.index]
             behind = np.minimum(own[:, None] - some, misses.far)
-            first += misses.share * (w @ (behind @ ones)) / (k - 1)
-        third = three - one * (3.0 * two - 2.0 * square)
-        fourth = four - 4.0 * one * three - 3.0 * two * two + square * (12.0 * two - 6.0 * square)
-        return np.array([first, w @ (two - square), w @ third, w @ fourth])
+            products[0, 1] += misses.share * (mine.weight @ (behind @ ones)) / (k - 1)
+        return products
 
-    sums = np.sum(each_block(add_up, len(x), max(1, _TUNING.block // k)), axis=0)
-    first, second, third, fourth = sums.tolist()
-    return first, second, third, fourth
+    m = np.sum(each_block(add_up, len(x), max(1, _TUNING.block // k)), axis=0)
+    third = m[0, 3] - 3.0 * m[1, 2] + 2.0 * m[1, 5]
+    fourth = m[0, 4] - 4.0 * m[1, 3] - 3.0 * m[2, 2] + 12.0 * m[2, 5] - 6.0 * m[5, 5]
+    return float(m[0, 1]), float(m[0, 2] - m[1, 1]), float(third), float(fourth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,12 +431,15 @@ def _evaluate_robust(
     """Return the penalised negative log-likelihood, its gradient and its Hessian."""
     value, gradient, precision = prior.evaluate(theta)
     hessian, at = np.diag(precision), _Point.of(theta)
-    for rows, some in _row_blocks(data, labels):
-        row, which, weight = some.cases()
+
+    def add_up(rows: slice) -> tuple[float, Floats, Floats]:
+        """Return the sums over some rows."""
+        row, which, weight = labels.part(rows).cases()
         terms = _robust_terms(at, data.scores[rows], u, row, which)
-        value -= float(weight @ np.log(terms.q))
-        gradient = gradient - terms.slopes @ weight
-        hessian = hessian - terms.bends @ weight
+        return float(weight @ np.log(terms.q)), terms.slopes @ weight, terms.bends @ weight
+
+    for loss, slopes, bends in each_block(add_up, len(labels), max(1, _TUNING.block // len(u))):
+        value, gradient, hessian = value - loss, gradient - slopes, hessian - bends
     if prior.fixed:
         gradient[0] = hessian[0, 1:] = hessian[1:, 0] = 0.0
         hessian[0, 0] = 1.0

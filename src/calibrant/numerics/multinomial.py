@@ -11,7 +11,7 @@ with x_c, S_mc and D_gc numbers per row and class, h_m numbers per row. The coef
 t the shares of the classes in a row, lambda > 0. F is strictly convex. `minimise` takes Newton steps where the Hessian
 is small enough to be dense, else L-BFGS steps scaled by a block approximation of it, `Blocks`, and Newton steps after
 all where these are too slow; either way the result has passed the Newton decrement as its certificate. Rows are read in
-blocks: the memory needed does not grow with them.
+blocks, by several threads where there is much to do: the memory needed does not grow with them.
 """
 
 from __future__ import annotations
@@ -19,16 +19,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
 from calibrant.arrays import Floats
+from calibrant.numerics.blas import one_blas_thread
 from calibrant.numerics.simplex import row_sums
+from calibrant.threads import run_in_turn
 
 __all__ = ["Blocks", "Dense", "Labels", "Minimum", "Problem", "Terms", "minimise"]
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,8 @@ class _Tuning:
     wide: int = 200_000  # the same of arrays with a column per coefficient
     deep: int = 128  # the least rows of such a block
     kept: int = 500_000  # rows times classes up to which the terms are computed once; beyond, anew in every pass
+    threaded: float = 2e7  # products of a pass over the rows from which there are threads, two ...
+    parallel: int = 2_000_000  # ... or as many as have so many coefficients together
     dense_work: float = 6e9  # rows times squared coefficients up to which the Hessian is dense
     dense_size: int = 1_500  # coefficients up to which it is
     dense_last: int = 4_000  # coefficients up to which it is where L-BFGS has not ended; 130 MB
@@ -91,7 +98,9 @@ class Labels:
         """Return sum_i w_i sum_c t_ic log q_ic."""
         if self.target is not None:
             return float(self.weight @ row_sums(self.target * logs))
-        return float(self.weight @ logs[np.arange(len(logs)), self.index])
+        place = np.arange(0, logs.size, logs.shape[1])
+        place += self.index
+        return float(self.weight @ logs.ravel().take(place))  # faster than by two indices
 
     def residuals(self, q: Floats) -> Floats:
         """Return q - t, in the memory of q."""
@@ -196,16 +205,38 @@ class Problem:
             f += terms.x @ matrix.T
         return f
 
+    def read(self, function: Callable[[Terms, Labels], _Result]) -> Iterator[_Result]:
+        """Yield what a function gives for each block, in their order: sums do not depend on how many threads run."""
+
+        def work(at: tuple[int, slice]) -> _Result:
+            """Return what the function gives for one block."""
+            number, rows = at
+            return function(self.kept[number] if self.kept else self.make(rows), self.labels.part(rows))
+
+        products = len(self.labels) * float(self.classes) ** (2 if self.mixed else 1)
+        most = max(2, _TUNING.parallel // self.size) if products >= _TUNING.threaded else 1
+        return run_in_turn(work, enumerate(self.slices()), most)
+
     def evaluate(self, theta: Floats, precision: Floats) -> tuple[float, Floats]:
         """Return F and its gradient."""
-        value, gradient = 0.5 * float((precision * theta) @ theta), precision * theta
-        for _, terms, labels in self.blocks():
-            logs, q = _softmax(self.logits(terms, theta))
-            value -= labels.likelihood(logs)
-            r = labels.residuals(q)
-            r *= labels.weight[:, None]
-            self._project(terms, r, gradient)
+        gradient = precision * theta
+        value = 0.5 * float(gradient @ theta)
+        for loss, slope in self.read(partial(self._lose, theta)):
+            value += loss
+            gradient += slope
+            del slope  # before the next is begun
         return value, gradient
+
+    def _lose(self, theta: Floats, terms: Terms, labels: Labels) -> tuple[float, Floats]:
+        """Return the loss of a block of rows and its gradient."""
+        logs, q = _softmax(self.logits(terms, theta))
+        return -labels.likelihood(logs), self.slope(terms, labels, q)
+
+    def slope(self, terms: Terms, labels: Labels, q: Floats) -> Floats:
+        """Return the gradient of the loss of a block, in which the memory of q is used."""
+        r = labels.residuals(q)
+        r *= labels.weight[:, None]
+        return self._project(terms, r)
 
     def probabilities(self, theta: Floats) -> list[Floats]:
         """Return softmax(f), one array per block of rows."""
@@ -222,19 +253,21 @@ class Problem:
             moved -= row_sums(q * moved)[:, None]
             moved *= q
             moved *= labels.weight[:, None]
-            self._project(terms, moved, product)
+            product += self._project(terms, moved)
         return product
 
-    def _project(self, terms: Terms, r: Floats, total: Floats) -> None:
-        """Add sum_i J_i' r_i to a total, J the derivative of the logits of a row by theta."""
+    def _project(self, terms: Terms, r: Floats) -> Floats:
+        """Return sum_i J_i' r_i, J the derivative of the logits of a row by theta."""
+        total = np.empty(self.size)
         common, own, matrix = self.split(total)
-        common[: self.factors] += terms.factors.T @ row_sums(r * terms.x)
+        common[: self.factors] = terms.factors.T @ row_sums(r * terms.x)
         for number, s in enumerate(terms.common, start=self.factors):
-            common[number] += np.vdot(r, s)
+            common[number] = np.vdot(r, s)
         for sums, d in zip(own, terms.own, strict=True):
-            sums += (r * d).sum(axis=0)
+            np.sum(r * d, axis=0, out=sums)
         if matrix is not None:
-            matrix += r.T @ terms.x
+            np.matmul(r.T, terms.x, out=matrix)
+        return total
 
     def rows_of(self, terms: Terms, r: Floats) -> Floats:
         """Return J_i' r_i of each row, (rows, size)."""
@@ -372,6 +405,20 @@ class Dense:
 
 
 @dataclass(frozen=True, slots=True)
+class _Spectrum:
+    """The eigenvalues, none below 0 by rounding, and the eigenvectors of a semidefinite matrix."""
+
+    eigenvalues: Floats
+    eigenvectors: Floats
+
+    @classmethod
+    def of(cls, symmetric: Floats) -> _Spectrum:
+        """Return them."""
+        values, vectors = np.linalg.eigh(symmetric)
+        return cls(np.maximum(values, 0.0), vectors)
+
+
+@dataclass(frozen=True, slots=True)
 class _Kronecker:
     """An approximate inverse of the penalised Hessian of M, sum_i w_i C_i x x_i x_i' + l, C_i = diag q_i - q_i q_i'.
 
@@ -379,29 +426,33 @@ class _Kronecker:
     keeps its trace. With A = U diag(alpha) U', S = V diag(s) V' the inverse of a G is U ((U' G V)/(alpha s' + l)) V'.
     """
 
-    left: Floats  # U
-    right: Floats  # V
-    scale: Floats  # 1/(alpha s' + l)
+    left: _Spectrum  # of A
+    right: _Spectrum  # of S
+    penalty: float
 
-    @classmethod
-    def of(cls, a: Floats, s: Floats, penalty: float) -> _Kronecker:
-        """Return it for A, S and l."""
-        alpha, u = np.linalg.eigh(a)
-        sigma, v = np.linalg.eigh(s)
-        return cls(u, v, 1.0 / (np.outer(np.maximum(alpha, 0.0), np.maximum(sigma, 0.0)) + penalty))
+    @property
+    def eigenvalues(self) -> Floats:
+        """Those of the sum: alpha s' + l."""
+        found = np.outer(self.left.eigenvalues, self.right.eigenvalues)
+        found += self.penalty
+        return found
 
     def solve(self, gradient: Floats) -> Floats:
         """Return the approximate inverse times a vector."""
-        turned = (self.left.T @ gradient.reshape(self.scale.shape) @ self.right) * self.scale
-        return np.asarray((self.left @ turned @ self.right.T).ravel())
+        u, v = self.left.eigenvectors, self.right.eigenvectors
+        turned = u.T @ gradient.reshape(len(u), len(v)) @ v
+        turned /= self.eigenvalues
+        return np.asarray((u @ turned @ v.T).ravel())
 
     def diagonal(self) -> Floats:
         """Return the diagonal of the approximate inverse."""
-        return np.asarray((self.left**2 @ self.scale @ (self.right**2).T).ravel())
+        u, v = self.left.eigenvectors, self.right.eigenvectors
+        return np.asarray((u**2 @ (1.0 / self.eigenvalues) @ (v**2).T).ravel())
 
     def move(self, x: Floats, r: Floats) -> Floats:
         """Return the change of the logits of each row by the inverse times its own gradient r x'."""
-        return np.asarray(((r @ self.left) * ((x @ self.right) ** 2 @ self.scale.T)) @ self.left.T)
+        u, v = self.left.eigenvectors, self.right.eigenvectors
+        return np.asarray(((r @ u) * ((x @ v) ** 2 @ (1.0 / self.eigenvalues).T)) @ u.T)
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,43 +462,12 @@ class Blocks:
     common: Floats  # (m, m), inverse
     own: Floats  # (k, g, g), inverses
     matrix: _Kronecker | None
+    curvature: _Curvature
 
     @classmethod
     def at(cls, problem: Problem, theta: Floats, precision: Floats) -> Blocks:
         """Return it at some coefficients."""
-        k, m, g = problem.classes, problem.commons, problem.own
-        common, own = np.zeros((m, m)), np.zeros((g, g, k))
-        left, right, traces = np.zeros((k, k)), np.zeros((k, k)), 0.0
-        for _, terms, labels in problem.blocks():
-            w = labels.weight
-            _, q = _softmax(problem.logits(terms, theta))
-            shares = terms.shared()
-            means = np.array([row_sums(q * each) for each in shares]).reshape(m, len(w))
-            common -= (means * w) @ means.T
-            qw = q * w[:, None]
-            for i, one in enumerate(shares):
-                weighted = qw * one
-                for j in range(m):
-                    common[i, j] += np.vdot(weighted, shares[j])
-            bend = qw * (1.0 - q)
-            for i, one in enumerate(terms.own):
-                for j in range(i, g):
-                    own[i, j] += (bend * one * terms.own[j]).sum(axis=0)
-                    own[j, i] = own[i, j]
-            if problem.mixed:
-                t = w * (1.0 - row_sums(q * q))  # a confident row has large logits and little curvature
-                left -= qw.T @ q
-                left[np.diag_indices(k)] += qw.sum(axis=0)
-                right += (terms.x * t[:, None]).T @ terms.x
-                traces += float(t.sum())
-        common[np.diag_indices(m)] += precision[:m]
-        stacked = own.transpose(2, 0, 1).copy()
-        stacked[:, np.arange(g), np.arange(g)] += precision[m : m + g * k].reshape(g, k).T
-        matrix = None
-        if problem.mixed:
-            penalty = float(precision[m + g * k :].reshape(k, k)[0, 1 % k])
-            matrix = _Kronecker.of(left / max(traces, 1e-300), right, penalty)
-        return cls(np.asarray(np.linalg.inv(common)), np.asarray(np.linalg.inv(stacked)), matrix)
+        return _survey(problem, theta)[2].invert(precision)
 
     def solve(self, gradient: Floats) -> Floats:
         """Return the approximate inverse times a vector."""
@@ -468,8 +488,9 @@ class Blocks:
 
     def leave_out(self, problem: Problem, theta: Floats) -> Floats:
         """Return the probability of each case of the labels, roughly as if its row had been left out of the fit."""
-        out = []
-        for _, terms, labels in problem.blocks():
+
+        def leave(terms: Terms, labels: Labels) -> Floats:
+            """Return those of a block of rows."""
             f = problem.logits(terms, theta)
             r = labels.residuals(_softmax(f.copy())[1])
             r *= np.minimum(labels.weight, 1.0)[:, None]
@@ -484,47 +505,173 @@ class Blocks:
             if self.matrix is not None:
                 f += self.matrix.move(terms.x, r)
             row, which, _ = labels.cases()
-            out.append(_softmax(f)[1][row, which])
-        return np.concatenate(out)
+            return np.asarray(_softmax(f)[1][row, which])
+
+        with one_blas_thread():
+            return np.concatenate(list(problem.read(leave)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Curvature:
+    """Blocks of the Hessian of the loss without the penalty: common terms, each class's own, and A and S of M."""
+
+    common: Floats  # (m, m)
+    own: Floats  # (k, g, g)
+    left: _Spectrum | None  # of A
+    right: _Spectrum | None  # of S
+
+    def invert(self, precision: Floats) -> Blocks:
+        """Return the inverse of the blocks with a penalty."""
+        m, (k, g) = len(self.common), self.own.shape[:2]
+        common, own = self.common + np.diag(precision[:m]), self.own.copy()
+        own[:, np.arange(g), np.arange(g)] += precision[m : m + g * k].reshape(g, k).T
+        matrix = None
+        if self.left is not None and self.right is not None:
+            penalty = float(precision[m + g * k :].reshape(k, k)[0, 1 % k])
+            matrix = _Kronecker(self.left, self.right, penalty)
+        return Blocks(np.asarray(np.linalg.inv(common)), np.asarray(np.linalg.inv(own)), matrix, self)
+
+
+def _survey(problem: Problem, theta: Floats) -> tuple[float, Floats, _Curvature]:
+    """Return the loss without the penalty, its gradient and its curvature, by one pass over the rows."""
+    k, m, g = problem.classes, problem.commons, problem.own
+    sums: list[Any] = [0.0, np.zeros(problem.size), np.zeros((m, m)), np.zeros((g, g, k))]
+    sums += [np.zeros((k, k)), np.zeros((k, k)), np.zeros(k), 0.0] if problem.mixed else []
+
+    def look(terms: Terms, labels: Labels) -> tuple[Any, ...]:
+        """Return the parts of a block of rows."""
+        w = labels.weight
+        logs, q = _softmax(problem.logits(terms, theta))
+        loss = -labels.likelihood(logs)
+        shares = terms.shared()
+        qw = np.multiply(q, w[:, None], out=logs)
+        means = np.array([row_sums(q * each) for each in shares]).reshape(m, len(w))
+        common = -(means * w) @ means.T
+        for i, one in enumerate(shares):
+            weighted = qw * one
+            for j in range(i, m):
+                part = np.vdot(weighted, shares[j])
+                common[i, j] += part
+                common[j, i] += part if j > i else 0.0
+        del shares
+        bend = qw * (1.0 - q)
+        own = np.empty((g, g, k))
+        for i, one in enumerate(terms.own):
+            weighted = bend * one
+            for j in range(i, g):
+                own[i, j] = own[j, i] = (weighted * terms.own[j]).sum(axis=0)
+        found: list[Any] = [loss, None, common, own]
+        if problem.mixed:
+            diagonal = qw.sum(axis=0)
+            t = w * np.maximum(1.0 - row_sums(q * q), 0.0)  # a confident row has large logits and little curvature
+            root = np.multiply(q, np.sqrt(w)[:, None], out=bend)
+            left = root.T @ root
+            np.multiply(terms.x, np.sqrt(t)[:, None], out=root)
+            found += [left, root.T @ root, diagonal, float(t.sum())]
+        found[1] = problem.slope(terms, labels, q)
+        return tuple(found)
+
+    for parts in problem.read(look):
+        for number, part in enumerate(parts):
+            sums[number] += part
+        del parts, part  # before the next are begun
+    value, gradient, common, own, *rest = sums
+    spectra: list[_Spectrum | None] = [None, None]
+    if problem.mixed:
+        left, right, diagonal, traces = rest
+        np.negative(left, out=left)
+        left[np.diag_indices(k)] += diagonal
+        left /= max(traces, 1e-300)
+        spectra = list(run_in_turn(_Spectrum.of, [left, right], 2 if k**3 >= _TUNING.threaded else 1))
+    return value, gradient, _Curvature(common, own.transpose(2, 0, 1).copy(), *spectra)
 
 
 @dataclass(frozen=True, slots=True)
 class Minimum:
-    """Coefficients, F there, the Newton decrement g' H^-1 g they passed, and the (approximate) inverse Hessian."""
+    """Coefficients, F there, the Newton decrement g' H^-1 g they passed, and the (approximate) inverse Hessian.
+
+    `loss` and `slope` are F and its gradient without the penalty.
+    """
 
     theta: Floats
     value: float
     decrement: float
     inverse: Dense | Blocks
+    loss: float
+    slope: Floats
+
+    @classmethod
+    def of(
+        cls,
+        theta: Floats,
+        value: float,
+        gradient: Floats,
+        precision: Floats,
+        decrement: float,
+        inverse: Dense | Blocks,
+    ) -> Minimum:
+        """Return it from F and its gradient, whose memory is used."""
+        penalty = precision * theta
+        gradient -= penalty
+        return cls(theta, value, decrement, inverse, value - 0.5 * float(penalty @ theta), gradient)
 
 
-def minimise(problem: Problem, precision: Floats, start: Floats, steps: int | None = None) -> Minimum:
-    """Return the minimum of F; with `steps`, a point on the way to it after so many of them at most."""
-    search = _newton if problem.is_dense else _lbfgs
-    return search(problem, precision, start, steps)
+def _penalise(theta: Floats, precision: Floats, loss: float, slope: Floats) -> tuple[float, Floats]:
+    """Return F and its gradient from those without the penalty."""
+    gradient = precision * theta
+    value = loss + 0.5 * float(gradient @ theta)
+    gradient += slope
+    return value, gradient
 
 
-def _newton(problem: Problem, precision: Floats, theta: Floats, steps: int | None) -> Minimum:
+def minimise(problem: Problem, precision: Floats, start: Floats | Minimum, steps: int | None = None) -> Minimum:
+    """Return the minimum of F; with `steps`, a point on the way to it after so many of them at most.
+
+    It starts at some coefficients, or at the minimum of the same problem with other lambda, of which it keeps what it
+    can.
+    """
+    if problem.is_dense:
+        return _newton(problem, precision, start, steps)
+    with one_blas_thread():  # the blocks of rows have threads
+        found = _lbfgs(problem, precision, start, steps)
+        enough = _TUNING.rough_decrement * max(problem.labels.total, 1.0)
+        if steps is not None or found.decrement <= enough:
+            return found
+        if problem.size > _TUNING.dense_last:
+            return _newton_cg(problem, precision, found, enough)
+    return _newton(problem, precision, found, None)
+
+
+def _newton(problem: Problem, precision: Floats, start: Floats | Minimum, steps: int | None) -> Minimum:
     """Take damped Newton steps until the decrement is below the rounding that matters."""
     enough = _TUNING.decrement * max(problem.labels.total, 1.0)
-    value, gradient = problem.evaluate(theta, precision)
+    if isinstance(start, Minimum):
+        theta, (value, gradient) = start.theta, _penalise(start.theta, precision, start.loss, start.slope)
+    else:
+        theta, (value, gradient) = start, problem.evaluate(start, precision)
     for _ in range(steps or _TUNING.newton_steps):
         inverse = Dense.at(problem, theta, precision)
         step = inverse.solve(gradient)
         decrement = float(gradient @ step)
         theta, value, gradient, _ = _search(problem, precision, theta, value, gradient, -step)
         if decrement <= enough:
-            return Minimum(theta, value, decrement, inverse)
-    if steps is None:
-        raise RuntimeError(_UNFINISHED.format(_TUNING.newton_steps))
-    return Minimum(theta, value, decrement, inverse)
+            break
+    else:
+        if steps is None:
+            raise RuntimeError(_UNFINISHED.format(_TUNING.newton_steps))
+    return Minimum.of(theta, value, gradient, precision, decrement, inverse)
 
 
-def _lbfgs(problem: Problem, precision: Floats, theta: Floats, steps: int | None) -> Minimum:
+def _lbfgs(problem: Problem, precision: Floats, start: Floats | Minimum, steps: int | None) -> Minimum:
     """Take L-BFGS steps (Nocedal 1980) on the scale of the block approximation at the start."""
     enough = _TUNING.rough_decrement * max(problem.labels.total, 1.0)
-    inverse = Blocks.at(problem, theta, precision)
-    value, gradient = problem.evaluate(theta, precision)
+    if isinstance(start, Minimum) and isinstance(start.inverse, Blocks):
+        theta, loss, slope, curvature = start.theta, start.loss, start.slope, start.inverse.curvature
+    else:
+        theta = start.theta if isinstance(start, Minimum) else start
+        loss, slope, curvature = _survey(problem, theta)
+    value, gradient = _penalise(theta, precision, loss, slope)
+    inverse = curvature.invert(precision)
     solved = inverse.solve(gradient)
     decrement = float(gradient @ solved)
     most = min(_TUNING.memory, max(_TUNING.least_memory, _TUNING.memory_numbers // problem.size))
@@ -539,24 +686,20 @@ def _lbfgs(problem: Problem, precision: Floats, theta: Floats, steps: int | None
             step -= shares[-1] * scaled
         for (s, y, _, sy), share in zip(pairs, reversed(shares), strict=True):
             step += (share - float(y @ step) / sy) * s
-        new, value, slope, moved = _search(problem, precision, theta, value, gradient, -step)
+        del rest  # each of these is as large as M
+        new, value, slope, moved = _search(problem, precision, theta, value, gradient, np.negative(step, out=step))
         if not moved:
             break
         s, y, after = new - theta, slope - gradient, inverse.solve(slope)
         pairs = [*pairs[1 - most :], (s, y, after - solved, float(s @ y))]
         theta, gradient, solved = new, slope, after
         decrement = float(gradient @ solved)
-    if steps is None and decrement > enough:
-        if problem.size <= _TUNING.dense_last:
-            return _newton(problem, precision, theta, None)
-        return _newton_cg(problem, precision, theta, value, gradient, enough)
-    return Minimum(theta, value, decrement, inverse)
+    return Minimum.of(theta, value, gradient, precision, decrement, inverse)
 
 
-def _newton_cg(
-    problem: Problem, precision: Floats, theta: Floats, value: float, gradient: Floats, enough: float
-) -> Minimum:
+def _newton_cg(problem: Problem, precision: Floats, start: Minimum, enough: float) -> Minimum:
     """Take Newton steps solved by conjugate gradients: for large problems on which L-BFGS is too slow."""
+    theta, (value, gradient) = start.theta, _penalise(start.theta, precision, start.loss, start.slope)
     for _ in range(_TUNING.cg_newton_steps):
         inverse, probabilities = Blocks.at(problem, theta, precision), problem.probabilities(theta)
         step, rest = np.zeros_like(theta), gradient.copy()
@@ -576,7 +719,7 @@ def _newton_cg(
         decrement = float(gradient @ step)
         theta, value, gradient, _ = _search(problem, precision, theta, value, gradient, -step)
         if decrement <= enough:
-            return Minimum(theta, value, decrement, inverse)
+            return Minimum.of(theta, value, gradient, precision, decrement, inverse)
     raise RuntimeError(_UNFINISHED.format(_TUNING.cg_newton_steps))
 
 
@@ -588,7 +731,8 @@ def _search(
     rounding = 1e-14 * abs(value)
     length = 1.0
     for _ in range(_TUNING.halvings):
-        new = theta + length * step
+        new = length * step
+        new += theta
         found, there = problem.evaluate(new, precision)
         if found <= value + _TUNING.armijo * length * slope + rounding:
             return new, found, there, True

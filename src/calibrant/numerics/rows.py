@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
 from calibrant.numerics.multinomial import Labels
+from calibrant.threads import each_block
 
 __all__ = ["pick_rows"]
+
+_BLOCK = 32_768  # numbers of a block of rows
 
 
 def pick_rows(labels: Labels, scores: Floats, count: int) -> tuple[NDArray[np.intp], Labels]:
@@ -38,11 +41,17 @@ def pick_rows(labels: Labels, scores: Floats, count: int) -> tuple[NDArray[np.in
 
 def _hash_rows(values: Floats) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
     """Return a hash of each row that does not depend on the order of the columns, and one that does."""
-    alike, exact = np.zeros((2, len(values)), np.uint64)
-    for number, column in enumerate(values.T):
-        mixed = _hash(column)
-        alike += mixed
-        exact += mixed * np.uint64(2 * number + 1)
+    alike, exact = np.empty((2, len(values)), np.uint64)
+    odd = np.arange(1, 2 * values.shape[1], 2, dtype=np.uint64)
+
+    def add_up(rows: slice) -> None:
+        """Add up the columns of some rows, modulo 2^64."""
+        mixed = _hash(values[rows])
+        np.sum(mixed, axis=1, out=alike[rows])
+        mixed *= odd
+        np.sum(mixed, axis=1, out=exact[rows])
+
+    each_block(add_up, len(values), max(1, _BLOCK // values.shape[1]))
     return alike, exact
 
 

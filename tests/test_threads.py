@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import calibrant
-from calibrant.numerics import threads
+from calibrant import threads
 
 
 @pytest.mark.parametrize("processors", [1, 3])
