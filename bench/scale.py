@@ -1,7 +1,8 @@
 """How far fits of tables go: a merge of 10,000 summaries, and what passes over rows cost, in DuckDB and in Spark.
 
 `python -m bench.scale merge --write` simulates the merge, `engines` measures DuckDB and a cluster of Spark on this
-machine, `peers` what people do now on the same cluster. Each writes its table into docs/scale.md.
+machine and computes from that what more rows cost, `peers` what people do now on the same cluster. Each writes its
+tables into docs/scale.md.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import resource
 import sys
 import tempfile
@@ -155,7 +157,8 @@ def read_stages(session):
 
 
 def measure_engines(sizes):
-    """Return a table of fits in DuckDB and on the cluster."""
+    """Return a table of fits in DuckDB and on the cluster, and what their rates say of `platt` to more rows."""
+    load, rates = f"{os.getloadavg()[0]:.0f}", {}
     lines = ["| rows | files | engine | method | seconds | passes | bytes shuffled |", "|---" * 7 + "|"]
     with open_cluster() as session:
         session.range(10).count()
@@ -166,14 +169,48 @@ def measure_engines(sizes):
                     given = {"score": "f", "label": "y", "kind": "margin"}
                     seconds, _ = clock(partial(engines.fit, method, f"{folder}/*.parquet", **given))
                     lines.append(f"| {rows:.0e} | {size / 1e6:.0f} MB | DuckDB | `{method}` | {seconds:.1f} | | |")
+                    rates["DuckDB", method] = rows / seconds
                     before = read_stages(session)
                     frame = session.read.parquet(f"{folder}/*.parquet")
                     seconds, _ = clock(partial(engines.fit, method, frame, **given))
                     read, moved = read_stages(session) - before
                     cells = f"{seconds:.1f} | {read / rows:.1f} | {moved / 1e6:.2f} MB"
                     lines.append(f"| {rows:.0e} | | Spark, 2 cores | `{method}` | {cells} |")
+                    rates["Spark", method] = rows / seconds
                     sys.stderr.write(lines[-2] + "\n" + lines[-1] + "\n")
+    lines.append(f"| load of the machine at the start: {load} | | | | | | |")
+    return "\n".join(lines), project(rates["DuckDB", "platt"], rates["Spark", "platt"], size / rows)
+
+
+def project(duckdb_rate, spark_rate, bytes_each):
+    """Return what `platt` costs from 1e6 to 1e12 rows at the rates (rows per second) of the largest table measured."""
+    heading = (
+        "| rows | bytes per pass | DuckDB, 2 cores | Spark, 2 cores | Spark, 1,000 cores | tasks of 128 MB | shuffled |"
+    )
+    lines = [heading, "|---" * 7 + "|"]
+    for rows in (10**power for power in range(6, 13)):
+        size = rows * bytes_each
+        tasks = math.ceil(size / 128e6)
+        times = [describe_time(rows / rate) for rate in (duckdb_rate, spark_rate, 500 * spark_rate)]
+        shuffled = describe_bytes(tasks * _CELLS_BYTES)
+        lines.append(f"| {rows:.0e} | {describe_bytes(size)} | {' | '.join(times)} | {tasks:,} | {shuffled} |")
     return "\n".join(lines)
+
+
+_CELLS_BYTES = 4_000 * 80  # of the cells of one task
+
+
+def describe_time(seconds):
+    """Return a time in a unit that people read."""
+    units = ((3600.0, "h"), (60.0, "min"), (1.0, "s"))
+    size, unit = next((each for each in units if seconds >= 2.0 * each[0]), units[-1])
+    return f"{seconds / size:.2g} {unit}" if seconds < 100 * size else f"{seconds / size:,.0f} {unit}"
+
+
+def describe_bytes(size):
+    """Return a number of bytes in a unit that people read."""
+    scale, unit = next((each for each in ((1e12, "TB"), (1e9, "GB")) if size >= each[0]), (1e6, "MB"))
+    return f"{size / scale:.2g} {unit}" if size < 100 * scale else f"{size / scale:,.0f} {unit}"
 
 
 # What people do now ---------------------------------------------------------------------------------------------------
@@ -282,11 +319,14 @@ def main():
         "engines": lambda: measure_engines(sizes),
         "peers": lambda: measure_peers(sizes[-1]),
     }
-    table = work[asked.what]()
-    print(table)
+    tables = work[asked.what]()
+    table, *more = tables if isinstance(tables, tuple) else (tables,)
+    print(table, *more, sep="\n\n")
     print(f"peak memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:.2f} GB")
     if asked.write:
         replace_table(table, DOCS / "scale.md", f"python -m bench.scale {asked.what}")
+        for each in more:
+            replace_table(each, DOCS / "scale.md", f"python -m bench.scale {asked.what}, computed")
 
 
 if __name__ == "__main__":

@@ -110,6 +110,19 @@ class TestTemperature:
         assert found.temperature == np.inf
         np.testing.assert_allclose(found.matrix(np.log(p)), 0.25)
 
+    def test_few_rows_that_rank_the_wrong_way_round_among_many(self):
+        """The rows from which the search starts want equal probabilities; all rows do not."""
+        rng = np.random.default_rng(0)
+        x = rng.normal(size=(20_000, 3))
+        index = np.where(np.arange(20_000) % 5 == 0, x.argmin(axis=1), x.argmax(axis=1))
+        found = fit_temperature_classes(ClassSample(log_softmax(x, axis=1), index, 3, "logit")).inverse
+
+        def slope(b):
+            q = softmax(b * x, axis=1)
+            return ((q * x).sum(axis=1) - x[np.arange(20_000), index]).sum()
+
+        assert found == pytest.approx(optimize.brentq(slope, 1e-6, 10.0), rel=1e-6)
+
     def test_equal_scores_leave_it_at_one(self):
         p = np.full((5, 3), 1 / 3)
         assert fit_temperature_classes(logs_of(p, np.array([0, 1, 2, 0, 0]))).inverse == 1.0

@@ -12,7 +12,7 @@ import pytest
 
 import calibrant
 from calibrant import engines
-from calibrant.engines import cells
+from calibrant.engines import cells, classes, scratch
 from calibrant.maps.classes import ClassMap
 from calibrant.maps.methods import list_methods
 from tests.conftest import noisy_scores, quiet_fit
@@ -115,9 +115,25 @@ def test_a_killed_worker_changes_nothing(cluster, session, path, rows, monkeypat
     np.testing.assert_allclose([again.a, again.b], [expected.a, expected.b], rtol=1e-9)
 
 
-def test_connect_gives_the_same_map(rows, path):
+def fit_classes(session, monkeypatch):
+    """Fit all rows of three classes, which come home in parts, and return the map with that in memory."""
+    rng = np.random.default_rng(1)
+    scores, y = rng.normal(size=(600, 3)), rng.integers(0, 3, 600)
+    monkeypatch.setattr(classes, "MOST_AT_HOME", 300)
+    monkeypatch.setattr(scratch, "_PART", 130)
+    frame = session.createDataFrame(pa.table({**{f"s{c}": scores[:, c] for c in range(3)}, "y": y}).to_pandas())
+    found = engines.fit("vector", frame, score=["s0", "s1", "s2"], label="y", kind="logit")
+    return found(scores), calibrant.fit("vector", scores, y, kind="logit")(scores)
+
+
+def test_rows_of_several_classes_come_home_in_parts(session, monkeypatch):
+    np.testing.assert_allclose(*fit_classes(session, monkeypatch), rtol=1e-9)
+
+
+def test_connect_gives_the_same_map(rows, path, monkeypatch):
     with start_connect() as address, engines.open_spark(address) as session:
         found = fit("platt", engines.read_spark(session, f"{path}/*.parquet"))
+        np.testing.assert_allclose(*fit_classes(session, monkeypatch), rtol=1e-9)
     expected = quiet_fit("platt", *rows, kind="margin")
     np.testing.assert_allclose([found.a, found.b], [expected.a, expected.b], rtol=1e-9)
 

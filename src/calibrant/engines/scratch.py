@@ -82,9 +82,7 @@ def _read_tables(frame: nw.LazyFrame[Any], rows: int) -> Iterator[Any]:
 
 
 def _read_parts(native: Any, parts: int) -> Iterator[Any]:
-    """Yield the rows of a DataFrame of Spark in parts, by a hash of each row."""
-    from pyspark.sql import functions
-
-    number = functions.pmod(functions.xxhash64(*native.columns), functions.lit(parts))
+    """Yield the rows of a DataFrame of Spark, classic or Connect, in parts: by a hash of each row."""
+    columns = ", ".join(f"`{name}`" for name in native.columns)
     for part in range(parts):
-        yield native.filter(number == part).toArrow()
+        yield native.filter(f"pmod(xxhash64({columns}), {parts}) = {part}").toArrow()

@@ -106,7 +106,8 @@ def fit_temperature_classes(data: ClassSample) -> TemperatureClasses:
     misses, b, stride = _Misses(miss, _TUNING.farthest * lead / unit), 1.0, few.step
     while True:  # from a few rows, over 16 times as many, to all
         some = slice(None, None, stride)
-        b = _solve_temperature(x if stride == 1 else np.ascontiguousarray(x[some]), labels.part(some), misses, b)
+        part = x if stride == 1 else np.ascontiguousarray(x[some])
+        b = _solve_temperature(part, labels.part(some), misses, b or 1.0)  # few rows may rank the wrong way round
         if stride == 1:
             break
         stride = max(1, stride // _TUNING.growth)
