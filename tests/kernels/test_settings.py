@@ -79,20 +79,27 @@ def test_twice_or_half_of_it_changes_no_answer_beyond_the_tolerance(name, factor
 
 @pytest.fixture(scope="module")
 def chosen():
-    X, y = rows(600, flip_y=0.1)
-    problem, grid = Problem(gram(RBF, X), Bernoulli(y.astype(float), np.ones(600))), np.logspace(-1, 3, 9)
-    return problem, grid, choose([(0.0, problem)], np.ones(600), grid).paths[0]
+    """Two classes, and three, whose values of C are chosen by leaving out groups."""
+    found, grid = [], np.logspace(-1, 3, 9)
+    for n, classes in ((600, 2), (400, 3)):
+        X, y = rows(n, classes, flip_y=0.1)
+        loss = Bernoulli(y.astype(float), np.ones(n)) if classes == 2 else Multinomial(np.eye(classes)[y], np.ones(n))
+        problem = Problem(gram(RBF, X), loss)
+        found.append((problem, grid, choose([(0.0, problem)], np.ones(n), grid).paths[0]))
+    return found
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 @pytest.mark.parametrize("name", NAMES)
 def test_twice_or_half_of_it_chooses_nearly_the_same_c(name, factor, chosen):
-    problem, grid, usual = chosen
-    found = choose([(0.0, problem)], np.ones(600), grid, settings=changed(name, factor)).paths[0]
-    losses = dict(zip(usual.C, usual.loss, strict=True))
-    assert min(found.loss) == pytest.approx(min(usual.loss), rel=0.03)
-    assert losses.get(found.best, min(usual.loss)) <= 1.01 * min(usual.loss)
-    assert abs(np.log10(found.best / usual.best)) <= 0.51  # one place of the grid
+    for problem, grid, usual in chosen:
+        copies = np.ones(problem.gram.n)
+        found = choose([(0.0, problem)], copies, grid, settings=changed(name, factor)).paths[0]
+        losses = dict(zip(usual.C, usual.loss, strict=True))
+        if name != "groups" or isinstance(problem.loss, Bernoulli):  # machines without a quarter of 400 rows are worse
+            assert min(found.loss) == pytest.approx(min(usual.loss), rel=0.03)
+        assert losses.get(found.best, min(usual.loss)) <= 1.01 * min(usual.loss)
+        assert abs(np.log10(found.best / usual.best)) <= 0.51  # one place of the grid
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])

@@ -39,7 +39,7 @@ class Settings:
     over. Overlapping and nearly separable, 10,000 rows: a smaller share helps the one and hurts the other."""
     sampling: float = 8.0
     """Rows sampled for a Newton system, per unit of curvature; of nearly separable classes few rows have any. Nearly
-    separable, 10,000 and 50,000 rows."""
+    separable, 50,000 rows; of 10,000, sampling is worth little."""
 
     # Newton's method on the exact problem.
     forcing: float = 0.1
@@ -47,7 +47,7 @@ class Settings:
     5,000 rows."""
     inactive: float = 0.05
     """Share of the error allowed to a Newton system that may be left in the rows that do not take part in it. Nearly
-    separable, 10,000 rows."""
+    separable, 50,000 rows; of 10,000, such rows are worth little."""
     most_cg_steps: int = 300
     """Steps of conjugate gradients in one Newton step at most. Several classes, C = 1,000."""
     poor_steps: int = 25
