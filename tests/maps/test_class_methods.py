@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+import warnings
 
 import duckdb
 import numpy as np
@@ -409,6 +410,34 @@ class TestStructured:
         precision = 1.0 / np.array([fitted.variances[each] for each in names])[groups]
         _, slope = fitted.problem.evaluate(fitted.minimum.theta, precision)
         assert np.abs(slope).max() < 1e-4
+
+
+@pytest.mark.parametrize(
+    "method", ["temperature", "temperature_robust", "vector", "matrix", "dirichlet", "auto", "platt"]
+)
+def test_huge_weights_change_nothing_but_the_total(method):
+    p, index = rows(200, 3)
+    weight = np.random.default_rng(1).uniform(0.5, 1.9, 200)
+
+    def fit(power):
+        return calibrant.fit(method, p, index, kind="probability", sample_weight=np.ldexp(weight, power))
+
+    wanted = fit(41)(p)  # 2^41 and 200 rows of weight 1 to 2 are bounded by 2^50
+    assert np.isfinite(wanted).all()
+    for power in (332, 1_020):
+        np.testing.assert_array_equal(fit(power)(p), wanted)
+    assert fit(332).origin.weight == pytest.approx(np.ldexp(weight.sum(), 332))
+
+
+def test_a_robust_temperature_of_inverted_scores_says_so():
+    p, index = rows(400, 3)
+    inverted = 1.0 / p / (1.0 / p).sum(axis=1, keepdims=True)
+    with pytest.warns(UserWarning, match="the wrong way round"):
+        fitted = fit_temperature_robust(sample_of(inverted, index))
+    assert np.ptp(fitted.matrix(inverted), axis=1).max() < 0.2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit_temperature_robust(sample_of(p, index))
 
 
 class TestAuto:

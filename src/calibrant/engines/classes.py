@@ -28,7 +28,7 @@ from calibrant.engines.opening import Opened, collect, fetch, one_where, open_ta
 from calibrant.engines.scratch import Room, open_room, read_batches
 from calibrant.engines.tables import Rows, as_number, require_same_rows
 from calibrant.maps.class_records import TemperatureClasses
-from calibrant.maps.classes import ClassMap, MatrixMap, TwoClassMap, second_against_first
+from calibrant.maps.classes import ClassMap, MatrixMap, TwoClassMap, half_of_least, second_against_first
 from calibrant.maps.fitting import check_method
 from calibrant.maps.lifting import fit_class_map
 from calibrant.maps.records import Origin, with_origin
@@ -324,14 +324,14 @@ def _polish_temperature(fitted: MatrixMap, rows: ClassTable) -> MatrixMap:
 
 
 def _learn_floor(rows: ClassTable) -> float:
-    """Return the level to which zeros among probabilities are raised: half of the smallest positive one."""
+    """Return the level to which zeros among probabilities are raised, as `calibrant.maps.classes.learn_floor` does."""
     least = 1.0
     for name, low in zip(rows.columns, rows.low, strict=True):
         if low <= 0.0:
             inside = rows.frame.filter(nw.col(name) > 0.0).select(low=nw.col(name).min())
             low = float(np.nan_to_num(fetch(inside, ["low"])["low"][0], nan=1.0))
         least = min(least, float(low))
-    return float(np.clip(least / 2, 1e-300, 0.5 / len(rows.classes)))
+    return half_of_least(least, len(rows.classes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,8 @@ def measure_temperature(data: Posteriors, confidence: float) -> TemperatureGain 
 
     The folds deal out the rows in the order of their forecasts, a row of weight k like k rows, so that the order in
     which they are given does not matter, nor (but for equal forecasts) what happened: folds made alike in that would be
-    as good as none. None if there are too few rows.
+    as good as none. None if there are too few rows. The temperature is that of `fit_power`, not of the method
+    `temperature`: a probability of 0 is taken at its word, while the method learns a level to which it raises zeros.
 
     >>> rng = np.random.default_rng(0)
     >>> P = rng.dirichlet([1, 1, 1], 1000)

@@ -40,6 +40,7 @@ __all__ = [
     "Sight",
     "TwoClassMap",
     "View",
+    "half_of_least",
     "join_columns",
     "learn_floor",
     "learn_scale",
@@ -366,8 +367,16 @@ def learn_floor(p: NDArray[Any], least: float = 0.0) -> float:
     >>> learn_floor(np.array([[0.0, 0.02, 0.98], [0.0, 0.5, 0.5]]))
     0.01
     """
-    least = least if least > 0.0 else count_zeros(p)[1]
-    return float(np.clip(least / 2, 1e-300, 0.5 / p.shape[1]))
+    return half_of_least(least if least > 0.0 else count_zeros(p)[1], p.shape[1])
+
+
+def half_of_least(least: float, classes: int) -> float:
+    """Return half of the smallest positive membership, kept from 1e-300 to 1/(2k).
+
+    >>> half_of_least(0.02, 3)
+    0.01
+    """
+    return float(np.clip(least / 2, 1e-300, 0.5 / classes))
 
 
 def learn_scale(margins: NDArray[Any], weight: NDArray[Any] | None = None) -> float:

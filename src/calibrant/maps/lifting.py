@@ -68,10 +68,27 @@ def fit_classes(plan: Plan, scheme: str, data: ClassSample) -> ClassMap | Matrix
     """Fit the map of all classes that a plan and a scheme ask for."""
     row = check_method(plan.method, plan.options, ("column", "matrix"))
     row = choose_row(plan.method, row, plan.options, scheme)
+    light = _lighten(data)
     fitted: ClassMap | MatrixMap = (
-        _fit_matrix(row, plan, data) if row.needs == "matrix" else lift(plan, row, scheme, data)[0]
+        _fit_matrix(row, plan, light) if row.needs == "matrix" else lift(plan, row, scheme, light)[0]
     )
-    return fitted
+    if light is data:
+        return fitted
+    with np.errstate(over="ignore"):  # a total beyond the range is infinite
+        return replace(fitted, origin=describe_origin(plan.method, data.kind, data, data.names))
+
+
+def _lighten(data: ClassSample) -> ClassSample:
+    """Return a sample whose weights are divided by a power of two where their total is above 2^50.
+
+    Beyond, priors are lost in the rounding of the likelihood, and no answer changes with more.
+    """
+    if data.weight is None or not len(data.weight):
+        return data
+    exponent = int(np.frexp(float(np.max(data.weight)))[1]) + len(data.weight).bit_length()  # of a bound of the total
+    return (
+        data if exponent <= 50 else replace(data, weight=np.ldexp(np.asarray(data.weight, np.float64), 50 - exponent))
+    )
 
 
 def _fit_matrix(row: Method, plan: Plan, data: ClassSample) -> MatrixMap:

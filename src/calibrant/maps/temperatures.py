@@ -51,6 +51,7 @@ class _Tuning:
     robust_decrement: float = 1e-13  # of a robust one
     largest: float = 1e6  # the largest 1/T
     least_inverse: float = 1e-9  # a smaller 1/T counts as 0
+    level: float = 0.1  # a robust 1/T below which the order of the classes is looked at
     usual_lead: tuple[float, float] = (1e-3, 1e3)  # of the largest number of a row over the next; else it is the unit
     farthest: float = 100.0  # leads by which a class may be behind in a row of which it gets a share
     precision: tuple[float, float, float] = (0.2, 0.3, 0.05)  # of the normal priors of logit e, log b and logit d
@@ -272,13 +273,19 @@ def fit_temperature_robust(data: ClassSample) -> RobustTemperature:
     u = 1/(2k) + (n_c + 1)/(2(n + k)). logit e, log b and logit d have normal priors of precision 0.2, 0.3 and 0.05
     about logit c/(n + 1 + c), 0 and logit c/(n + 1 + c), with c = 1 where at least 1 % of the memberships are 0, else
     0.01; beside it stands the map without a floor. The likelihood has several optima: Newton's method, with curvature
-    made positive, starts from several floors, and the best end is kept. Its gradient is checked.
+    made positive, starts from several floors, and the best end is kept. Its gradient is checked. Where the scores rank
+    the classes the wrong way round, the probabilities are nearly u, with a warning.
 
     >>> p = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5], [0.8, 0.2, 0.0]])
     >>> fit_temperature_robust(ClassSample(p, np.array([0, 1, 2, 1]), 3, "probability")).matrix(p)[0].round(2)
     array([0.87, 0.07, 0.06])
     """
-    return fit_base(data).map
+    found = fit_base(data).map
+    if found.inverse < _TUNING.level:
+        x, labels = np.log(data.scores * (1.0 - found.floor) + found.floor * np.asarray(found.rest)), read_labels(data)
+        if labels.likelihood(x) <= labels.weight @ x.mean(axis=1):
+            warn(_BACKWARDS)
+    return found
 
 
 def fit_base(data: ClassSample, *, even: bool = False) -> BaseFit:
@@ -466,7 +473,7 @@ def _search_robust(
     reach = 2.0
     for _ in range(_TUNING.steps):
         size, turn = np.linalg.eigh(hessian)
-        size = np.maximum(np.abs(size), 1e-8 * max(1.0, float(np.abs(size).max())))
+        size = np.maximum(np.abs(size), max(1e-8, 1e-14 * float(np.abs(size).max())))
         step = turn @ ((turn.T @ -gradient) / size)
         decrement = float(-gradient @ step)
         if decrement <= enough:
