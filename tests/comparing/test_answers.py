@@ -46,6 +46,13 @@ def three(n=600, power=1.8):
 
 
 METRICS = ("log_loss", "brier")
+
+
+def noise():
+    rng = np.random.default_rng(0)
+    return rng.random(800), (rng.random(800) < 0.3).astype(int)
+
+
 CASES = {
     "too sure": lambda: (rows(slope=2.0), {"methods": ["platt", "isotonic", "kull_beta", "pp"]}),
     "far too sure, few rows": lambda: (naive_bayes(), {"methods": ["platt", "temperature", "kull_beta"], "cv": 10}),
@@ -54,6 +61,8 @@ CASES = {
     "one method": lambda: (rows(200), {"methods": ["platt"], "kind": "margin", "cv": 2}),
     "three classes": lambda: (three(), {"methods": ["temperature", "platt", "dirichlet"]}),
     "twenty rows": lambda: (rows(20), {"methods": ["platt", "temperature"], "cv": 4}),
+    "noise": lambda: (noise(), {"methods": ["platt", "temperature"]}),
+    "noise, margins": lambda: (noise(), {"methods": ["platt", "temperature"], "kind": "margin"}),
     "the other class": lambda: (turned(slope=2.0), {"methods": ["platt", "isotonic"]}),
     "the other class, margins": lambda: (turned(slope=2.0), {"methods": ["platt", "isotonic"], "kind": "margin"}),
 }
@@ -65,6 +74,8 @@ EXPECTED = {
     "one method": "untested",
     "three classes": "usual",
     "twenty rows": "few",
+    "noise": "indistinct",
+    "noise, margins": "indistinct",
     "the other class": "inverted",
     "the other class, margins": "inverted",
 }

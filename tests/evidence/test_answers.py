@@ -89,6 +89,11 @@ def classes_told_nothing():
     return np.random.default_rng(1).permutation(y), P
 
 
+def shuffled():
+    y, P = classes(2000, 3)
+    return y, P[:, [1, 2, 0]]
+
+
 def inverted_weights():
     y, p = forecast(1500, slope=2.0)
     return y, p, np.random.default_rng(1).random(1500)
@@ -130,6 +135,7 @@ CASES = {
     "classes off": (lambda: classes(2000, 3, tilt=[1.3, 1.0, 0.75]), "off", "", "class by class", "Compare methods"),
     "perhaps worth more": (lambda: forecast(400, seed=1, slope=2.1), "off", "Not yet.", "Too sure", "Recalibrate."),
     "three classes, no discrimination": (classes_told_nothing, "indistinct", "No.", "no map", "better features"),
+    "columns in another order": (shuffled, "inverted", "No.", "other classes", "Check the order of the columns"),
     "few rows of ten classes": (lambda: classes(60, 10), "few", "Cannot tell.", "Nothing", "Collect"),
 }
 
@@ -321,7 +327,7 @@ def test_weights_are_said():
     y, p, weight, found = case("whole weights")
     again = calibrant.assess(np.repeat(y, weight), np.repeat(p, weight), draws=60)
     assert found.answers.wrong == again.answers.wrong
-    assert found.answers.next == again.answers.next
+    assert found.answers.next.text == again.answers.next.text
 
 
 def test_weights_that_are_not_counts_have_no_unit():
@@ -356,11 +362,45 @@ def test_a_group_that_is_off_is_not_hidden_by_the_average():
     size = format_points(groups["south"].effects.error.value)
     assert str(said.good).startswith("Is it good enough? On average yes, but not for south: off by")
     assert said.good.claim == f"but not for south: off by {size} there (3,000 rows)."
-    assert "Group south: Too sure" in said.wrong.claim
-    assert "by=" in said.next.claim
+    theirs = groups["south"].answers.wrong
+    assert "Group south: too sure" in said.wrong.claim
+    assert (said.wrong.because, said.wrong.sure) == (theirs.because, theirs.sure)
+    assert [step.code for step in said.next.steps] == ['calibrant.fit("auto", p, y, kind="probability", groups=groups)']
+    assert not said.next.because  # nothing of all rows together, which gain nothing
+    named = mention_groups(case("calibrated")[-1].answers, groups, Source("t.csv", ("p",), "y", by=("a", "b c")))
+    assert named.next.steps[0].code.endswith("--kind probability --by a --by 'b c' -o map.json")
     off = case("underconfident")[-1].answers
     assert f"By group, south is off by {size}" in mention_groups(off, groups).wrong.text
     assert mention_groups(off, {"north": groups["north"]}) == off
+
+
+@pytest.mark.parametrize("n", [3, 6, 8])
+def test_few_rows_in_the_wrong_order_are_not_taken_for_the_other_class(n):
+    y = (np.arange(n) < n // 2).astype(int)
+    found = calibrant.assess(y, np.linspace(0.35, 0.65, n), draws=20)
+    assert found["auc"].value == 0.0
+    assert found.answers.situation != "inverted"
+    assert calibrant.assess([0, 1], [0.5, 0.5], draws=20).answers.situation != "indistinct"
+
+
+def test_a_map_that_is_no_better_than_the_base_rate_is_not_recommended():
+    y, P = classes(2000, 3)
+    merged = np.where(y == 1, 0, y)
+    found = calibrant.assess(merged, P, labels=range(3), draws=60)
+    share = np.bincount(merged)[[0, 2]] / len(merged)
+    assert found.temperature.tempered > -(share * np.log(share)).sum()
+    assert found.answers.next.claim.startswith("Look at the model first")
+    assert "no retraining" not in found.answers.next.text
+
+
+def test_what_to_type_next_names_weights_and_classes_without_rows():
+    y, p = forecast(1500, slope=2.0)
+    weighted = calibrant.assess(y, p, sample_weight=np.where(y, 2.0, 0.5), draws=20).answers.next
+    assert all("sample_weight=weights" in step.code for step in weighted.steps)
+    y, P = classes(900, 3, power=2.0)
+    kept = y != 1
+    found = calibrant.assess(y[kept], P[kept], labels=range(3), draws=20)
+    assert all("classes=[0, 1, 2]" in step.code for step in found.answers.next.steps)
 
 
 def test_the_rows_asked_for_would_tell():

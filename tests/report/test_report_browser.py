@@ -302,7 +302,9 @@ def test_controls_move_by_keyboard_and_the_numbers_are_right(show, assessment, r
             page.keyboard.press(key)
         decided = check_two_classes(page, y, p)
         names = np.array(["0", "1", "undecided"])
-        np.testing.assert_array_equal(run_rule(page, p), names[decided])
+        decision = run_rule(page, p)
+        np.testing.assert_array_equal(decision.astype(str), names[decided])
+        assert (decision.dtype.kind == "i") == ("undecided" not in page.text_content("#python"))  # as the labels
         seen.add((page.inner_text("#rule"), page.text_content("#sql")))
     assert len(seen) >= 6
 
@@ -313,8 +315,8 @@ def test_the_rules_of_several_classes_run(show, several):
     _, P = three_classes()
     names = [share.name for share in several.classes]
     table = duckdb.connect()
-    table.execute(f"CREATE TABLE rows (place INTEGER, {', '.join(f'p_{name} DOUBLE' for name in names)})")
-    table.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", [(k, *row) for k, row in enumerate(P.tolist())])
+    table.execute(f"CREATE TABLE scores (place INTEGER, {', '.join(f'p_{name} DOUBLE' for name in names)})")
+    table.executemany("INSERT INTO scores VALUES (?, ?, ?, ?)", [(k, *row) for k, row in enumerate(P.tolist())])
     for rejecting in (False, True):
         if rejecting:
             page.check("#may-reject")
@@ -350,8 +352,8 @@ def test_the_rule_in_sql_is_the_rule(show, assessment, rows):
     page.check("#may-reject")
     y, p = rows
     table = duckdb.connect()
-    table.execute("CREATE TABLE rows (place INTEGER, p DOUBLE)")
-    table.executemany("INSERT INTO rows VALUES (?, ?)", [(k, float(each)) for k, each in enumerate(p)])
+    table.execute("CREATE TABLE scores (place INTEGER, p DOUBLE)")
+    table.executemany("INSERT INTO scores VALUES (?, ?)", [(k, float(each)) for k, each in enumerate(p)])
     found = table.execute(page.text_content("#sql") + " ORDER BY place").fetchall()
     decided = check_two_classes(page, y, p)
     assert [row[2] for row in found] == [("0", "1", "undecided")[each] for each in decided]
@@ -470,8 +472,8 @@ def test_columns_that_are_no_words_are_quoted(show, rows):
     source = Source("my table.csv", ("the score",), "y")
     page = show(calibrant.assess(y, p, draws=10), source=source)
     table = duckdb.connect()
-    table.execute('CREATE TABLE rows (place INTEGER, "the score" DOUBLE)')
-    table.executemany("INSERT INTO rows VALUES (?, ?)", [(k, float(each)) for k, each in enumerate(p)])
+    table.execute('CREATE TABLE scores (place INTEGER, "the score" DOUBLE)')
+    table.executemany("INSERT INTO scores VALUES (?, ?)", [(k, float(each)) for k, each in enumerate(p)])
     for choice in ("0", "1"):
         page.select_option("#panel-source", choice)
         assert len(table.execute(page.text_content("#sql")).fetchall()) == len(p)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import numpy as np
 import typer
@@ -176,10 +177,15 @@ def assess(
         "decimal": decimal,
         "skip_missing": skip_missing,
     }
-    if not isinstance(found, dict) and found.answers.situation == "inverted":
+    if not isinstance(found, dict) and _is_turned(found):
         print_next("assess", *table, *repeat_options(**{**given, "pos_label": found.classes[0].name}))
     else:
-        print_next("report", *table, *repeat_options(**given), "-o", "report.html")
+        print_next("report", *table, *repeat_options(**given, by=by), "-o", "report.html")
+
+
+def _is_turned(found: Assessment) -> bool:
+    """Return whether the probabilities seem to be those of the other one of two classes."""
+    return len(found.classes) == 2 and found.answers.situation == "inverted"
 
 
 def _assess_table(source: Source, probability: Sequence[str]) -> Assessment | dict[Any, Assessment]:
@@ -597,6 +603,7 @@ def report(
     pos_label: PosLabel = None,
     classes: Classes = None,
     seed: _Seed = 0,
+    by: By = [],  # noqa: B006
     delimiter: Delimiter = None,
     encoding: Encoding = None,
     decimal: Decimal = None,
@@ -608,8 +615,9 @@ def report(
     """Write an evaluation as one HTML page that needs no network.
 
     With --probability, the page shows the results of assess, with reliability
-    diagrams. With --score, it shows the results of compare. Both have a panel
-    that shows how the costs of errors and rejections change decisions.
+    diagrams, and with --by also those of each group. With --score, it shows the
+    results of compare. Both have a panel that shows how the costs of errors and
+    rejections change decisions.
 
     [bold]Examples[/bold]
 
@@ -617,6 +625,7 @@ def report(
       calibrant report scores.csv --score f --label y --methods all -o report.html
     """
     from calibrant.cli.formats import open_files
+    from calibrant.evidence.answers import mention_groups
 
     if bool(probability) == bool(score):
         msg = "--probability evaluates probabilities, --score compares methods on scores; give one of them"
@@ -631,14 +640,23 @@ def report(
         _refuse_options(
             context, ["methods", "metric", "folds", "kind", "seed"], "is for comparing methods, so it needs --score"
         )
+    else:
+        _refuse_options(context, ["by"], "assesses groups, so it needs --probability")
     with open_files(table, delimiter=delimiter, encoding=encoding, decimal=decimal) as files:
         source = Source(files, label, weight, pos_label, classes, engine, master, skip_missing)
+        grouped = replace(source, by=(*columns_of(files, by),))
+        groups: dict[str, Assessment] = {}
         if probability:
             found = _assess_table(source, probability)
-            sentence = found.verdict
+            if by:
+                each = cast("dict[Any, Assessment]", _assess_table(grouped, probability))
+                groups = {name_group(name): part for name, part in each.items()}
+            sentence = mention_groups(found.answers, groups).text
             given = repeat_options(score=probability, kind="probability", **columns, **reading)
             following = ["compare", *table, *given]
-            if found.answers.situation == "inverted":
+            if by:
+                following = ["fit", *table, *given, *repeat_options(by=by), "-o", "map.json"]
+            if _is_turned(found):
                 given = repeat_options(probability=probability, **columns | {"pos_label": found.classes[0].name})
                 following = ["report", *table, *given, *repeat_options(**reading), "-o", str(output)]
         else:
@@ -650,8 +668,8 @@ def report(
             found, names = _compare_on_scores(source, score, None, options)
             sentence = describe_verdict(found, standings_of(found))
             following = _find_next_command(found, table, names, score=score, kind=kind, **columns, **reading)
-    named = _name_source(source, probability or score, kind if score else "probability", names, **reading)
-    write_page(found, output, title=title, about=_say_table(source, named), source=named)
+    named = _name_source(grouped, probability or score, kind if score else "probability", names, **reading)
+    write_page(found, output, groups=groups or None, title=title, about=_say_table(source, named), source=named)
     if as_json:
         print_json({"report": str(output), "verdict": sentence})
     else:
@@ -683,6 +701,7 @@ def _name_source(
         tuple(options),
         kind,
         names,
+        source.by,
     )
 
 

@@ -45,6 +45,8 @@ __all__ = [
 ]
 
 _TINY = 0.0001  # a smaller difference is not worth its digits
+_WIDE = 0.2  # an interval of the area under the ROC curve this wide says nothing
+_CLEAR = 2.5  # standard errors from 0.5 at which an area under the ROC curve tells the classes apart
 _FEW = 0.1  # a calibration error that chance alone reaches: rows too few even to tell a good method from a bad one
 
 
@@ -125,13 +127,45 @@ def _has_no_test(case: _Case) -> bool:
     return case.standing["against_best"]["test"] is None
 
 
+def _find_area(case: _Case) -> tuple[float, float] | None:
+    """Return the largest area under the ROC curve of a method, and its standard error if none told the classes apart.
+
+    By Mann & Whitney 1947, sqrt((a + b + 1)/(12 a b)) for a and b rows. None for several classes, or if unknown.
+    """
+    kept = case.comparison.predictions.get((case.ranking.dataset, case.ranking.machine, case.chosen.label))
+    areas = [row.means["auc"] for row in case.ranking.rows if np.isfinite(row.means.get("auc", np.nan))]
+    if kept is None or len(kept.classes) != 2 or not areas:
+        return None
+    weight = np.ones(len(kept.y)) if kept.weight is None else kept.weight
+    a, b = (float(weight[kept.y == each].sum()) for each in kept.classes)
+    return (max(areas), float(np.sqrt((a + b + 1.0) / (12.0 * a * b)))) if min(a, b) > 0.0 else None
+
+
+def _tells_nothing(case: _Case) -> bool:
+    """Return whether no method tells the classes apart, on rows that are enough to see it."""
+    found = _find_area(case)
+    if found is None or case.comparison.settings["protocol"] != "given":
+        return False
+    area, error = found
+    return area < 0.5 + _CLEAR * error and 4.0 * error < _WIDE and not _is_raw_inverted(case)
+
+
+def _is_raw_inverted(case: _Case) -> bool:
+    if case.raw is None:
+        return False
+    area, gap = case.raw.means.get("auc", 1.0), case.raw.distances.get("auc")
+    return area < 0.5 and gap is not None and gap.low > 0.0
+
+
 def _is_inverted(case: _Case) -> bool:
     """Return whether higher scores certainly happen less often: by their area, or by what the maps say of them."""
     if case.comparison.settings["protocol"] != "given" or _keeps_raw(case):
         return False
+    found = _find_area(case)
+    if case.raw is None and found is not None and found[0] < 0.5 + _CLEAR * found[1]:
+        return False  # the maps fall by chance
     if case.raw is not None:
-        area, gap = case.raw.means.get("auc", 1.0), case.raw.distances.get("auc")
-        return area < 0.5 and gap is not None and gap.low > 0.0
+        return _is_raw_inverted(case)
     place = (case.ranking.dataset, case.ranking.machine, case.chosen.label)
     return all(
         BACKWARDS in cell.note for cell in case.comparison.cells if (cell.dataset, cell.machine, cell.method) == place
@@ -424,6 +458,19 @@ def _write_few(case: _Case) -> _Three:
     )
 
 
+def _write_indistinct(case: _Case) -> _Three:
+    found = _find_area(case)
+    assert found is not None
+    metric = case.ranking.metrics[0]
+    area = f"The largest area under the ROC curve is {format_number(found[0])}, and guessing has 0.5."
+    size = f"{_name(case.chosen)} has a {case.metric} of {format_number(case.chosen.means[metric])}."
+    return (
+        make_answer(0, "off", "No.", "No method tells the classes apart.", [area, size], sure=_say_error(case)),
+        make_answer(1, "off", "", "The scores themselves: no map from score to probability repairs this."),
+        make_answer(2, "off", "", "Look for better features, a better model, or errors in the labels."),
+    )
+
+
 def _write_inverted(case: _Case) -> _Three:
     """Answer where higher scores happen less often: the best map falls, and somebody should know why first."""
     good, wrong, following = _write_usual(case)
@@ -452,6 +499,7 @@ SITUATIONS: dict[str, tuple[Callable[[_Case], bool], Callable[[_Case], _Three]]]
     "untested": (_has_no_test, _write_untested),
     "inverted": (_is_inverted, _write_inverted),
     "few": (_has_few_rows, _write_few),
+    "indistinct": (_tells_nothing, _write_indistinct),
     "leave": (_keeps_raw, _write_raw),
     "open gain": (_has_open_gain, _write_open_gain),
     "tie": (_has_tie, _write_tie),

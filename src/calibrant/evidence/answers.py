@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from calibrant.evidence.cases import (
     Case,
+    base_loss,
     describe_off,
     find_fall,
     find_tilt,
@@ -61,6 +62,9 @@ QUESTIONS = ("Is it good enough?", "What is wrong?", "What to do next?")
 _FEW = 0.05  # a calibration error that chance alone reaches on the rows: from here on they are too few to tell
 _ALMOST = 0.02  # below this share of the log loss, what recalibrating gains is little
 _WIDE = 0.2  # an interval of the AUC this wide says nothing
+_CLEAR = 2.5  # standard errors of the AUC from 0.5 at which forecasts are taken for those of the other class
+_LEFT = 0.99  # of the log loss of the base rate: a map that leaves more of it repairs nothing
+_FIT_GROUPS = 'calibrant.fit("auto", p, y, kind="probability", groups=groups)'
 _OFF = ("off", "impossible", "inverted")  # situations in which a group is off
 
 
@@ -130,10 +134,10 @@ def find_situation(found: Assessment) -> str:
     return next(name for name, (holds, _) in SITUATIONS.items() if holds(case))
 
 
-def mention_groups(answers: Answers, groups: Mapping[Any, Assessment]) -> Answers:
+def mention_groups(answers: Answers, groups: Mapping[Any, Assessment], source: Source | None = None) -> Answers:
     """Return the answers for all rows with what `groups`, assessed one by one, add: which of them is off most.
 
-    Where all rows together are right and a group is not, that comes first.
+    Where all rows together are right and a group is not, that comes first. `source` names the rows in a command.
     """
     off = {
         str(name): each for name, each in groups.items() if each.effects is not None and find_situation(each) in _OFF
@@ -145,7 +149,10 @@ def mention_groups(answers: Answers, groups: Mapping[Any, Assessment]) -> Answer
     rows = format_count(round(worst.effects.effective), "row")
     size = f"off by {format_points(worst.effects.error.value)} there ({rows})"
     others = "" if len(off) == 1 else f", the most of {len(off)} groups that are off"
-    repair = "A map for each group repairs that: calibrant.engines.fit(..., by=...)."
+    repair = "A map for each group, drawn towards the common one, repairs that."
+    columns = () if source is None else source.by
+    grouped = [word for column in columns for word in ("--by", column)]
+    steps = (write_step("", "fit", source, *grouped, "-o", "map.json", python=_FIT_GROUPS),)
     if answers.good.tone == "good":
         good = replace(
             answers.good,
@@ -154,11 +161,15 @@ def mention_groups(answers: Answers, groups: Mapping[Any, Assessment]) -> Answer
             claim=f"but not for {name}: {size}{others}.",
             because=(answers.good.claim, *answers.good.because),
         )
-        wrong = replace(answers.wrong, tone="off", claim=f"Group {name}: {worst.answers.wrong.claim}")
-        following = replace(answers.next, tone="off", claim=f"Recalibrate by group. {repair}")
+        theirs = worst.answers.wrong
+        wrong = replace(theirs, claim=f"Group {name}: {theirs.claim[0].lower()}{theirs.claim[1:]}")
+        following = make_answer(2, "off", "Recalibrate by group.", repair, steps=steps)
         return replace(answers, good=good, wrong=wrong, next=following)
-    wrong = replace(answers.wrong, because=(*answers.wrong.because, f"By group, {name} is {size}{others}."))
-    return replace(answers, wrong=wrong, next=replace(answers.next, because=(*answers.next.because, repair)))
+    wrong = replace(
+        answers.wrong, because=(*answers.wrong.because, f"By group, {name} is {size.replace(' there', '')}{others}.")
+    )
+    more = replace(steps[0], words="Or, with a map for each group, drawn towards the common one:")
+    return replace(answers, wrong=wrong, next=replace(answers.next, steps=(*answers.next.steps, more)))
 
 
 def _exceed(found: Assessment) -> float:
@@ -184,12 +195,14 @@ def _is_impossible(case: Case) -> bool:
 
 def _is_inverted(case: Case) -> bool:
     auc = case.value("auc")
-    return not case.several and auc is not None and auc.high is not None and auc.high < 0.5
+    if auc is None or auc.high is None or auc.high >= 0.5:
+        return False
+    return bool(auc.value < 0.5 - _CLEAR * case.area_error)  # of few rows the interval may have no width
 
 
 def _is_indistinct(case: Case) -> bool:
     auc = case.value("auc")
-    if auc is None or (case.several and case.effects.skill.low > 0.0):
+    if auc is None or (case.several and case.effects.skill.low > 0.0) or 4.0 * case.area_error >= _WIDE:
         return False
     if auc.low is None:  # no interval: every forecast is the same, or one class is very rare
         return case.effects.distinct == 1
@@ -223,8 +236,12 @@ def _is_doubtful(case: Case) -> bool:
 
 def _write_scores(case: Case) -> str:
     """Return the arguments by which forecasts are given in Python."""
-    order = name_order([each.name for each in case.found.classes]) if case.several else ""
-    return f'{"P" if case.several else "p"}, y, kind="probability"{order}'
+    found = case.found
+    order = ""
+    if case.several:
+        order = name_order([each.name for each in found.classes], always=any(each.rows == 0 for each in found.classes))
+    weights = ", sample_weight=weights" if found.weighted else ""
+    return f'{"P" if case.several else "p"}, y, kind="probability"{order}{weights}'
 
 
 def _step_fit(case: Case, method: str) -> Step:
@@ -271,7 +288,9 @@ def _write_one_class(case: Case) -> _Three:
             0,
             "open",
             "Cannot tell.",
-            f"All {case.rows} are of class {only.name}.",
+            f"All {case.rows} are of class {only.name}."
+            if only.rows != 1.0
+            else f"The only row is of class {only.name}.",
             [
                 "Rows of one class only cannot say how well the classes are told apart.",
                 f"On average {format_percent(only.forecast)} was forecast for it.",
@@ -309,7 +328,7 @@ def _write_impossible(case: Case) -> _Three:
             "",
             "Forecasts of exactly 0% or 100%.",
             describe_off(case)[1],
-            sure=say_proof(case),
+            sure=say_proof(case) if case.is_shown else "",
         ),
         make_answer(
             2,
@@ -324,6 +343,8 @@ def _write_impossible(case: Case) -> _Three:
 def _write_inverted(case: Case) -> _Three:
     auc, never = case.value("auc"), say_impossible(case) if _is_impossible(case) else ""
     span = f"{format_number(auc.value)} ({format_number(auc.low)} to {format_number(auc.high)}; 0.5 is guessing)"
+    if case.several:
+        return _write_disordered(case, span)
     name = case.found.classes[0].name
     return (
         make_answer(
@@ -340,6 +361,21 @@ def _write_inverted(case: Case) -> _Three:
                 if case.source is None
                 else write_step("", "assess", turn_source(case.source, name), python=""),
             ),
+        ),
+    )
+
+
+def _write_disordered(case: Case, span: str) -> _Three:
+    """Answer where the columns of several classes seem to be in another order than the classes."""
+    names = [each.name for each in case.found.classes]
+    python = f"calibrant.assess(y, P{name_order(names, always=True).replace('classes', 'labels')})"
+    claim = "Higher forecasts of a class happen less often."
+    step = write_step("With the classes in the order of the columns:", "assess", case.source, python=python)
+    return (
+        make_answer(0, "off", "No.", claim, [f"The area under the ROC curve is {span}."]),
+        make_answer(1, "off", "", "The columns seem to be those of other classes.", [say_means(case)]),
+        make_answer(
+            2, "off", "", f"Check the order of the columns: they were read as {list_names(names)}.", steps=(step,)
         ),
     )
 
@@ -408,7 +444,13 @@ def _advise(case: Case, *, gains: bool) -> Answer:
             "no single temperature repairs this." if case.several else "Platt's sigmoid does not repair this."
         )
         return make_answer(2, "off", "", said, [say_gain(case)], steps=(_step_compare(case, ""),))
-    method = case.gain[0]
+    method, after = case.gain[0], case.gain[5]
+    if after > _LEFT * base_loss(case):
+        said = (
+            f"Look at the model first: {name_method(method)} brings the log loss to {format_number(after)}, and always "
+            f"saying {name_base(case)} scores {format_number(base_loss(case))}."
+        )
+        return make_answer(2, "off", "", said, [say_gain(case)], steps=(_step_compare(case, ""),))
     shift = ""
     if not case.several and not find_tilt(case) and case.effects.departure.level.sign:
         shift = (

@@ -119,7 +119,7 @@ class Assessment:
     "classwise_log_loss", because it decomposes the sum of the log losses of each class against the rest, which is not
     the log loss. `confusions` are those of the decisions for the most probable class and, where costs were given, of
     those of least expected cost. `temperature` says what one temperature would gain; None for two classes. `effects`
-    says how large a departure is; None if nothing could be computed.
+    says how large a departure is; None if nothing could be computed. `weighted` says whether rows had weights.
     """
 
     rows: float
@@ -136,6 +136,7 @@ class Assessment:
     temperature: TemperatureGain | None
     effects: Effects | None
     notes: tuple[str, ...]
+    weighted: bool = False
 
     def __repr__(self) -> str:
         """Return the number of rows and the first answer, on one line."""
@@ -340,7 +341,8 @@ def assess(
             "and the positive class (labels)."
         )
         return _assess_nothing(rows, (ClassShare(unnamed, rows, 1.0, float("nan"), float("nan")),), options, reason)
-    return assess_forecasts(_name_forecasts(y, p, sample_weight, labels), options)
+    found = assess_forecasts(_name_forecasts(y, p, sample_weight, labels), options)
+    return found if sample_weight is None else replace(found, weighted=True)
 
 
 def _assess_nothing(rows: float, classes: tuple[ClassShare, ...], options: AssessOptions, reason: str) -> Assessment:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Case",
+    "base_loss",
     "describe_off",
     "find_fall",
     "find_tilt",
@@ -72,6 +73,16 @@ class Case:
     def several(self) -> bool:
         """Whether there are more than two classes."""
         return len(self.found.classes) > 2
+
+    @property
+    def area_error(self) -> float:
+        """The standard error of the area under the ROC curve were the forecasts to tell nothing; of the rarest class.
+
+        By Mann & Whitney 1947, sqrt((a + b + 1)/(12 a b)) for a and b rows.
+        """
+        share = self.effects.effective / self.found.rows
+        sizes = [(each.rows * share, (self.found.rows - each.rows) * share) for each in self.found.classes if each.rows]
+        return max(float(np.sqrt((a + b + 1.0) / (12.0 * a * b))) for a, b in sizes)
 
     @property
     def level(self) -> float:
@@ -125,7 +136,7 @@ def say_losses(case: Case) -> str:
     if not np.isfinite(loss.value):
         return ""
     share, skill = name_base(case), case.effects.skill
-    ours, base = format_number(loss.value), format_number(_base_loss(case))
+    ours, base = format_number(loss.value), format_number(base_loss(case))
     if ours == base:
         return f"Log loss {ours}, that of always saying {share}."
     scores = f"Log loss {ours}; always saying {share} scores {base}."
@@ -136,7 +147,7 @@ def say_losses(case: Case) -> str:
     return f"{scores} The difference is {value}, {case.level:.0%} interval {low} to {high}{unproven}."
 
 
-def _base_loss(case: Case) -> float:
+def base_loss(case: Case) -> float:
     """Return the log loss of always saying the shares of the classes."""
     shares = np.array([each.share for each in case.found.classes if each.rows > 0])
     return float(-(shares * np.log(shares)).sum())

@@ -24,6 +24,7 @@ class Source:
     options: tuple[str, ...] = ()
     kind: str | None = "probability"
     classes: tuple[str, ...] = ()  # the negative and the positive class, where a comparison knows only which is which
+    by: tuple[str, ...] = ()  # columns of groups
 
 
 @shown
@@ -62,8 +63,8 @@ def turn_source(source: Source, positive: str) -> Source:
     return replace(source, options=(*words, "--pos-label", positive), classes=source.classes[::-1])
 
 
-def name_order(names: Sequence[Any]) -> str:
-    """Return the argument that names the classes of columns, "" where they are in the order of the sorted classes.
+def name_order(names: Sequence[Any], *, always: bool = False) -> str:
+    """Return the argument that names the classes of columns; "" where they are in sorted order, unless asked `always`.
 
     >>> name_order(["one", "eight"]), name_order(["2", "10"]), name_order(["a", "b"])
     (", classes=['one', 'eight']", '', '')
@@ -72,4 +73,4 @@ def name_order(names: Sequence[Any]) -> str:
     named = ", ".join(map(repr, order))
     with suppress(ValueError):
         order, named = [float(name) for name in order], ", ".join(order)
-    return "" if order == sorted(order) else f", classes=[{named}]"
+    return "" if order == sorted(order) and not always else f", classes=[{named}]"

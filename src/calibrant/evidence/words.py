@@ -53,6 +53,7 @@ def format_percent(share: float) -> str:
     >>> format_percent(0.475), format_percent(0.00123), format_percent(0.99987), format_percent(0.0)
     ('47.5%', '0.12%', '99.987%', '0.0%')
     """
+    share = round(share, 12)  # means of equal numbers may differ by rounding
     rest = min(share, 1.0 - share)
     digits = 1 if rest >= 0.01 or rest <= 0.0 else int(np.ceil(-np.log10(100.0 * rest))) + 1
     return f"{share:.{min(digits, 9)}%}"
@@ -110,10 +111,10 @@ def format_number(value: float) -> str:
 def format_points(share: float) -> str:
     """Return a difference of probabilities in percentage points, without a sign.
 
-    >>> format_points(0.0514), format_points(-0.0004), format_points(0.01)
-    ('5.1 points', '0.04 points', '1 point')
+    >>> format_points(0.0514), format_points(-0.0004), format_points(0.01), format_points(1e-16)
+    ('5.1 points', '0.04 points', '1 point', '0 points')
     """
-    points = abs(100.0 * share)
+    points = abs(round(100.0 * share, 6))
     text = f"{points:.1f}".removesuffix(".0") if points >= 0.95 else f"{points:.1g}"
     return f"{text} point{'' if text == '1' else 's'}"
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from calibrant.evidence.answers import Answers, answer_assessment, mention_groups
@@ -39,7 +41,7 @@ def summarise_assessment(
     found: Assessment, source: Source | None = None, groups: Mapping[Any, Assessment] | None = None
 ) -> Page:
     """Return everything that a page shows of an assessment; `groups` are shown apart, and mentioned in the answers."""
-    answers = mention_groups(answer_assessment(found, source), groups or {})
+    answers = _leave_out_page(mention_groups(answer_assessment(found, source), groups or {}, source))
     page: Page = {
         "answers": to_json(answers),
         "facts": _say_facts(found, source),
@@ -80,6 +82,16 @@ def summarise_assessment(
     page["panels"] = _list_panels(found, source)
     page["details"] = _list_details(found)
     return page
+
+
+def _leave_out_page(answers: Answers) -> Answers:
+    """Return the answers without the step that writes the page they stand on."""
+    steps = tuple(
+        each
+        for each in answers.next.steps
+        if not re.search(r"^calibrant report |[.]report\(", each.code) or "compare" in each.code
+    )
+    return replace(answers, next=replace(answers.next, steps=steps))
 
 
 def _class_names(found: Assessment) -> tuple[str, str]:

@@ -179,12 +179,13 @@ def tile_rows(found: Assessment, *, shown: bool) -> Page:
             if sign
             else ", no further apart than chance may make them."
         )
-    notes = [("", foot)]
+    notes, unit = [("", foot)], "rows"
     if abs(found.effects.effective / found.rows - 1.0) > 0.001:
+        unit = "total weight"
         notes.append(("", f"The weights tell as much as {found.effects.effective:,.0f} rows of one weight."))
     gauge = make_gauge(marks, low=0.0, high=top, words=f"average forecast {said}, happened {happened}")
     return {
         "title": "Rows",
-        "values": [{"value": format_number(found.rows), "name": "rows", "interval": spread, "gauge": gauge}],
+        "values": [{"value": format_number(found.rows), "name": unit, "interval": spread, "gauge": gauge}],
         "foot": notes,
     }

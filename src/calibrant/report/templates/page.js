@@ -131,24 +131,28 @@ function showOutcome({ source, alarm, miss, rejection }, found) {
 }
 
 // A rule is copied and run as it is: with its imports, and with names that are no words in quotes.
+// Classes that are numbers stay numbers, unless "undecided" is among the decisions.
 const isWord = (name) => /^[A-Za-z_]\w*$/.test(name);
-const quoteColumn = (name) => (isWord(name) ? name : `"${name.replaceAll('"', '""')}"`);
+const KEYWORDS = "all and as by case desc else end from group in is join like not null on or order select table then union user values when where".split(" ");
+const quoteColumn = (name) => (isWord(name) && !KEYWORDS.includes(name.toLowerCase()) ? name : `"${name.replaceAll('"', '""')}"`);
+const areNumbers = (names) => names.every((name) => /^-?\d+(\.\d+)?$/.test(name));
 const threshold = (value) => String(Number(value.toPrecision(10)));
 
 function showRule({ source }, found) {
-  const rule = byId("rule"), map = source.map, text = JSON.stringify, quote = (name) => `'${name.replaceAll("'", "''")}'`;
+  const rule = byId("rule"), map = source.map, numbers = areNumbers(source.classes) && !found.rejects;
+  const text = (name) => (numbers ? name : JSON.stringify(name)), quote = (name) => (numbers ? name : `'${name.replaceAll("'", "''")}'`);
   const imports = map ? "import calibrant\nimport numpy as np\n\n" : "import numpy as np\n\n";
   const written = "\nFROM scored  -- what calibrant apply map.json writes";
   if (source.several) {
     rule.textContent = found.rejects ? `Decide for the most probable class where its probability is at least ${tickLabel(found.t)}; leave the others undecided.` : "Decide for the most probable class.";
     const names = source.classes, columns = source.columns.map((name) => `"${name.replaceAll('"', '""')}"`), most = `GREATEST(${columns.join(", ")})`;
-    byId("python").textContent = imports + (map ? `map = calibrant.load("map.json")\nP = map(P)\nclasses = np.array(map.origin.classes, object)\n` : `P = ...  # one column per class, in this order\nclasses = np.array(${text(names)})\n`) + (found.rejects
+    byId("python").textContent = imports + (map ? `map = calibrant.load("map.json")\nP = map(P)\nclasses = np.array(map.origin.classes, object)\n` : `P = ...  # one column per class, in this order\nclasses = np.array([${names.map(text).join(", ")}])\n`) + (found.rejects
       ? `decision = np.where(\n    P.max(axis=1) >= ${threshold(found.t)}, classes[P.argmax(axis=1)], "undecided")` : "decision = classes[P.argmax(axis=1)]");
     const cases = [...(found.rejects ? [`${most} < ${threshold(found.t)} THEN 'undecided'`] : []), ...names.slice(0, -1).map((name, k) => `${columns[k]} = ${most} THEN ${quote(name)}`)];
-    byId("sql").textContent = `SELECT *,\n  CASE WHEN ${cases.join("\n       WHEN ")}\n       ELSE ${quote(names.at(-1))} END AS decision` + (map ? written : "\nFROM rows");
+    byId("sql").textContent = `SELECT *,\n  CASE WHEN ${cases.join("\n       WHEN ")}\n       ELSE ${quote(names.at(-1))} END AS decision` + (map ? written : "\nFROM scores");
     return;
   }
-  const [no, yes] = source.classes, given = isWord(source.column) ? source.column : `table[${text(source.column)}]`;
+  const [no, yes] = source.classes, given = isWord(source.column) ? source.column : `table[${JSON.stringify(source.column)}]`;
   const column = map ? "q" : given, field = map ? (map.sql ? "q" : "probability") : quoteColumn(source.column);
   const [never, always] = source.names;
   rule.textContent = found.rejects
@@ -161,7 +165,7 @@ function showRule({ source }, found) {
   const cases = found.rejects
     ? `CASE WHEN ${field} >= ${threshold(found.high)} THEN ${quote(yes)}\n       WHEN ${field} <= ${threshold(found.low)} THEN ${quote(no)}\n       ELSE 'undecided' END AS decision`
     : `CASE WHEN ${field} > ${threshold(found.t)} THEN ${quote(yes)}\n       ELSE ${quote(no)} END AS decision`;
-  const mapped = map?.sql ? `\nFROM (\n  SELECT *, ${map.sql} AS q\n  FROM rows)` : map ? written : "\nFROM rows";
+  const mapped = map?.sql ? `\nFROM (\n  SELECT *, ${map.sql} AS q\n  FROM scores)` : map ? written : "\nFROM scores";
   byId("sql").textContent = `SELECT *,\n  ${cases}${mapped}`;
 }
 
