@@ -462,7 +462,7 @@ def test_the_rule_of_a_fitted_map_runs_on_what_apply_writes(show, chosen):
     table.execute("CREATE TABLE scored (place INTEGER, probability DOUBLE)")
     table.executemany("INSERT INTO scored VALUES (?, ?)", [(k, float(each)) for k, each in enumerate(found.p[:, 1])])
     rows = table.execute(page.text_content("#sql") + "\nORDER BY place").fetchall()
-    assert [row[2] for row in rows] == np.where(found.p[:, 1] > 1 / 6, "1", "0").tolist()
+    assert [row[2] for row in rows] == np.where(found.p[:, 1] > 1 / 6, 1, 0).tolist()
     assert page.text_content("#python").startswith("import calibrant\nimport numpy as np\n")
 
 
