@@ -466,21 +466,21 @@ def test_the_rule_of_a_fitted_map_runs_on_what_apply_writes(show, chosen):
     assert page.text_content("#python").startswith("import calibrant\nimport numpy as np\n")
 
 
-def test_columns_that_are_no_words_are_quoted(show, rows):
+@pytest.mark.parametrize("column", ["the score", "order"])
+def test_columns_that_are_no_words_are_quoted(show, rows, column):
     duckdb = pytest.importorskip("duckdb")
     y, p = rows
-    source = Source("my table.csv", ("the score",), "y")
-    page = show(calibrant.assess(y, p, draws=10), source=source)
+    page = show(calibrant.assess(y, p, draws=10), source=Source("my table.csv", (column,), "y"))
     table = duckdb.connect()
-    table.execute('CREATE TABLE scores (place INTEGER, "the score" DOUBLE)')
+    table.execute(f'CREATE TABLE scores (place INTEGER, "{column}" DOUBLE)')
     table.executemany("INSERT INTO scores VALUES (?, ?)", [(k, float(each)) for k, each in enumerate(p)])
     for choice in ("0", "1"):
         page.select_option("#panel-source", choice)
         assert len(table.execute(page.text_content("#sql")).fetchall()) == len(p)
     page.select_option("#panel-source", "0")
-    scope = {"table": {"the score": p}}
+    scope = {"table": {column: p}, column: p}
     exec(page.text_content("#python"), scope)
-    assert (scope["decision"] == np.where(p > 0.5, "1", "0")).all()
+    assert (scope["decision"] == (p > 0.5)).all()
 
 
 def test_forecasts_near_0_and_1_have_no_more_digits_than_rows_can_tell(show):

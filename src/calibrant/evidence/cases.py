@@ -27,6 +27,7 @@ from calibrant.evidence.words import (
     name_method,
     round_percent,
 )
+from calibrant.showing import shown
 
 if TYPE_CHECKING:
     from calibrant.evidence.assessing import Assessment
@@ -56,6 +57,7 @@ _WANTED = 0.02  # the rows asked for are so many that chance alone rarely exceed
 _SAME_SLOPE = 0.05  # a slope of the log-odds this close to 1 is not worth a word
 
 
+@shown
 @dataclass(frozen=True, slots=True)
 class Case:
     """An assessment, and what several situations ask of it."""
