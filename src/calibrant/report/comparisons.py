@@ -20,7 +20,7 @@ from calibrant.evidence.thresholds import count_decisions
 from calibrant.evidence.words import format_count, format_name, format_number, format_points, to_json
 from calibrant.metrics import METRICS
 from calibrant.report.figures import Page, draw_reliability, list_blocks, round_values, smooth, summarise_counts
-from calibrant.report.summaries import find_column, name_choices, name_columns
+from calibrant.report.summaries import find_column, name_choices, name_columns, quote_column
 from calibrant.report.tiles import make_gauge, name_class
 from calibrant.samples import Sample
 
@@ -419,6 +419,7 @@ def _list_panels(comparison: Comparison, rankings: Sequence[Ranking], source: So
                     "several": several,
                     **name_choices(names),
                     "column": find_column(source),
+                    "field": quote_column(find_column(source)),
                     "columns": name_columns(names, source)
                     if row.method == "raw"
                     else [f"probability_{name}" for name in names],

@@ -26,7 +26,7 @@ from calibrant.maps.records import Linked, Sigmoid
 from calibrant.report.figures import Page, draw_map, draw_reliability, list_blocks, summarise_counts
 from calibrant.report.tiles import name_class, say_interval, tile_discrimination, tile_error, tile_rows, tile_scores
 
-__all__ = ["find_column", "name_choices", "name_columns", "summarise_assessment", "summarise_groups"]
+__all__ = ["find_column", "name_choices", "name_columns", "quote_column", "summarise_assessment", "summarise_groups"]
 
 _MOST_LISTED = 10  # of the largest errors beside the diagram
 _MOST_CONFUSED = 12  # up to so many classes the whole confusion is shown, of more as many of its largest errors
@@ -146,7 +146,7 @@ def _say_formula(recalibration: Recalibration, column: str) -> Page | None:
     }[recalibration.slope.sign]
     if slope < 0.0:
         means = "higher forecasts happen less often"
-    name = column if column.isidentifier() else '"' + column.replace('"', '""') + '"'
+    name = quote_column(column)
     return {
         "text": f"p′ = 1 / (1 + exp(−({slope:.4g} · ln(p / (1 − p)) {sign} {size:.4g})))",
         "words": f"Slope {slope:.3g}: {means}.",
@@ -158,6 +158,22 @@ def _say_formula(recalibration: Recalibration, column: str) -> Page | None:
 def find_column(source: Source | None) -> str:
     """Return the name of the column of forecasts, p where no table has one."""
     return source.score[0] if source is not None and len(source.score) == 1 else "p"
+
+
+_KEYWORDS = (
+    "all and as by case desc else end from group in is join like not null on or order select table then union user "
+    "values when where"
+)
+
+
+def quote_column(name: str) -> str:
+    """Return a column as SQL names it: as it is if it is a word and no keyword.
+
+    >>> quote_column("p"), quote_column("order"), quote_column('a "b" c')
+    ('p', '"order"', '"a ""b"" c"')
+    """
+    plain = name.isascii() and name.isidentifier() and name.lower() not in _KEYWORDS.split()
+    return name if plain else '"' + name.replace('"', '""') + '"'
 
 
 def name_choices(names: Sequence[str]) -> Page:
@@ -189,7 +205,12 @@ def _list_panels(found: Assessment, source: Source | None) -> list[Page]:
         return []
     names = [each.name for each in found.classes]
     column = find_column(source)
-    common = {"several": found.decisions.several, **name_choices(names), "column": column}
+    common = {
+        "several": found.decisions.several,
+        **name_choices(names),
+        "column": column,
+        "field": quote_column(column),
+    }
     common["columns"] = name_columns(names, source)
     panels = [{"name": "forecasts as they are", **common, **summarise_counts(found.decisions), "map": None}]
     recalibration = found.effects.recalibration

@@ -133,8 +133,6 @@ function showOutcome({ source, alarm, miss, rejection }, found) {
 // A rule is copied and run as it is: with its imports, and with names that are no words in quotes.
 // Classes that are numbers stay numbers, unless "undecided" is among the decisions.
 const isWord = (name) => /^[A-Za-z_]\w*$/.test(name);
-const KEYWORDS = "all and as by case desc else end from group in is join like not null on or order select table then union user values when where".split(" ");
-const quoteColumn = (name) => (isWord(name) && !KEYWORDS.includes(name.toLowerCase()) ? name : `"${name.replaceAll('"', '""')}"`);
 const areNumbers = (names) => names.every((name) => /^-?\d+(\.\d+)?$/.test(name));
 const threshold = (value) => String(Number(value.toPrecision(10)));
 
@@ -153,7 +151,7 @@ function showRule({ source }, found) {
     return;
   }
   const [no, yes] = source.classes, given = isWord(source.column) ? source.column : `table[${JSON.stringify(source.column)}]`;
-  const column = map ? "q" : given, field = map ? (map.sql ? "q" : "probability") : quoteColumn(source.column);
+  const column = map ? "q" : given, field = map ? (map.sql ? "q" : "probability") : source.field;
   const [never, always] = source.names;
   rule.textContent = found.rejects
     ? `Say ${always} from ${tickLabel(found.high)}, ${never} up to ${tickLabel(found.low)}, and leave what lies between undecided.`
