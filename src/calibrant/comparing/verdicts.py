@@ -22,6 +22,7 @@ from calibrant.comparing.records import Comparison
 from calibrant.comparing.standings import standings_of
 from calibrant.evidence.answers import Answer, Answers, make_answer
 from calibrant.evidence.cases import say_wanted
+from calibrant.evidence.departures import CLEAR_AREA, WIDE_AREA, guessing_error
 from calibrant.evidence.steps import Source, Step, name_order, turn_source, write_step
 from calibrant.evidence.words import (
     format_count,
@@ -45,8 +46,6 @@ __all__ = [
 ]
 
 _TINY = 0.0001  # a smaller difference is not worth its digits
-_WIDE = 0.2  # an interval of the area under the ROC curve this wide says nothing
-_CLEAR = 2.5  # standard errors from 0.5 at which an area under the ROC curve tells the classes apart
 _FEW = 0.1  # a calibration error that chance alone reaches: rows too few even to tell a good method from a bad one
 
 
@@ -130,7 +129,7 @@ def _has_no_test(case: _Case) -> bool:
 def _find_area(case: _Case) -> tuple[float, float] | None:
     """Return the largest area under the ROC curve of a method, and its standard error if none told the classes apart.
 
-    By Mann & Whitney 1947, sqrt((a + b + 1)/(12 a b)) for a and b rows. None for several classes, or if unknown.
+    None for several classes, or if unknown.
     """
     kept = case.comparison.predictions.get((case.ranking.dataset, case.ranking.machine, case.chosen.label))
     areas = [row.means["auc"] for row in case.ranking.rows if np.isfinite(row.means.get("auc", np.nan))]
@@ -138,7 +137,7 @@ def _find_area(case: _Case) -> tuple[float, float] | None:
         return None
     weight = np.ones(len(kept.y)) if kept.weight is None else kept.weight
     a, b = (float(weight[kept.y == each].sum()) for each in kept.classes)
-    return (max(areas), float(np.sqrt((a + b + 1.0) / (12.0 * a * b)))) if min(a, b) > 0.0 else None
+    return (max(areas), guessing_error(a, b)) if min(a, b) > 0.0 else None
 
 
 def _tells_nothing(case: _Case) -> bool:
@@ -147,7 +146,7 @@ def _tells_nothing(case: _Case) -> bool:
     if found is None or case.comparison.settings["protocol"] != "given":
         return False
     area, error = found
-    return area < 0.5 + _CLEAR * error and 4.0 * error < _WIDE and not _is_raw_inverted(case)
+    return area < 0.5 + CLEAR_AREA * error and 4.0 * error < WIDE_AREA and not _is_raw_inverted(case)
 
 
 def _is_raw_inverted(case: _Case) -> bool:
@@ -162,7 +161,7 @@ def _is_inverted(case: _Case) -> bool:
     if case.comparison.settings["protocol"] != "given" or _keeps_raw(case):
         return False
     found = _find_area(case)
-    if case.raw is None and found is not None and found[0] < 0.5 + _CLEAR * found[1]:
+    if case.raw is None and found is not None and found[0] < 0.5 + CLEAR_AREA * found[1]:
         return False  # the maps fall by chance
     if case.raw is not None:
         return _is_raw_inverted(case)

@@ -30,6 +30,7 @@ from calibrant.evidence.cases import (
     say_top,
     say_wanted,
 )
+from calibrant.evidence.departures import CLEAR_AREA, WIDE_AREA
 from calibrant.evidence.several import describe_confusion
 from calibrant.evidence.showing import describe_answers, print_answer
 from calibrant.evidence.steps import Source, Step, name_order, turn_source, write_step
@@ -61,8 +62,6 @@ __all__ = [
 QUESTIONS = ("Is it good enough?", "What is wrong?", "What to do next?")
 _FEW = 0.05  # a calibration error that chance alone reaches on the rows: from here on they are too few to tell
 _ALMOST = 0.02  # below this share of the log loss, what recalibrating gains is little
-_WIDE = 0.2  # an interval of the AUC this wide says nothing
-_CLEAR = 2.5  # standard errors of the AUC from 0.5 at which forecasts are taken for those of the other class
 _LEFT = 0.99  # of the log loss of the base rate: a map that leaves more of it repairs nothing
 _FIT_GROUPS = 'calibrant.fit("auto", p, y, kind="probability", groups=groups)'
 _OFF = ("off", "impossible", "inverted")  # situations in which a group is off
@@ -146,8 +145,8 @@ def mention_groups(answers: Answers, groups: Mapping[Any, Assessment], source: S
         return answers
     name, worst = max(off.items(), key=lambda each: _exceed(each[1]))
     assert worst.effects is not None
-    rows = format_count(round(worst.effects.effective), "row")
-    size = f"off by {format_points(worst.effects.error.value)} there ({rows})"
+    rows = f"({format_count(round(worst.effects.effective), 'row')})"
+    size = f"off by {format_points(worst.effects.error.value)}"
     others = "" if len(off) == 1 else f", the most of {len(off)} groups that are off"
     repair = "A map for each group, drawn towards the common one, repairs that."
     columns = () if source is None else source.by
@@ -158,16 +157,14 @@ def mention_groups(answers: Answers, groups: Mapping[Any, Assessment], source: S
             answers.good,
             tone="off",
             word="On average yes,",
-            claim=f"but not for {name}: {size}{others}.",
+            claim=f"but not for {name}: {size} there {rows}{others}.",
             because=(answers.good.claim, *answers.good.because),
         )
         theirs = worst.answers.wrong
         wrong = replace(theirs, claim=f"Group {name}: {theirs.claim[0].lower()}{theirs.claim[1:]}")
         following = make_answer(2, "off", "Recalibrate by group.", repair, steps=steps)
         return replace(answers, good=good, wrong=wrong, next=following)
-    wrong = replace(
-        answers.wrong, because=(*answers.wrong.because, f"By group, {name} is {size.replace(' there', '')}{others}.")
-    )
+    wrong = replace(answers.wrong, because=(*answers.wrong.because, f"By group, {name} is {size} {rows}{others}."))
     more = replace(steps[0], words="Or, with a map for each group, drawn towards the common one:")
     return replace(answers, wrong=wrong, next=replace(answers.next, steps=(*answers.next.steps, more)))
 
@@ -197,16 +194,16 @@ def _is_inverted(case: Case) -> bool:
     auc = case.value("auc")
     if auc is None or auc.high is None or auc.high >= 0.5:
         return False
-    return bool(auc.value < 0.5 - _CLEAR * case.area_error)  # of few rows the interval may have no width
+    return bool(auc.value < 0.5 - CLEAR_AREA * case.area_error)  # of few rows the interval may have no width
 
 
 def _is_indistinct(case: Case) -> bool:
     auc = case.value("auc")
-    if auc is None or (case.several and case.effects.skill.low > 0.0) or 4.0 * case.area_error >= _WIDE:
+    if auc is None or (case.several and case.effects.skill.low > 0.0) or 4.0 * case.area_error >= WIDE_AREA:
         return False
     if auc.low is None:  # no interval: every forecast is the same, or one class is very rare
         return case.effects.distinct == 1
-    return bool(auc.low <= 0.5 <= auc.high and auc.high - auc.low < _WIDE)
+    return bool(auc.low <= 0.5 <= auc.high and auc.high - auc.low < WIDE_AREA)
 
 
 def _is_off(case: Case) -> bool:

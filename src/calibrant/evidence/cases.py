@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibrant.evidence.departures import NEGLIGIBLE, find_test, is_negligible, is_rejected
+from calibrant.evidence.departures import NEGLIGIBLE, find_test, guessing_error, is_negligible, is_rejected
 from calibrant.evidence.several import describe_several, is_negligible_several
 from calibrant.evidence.steps import Source
 from calibrant.evidence.words import (
@@ -78,13 +78,10 @@ class Case:
 
     @property
     def area_error(self) -> float:
-        """The standard error of the area under the ROC curve were the forecasts to tell nothing; of the rarest class.
-
-        By Mann & Whitney 1947, sqrt((a + b + 1)/(12 a b)) for a and b rows.
-        """
+        """The standard error of the area under the ROC curve if the forecasts told nothing; of the rarest class."""
         share = self.effects.effective / self.found.rows
         sizes = [(each.rows * share, (self.found.rows - each.rows) * share) for each in self.found.classes if each.rows]
-        return max(float(np.sqrt((a + b + 1.0) / (12.0 * a * b))) for a, b in sizes)
+        return max(guessing_error(*each) for each in sizes)
 
     @property
     def level(self) -> float:

@@ -14,14 +14,17 @@ from calibrant.samples import Sample
 from calibrant.showing import shown
 
 __all__ = [
+    "CLEAR_AREA",
     "LARGE",
     "NEGLIGIBLE",
+    "WIDE_AREA",
     "CalibrationTest",
     "Departure",
     "Deviation",
     "estimate_level",
     "estimate_slope",
     "find_test",
+    "guessing_error",
     "is_negligible",
     "is_rejected",
     "judge_count",
@@ -31,6 +34,8 @@ __all__ = [
 
 # The root of the CORP miscalibration is about the distance between forecasts and recalibrated forecasts.
 NEGLIGIBLE = 0.01  # negligible: a distance below 0.01 beyond chance, and less than 0.01 of the log loss to be gained
+CLEAR_AREA = 2.5  # of these standard errors from 0.5, an area under the ROC curve is not that of guessing
+WIDE_AREA = 0.2  # an interval of the area this wide says nothing
 LARGE = 0.15  # a distance from here on is large; with about a hundred rows chance alone makes it as large
 
 
@@ -172,3 +177,12 @@ def judge_count(happened: float, p: Floats, weight: Floats) -> float:
     0.02
     """
     return min(1.0, 2.0 * min(count_tails(happened, p, weight)))
+
+
+def guessing_error(positive: float, negative: float) -> float:
+    """Return the standard error of the area under the ROC curve of forecasts that tell nothing (Mann & Whitney 1947).
+
+    >>> round(guessing_error(300, 500), 4)
+    0.0211
+    """
+    return float(np.sqrt((positive + negative + 1.0) / (12.0 * positive * negative)))
