@@ -736,6 +736,13 @@ def values_of(assessed: Any) -> dict[str, float]:
     return {row["name"]: row["value"] for row in assessed["measures"]}
 
 
+def split_steps(printed: str) -> tuple[list[str], list[str]]:
+    """Return the lines above the commands to type next, and those commands, which are never wrapped."""
+    lines = printed.splitlines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("next: "))
+    return lines[:first], lines[first:]
+
+
 class TestAssess:
     def test_json_has_the_metrics_of_the_library(self, forecasts: Path) -> None:
         found = document("assess", forecasts, *ASSESSED)
@@ -752,12 +759,14 @@ class TestAssess:
     def test_prints_everything_within_the_width(self, columns: int, forecasts: Path) -> None:
         result = run("assess", forecasts, *ASSESSED, columns=columns)
         assert (result.exit_code, result.stderr) == (0, "")
-        *lines, last = result.stdout.splitlines()
+        lines, steps = split_steps(result.stdout)
         assert max(map(len, lines)) <= columns
-        assert last == f"next: calibrant report {forecasts} --probability p --label y -o report.html"
+        assert steps[0].startswith(f"next: calibrant fit {forecasts} ")
+        assert steps[-1] == f"  or: calibrant report {forecasts} --probability p --label y -o report.html"
         found = calibrant.assess(HAPPENED.astype(int), FORECAST)
         text = " ".join(result.stdout.split())
-        assert " ".join(found.verdict.split()) in text
+        for answer in found.answers:
+            assert " ".join(" ".join(filter(None, [answer.question, answer.word, *answer.sentences])).split()) in text
         for words in ("brier", "miscalibration", "discrimination", "uncertainty", "spiegelhalter", "corp", "95%"):
             assert words in text
         assert f"{found['log_loss'].value:.4f}" in text

@@ -13,7 +13,6 @@ from calibrant import cli
 
 pytest.importorskip("typer")
 pytest.importorskip("jinja2")
-pytest.importorskip("altair")
 from typer.testing import CliRunner, Result
 
 from calibrant.cli import demo

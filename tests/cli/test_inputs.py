@@ -297,9 +297,14 @@ def test_assess_by_group(tmp_path):
         mine = group == each["group"]
         values = {row["name"]: row["value"] for row in each["measures"]}
         assert values["brier"] == pytest.approx(np.mean((y[mine] - p[mine]) ** 2))
-    told = done(*asked).stdout
-    assert "3 groups" in told
-    assert max(map(len, told.splitlines()[:-1])) <= 80
+    told, columns = done(*asked).stdout, ["group", "rows", "forecast", "happened", "off by", "chance", "good enough?"]
+    for column in columns:
+        assert column in told
+    table, answers = told.split("Is it good enough?")
+    assert {line.split()[0] for line in table.splitlines() if " points " in line and "%" in line} == {"a", "b", "c"}
+    assert "What is wrong?" in answers  # of all rows together
+    assert max(map(len, told.split("next: ")[0].splitlines())) <= 80
+    assert "--by group -o report.html" in told.splitlines()[-1]
 
 
 def test_update_adds_tables_up(tmp_path):

@@ -120,7 +120,7 @@ CASES = {
     "inverted, called impossible": (swapped_and_sure, "inverted", "No.", "called impossible", "Check which class"),
     "two sure mistakes": (two_sure_mistakes, "off", "Not yet.", "Too sure", "probably helps"),
     "no discrimination": (told_nothing, "indistinct", "No.", "no map", "better features"),
-    "weak but calibrated": (weak, "calibrated", "Calibrated.", "Nothing that shows", "Use them"),
+    "weak but calibrated": (weak, "calibrated", "Calibrated.", "Nothing that shows", "Collect more rows"),
     "one class": (lambda: (np.zeros(30, int), np.linspace(0, 0.1, 30)), "one class", "Cannot tell.", "Nothing", "Add"),
     "one class, off": (lambda: (np.zeros(300, int), np.full(300, 0.4)), "one class", "Cannot tell.", "level", "Add"),
     "no rows": (lambda: ([], []), "nothing", "Cannot tell.", "Nothing", "Give rows"),
@@ -372,6 +372,28 @@ def test_a_group_that_is_off_is_not_hidden_by_the_average():
     off = case("underconfident")[-1].answers
     assert f"By group, south is off by {size}" in mention_groups(off, groups).wrong.text
     assert mention_groups(off, {"north": groups["north"]}) == off
+
+
+def test_one_of_many_groups_that_are_right_is_not_called_off():
+    """About one of twenty calibrated groups fails its own test: the more groups, the clearer one must be off."""
+    found = {}
+    for group in range(60):
+        y, p = forecast(400, seed=group)
+        found[group] = calibrant.assess(y, p, draws=20)
+    alone = [name for name, each in found.items() if each.answers.situation == "off"]
+    assert alone  # so that there is something to be held back
+    answers = case("calibrated")[-1].answers
+    assert mention_groups(answers, found) == answers
+    worst = mention_groups(answers, found | {"south": case("overconfident")[-1]})
+    assert "but not for south" in worst.good.claim
+
+
+@pytest.mark.parametrize(("name", "useful"), [("calibrated", True), ("weak but calibrated", False)])
+def test_forecasts_are_used_if_they_tell_more_than_the_base_rate(name, useful):
+    found = case(name)[-1]
+    assert (found.effects.skill.low > 0.0) == useful
+    assert (found.answers.next.tone == "good") == useful
+    assert ("Use them" in found.answers.next.claim) == useful
 
 
 @pytest.mark.parametrize("n", [3, 6, 8])

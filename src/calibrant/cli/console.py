@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import wraps
 from typing import Any
@@ -30,11 +30,13 @@ __all__ = [
     "make_table",
     "name_group",
     "name_options",
+    "print_answers",
     "print_aside",
     "print_json",
     "print_line",
     "print_message",
     "print_next",
+    "print_steps",
     "print_text",
     "repeat_options",
     "report_errors",
@@ -84,10 +86,24 @@ def print_aside(output: str) -> Iterator[None]:
         yield
 
 
+def print_answers(answers: Iterable[Any]) -> None:
+    """Print three answers, with colours that say how good they are."""
+    colours = {"good": "bold green", "off": "bold red", "open": "bold yellow"}
+    for each in answers:
+        parts = [(each.question, "bold"), (each.word, colours[each.tone]), *((part, "") for part in each.sentences)]
+        print_text(Text(" ").join(Text(*part) for part in parts if part[0]))
+
+
 def print_next(*words: object) -> None:
     """Print the command that is useful next, as it can be typed: words with spaces get quotes."""
-    line = Text.assemble(("next: ", "dim"), (shlex.join(["calibrant", *map(hide_address, map(str, words))]), "green"))
-    Console(highlight=False, soft_wrap=True).print(line)
+    print_steps([shlex.join(["calibrant", *map(hide_address, map(str, words))])])
+
+
+def print_steps(commands: Iterable[str]) -> None:
+    """Print commands of which each is useful next, without wrapping them, so that they can be copied."""
+    for place, command in enumerate(dict.fromkeys(commands)):
+        line = Text.assemble(("  or: " if place else "next: ", "dim"), (command, "green"))
+        Console(highlight=False, soft_wrap=True).print(line)
 
 
 def repeat_options(**options: Any) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,9 +20,11 @@ from calibrant.cli.console import (
     format_number,
     make_table,
     name_group,
+    print_answers,
     print_json,
     print_line,
     print_next,
+    print_steps,
     print_text,
     repeat_options,
     show_activity,
@@ -78,6 +81,7 @@ __all__ = [
 
 _FEW_ROWS = 100_000  # up to which methods are compared on the rows themselves, in memory
 _MOST_CONFUSED = 12  # so many confusions of several classes are printed
+_MOST_GROUPS = 30  # so many groups are printed
 
 _Probability = Annotated[
     list[str],
@@ -142,6 +146,7 @@ def assess(
       calibrant assess pets.csv --probability p_cat,p_dog,p_hare --label pet
     """
     from calibrant.cli.formats import open_files
+    from calibrant.evidence.answers import answer_assessment, mention_groups
     from calibrant.evidence.words import to_json
 
     if output is not None:
@@ -150,42 +155,38 @@ def assess(
         source = Source(
             files, label, weight, pos_label, classes, engine, master, skip_missing, (*columns_of(files, by),)
         )
-        found = _assess_table(source, probability)
-    for each in found.values() if isinstance(found, dict) else [found]:
+        found, groups = _assess_groups(source, probability)
+    for each in (found, *groups.values()):
         if not each.measures:
             one_class = f"all rows of column {label!r} are of one class; give --pos-label, the class of the "
             raise ValueError(f"{one_class}probabilities" if each.rows else each.notes[0])
-    document: dict[str, Any] = {"table": files.name}
-    if isinstance(found, dict):
-        document["groups"] = [{"group": _plain(group), **each.as_dict()} for group, each in found.items()]
-    else:
-        document |= found.as_dict()
+    reading = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal, "skip_missing": skip_missing}
+    named = _name_source(source, probability, "probability", (), **reading)
+    answers = mention_groups(answer_assessment(found, named), groups, named)
+    document: dict[str, Any] = {"table": files.name, **found.as_dict()}
+    if by:
+        document |= {"answers": answers, "verdict": answers.text}
+        document["groups"] = [{"group": _plain(group), **each.as_dict()} for group, each in groups.items()]
     if output is not None:
         write_whole(output, (json.dumps(to_json(document), allow_nan=False, indent=1) + "\n").encode())
     if as_json:
         print_json(document)
         return
-    if isinstance(found, dict):
-        _print_groups(files.name, found)
-    else:
-        _print_assessment(files.name, found)
-    given: dict[str, Any] = {"probability": probability, "label": label, "weight": weight, "classes": classes}
-    given |= {
-        "pos_label": pos_label,
-        "delimiter": delimiter,
-        "encoding": encoding,
-        "decimal": decimal,
-        "skip_missing": skip_missing,
-    }
-    if not isinstance(found, dict) and _is_turned(found):
-        print_next("assess", *table, *repeat_options(**{**given, "pos_label": found.classes[0].name}))
-    else:
-        print_next("report", *table, *repeat_options(**given, by=by), "-o", "report.html")
+    print_text(Text(f"{files.name}: {_say_rows(found)}", style="bold"))
+    print_text(*(_tabulate_groups(groups) if by else _tabulate_assessment(found)))
+    print_answers(answers)
+    print_text(*(f"Note: {note}" for note in found.notes))
+    given = {"probability": probability, "label": label, "weight": weight, "pos_label": pos_label, "classes": classes}
+    page = ["calibrant", "report", *table, *repeat_options(**given, **reading, by=by), "-o", "report.html"]
+    steps = [] if named is None else [step.code for step in answers.next.steps]
+    print_steps([*steps, shlex.join(map(hide_address, page))])
 
 
-def _is_turned(found: Assessment) -> bool:
-    """Return whether the probabilities seem to be those of the other one of two classes."""
-    return len(found.classes) == 2 and found.answers.situation == "inverted"
+def _assess_groups(source: Source, probability: Sequence[str]) -> tuple[Assessment, dict[Any, Assessment]]:
+    """Evaluate all rows, and the rows of each group where columns of groups are named."""
+    found = cast("Assessment", _assess_table(replace(source, by=()), probability))
+    groups = _assess_table(source, probability) if source.by else {}
+    return found, cast("dict[Any, Assessment]", groups)
 
 
 def _assess_table(source: Source, probability: Sequence[str]) -> Assessment | dict[Any, Assessment]:
@@ -209,24 +210,36 @@ def _plain(group: Any) -> Any:
     return list(group) if isinstance(group, tuple) else group
 
 
-def _print_groups(table: str, found: Mapping[Any, Assessment]) -> None:
-    """Print the main numbers of each group as one table."""
-    groups = make_table("group", "rows", "log loss", "Brier score", "miscalibration", "AUC", "p of calibration")
-    for group, each in found.items():
-        values = [each[name].value for name in ("log_loss", "brier", "miscalibration", "auc")]
-        pvalue = min((test.pvalue for test in each.tests if test.name == "corp"), default=None)
-        shown = "-" if pvalue is None else f"{pvalue:.3g}"
-        groups.add_row(Text(name_group(group)), f"{each.rows:,.10g}", *map(format_number, values), shown)
-    print_text(
-        Text(f"{table}: {len(found):,} groups", style="bold"),
-        groups,
-        "p is that of the test corp: the probability of a miscalibration at least as large if the probabilities of the "
-        "group were calibrated. Whole assessments are in --json.",
+def _say_rows(found: Assessment) -> str:
+    """Say how many rows there are, and of each class."""
+    shares = ", ".join(f"{each.name} {each.rows:,.10g} ({each.share:.1%})" for each in found.classes)
+    return f"{found.rows:,.10g} rows; {shares}"
+
+
+def _tabulate_groups(found: Mapping[Any, Assessment]) -> list[Any]:
+    """Return the main numbers of each group as one table, and how to read it."""
+    from calibrant.evidence.answers import rank_groups
+    from calibrant.evidence.words import format_percent, format_points
+
+    groups = make_table("group", "rows", "forecast", "happened", "off by", "chance", last="good enough?")
+    groups.columns[0].no_wrap = False  # a long name is wrapped before a number is cut
+    ranked = rank_groups(found)
+    for group, each in ranked[:_MOST_GROUPS]:
+        assert each.effects is not None
+        departure, error = each.effects.departure, each.effects.error
+        shares = [format_percent(share) for share in (departure.said, departure.happened)]
+        sizes = [format_points(size) for size in (error.value, error.chance)]
+        word = each.answers.good.word.removesuffix(".")
+        groups.add_row(Text(name_group(group)), f"{each.rows:,.10g}", *shares, *sizes, word)
+    some = (
+        f" The {_MOST_GROUPS} of {len(ranked):,} groups with most beyond chance." if len(ranked) > _MOST_GROUPS else ""
     )
+    words = "off by: the calibration error. chance: what a calibrated forecast of as many rows rarely exceeds."
+    return [groups, f"{words}{some} Whole assessments are in --json."]
 
 
-def _print_assessment(table: str, found: Assessment) -> None:
-    """Print the metrics, the decomposed scores and the tests as tables, and the verdict."""
+def _tabulate_assessment(found: Assessment) -> list[Any]:
+    """Return the metrics, the decomposed scores and the tests as tables."""
     from calibrant.evidence.assessing import PART_METRICS
 
     metrics = make_table("metric", "value", f"{found.confidence:.0%} interval", last="better")
@@ -241,16 +254,8 @@ def _print_assessment(table: str, found: Assessment) -> None:
     tests = make_table("test of calibration", "p", last="result")
     for test in found.tests:
         tests.add_row(test.name, f"{test.pvalue:.3g}", Text(test.sentence))
-    shares = ", ".join(f"{each.name} {each.rows:,.10g} ({each.share:.1%})" for each in found.classes)
-    print_text(
-        Text(f"{table}: {found.rows:,.10g} rows; {shares}", style="bold"),
-        metrics,
-        scores,
-        *([tests] if found.tests else []),
-        *([_tabulate_confusion(found)] if len(found.classes) > 2 and found.confusions[0].wrong else []),
-        found.verdict,
-        *(f"Note: {note}" for note in found.notes),
-    )
+    confused = len(found.classes) > 2 and found.confusions[0].wrong
+    return [metrics, scores, *([tests] if found.tests else []), *([_tabulate_confusion(found)] if confused else [])]
 
 
 def _tabulate_confusion(found: Assessment) -> Table:
@@ -643,20 +648,18 @@ def report(
     else:
         _refuse_options(context, ["by"], "assesses groups, so it needs --probability")
     with open_files(table, delimiter=delimiter, encoding=encoding, decimal=decimal) as files:
-        source = Source(files, label, weight, pos_label, classes, engine, master, skip_missing)
-        grouped = replace(source, by=(*columns_of(files, by),))
+        grouping = (*columns_of(files, by),)
+        source = Source(files, label, weight, pos_label, classes, engine, master, skip_missing, grouping)
         groups: dict[str, Assessment] = {}
         if probability:
-            found = _assess_table(source, probability)
-            if by:
-                each = cast("dict[Any, Assessment]", _assess_table(grouped, probability))
-                groups = {name_group(name): part for name, part in each.items()}
+            found, parts = _assess_groups(source, probability)
+            groups = {name_group(name): part for name, part in parts.items()}
             sentence = mention_groups(found.answers, groups).text
             given = repeat_options(score=probability, kind="probability", **columns, **reading)
             following = ["compare", *table, *given]
             if by:
                 following = ["fit", *table, *given, *repeat_options(by=by), "-o", "map.json"]
-            if _is_turned(found):
+            if len(found.classes) == 2 and found.answers.situation == "inverted":
                 given = repeat_options(probability=probability, **columns | {"pos_label": found.classes[0].name})
                 following = ["report", *table, *given, *repeat_options(**reading), "-o", str(output)]
         else:
@@ -668,7 +671,7 @@ def report(
             found, names = _compare_on_scores(source, score, None, options)
             sentence = describe_verdict(found, standings_of(found))
             following = _find_next_command(found, table, names, score=score, kind=kind, **columns, **reading)
-    named = _name_source(grouped, probability or score, kind if score else "probability", names, **reading)
+    named = _name_source(source, probability or score, kind if score else "probability", names, **reading)
     write_page(found, output, groups=groups or None, title=title, about=_say_table(source, named), source=named)
     if as_json:
         print_json({"report": str(output), "verdict": sentence})

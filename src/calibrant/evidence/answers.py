@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from scipy import special
+
 from calibrant.evidence.cases import (
     Case,
     base_loss,
@@ -30,7 +32,7 @@ from calibrant.evidence.cases import (
     say_top,
     say_wanted,
 )
-from calibrant.evidence.departures import CLEAR_AREA, WIDE_AREA
+from calibrant.evidence.departures import CLEAR_AREA, WIDE_AREA, is_rejected
 from calibrant.evidence.several import describe_confusion
 from calibrant.evidence.showing import describe_answers, print_answer
 from calibrant.evidence.steps import Source, Step, name_order, turn_source, write_step
@@ -57,6 +59,7 @@ __all__ = [
     "find_situation",
     "make_answer",
     "mention_groups",
+    "rank_groups",
 ]
 
 QUESTIONS = ("Is it good enough?", "What is wrong?", "What to do next?")
@@ -84,9 +87,14 @@ class Answer:
     steps: tuple[Step, ...] = ()
 
     @property
+    def sentences(self) -> tuple[str, ...]:
+        """The claim, the evidence and how sure it is."""
+        return tuple(filter(None, [self.claim, *self.because, self.sure]))
+
+    @property
     def text(self) -> str:
         """The answer without what to type next."""
-        return " ".join(filter(None, [self.question, self.word, self.claim, *self.because, self.sure]))
+        return " ".join(filter(None, [self.question, self.word, *self.sentences]))
 
     def __str__(self) -> str:
         return print_answer(self)
@@ -136,14 +144,13 @@ def find_situation(found: Assessment) -> str:
 def mention_groups(answers: Answers, groups: Mapping[Any, Assessment], source: Source | None = None) -> Answers:
     """Return the answers for all rows with what `groups`, assessed one by one, add: which of them is off most.
 
-    Where all rows together are right and a group is not, that comes first. `source` names the rows in a command.
+    Where all rows together are right and a group is not, that comes first. The more groups, the clearer must one be off
+    (Bonferroni's correction). `source` names the rows in a command.
     """
-    off = {
-        str(name): each for name, each in groups.items() if each.effects is not None and find_situation(each) in _OFF
-    }
+    off = {str(name): each for name, each in groups.items() if _is_group_off(each, len(groups))}
     if not off:
         return answers
-    name, worst = max(off.items(), key=lambda each: _exceed(each[1]))
+    name, worst = rank_groups(off)[0]
     assert worst.effects is not None
     rows = f"({format_count(round(worst.effects.effective), 'row')})"
     size = f"off by {format_points(worst.effects.error.value)}"
@@ -169,10 +176,20 @@ def mention_groups(answers: Answers, groups: Mapping[Any, Assessment], source: S
     return replace(answers, wrong=wrong, next=replace(answers.next, steps=(*answers.next.steps, more)))
 
 
-def _exceed(found: Assessment) -> float:
-    """Return by how much a calibration error exceeds what chance makes."""
-    assert found.effects is not None
-    return found.effects.error.value - found.effects.error.chance
+def _is_group_off(found: Assessment, groups: int) -> bool:
+    """Return whether one of so many groups is off, beyond what chance makes of the worst of them."""
+    if found.effects is None or find_situation(found) not in _OFF:
+        return False
+    case, level = Case(found, None), 1.0 - (1.0 - found.confidence) / groups
+    if _is_inverted(case):
+        return bool(0.5 - case.value("auc").value > special.ndtri(0.5 + 0.5 * level) * case.area_error)
+    return _is_impossible(case) or not found.tests or is_rejected(found.tests, level)
+
+
+def rank_groups(groups: Mapping[Any, Assessment]) -> list[tuple[Any, Assessment]]:
+    """Return the groups with rows, those first whose calibration error exceeds chance most."""
+    known = [(name, found, found.effects.error.excess) for name, found in groups.items() if found.effects is not None]
+    return [(name, found) for name, found, _ in sorted(known, key=lambda each: -each[2])]
 
 
 # Which situation ------------------------------------------------------------------------------------------------------
@@ -252,9 +269,23 @@ def _step_compare(case: Case, words: str = "Or see the methods side by side firs
 
 
 def _step_use(case: Case) -> Step:
-    python = "calibrant.decisions.bayes(P, costs)" if case.several else "calibrant.assess(y, p).report('report.html')"
-    words = "Costs of errors lead to decisions:" if case.several else "The page leads from costs to decisions:"
+    if case.several and case.source is None:
+        return Step("Costs of errors lead to decisions:", "calibrant.decisions.bayes(P, costs)", "decide")
+    weights = ", sample_weight=weights" if case.found.weighted else ""
+    python = f'calibrant.assess(y, p{weights}).report("report.html")'
+    words = "The page leads from costs to decisions:"
     return write_step(words, "report", case.source, "-o", "report.html", python=python)
+
+
+def _advise_use(case: Case, claim: str) -> Answer:
+    """Say that forecasts can be used as they are, unless that of the base rate is as good."""
+    skill, base = case.effects.skill, name_base(case)
+    tone = "good" if skill.low > 0.0 else "open"
+    if skill.value <= 0.0:
+        claim = f"Look for better features or a better model: as they are, {base} tells as much."
+    elif skill.low <= 0.0:
+        claim = f"Collect more rows: whether they tell more than {base} is not certain."
+    return make_answer(2, tone, "", claim, [say_gain(case)], steps=(_step_use(case),) if skill.value > 0.0 else ())
 
 
 # The answers of each situation ----------------------------------------------------------------------------------------
@@ -477,7 +508,7 @@ def _write_negligible(case: Case) -> _Three:
             sure=say_error(case, named=True),
         ),
         make_answer(1, "good", "", small, evidence, sure=sure),
-        make_answer(2, "good", "", "Use them as they are.", [say_gain(case)], steps=(_step_use(case),)),
+        _advise_use(case, "Use them as they are."),
     )
 
 
@@ -528,9 +559,7 @@ def _write_doubtful(case: Case) -> _Three:
             sure=say_error(case, named=True),
         ),
         make_answer(1, "open", "", "Perhaps something: " + doubt, [say_means(case)], sure=say_proof(case)),
-        make_answer(
-            2, "good", "", "Use them, and ask again with more rows.", [say_gain(case)], steps=(_step_use(case),)
-        ),
+        _advise_use(case, "Use them, and ask again with more rows."),
     )
 
 
@@ -556,7 +585,7 @@ def _write_calibrated(case: Case) -> _Three:
             [say_means(case)],
             sure=say_proof(case),
         ),
-        make_answer(2, "good", "", "Use them as they are.", [say_gain(case)], steps=(_step_use(case),)),
+        _advise_use(case, "Use them as they are."),
     )
 
 

@@ -68,6 +68,11 @@ class CalibrationError:
         """Whether chance alone makes an error as large in more than one of twenty forecasts."""
         return self.value <= self.chance
 
+    @property
+    def excess(self) -> float:
+        """By how much it exceeds what chance alone rarely exceeds."""
+        return self.value - self.chance
+
 
 @shown
 @dataclass(frozen=True, slots=True)

@@ -30,10 +30,11 @@ class Source:
 @shown
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to type next: on a terminal if the rows came from a table, else in Python."""
+    """What to type next: on a terminal if the rows came from a table, else in Python. `verb` is what it does."""
 
     words: str
     code: str
+    verb: str = ""
 
 
 def write_step(words: str, verb: str, source: Source | None, *arguments: str, python: str) -> Step:
@@ -43,11 +44,11 @@ def write_step(words: str, verb: str, source: Source | None, *arguments: str, py
     'calibrant fit t.csv --score p --label y --kind probability --method platt -o map.json'
     """
     if source is None:
-        return Step(words, python)
+        return Step(words, python, verb)
     columns = ["--probability" if verb in ("assess", "report") else "--score", ",".join(source.score)]
     kind = [] if source.kind is None or verb in ("assess", "report", "apply") else ["--kind", source.kind]
     given = ["calibrant", verb, source.table, *columns, "--label", source.label, *kind, *source.options, *arguments]
-    return Step(words, shlex.join(given))
+    return Step(words, shlex.join(given), verb)
 
 
 def turn_source(source: Source, positive: str) -> Source:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from calibrant.evidence.answers import Answers, answer_assessment, mention_groups
+from calibrant.evidence.answers import Answers, answer_assessment, mention_groups, rank_groups
 from calibrant.evidence.assessing import Assessment
 from calibrant.evidence.curves import ReliabilityCurve
 from calibrant.evidence.effects import Recalibration
@@ -86,11 +85,7 @@ def summarise_assessment(
 
 def _leave_out_page(answers: Answers) -> Answers:
     """Return the answers without the step that writes the page they stand on."""
-    steps = tuple(
-        each
-        for each in answers.next.steps
-        if not re.search(r"^calibrant report |[.]report\(", each.code) or "compare" in each.code
-    )
+    steps = tuple(each for each in answers.next.steps if each.verb != "report")
     return replace(answers, next=replace(answers.next, steps=steps))
 
 
@@ -371,15 +366,13 @@ def _tabulate_confusion(found: Assessment, confusion: Any, place: int) -> Page:
 def summarise_groups(groups: Mapping[Any, Assessment]) -> Page:
     """Return what a page shows of assessments by group: a row each, the worst first, and small diagrams."""
     rows, figures = [], {}
-    known = [(str(name), found) for name, found in groups.items() if found.effects is not None]
-    known.sort(key=lambda each: each[1].effects.error.chance - each[1].effects.error.value)  # type: ignore[union-attr]
     drawn = []
-    for place, (name, found) in enumerate(known):
+    for place, (name, found) in enumerate(rank_groups(groups)):
         assert found.effects is not None
         error, departure, answers = found.effects.error, found.effects.departure, found.answers
         rows.append(
             {
-                "name": name,
+                "name": str(name),
                 "cells": [
                     format_number(found.rows),
                     format_percent(departure.said),
@@ -394,6 +387,6 @@ def summarise_groups(groups: Mapping[Any, Assessment]) -> Page:
         if found.curve is not None and place < _MOST_GROUPS:
             key = f"group-{place}"
             figures[key] = draw_reliability(found.curve, _class_names(found), small=True, several=bool(found.by_class))
-            drawn.append({"key": key, "title": name, "words": _say_curve(found.curve)})
+            drawn.append({"key": key, "title": str(name), "words": _say_curve(found.curve)})
     heads = ["group", "rows", "forecast", "happened", "calibration error", "chance alone, up to", "verdict"]
     return {"heads": heads, "rows": rows, "figures": figures, "drawn": drawn}

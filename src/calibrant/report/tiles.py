@@ -174,11 +174,8 @@ def tile_rows(found: Assessment, *, shown: bool) -> Page:
     )
     if not found.by_class:
         level = format_points(departure.level.value)
-        foot += (
-            f": {level} too {'high' if sign > 0 else 'low'} overall."
-            if sign
-            else ", no further apart than chance may make them."
-        )
+        by_chance = ", no further apart than chance may make them." if found.tests else "."  # else nothing was tested
+        foot += f": {level} too {'high' if sign > 0 else 'low'} overall." if sign else by_chance
     notes, unit = [("", foot)], "rows"
     if abs(found.effects.effective / found.rows - 1.0) > 0.001:
         unit = "total weight"
