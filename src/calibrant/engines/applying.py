@@ -23,7 +23,7 @@ from calibrant.engines.segments import as_group, check_by, is_group
 from calibrant.maps.groups import PooledMaps, SeparateMaps
 from calibrant.maps.keys import Keys, RowKeys, columns_of, find_keys, join_keys, kind_of, plain_key, sort_keys
 from calibrant.maps.records import Map, log_odds
-from calibrant.ops.frames import branch, express, frame_ops, is_nan
+from calibrant.ops.frames import branch, express, frame_ops, is_expression, is_nan
 
 __all__ = ["add_log_odds", "apply", "read_groups"]
 
@@ -294,7 +294,7 @@ class _Plan:
 
     def share(self, x: Any) -> Any:
         """Return an expression as a column."""
-        if not isinstance(x, nw.Expr) or self.mention.fullmatch(repr(x)):
+        if not is_expression(x) or self.mention.fullmatch(repr(x)):
             return x
         name, level = self.name(), self.find_level(x)
         if level == len(self.levels):
@@ -407,7 +407,7 @@ class _Cells:
     def place(self, x: Any) -> Any:
         """Return where x in [low, high] lies, in cells."""
         u = (x - self.center) / self.scale
-        away = u.abs() if isinstance(u, nw.Expr) else np.abs(u)
+        away = u.abs() if is_expression(u) else np.abs(u)
         place = (u / (away + 1.0) - self.first) * self.per
         return place.clip(0.0, self.count - 1.0)
 

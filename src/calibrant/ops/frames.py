@@ -16,9 +16,10 @@ from calibrant.ops import EDGE, Columns, Ops
 from calibrant.ops.pieces import DEGREE, Part, Piece, interpolate
 
 with require_extra("a table of an engine", "engine"):
+    import narwhals
     import narwhals.stable.v2 as nw
 
-__all__ = ["FRAMES", "Choose", "branch", "express", "frame_ops", "is_nan"]
+__all__ = ["FRAMES", "Choose", "branch", "express", "frame_ops", "is_expression", "is_nan"]
 
 _Formula = Callable[..., Any]  # of x and the numbers of one piece
 _Share = Callable[[Any], Any]
@@ -46,7 +47,7 @@ def express(
 
     ops, used = _watch(replace(ops, in_unit=in_unit))
     found = mapping(list(scores), ops) if several else [mapping(scores[0], ops)]
-    if not used and not several and isinstance(found[0], nw.Expr):  # arithmetic keeps NULL and NaN by itself
+    if not used and not several and is_expression(found[0]):  # arithmetic keeps NULL and NaN by itself
         return found
     unknown = [score.is_null() for score in scores]
     unknown += [(score < -ROUNDING) | (score > 1.0 + ROUNDING) & ~is_nan(score) for score in limited]
@@ -84,9 +85,14 @@ def is_nan(x: nw.Expr) -> nw.Expr:
     return (x * 0.0).exp().is_nan() & ~(x.abs() == nw.lit(float("inf"), nw.Float64))
 
 
+def is_expression(x: Any) -> bool:
+    """Return whether x is an expression; narwhals 2.20 gives those of `when` the type of its main names."""
+    return isinstance(x, narwhals.Expr)
+
+
 def _node(value: Any) -> nw.Expr:
     """Return a number as a literal, and an expression as it is."""
-    return value if isinstance(value, nw.Expr) else nw.lit(float(value), nw.Float64)
+    return value if is_expression(value) else nw.lit(float(value), nw.Float64)
 
 
 def _where(condition: Any, yes: Any, no: Any) -> nw.Expr:
