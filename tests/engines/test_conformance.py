@@ -5,6 +5,8 @@ import pytest
 from tests.engines.backends import MISSING, NAMES, open_backends
 from tests.engines.conformance import CASES, PAGE
 
+_MARKS = dict.fromkeys(["spark", "spark connect"], pytest.mark.spark)
+
 
 @pytest.fixture(scope="module")
 def ways():
@@ -13,7 +15,7 @@ def ways():
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("backend", NAMES)
+@pytest.mark.parametrize("backend", [pytest.param(name, marks=_MARKS.get(name, ())) for name in NAMES])
 @pytest.mark.filterwarnings(r"ignore:fetch_\w+\(\) is deprecated:DeprecationWarning")  # of DuckDB, called by Ibis
 @pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
 def test_every_engine_answers_alike(ways, backend, case):

@@ -15,7 +15,7 @@ import pytest
 
 import calibrant
 from calibrant import engines
-from calibrant.engines import cells, fitting, tables
+from calibrant.engines import cells, fitting, powers, tables
 from calibrant.engines.opening import connect_duckdb
 from tests.conftest import noisy_scores, quiet_fit
 from tests.engines.backends import BACKENDS
@@ -241,14 +241,18 @@ def test_nothing_long_comes_home(monkeypatch):
     rng = np.random.default_rng(0)
     scores = rng.normal(size=400_000)
     table = pl.DataFrame({"f": scores, "y": rng.random(400_000) < calibrant.maps.Sigmoid(-2.0, 0.0)(scores)}).lazy()
-    lengths, fetch = [], cells.fetch
+    lengths = []
 
-    def count(frame, names):
-        found = fetch(frame, names)
-        lengths.append(len(found[names[0]]))
-        return found
+    def count(bring):
+        def bring_and_count(*given):
+            found = bring(*given)
+            lengths.append(len(next(iter(found.values()))) if isinstance(found, dict) else len(found))
+            return found
 
-    monkeypatch.setattr(cells, "fetch", count)
+        return bring_and_count
+
+    monkeypatch.setattr(cells, "fetch", count(cells.fetch))
+    monkeypatch.setattr(powers, "collect", count(powers.collect))
     for method, longest in (("platt", 10_000), ("isotonic", 200_000), ("bins", 200_000)):
         lengths.clear()
         with warnings.catch_warnings():

@@ -12,7 +12,7 @@ import pytest
 
 import calibrant
 from calibrant import engines
-from calibrant.engines import cells, classes, scratch
+from calibrant.engines import classes, powers, scratch
 from calibrant.maps.classes import ClassMap
 from calibrant.maps.methods import list_methods
 from tests.conftest import noisy_scores, quiet_fit
@@ -20,6 +20,7 @@ from tests.engines.servers import NO_SPARK, start_cluster, start_connect
 from tests.ops.test_dialects import CLASSES, SCORES, columns_of, fit_kind, fit_ten_classes, list_given
 
 pytestmark = [
+    pytest.mark.spark,
     pytest.mark.skipif(NO_SPARK is not None, reason=str(NO_SPARK)),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
@@ -86,7 +87,7 @@ def test_fits_read_the_rows_at_most_four_times(session, path, rows, method):
 
 def test_a_killed_worker_changes_nothing(cluster, session, path, rows, monkeypatch):
     """A worker is killed while the stage that makes the cells is under way; Spark repeats its tasks elsewhere."""
-    tracker, fetch = session.sparkContext.statusTracker(), cells.fetch
+    tracker, collect = session.sparkContext.statusTracker(), powers.collect
     killed = []
 
     def kill_once_busy(stop):
@@ -97,16 +98,16 @@ def test_a_killed_worker_changes_nothing(cluster, session, path, rows, monkeypat
                 killed.append(cluster.workers[0].wait(20))
                 return
 
-    def fetch_while_a_worker_dies(frame, names):
+    def collect_while_a_worker_dies(frame):
         stop = threading.Event()
         killer = threading.Thread(target=kill_once_busy, args=(stop,))
         if not killed:
             killer.start()
-        found = fetch(frame, names)
+        found = collect(frame)
         stop.set()
         return found
 
-    monkeypatch.setattr(cells, "fetch", fetch_while_a_worker_dies)
+    monkeypatch.setattr(powers, "collect", collect_while_a_worker_dies)
     found = fit("platt", session.read.parquet(f"{path}/*.parquet"))
     expected = quiet_fit("platt", *rows, kind="margin")
     assert killed == [-9]

@@ -14,6 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import date, datetime
 from pathlib import Path
@@ -44,7 +45,7 @@ _Formula = Callable[[Floats, pa.RecordBatch], Floats]
 def add_columns(
     source: Files, target: str, scores: list[str], names: list[str], formula: _Formula
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Copy a table with the columns `names` = formula(scores) added or replaced; yield each batch once it is written.
+    """Copy a table with the columns `names` = formula(scores) added or replaced; yield each batch on its way.
 
     The formula takes an array with one column per score, and the batch, and returns an array with a column per name. A
     missing or NaN result is a missing value. The copy appears, complete, when the iterator ends; the target "-" is the
@@ -160,17 +161,20 @@ _Batches = Iterator[pa.RecordBatch]
 def _write_parquet(path: Path, target: str, schema: pa.Schema, batches: _Batches, source: Files) -> _Batches:
     """Write batches to a Parquet file, yielding each; row groups and compression are those of a Parquet source."""
     groups, compression, coded = _describe_groups(source) if source.format == "Parquet" else (iter(()), "snappy", True)
-    with parquet.ParquetWriter(path, schema, compression=compression, use_dictionary=coded) as writer:
+    writer = parquet.ParquetWriter(path, schema, compression=compression, use_dictionary=coded)
+    with writer, ThreadPoolExecutor(1) as thread:  # which writes a row group while the next one is read
         held: list[pa.RecordBatch] = []
-        wanted = next(groups, _GROUP_ROWS)
+        wanted, writing = next(groups, _GROUP_ROWS), thread.submit(lambda: None)
         for batch in batches:
             held.append(batch)
             rows = sum(each.num_rows for each in held)
             if rows >= wanted or sum(each.nbytes for each in held) > _GROUP_BYTES:
-                _write_group(writer, held)
+                writing.result()
+                writing = thread.submit(_write_group, writer, held)
                 wanted = wanted - rows if rows < wanted else next(groups, _GROUP_ROWS)
                 held = []
             yield batch
+        writing.result()
         if held:
             _write_group(writer, held)
 
@@ -190,11 +194,23 @@ def _describe_groups(source: Files) -> tuple[Iterator[int], Any, Any]:
     group = found[0].row_group(0)
     chunks = [group.column(place) for place in range(group.num_columns)]
     codecs = {chunk.path_in_schema: _CODECS.get(chunk.compression, "snappy") for chunk in chunks}
-    coded = [chunk.path_in_schema for chunk in chunks if any("DICTIONARY" in each for each in chunk.encodings)]
+    coded = [chunk.path_in_schema for chunk in chunks if _has_dictionary(chunk)]
     alike = len({*codecs.values()}) == 1
     return iter(sizes), next(iter(codecs.values())) if alike else codecs, coded or False
 
 
+def _has_dictionary(chunk: Any) -> bool:
+    """Return whether the values of a column are coded by a dictionary.
+
+    Writers try one for every column, and go on without it where values differ: then it has only cost space.
+    """
+    if not any("DICTIONARY" in each for each in chunk.encodings):
+        return False
+    width = _WIDTHS.get(chunk.physical_type)
+    return width is None or chunk.total_uncompressed_size < width * chunk.num_values
+
+
+_WIDTHS = {"DOUBLE": 8, "FLOAT": 4, "INT64": 8, "INT32": 4, "INT96": 12}  # bytes
 _CODECS = {"UNCOMPRESSED": "none", "GZIP": "gzip", "BROTLI": "brotli", "LZ4": "lz4", "ZSTD": "zstd"}  # else snappy
 
 

@@ -24,7 +24,8 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats, Index, Truths
-from calibrant.engines.opening import ONE, fetch
+from calibrant.engines.opening import fetch
+from calibrant.engines.powers import sum_powers
 from calibrant.engines.tables import SCORE, Span, Table
 from calibrant.maps.records import LINKS
 from calibrant.numerics.quadrature import quadrature
@@ -82,12 +83,12 @@ class Grid:
         return (score - self.center) * (1.0 / self.scale)
 
     def number(self, u: nw.Expr) -> nw.Expr:
-        """Return the number of the cell of each u; the logarithm, slow in some engines, is for the tails alone."""
+        """Return the number of each u's cell, whole; the logarithm, slow in some engines, is for the tails alone."""
         away = u.abs() + 1.0
         inner = (u / away * ((_BULK + 1.0) * self.per)).floor()
         outer = ((away / (_BULK + 1.0)).log() * float(self.per)).floor() + _BULK * self.per
         tails = nw.when(u < 0.0).then(outer * -1.0 - 1.0).otherwise(outer)
-        return nw.when(away < _BULK + 1.0).then(inner).otherwise(tails).cast(nw.Int64)
+        return nw.when(away < _BULK + 1.0).then(inner).otherwise(tails)
 
     def edges(self, cell: Floats) -> tuple[Floats, Floats]:
         """Return u at both ends of cells."""
@@ -216,24 +217,9 @@ def move_grid(grid: Grid, cell: Floats, weight: Floats, table: Table) -> Grid | 
 
 def sum_moments(table: Table, grid: Grid, *, ends: bool = False) -> Moments:
     """Return the sums over all rows, by one query, and on demand the ends of the cells."""
-    u, weight = nw.col("u"), table.weigh(ONE)
-    given = {"score": SCORE} if ends else {}
-    frame = table.frame.select(u=grid.place(SCORE), positive0=table.positive, all0=weight, **given)
-    frame = frame.with_columns(cell=grid.number(u))
-    for k in range(3):
-        frame = frame.with_columns(**{f"{of}{k + 1}": nw.col(f"{of}{k}") * u for of in ("positive", "all")})
-    sums = {f"{of}{k}": nw.col(f"{of}{k}").sum() for of in ("positive", "all") for k in range(4)}
-    if ends:
-        sums |= {"low": SCORE.min(), "high": SCORE.max()}
-    found = fetch(frame.group_by("cell").agg(rows=nw.len(), **sums), ["cell", "rows", *sums])
-    table.require_rows(found["rows"].sum())
-    order = np.argsort(found["cell"])
-    positive, both = (np.stack([found[f"{of}{k}"][order] for k in range(4)]) for of in ("positive", "all"))
-    negative = both - positive
-    if table.weighted:  # what rounding leaves of weights is no row
-        negative[:, negative[0] <= 1e-14 * both[0]] = 0.0
-    outer = np.stack([found["low"][order], found["high"][order]]) if ends else None
-    return Moments(grid, found["cell"][order], positive, negative, outer)
+    frame = table.frame.with_columns(x=grid.place(SCORE))
+    found = sum_powers(table, frame.with_columns(cell=grid.number(nw.col("x"))), ends=ends).join()
+    return Moments(grid, found.cell, found.positive, found.negative, found.ends)
 
 
 def bound_error(moments: Moments, logit: Callable[[Floats], Floats]) -> float:
@@ -346,7 +332,7 @@ def sift_table(table: Table, sift: _Sift | None) -> Sifted:
 
 def _rows_in(table: Table, frame: nw.LazyFrame[Any], grid: Grid, cells: Floats) -> nw.LazyFrame[Any]:
     """Return the rows in some cells."""
-    return frame.filter(grid.number(grid.place(table.axis)).is_in([int(cell) for cell in cells]))
+    return frame.filter(grid.number(grid.place(table.axis)).cast(nw.Int64).is_in([int(cell) for cell in cells]))
 
 
 def _count_cells(table: Table, frame: nw.LazyFrame[Any], grid: Grid, depth: int, rows: int) -> _Cells:
@@ -354,7 +340,7 @@ def _count_cells(table: Table, frame: nw.LazyFrame[Any], grid: Grid, depth: int,
     u = grid.place(table.axis)
     local = Grid(0.0, 1.0) if table.coordinate is not None else grid  # in which the scores are of moderate size
     columns = {"positive": table.positive, "negative": table.negative, "total": table.weigh(local.place(SCORE))}
-    given = frame.select(score=SCORE, cell=grid.number(u), **columns)
+    given = frame.select(score=SCORE, cell=grid.number(u).cast(nw.Int64), **columns)
     sums = {name: nw.col(name).sum() for name in columns}
     ends = {"low": SCORE.min(), "high": SCORE.max()}
     found = fetch(given.group_by("cell").agg(rows=nw.len(), **sums, **ends), ["cell", "rows", *sums, *ends])

@@ -14,7 +14,7 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.engines.cells import FEW_ROWS, PER_POOLED, Grid, lay_grid, move_grid
-from calibrant.engines.opening import collect
+from calibrant.engines.opening import as_numbers, collect
 from calibrant.engines.tables import LABEL, SCORE, Table
 from calibrant.warning import warn
 
@@ -92,12 +92,12 @@ def _count(table: Table, grid: Grid | None, *, by_fold: bool) -> dict[str, Any]:
         "total": table.weigh(_local(table, grid).place(SCORE)),
     }
     fold = nw.col("fold") if by_fold else nw.lit(0)
-    cell = SCORE if grid is None else grid.number(grid.place(table.axis))
+    cell = SCORE if grid is None else grid.number(grid.place(table.axis)).cast(nw.Int64)
     given = table.frame.select(score=SCORE, cell=cell, fold=fold, **columns)
     sums = {name: nw.col(name).sum() for name in columns} | {"low": SCORE.min(), "high": SCORE.max()}
     grouped = given.group_by("cell", "fold").agg(rows=nw.len(), **sums)
     found = collect(grouped.select("fold", "cell", "rows", *sums))
-    numbers = {name: np.asarray(found[name].cast("float64").to_numpy(), np.float64) for name in ("cell", "rows", *sums)}
+    numbers = as_numbers(found, ["cell", "rows", *sums])
     table.require_rows(numbers["rows"].sum())
     return numbers | {"fold": np.array(found["fold"].to_pylist(), object)}
 

@@ -25,7 +25,8 @@ import numpy as np
 
 from calibrant.arrays import Floats, Truths
 from calibrant.engines.applying import read_groups
-from calibrant.engines.opening import collect, fetch
+from calibrant.engines.opening import collect
+from calibrant.engines.powers import PowerSums, sum_powers
 from calibrant.engines.segments import MOST_GROUPS
 from calibrant.engines.tables import SCORE, Table
 from calibrant.maps.keys import join_keys
@@ -140,7 +141,7 @@ def _number(p: nw.Expr, width: int) -> nw.Expr:
     left = ((p.clip(_NEVER, 1.0) / _TAIL).log() * (width * _PER_WIDTH)).floor()
     right = ((((p * -1.0) + 1.0).clip(_NEVER, 1.0) / _TAIL).log() * (width * -_PER_WIDTH)).floor() + 2.0 * width
     outer = nw.when(p < 0.5).then(left).otherwise(right)
-    return nw.when((p >= _TAIL) & (p <= 1.0 - _TAIL)).then(bulk).otherwise(outer).cast(nw.Int64)
+    return nw.when((p >= _TAIL) & (p <= 1.0 - _TAIL)).then(bulk).otherwise(outer)
 
 
 def sum_forecasts(table: Table, width: int | None) -> ForecastCells:
@@ -148,9 +149,7 @@ def sum_forecasts(table: Table, width: int | None) -> ForecastCells:
 
     `width` is the number of cells of a unit of p; without it every distinct probability is a cell.
     """
-    found = fetch(_sum(table, width, []), _list_sums(table))
-    table.require_rows(found["rows"].sum())
-    return _make_cells(found, weighted=table.weighted)
+    return _make_cells(_sum(table, width, []))
 
 
 def sum_groups(
@@ -164,47 +163,24 @@ def sum_groups(
     if count > MOST_GROUPS:
         msg = f"by must name a column of at most {MOST_GROUPS:,} groups; got more"
         raise ValueError(msg)
-    names = _list_sums(table)
-    answer = collect(_sum(table, choose_width(count), list(by)).select(*by, *names))
-    numbers = {name: np.asarray(answer[name].cast("float64").to_numpy(), np.float64) for name in names}
-    table.require_rows(numbers["rows"].sum())
-    groups = join_keys("by", [read_groups(name, answer[column]) for column, name in by.items()], ())
+    sums = _sum(table, choose_width(count), list(by))
+    groups = join_keys("by", [read_groups(name, sums.keys[column]) for column, name in by.items()], ())
     order = np.argsort(groups.index, kind="stable")
     starts = np.searchsorted(groups.index[order], np.arange(len(groups.keys) + 1))
-    made = {}
-    for at, key in enumerate(groups.keys):
-        rows = order[starts[at] : starts[at + 1]]
-        found = {name: column[rows] for name, column in numbers.items()}
-        made[key] = _make_cells(found, weighted=table.weighted)
-    return made
+    return {key: _make_cells(sums.take(order[starts[k] : starts[k + 1]])) for k, key in enumerate(groups.keys)}
 
 
-def _list_sums(table: Table) -> list[str]:
-    """Return the names of the sums; of rows without weights their number is the first one."""
-    sums = [f"{of}{k}" for of in ("all", "positive") for k in range(4) if table.weighted or f"{of}{k}" != "all0"]
-    return ["rows", *sums, "low", "high"]
-
-
-def _sum(table: Table, width: int | None, by: list[str]) -> nw.LazyFrame[Any]:
+def _sum(table: Table, width: int | None, by: list[str]) -> PowerSums:
     """Return the sums of each cell, and of each group where the table has them."""
-    v = nw.col("v")
-    given = {"score": SCORE, "v": nw.when(SCORE < 0.5).then(SCORE).otherwise(SCORE - 1.0), "positive0": table.positive}
-    if table.weighted:
-        given["all0"] = table.weigh(nw.lit(1.0, nw.Float64))
-    frame = table.frame.select(*by, cell=SCORE if width is None else _number(SCORE, width), **given)
-    frame = frame.with_columns(all1=nw.col("all0") * v if table.weighted else v, positive1=nw.col("positive0") * v)
-    for k in (2, 3):
-        frame = frame.with_columns(**{f"{of}{k}": nw.col(f"{of}{k - 1}") * v for of in ("all", "positive")})
-    sums = {name: nw.col(name).sum() for name in _list_sums(table)[1:-2]}
-    return frame.group_by(*by, "cell").agg(rows=nw.len(), **sums, low=SCORE.min(), high=SCORE.max())
+    v = nw.when(SCORE < 0.5).then(SCORE).otherwise(SCORE - 1.0)
+    frame = table.frame.with_columns(cell=SCORE if width is None else _number(SCORE, width), x=v)
+    return sum_powers(table, frame, keys=by, ends=True, number=None if width is None else nw.Int64)
 
 
-def _make_cells(found: dict[str, Floats], *, weighted: bool) -> ForecastCells:
+def _make_cells(sums: PowerSums) -> ForecastCells:
     """Return the answer of an engine as cells in order."""
-    found = found if weighted else found | {"all0": found["rows"]}
-    order = np.argsort(found["low"])
-    positive, both = (np.stack([found[f"{of}{k}"][order] for k in range(4)]) for of in ("positive", "all"))
-    negative = both - positive
-    if weighted:  # what rounding leaves of weights is no row
-        negative[:, negative[0] <= 1e-14 * both[0]] = 0.0
-    return ForecastCells(int(found["rows"].sum()), positive, negative, found["low"][order], found["high"][order])
+    whole = sums.join()
+    assert whole.ends is not None
+    order = np.argsort(whole.ends[0])
+    positive, negative, (low, high) = (each[:, order] for each in (whole.positive, whole.negative, whole.ends))
+    return ForecastCells(int(whole.rows.sum()), positive, negative, low, high)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike, fspath
@@ -19,6 +19,7 @@ from calibrant.files import UnreadableTable, hide_credentials
 __all__ = [
     "ONE",
     "Opened",
+    "as_numbers",
     "collect",
     "connect_duckdb",
     "explain_failures",
@@ -142,9 +143,13 @@ def explain_failures() -> Iterator[None]:
 
 
 def fetch(frame: nw.LazyFrame[Any], names: Sequence[str]) -> dict[str, Floats]:
-    """Return the columns of a small result as float64, NaN where there is none; the one exit of numbers."""
-    found = collect(frame.select(*names))
-    return {name: np.asarray(found[name].cast("float64").to_numpy(), np.float64) for name in names}
+    """Return the columns of a small result as float64, NaN where there is none."""
+    return as_numbers(collect(frame.select(*names)), names)
+
+
+def as_numbers(home: Any, names: Iterable[str]) -> dict[str, Floats]:
+    """Return columns of a table of PyArrow as float64, NaN where there is none."""
+    return {name: np.asarray(home[name].cast("float64").to_numpy(), np.float64) for name in names}
 
 
 def one_where(condition: nw.Expr) -> nw.Expr:

@@ -17,7 +17,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.checks import KINDS, LIGHTER, ROUNDING, advise_percentages, check_labels, check_one_of
-from calibrant.engines.opening import collect, fetch, one_where, open_table
+from calibrant.engines.opening import ONE, collect, fetch, one_where, open_table
 from calibrant.engines.segments import as_group
 from calibrant.ops.frames import is_nan
 from calibrant.warning import warn
@@ -46,7 +46,7 @@ class Table:
     `low` and `high` are the ends of the scores, `inner` those of the scores strictly between 0 and 1, where they are
     probabilities. `classes` are the negative and the positive class. Cells are made of the scores, or of a `coordinate`
     that rises with them; `mean` and `deviation` are about its mean and standard deviation. `whole` says that labels are
-    known to be 0 or 1, by their type.
+    known to be 0 or 1.
     """
 
     frame: nw.LazyFrame[Any]
@@ -136,8 +136,8 @@ def open_rows(
     rows, seen = rows.settle(missing)
     if kind == "probability":
         rows = rows.in_unit(seen)
-    rows, found = rows.read_labels(seen, pos_label, classes)
-    return rows.finish(seen, found, kind)
+    rows, found, whole = rows.read_labels(seen, pos_label, classes)
+    return rows.finish(seen, found, kind, whole=whole)
 
 
 def as_number(argument: str, name: str, column: nw.Expr, dtype: Any) -> nw.Expr:
@@ -210,20 +210,24 @@ class Rows:
     def look(self) -> dict[str, float]:
         """Return the number of rows, and of each column how many values are known, their range and their sum.
 
-        The first query. A sum that is not finite shows NaN and infinite values, which a second one counts.
+        The first query. Whole labels need no sum; of others that of y (1 - y) says whether all are 0 or 1. A sum that
+        is not finite shows NaN and infinite values, which a second one counts.
         """
         numbers = [name for name in self.asked if name != "label" or self.has_numeric_label]
-        columns = {name: nw.col(name).cast(nw.Float64) for name in numbers}
-        squared = ["square"] if "score" in self.asked else []
-        columns |= dict.fromkeys(squared, SCORE * SCORE)
+        summed = [name for name in numbers if name != "label" or not self.types["label"].is_integer()]
+        columns = {name: nw.col(name).cast(nw.Float64) for name in summed}
+        more = {"square": SCORE * SCORE} if "score" in self.asked else {}
+        if "label" in summed:
+            more["share"] = LABEL.cast(nw.Float64) * (ONE - LABEL.cast(nw.Float64))
+        columns |= more
         sums = {f"known_{name}": nw.col(name).count() for name in self.asked}
         sums |= {f"low_{name}": nw.col(name).min() for name in numbers}
         sums |= {f"high_{name}": nw.col(name).max() for name in numbers}
-        sums |= {f"sum_{name}": nw.col(name).sum() for name in (*numbers, *squared)}
+        sums |= {f"sum_{name}": nw.col(name).sum() for name in (*summed, *more)}
         found = fetch(self.frame.with_columns(**columns).select(rows=nw.len(), **sums), ["rows", *sums])
         seen = {name: float(values[0]) for name, values in found.items()}
-        if not np.isfinite([seen[f"sum_{name}"] for name in numbers]).all():
-            known = {f"known_{name}": one_where(~nw.col(name).is_null() & ~is_nan(nw.col(name))) for name in numbers}
+        if not np.isfinite([seen[f"sum_{name}"] for name in summed]).all():
+            known = {f"known_{name}": one_where(~nw.col(name).is_null() & ~is_nan(nw.col(name))) for name in summed}
             counts = {name: nw.col(name).sum() for name in known}
             frame = self.frame.with_columns(**columns).with_columns(**known)
             seen |= {name: float(values[0]) for name, values in fetch(frame.select(**counts), [*counts]).items()}
@@ -289,18 +293,22 @@ class Rows:
 
     def read_labels(
         self, seen: dict[str, float], pos_label: Any, known: tuple[Any, Any] | None
-    ) -> tuple[Rows, tuple[Any, Any]]:
-        """Return labels as numbers in [0, 1], and the negative and the positive class, by the rules of arrays."""
+    ) -> tuple[Rows, tuple[Any, Any], bool]:
+        """Return labels as numbers in [0, 1], the negative and the positive class, by the rules of arrays.
+
+        And whether every label is 0 or 1.
+        """
         name, dtype = self.asked["label"], self.types["label"]
         if pos_label is None and dtype == nw.Boolean:
-            return replace(self, frame=self.frame.with_columns(label=one_where(LABEL))), (False, True)
+            return replace(self, frame=self.frame.with_columns(label=one_where(LABEL))), (False, True), True
         if pos_label is None and self.has_numeric_label:
             low, high = seen["low_label"], seen["high_label"]
             if not np.isfinite([low, high]).all():
                 msg = f"label must be finite; got values in [{low}, {high}] in {name!r}"
                 raise ValueError(msg)
             if low >= 0.0 and high <= 1.0:
-                return replace(self, frame=self.frame.with_columns(label=LABEL.cast(nw.Float64))), (0, 1)
+                whole = seen.get("sum_share", 0.0) == 0.0
+                return replace(self, frame=self.frame.with_columns(label=LABEL.cast(nw.Float64))), (0, 1), whole
         found = self.frame.select("label").unique().head(_MOST_CLASSES + 1)
         values = collect(found)["label"].to_pylist()
         if len(values) > _MOST_CLASSES:
@@ -308,15 +316,15 @@ class Rows:
             raise ValueError(msg)
         values = [float(value) if isinstance(value, Decimal) else value for value in values]
         if known is not None and set(values) <= set(known):
-            return replace(self, frame=self.frame.with_columns(label=one_where(nw.lit(known[1]) == LABEL))), known
+            return replace(self, frame=self.frame.with_columns(label=one_where(nw.lit(known[1]) == LABEL))), known, True
         _, classes = check_labels("label", _as_array(values), pos_label)
         if pos_label is None and classes == (0, 1) and not set(values) <= {0, 1}:  # shares, kept as objects
-            return replace(self, frame=self.frame.with_columns(label=LABEL.cast(nw.Float64))), classes
+            return replace(self, frame=self.frame.with_columns(label=LABEL.cast(nw.Float64))), classes, False
         positive = next((value for value in values if value == classes[1]), pos_label)
         frame = self.frame.with_columns(label=one_where(nw.lit(positive) == LABEL))
-        return replace(self, frame=frame), classes
+        return replace(self, frame=frame), classes, True
 
-    def finish(self, seen: dict[str, float], classes: tuple[Any, Any], kind: str) -> Table:
+    def finish(self, seen: dict[str, float], classes: tuple[Any, Any], kind: str, *, whole: bool) -> Table:
         """Return the checked table."""
         for role in self.asked.keys() - {"label"}:
             self.require_finite(role, seen)
@@ -332,8 +340,6 @@ class Rows:
             low, high = max(low, 0.0), min(high, 1.0)
         weight = seen["sum_weight"] if self.is_weighted else float(rows)
         frame = float(mean), float(deviation)
-        dtype = self.types["label"]
-        whole = not (dtype.is_float() or dtype.is_decimal() or dtype == nw.Object)
         return Table(self.frame, rows, weight, self.is_weighted, low, high, *frame, inner, classes, whole=whole)
 
 

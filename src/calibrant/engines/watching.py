@@ -10,7 +10,7 @@ import numpy as np
 from scipy import special
 
 from calibrant.engines.applying import apply, read_groups
-from calibrant.engines.opening import collect
+from calibrant.engines.opening import ONE, as_numbers, collect
 from calibrant.engines.segments import check_by
 from calibrant.engines.tables import open_rows
 from calibrant.evidence.counting import WIDTH, Cells, Counts
@@ -103,13 +103,12 @@ def watch(
     at = {"by": list(columns)} if grouped else {}
     frame = nw.from_native(apply(map, rows.frame.to_native(), score="score", into="forecast", **at)).lazy()
     low, high = float(special.expit(-LAST)), float(special.expit(LAST))
-    one = nw.lit(1.0, nw.Float32).cast(nw.Float64)  # Postgres takes 1.0 for a decimal, and so a sum of it
     frame = frame.with_columns(forecast=_P.clip(low, high))
-    frame = frame.with_columns(cell=((_P / (one - _P)).log() * (1.0 / WIDTH)).floor().cast(nw.Int64))
-    frame = frame.with_columns(rows=rows.weigh(one), predicted=rows.weigh(_P), positive=rows.positive)
+    frame = frame.with_columns(cell=((_P / (ONE - _P)).log() * (1.0 / WIDTH)).floor().cast(nw.Int64))
+    frame = frame.with_columns(rows=rows.weigh(ONE), predicted=rows.weigh(_P), positive=rows.positive)
     summed = frame.group_by(*keys, "cell").agg(count=nw.len(), **{name: nw.col(name).sum() for name in _SUMS})
     found = collect(summed.select(*keys, "cell", "count", *_SUMS))
-    numbers = {name: np.asarray(found[name].cast("float64").to_numpy(), np.float64) for name in (*_SUMS, "count")}
+    numbers = as_numbers(found, [*_SUMS, "count"])
     rows.require_rows(numbers["count"].sum())
     days = found["batches"].to_pylist() if batches is not None else [name_batch(batch)] * found.num_rows
     if any(each is None for each in days):

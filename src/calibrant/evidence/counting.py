@@ -24,7 +24,8 @@ _MOST_ROWS = 2.0**62  # rows that the weights of a batch may stand for, as in an
 class Cells:
     """Rows, the sum of their forecasts and the positives in cells of the forecast's logit, numbered floor(logit/WIDTH).
 
-    Of a group with a map of its own, `error` is the number of rows times the error of that map, in logits; else 0.
+    Of a group with a map of its own, `error` is the number of rows times what its error, in logits and in squares, adds
+    to that of the overall map; else 0.
 
     >>> one = count_cells(np.array([0.19, 0.2, 0.7]), np.array([0, 1, 1]))
     >>> (one + one).rows.tolist(), (one + one).positive.tolist()

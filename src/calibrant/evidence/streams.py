@@ -86,7 +86,7 @@ def advance(stream: Stream, batch: str, cells: Cells, rules: Rules, most: int) -
     bounded = np.where(beyond[0], special.expit(first), np.where(beyond[1], special.expit(last), p))
     tolerance = np.full(len(p), rules.tolerance)
     if known is not None:
-        allowed = np.maximum(tolerance, known.bound(low, high) + cells.error / rows)
+        allowed = np.maximum(tolerance, np.hypot(known.bound(low, high), cells.error / rows))
         tolerance = np.where(beyond[0] | beyond[1], tolerance, allowed)
     bets = place_bets(bounded, rules.center, rules.scale, tolerance, rising=~beyond[1], falling=~beyond[0])
     wealth = play(stream.wealth, *bets.settle(rows, positives))
