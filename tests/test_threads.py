@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -36,3 +38,34 @@ def test_an_error_in_a_thread_reaches_the_caller(monkeypatch):
 
     with pytest.raises(ValueError, match="row 0"):
         threads.each_block(refuse, 1_000, 10)
+
+
+def test_of_errors_in_several_threads_the_first_block_s_is_raised(monkeypatch):
+    monkeypatch.setattr(threads, "_processors", lambda: 2)
+    meet = threading.Barrier(2)  # so that both threads have a block with an error
+
+    def refuse(rows):
+        if rows.start >= 500:
+            meet.wait()
+            msg = f"row {rows.start}"
+            raise ValueError(msg)
+
+    with pytest.raises(ValueError, match="row 500"):
+        threads.each_block(refuse, 1_000, 10)
+
+
+def test_an_interrupt_of_the_caller_stops_the_other_threads(monkeypatch):
+    monkeypatch.setattr(threads, "_processors", lambda: 2)
+    caller, seen = threading.get_ident(), []
+    stopped = threading.Event()
+
+    def interrupt(rows):
+        if threading.get_ident() == caller:
+            stopped.set()
+            raise KeyboardInterrupt
+        stopped.wait()
+        seen.append(rows.start)
+
+    with pytest.raises(KeyboardInterrupt):
+        threads.each_block(interrupt, 100_000, 10)
+    assert len(seen) < 10_000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from math import isfinite
 from numbers import Integral, Real
 from typing import Any
 
@@ -48,6 +49,7 @@ __all__ = [
     "require_real",
     "split_classes",
     "suggest",
+    "survey_matrix",
     "to_array",
     "to_numbers",
     "too_many_labels",
@@ -468,6 +470,15 @@ def check_matrix(name: str, values: Any, kind: str) -> NDArray[Any]:
     ValueError: scores declared as probabilities must have rows that sum to 1; got 1 that do not, the first is row 1,
     [0.5, 0.6], with sum 1.1: divide each row by its sum, or say what the scores are by kind
     """
+    return survey_matrix(name, values, kind)[0]
+
+
+def survey_matrix(name: str, values: Any, kind: str) -> tuple[NDArray[Any], tuple[float, float]]:
+    """Return the same, and the smallest and the largest score, by one pass over memory.
+
+    >>> survey_matrix("scores", [[0.25, 0.75], [0.5, 0.5]], "probability")[1]
+    (0.25, 0.75)
+    """
     array = to_array(name, values)
     if array.ndim != 2 or array.shape[1] < 2 or len(array) == 0:
         msg = f"{name} must have one row per object and one column per class; got an array of shape {array.shape}"
@@ -479,20 +490,19 @@ def check_matrix(name: str, values: Any, kind: str) -> NDArray[Any]:
     rounding = max(ROUNDING, 8.0 * float(fine))  # of float16, which sums to 1 within a percent
     if array.dtype not in (np.float64, np.float32):
         array = array.astype(np.float64)
-    ones = np.ones(array.shape[1])
 
-    def check(rows: slice) -> None:
-        """Check a block of rows."""
+    def check(rows: slice) -> tuple[float, float]:
+        """Check a block of rows; return its smallest and its largest score."""
         block = np.asarray(array[rows], np.float64)
-        low, high = block.min(), block.max()
-        if not np.isfinite([low, high]).all():
+        low, high = float(block.min()), float(block.max())
+        if not (isfinite(low) and isfinite(high)):
             raise _wrong_entries(name, "be finite", array, ~np.isfinite(array), "NaN or infinite value(s)")
         if kind != "probability":
-            return
+            return low, high
         if low < -rounding or high > 1 + rounding:
             outside = (array < -rounding) | (array > 1 + rounding)
             raise _wrong_entries(name, "lie in [0, 1] where they are probabilities", array, outside, "outside")
-        off = np.abs(block @ ones - 1.0) > rounding
+        off = np.abs(np.einsum("ij->i", block) - 1.0) > rounding  # a product with ones would wake threads of BLAS
         if off.any():
             row = int(off.argmax())
             count = int((np.abs(array.sum(axis=1, dtype=np.float64) - 1.0) > rounding).sum())
@@ -503,9 +513,10 @@ def check_matrix(name: str, values: Any, kind: str) -> NDArray[Any]:
                 "what the scores are by kind"
             )
             raise ValueError(msg)
+        return low, high
 
-    each_block(check, len(array), max(BLOCK // array.shape[1], 1))
-    return array
+    found = each_block(check, len(array), max(BLOCK // array.shape[1], 1))
+    return array, (min(low for low, _ in found), max(high for _, high in found))
 
 
 def _wrong_entries(name: str, rule: str, array: NDArray[Any], wrong: NDArray[np.bool_], what: str) -> ValueError:

@@ -25,7 +25,6 @@ from calibrant.checks import (
     check_known_labels,
     check_labels,
     check_length,
-    check_matrix,
     check_one_of,
     check_unit,
     check_weights,
@@ -33,6 +32,7 @@ from calibrant.checks import (
     find_classes,
     has_columns,
     refuse_other_order,
+    survey_matrix,
     to_array,
 )
 from calibrant.showing import shown
@@ -121,8 +121,9 @@ class ClassSample:
 
     A score may be NaN where it is unknown: its row then takes no part in the map of its column. `names` are the
     classes themselves, where they are known. `target` are soft labels, rows of one probability per class; `index` is
-    then the most probable class. `room` makes the arrays of a fit that are as large as the scores: in memory, or where
-    the scores are in a file, in another one.
+    then the most probable class. `ends` are the smallest and the largest score where `class_sample` has checked them:
+    none is unknown then, and probabilities sum to 1. `room` makes the arrays of a fit that are as large as the scores:
+    in memory, or where the scores are in a file, in another one.
     """
 
     scores: Floats
@@ -132,6 +133,7 @@ class ClassSample:
     weight: NDArray[Any] | None = None
     names: tuple[Any, ...] | None = None
     target: Floats | None = None
+    ends: tuple[float, float] | None = field(default=None, repr=False, compare=False)
     room: Callable[[tuple[int, int]], Floats] = field(default=np.empty, repr=False, compare=False)
 
     def select(self, rows: Any) -> ClassSample:
@@ -139,7 +141,7 @@ class ClassSample:
         if rows.all():
             return self
         weight, target = (None if each is None else each[rows] for each in (self.weight, self.target))
-        return replace(self, scores=self.scores[rows], index=self.index[rows], weight=weight, target=target)
+        return replace(self, scores=self.scores[rows], index=self.index[rows], weight=weight, target=target, ends=None)
 
     def complete(self) -> ClassSample:
         """Return the rows with a score in every column."""
@@ -218,7 +220,7 @@ def class_sample(
     array([1, 2])
     """
     check_one_of("kind", kind, KINDS)
-    matrix = check_matrix("scores", scores, kind)
+    matrix, ends = survey_matrix("scores", scores, kind)
     columns = matrix.shape[1]
     given = to_array("y", y)
     target = None
@@ -245,7 +247,7 @@ def class_sample(
         index = find_classes(labels, names, "classes")
     known = tuple(names.tolist() if names.dtype.kind not in "mM" else names)
     refuse_other_order(scores, known)
-    data = ClassSample(matrix, index, columns, kind, names=known, target=target)
+    data = ClassSample(matrix, index, columns, kind, names=known, target=target, ends=ends)
     if weight is None:
         return data
     weights = check_weights("sample_weight", weight, matrix)

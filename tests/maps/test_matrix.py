@@ -15,7 +15,7 @@ from calibrant.maps.lifting import fit_classes
 from calibrant.maps.methods import list_methods
 from calibrant.maps.records import Origin
 from calibrant.maps.store import from_dict, to_dict
-from calibrant.samples import ClassSample
+from calibrant.samples import ClassSample, class_sample
 
 NAMES = [*list_methods("matrix"), *(name for name, row in METHODS.items() if row.joint is not None)]
 CLASSES = ("a", "b", "c")
@@ -27,6 +27,26 @@ def rows(kind, n=240):
     P = rng.dirichlet(np.ones(3), n)
     index = (P.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
     return (P if kind == "probability" else np.log(P)), index
+
+
+@pytest.mark.parametrize("floor", [0.0, 1e-3])
+def test_a_temperature_is_the_same_of_scores_that_the_door_has_checked_and_of_others(floor):
+    P, index = rows("probability")
+    P = np.where(P < 0.05, floor, P)
+    P /= P.sum(axis=1, keepdims=True)
+    P[7], index[7] = [1e-12, 1e-9, 1.0 - 1e-9 - 1e-12], 2  # the least of all counts nothing
+    weight = np.where(np.arange(240) == 7, 0.0, 2.0)
+    checked = class_sample(P, index, weight, kind="probability")
+    others = [ClassSample(P, index, 3, "probability", weight, CLASSES), class_sample(P, index, kind="probability")]
+    assert others[1].ends == (P.min(), P.max())
+    assert checked.ends is None
+    first = fit_classes(Plan("temperature"), "matrix", checked)
+    assert first.clip == fit_classes(Plan("temperature"), "matrix", others[0]).clip
+    assert first.inner == fit_classes(Plan("temperature"), "matrix", others[0]).inner
+    unchecked = fit_classes(Plan("temperature"), "matrix", ClassSample(P, index, 3, "probability", None, CLASSES))
+    known = fit_classes(Plan("temperature"), "matrix", others[1])
+    assert known.clip == unchecked.clip
+    assert known.inner.inverse == pytest.approx(unchecked.inner.inverse, rel=1e-9)
 
 
 def fitted_to(name, scores, index, kind, weight=None):
@@ -51,7 +71,8 @@ def test_rows_of_logarithms_are_known_up_to_a_constant(kind, change):
     clip = learn_floor(scores) if kind == "probability" else 0.0
     scale = learn_scale(scores) if kind == "margin" else 1.0
     whole = to_memberships(scores, kind, "real", clip, scale)
-    found = LogRows(scores, kind, clip, scale, positive=scores.min() >= 2.0 * clip)
+    positive = bool(scores.min() >= 2.0 * clip and np.allclose(scores.sum(axis=1), 1.0))
+    found = LogRows(scores, kind, clip, scale, positive=positive)
     assert (len(found), found.shape) == (240, (240, 3))
     for some in (slice(0, 7), slice(5, None, 9)):
         away = found[some] - whole[some]

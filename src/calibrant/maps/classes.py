@@ -332,7 +332,7 @@ class LogRows:
     kind: str
     clip: float = 0.0
     scale: float = 1.0
-    positive: bool = False  # all probabilities are known to be at least twice the clip
+    positive: bool = False  # probabilities are known to sum to 1, and to be at least twice the clip
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -347,7 +347,7 @@ class LogRows:
         """Return the logarithms of some rows."""
         some = self.scores[rows]
         if self.kind == "probability":
-            if self.positive and np.abs(row_sums(some) - 1.0).max() <= 0.5:
+            if self.positive:
                 return np.asarray(np.log(some, dtype=np.float64))
             return to_memberships(some, self.kind, "real", self.clip)
         most = LARGEST / 2 / max(self.scale, 1.0)

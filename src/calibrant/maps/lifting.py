@@ -97,7 +97,7 @@ def _fit_matrix(row: Method, plan: Plan, data: ClassSample) -> MatrixMap:
     if data.weight is not None:
         check_weights("sample_weight", data.weight, data.index)
         data = data.select(data.weight > 0)
-    known, (low, high) = data, extremes(data.scores) if len(data.scores) else (0.0, 1.0)
+    known, (low, high) = data, data.ends or (extremes(data.scores) if len(data.scores) else (0.0, 1.0))
     if np.isnan(low):
         known = data.complete()
         low, high = extremes(known.scores) if len(known.scores) else (0.0, 1.0)
@@ -113,12 +113,12 @@ def _fit_matrix(row: Method, plan: Plan, data: ClassSample) -> MatrixMap:
         warn(f"y holds one class only, in {len(known.index)} rows: the map knows nothing of others; give rows of all")
     members: Any
     if row.blocks and known.scores.shape[1] > 1:
-        members = LogRows(known.scores, kind, clip, scale, positive=low >= 2.0 * clip)
+        members = LogRows(known.scores, kind, clip, scale, positive=data.ends is not None and low >= 2.0 * clip)
     else:
         members = to_memberships(known.scores, kind, domain, clip, scale, known.room)
-    small = len(members) * members.shape[1] ** 2 < _SMALL_PRODUCT
+    small = row.blocks or len(members) * members.shape[1] ** 2 < _SMALL_PRODUCT
     with one_blas_thread() if small else nullcontext():
-        fitted = row.fit(replace(known, scores=members), **plan.options)
+        fitted = row.fit(replace(known, scores=members, ends=None), **plan.options)
     origin = describe_origin(plan.method, kind, data, data.names)
     return MatrixMap(kind, fitted, domain=domain, clip=clip, scale=scale, origin=origin)
 

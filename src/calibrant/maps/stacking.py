@@ -9,9 +9,10 @@
 p = sum_m a_m p_m. Each map's probabilities of the rows are those of a fit without the row (infinitesimal jackknife).
 The weights maximise sum_i w_i log sum_m a_m p_m,i + sum_m g_m log a_m: concave, by Newton's method. The g_m are the
 counts of a Dirichlet prior that leans towards few parameters. It fades: the counts do not grow with the rows, and
-shrink beyond 400 of them. That of the raw scores grows with the rows instead, and is multiplied by their likelihood
+shrink beyond 100 of them. That of the raw scores grows with the rows instead, and is multiplied by their likelihood
 over that of the base, where it is smaller: scores that are right as they are stay as they are, and of others nothing is
-left. Of 3,000 rows of 10 and 26 classes with nothing wrong, the divergence is .16 and .08 of a temperature's.
+left. Of 300 rows of 3 and 10 classes with nothing wrong the divergence is .32 and .47 of a temperature's, of 1,000 rows
+.68 and .64.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class _Tuning:
     splined: int = 30  # classes up to which each class gets its own curve
     kept: float = 2e-3  # weights below which a member is dropped
     certain: float = 1e-15  # the least probability that counts in the weights
-    fading: float = 400.0  # rows beyond which the counts of the prior shrink; +0.2 % of log loss at 3,000 rows
+    fading: float = 100.0  # rows beyond which the counts of the prior shrink; 400 cost 0.3 % of log loss at 400 rows
+    given: float = 400.0  # rows beyond which the count of the scores as they are grows
     unlikely: float = 0.02  # the least count of the scores as they are
     decrement: float = 1e-10
     steps: int = 200
@@ -65,7 +67,7 @@ def fit_auto_classes(data: ClassSample, *, keep_order: bool = False) -> AutoClas
     >>> y = np.where(rng.random(300) < 0.2, 0, p.argmax(axis=1))
     >>> fitted = fit_auto_classes(ClassSample(p, y, 3, "probability"))
     >>> fitted.matrix(np.array([[0.2, 0.3, 0.5]])).round(2)
-    array([[0.22, 0.01, 0.77]])
+    array([[0.23, 0.01, 0.76]])
     """
     labels = read_labels(data)
     n, k = data.scores.shape
@@ -94,8 +96,8 @@ def fit_auto_classes(data: ClassSample, *, keep_order: bool = False) -> AutoClas
     seen = {name: np.clip(p, _TUNING.certain, 1.0) for name, p in seen.items()}
     logs = {name: float(weight @ np.log(p)) for name, p in seen.items()}
     counts = np.array([_COUNTS[name] for name in seen])
-    many = max(1.0, labels.total / _TUNING.fading)
-    counts[0], counts[1:] = counts[0] * many, counts[1:] / many
+    counts[0] *= max(1.0, labels.total / _TUNING.given)
+    counts[1:] /= max(1.0, labels.total / _TUNING.fading)
     # Scores that are right as they are cost nothing, and others a lot, however few rows: they count if they are likely.
     counts[0] = max(counts[0] * np.exp(min(0.0, logs["raw"] - logs["base"])), _TUNING.unlikely)
     found = stack_weights(np.column_stack(list(seen.values())), weight, counts)

@@ -418,6 +418,21 @@ class _Spectrum:
         return cls(np.maximum(values, 0.0), vectors)
 
 
+def _multiply(left: Floats, middle: Floats, right: Floats) -> Floats:
+    """Return the product of three square matrices; two threads take half of the rows each where they are large."""
+    k = len(left)
+    out = np.empty((k, k))
+
+    def work(rows: slice) -> None:
+        """Compute some rows."""
+        np.matmul(left[rows] @ middle, right, out=out[rows])
+
+    large = k**3 >= _TUNING.threaded
+    for _ in run_in_turn(work, [slice(k // 2), slice(k // 2, k)] if large else [slice(k)], 2 if large else 1):
+        pass
+    return out
+
+
 @dataclass(frozen=True, slots=True)
 class _Kronecker:
     """An approximate inverse of the penalised Hessian of M, sum_i w_i C_i x x_i x_i' + l, C_i = diag q_i - q_i q_i'.
@@ -440,9 +455,9 @@ class _Kronecker:
     def solve(self, gradient: Floats) -> Floats:
         """Return the approximate inverse times a vector."""
         u, v = self.left.eigenvectors, self.right.eigenvectors
-        turned = u.T @ gradient.reshape(len(u), len(v)) @ v
+        turned = _multiply(u.T, gradient.reshape(len(u), len(v)), v)
         turned /= self.eigenvalues
-        return np.asarray((u @ turned @ v.T).ravel())
+        return _multiply(u, turned, v.T).ravel()
 
     def diagonal(self) -> Floats:
         """Return the diagonal of the approximate inverse."""
