@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.special import entr, expit
 
-from calibrant.kernels import solver
+from calibrant.kernels import newton, solver
 from calibrant.kernels.functions import SERIAL, Kernel, Parameters, Workers, gram
 from calibrant.kernels.laplace import laplace
 from calibrant.kernels.leaving_out import (
@@ -461,7 +461,7 @@ def test_the_covariance_is_the_inverse_of_the_newton_system(rank, by_class):
     found = covariance_of(curvature, F)
     assert (found.own.size > 0) == by_class
     penalty, wide = np.append(np.ones(len(F) - 1), 0.0), np.kron(np.eye(3), F)
-    hessian = curvature.hessian(F, SERIAL) + np.diag(np.tile(penalty, 3))
+    hessian = newton.hessian(curvature, F, SERIAL) + np.diag(np.tile(penalty, 3))
     V = (wide.T @ np.linalg.pinv(hessian, rcond=1e-12) @ wide).reshape(3, 40, 3, 40)
     x = centred(rng.normal(size=(40, 3)))  # numbers that are the same for all classes are not determined
     np.testing.assert_allclose(centred(found.product(x)), centred(np.einsum("aibj,jb->ia", V, x)), atol=1e-9)
@@ -769,3 +769,21 @@ def test_rows_that_wait_for_the_next_newton_step_are_few_and_negligible(monkeypa
     found = fit(gram(RBF, X, single=True), Bernoulli(t, np.full(6000, 10.0)))
     assert found.converged
     assert min(asked) < 12  # of twelve tiles
+
+
+@pytest.mark.parametrize("scale", [1.0, 20.0])
+def test_the_hessian_of_pairs_is_that_of_all_classes_and_its_sample_is_near(scale):
+    rng = np.random.default_rng(0)
+    f, F = scale * rng.normal(size=(2000, 4)), np.vstack([rng.normal(size=(9, 2000)), np.ones(2000)])
+    curvature = Multinomial(np.eye(4)[rng.integers(4, size=2000)], np.full(2000, 3.0)).curvature(f)
+    p = curvature.p
+    W = 3.0 * (p[:, :, None] * (np.eye(4) - p[:, None]))
+    exact = np.einsum("iab,mi,li->ambl", W, F, F).reshape(40, 40)
+    np.testing.assert_allclose(newton.hessian(curvature, F, SERIAL), exact, atol=1e-9 * np.abs(exact).max())
+    sampled = newton.hessian(curvature, F, SERIAL, 0.1 * np.square(F).sum(axis=0))
+    seen = np.linalg.eigh(exact)
+    some = seen[0] > 1e-9 * seen[0].max()
+    root = seen[1][:, some] / np.sqrt(seen[0][some])
+    values = np.linalg.eigvalsh(root.T @ sampled @ root)
+    assert values.min() > 0.3
+    assert values.max() < 3.0

@@ -25,7 +25,7 @@ from calibrant.arrays import Floats, Index
 from calibrant.kernels.functions import SERIAL, Gram, Workers, blocks
 from calibrant.kernels.losses import LossFunction, duality_gap
 from calibrant.kernels.matrices import Factor, Products, coefficients_of, threads
-from calibrant.kernels.newton import newton_in_factor
+from calibrant.kernels.newton import hessian, newton_in_factor
 from calibrant.kernels.problem import Solution
 
 __all__ = ["BATCH", "GrownMachine", "Growth", "Selection", "best_addition", "certify", "select"]
@@ -197,23 +197,23 @@ def _derivatives(loss: LossFunction, now: GrownMachine, new: Floats, workers: Wo
     penalty[m - 1] = 0.0
     gradient = -(F @ loss.residual(now.f).reshape(-1, k))
     gradient[:m] += penalty[:m] * now.z.reshape(m, k)
-    hessian = np.asarray(loss.curvature(now.f).hessian(F, workers), np.float64).reshape(k, size, k, size)
-    np.einsum("aiai->ai", hessian)[...] += penalty[:, 0]
+    H = hessian(loss.curvature(now.f), F, workers).reshape(k, size, k, size)
+    np.einsum("aiai->ai", H)[...] += penalty[:, 0]
     if k > 1:  # adding one number to the intercepts of all classes changes nothing: fix that direction
-        hessian[:, m - 1, :, m - 1] += np.trace(hessian[:, m - 1, :, m - 1]) / k + 1.0
-    return hessian, gradient
+        H[:, m - 1, :, m - 1] += np.trace(H[:, m - 1, :, m - 1]) / k + 1.0
+    return H, gradient
 
 
-def _newton_steps(hessian: Floats, gradient: Floats, candidates: int) -> Floats:
+def _newton_steps(H: Floats, gradient: Floats, candidates: int) -> Floats:
     """Return the Newton step of S with each candidate alone, shape (candidates, m + 1, k); the candidate comes last."""
     from scipy.linalg import solve_triangular
 
     k, m = gradient.shape[1], len(gradient) - candidates
-    lower = np.linalg.cholesky(hessian[:, :m, :, :m].reshape(k * m, k * m))
-    border = solve_triangular(lower, hessian[:, :m, :, m:].reshape(k * m, -1), lower=True, check_finite=False)
+    lower = np.linalg.cholesky(H[:, :m, :, :m].reshape(k * m, k * m))
+    border = solve_triangular(lower, H[:, :m, :, m:].reshape(k * m, -1), lower=True, check_finite=False)
     y = solve_triangular(lower, gradient[:m].T.ravel(), lower=True, check_finite=False)
     G = border.reshape(k * m, k, candidates).transpose(2, 0, 1)
-    own = np.einsum("aibi->iab", hessian[:, m:, :, m:]) - G.transpose(0, 2, 1) @ G
+    own = np.einsum("aibi->iab", H[:, m:, :, m:]) - G.transpose(0, 2, 1) @ G
     v = -np.linalg.solve(own, (gradient[m:] - y @ G)[:, :, None])
     inner = y[:, None] + (G @ v)[:, :, 0].T
     dz = -solve_triangular(lower, inner, lower=True, trans=1, check_finite=False)

@@ -57,7 +57,6 @@ __all__ = [
 ]
 
 _ROWS_AT_ONCE = 64  # rows whose own problems are followed side by side
-_SEVERAL = 0.05  # times `group_residual` may be left for several classes
 _MOST_LEFT = 0.05  # share of a group's squared residual above which its rows are poor
 _MOST_LEVERAGE = 1.0 - 1e-6  # in place of a larger one, for which a row's absence has no Newton step
 
@@ -348,7 +347,7 @@ def newton_columns(
         project,
         dot,
         (beta, Kbeta, r),
-        settings.group_residual * begun * (1.0 if f.ndim == 2 else _SEVERAL),
+        settings.group_residual / len(at.curvature.pairs()) * begun,
         settings.group_steps,
     )
     b = balance((a + curve(f - Kbeta)).sum(axis=0))

@@ -14,15 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import combinations_with_replacement
+from itertools import combinations
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import entr, log_expit, logsumexp, wrightomega
 
 from calibrant.arrays import Floats
-from calibrant.kernels.functions import Workers, blocks
 
 __all__ = [
     "ALL_ROWS",
@@ -36,7 +34,6 @@ __all__ = [
     "SoftmaxCurvature",
     "duality_gap",
     "logits",
-    "sample_rows",
     "softmax",
 ]
 
@@ -69,21 +66,9 @@ class BinaryCurvature:
         """Return W^(-1/2) v."""
         return v / np.sqrt(self.w)
 
-    def hessian(self, factor: NDArray[Any], workers: Workers, rows: Any = ALL_ROWS) -> NDArray[Any]:
-        """Return F W F', in blocks of columns."""
-        root = np.sqrt(self.w).astype(factor.dtype)
-
-        def add_up(columns: list[slice]) -> NDArray[Any]:
-            total = np.zeros((len(factor), len(factor)), factor.dtype)
-            for block in columns:
-                part = factor[:, block if rows is ALL_ROWS else rows[block]] * root[block]
-                total += part @ part.T
-            return total
-
-        columns = blocks(len(root), workers.columns // 2)
-        if len(columns) <= 2:
-            return add_up(columns)
-        return np.asarray(sum(workers.map(add_up, workers.split(columns))))
+    def pairs(self) -> list[tuple[int, int, Floats]]:
+        """Return the one pair of classes, with W."""
+        return [(0, 0, self.w)]
 
     def trace(self) -> Floats:
         """Return W."""
@@ -134,13 +119,18 @@ class SoftmaxCurvature:
     def root(self, v: Floats) -> Floats:
         """Return R v."""
         q = np.sqrt(self.p)
-        return np.asarray(np.sqrt(self.weight)[:, None] * q * (v - q * (q * v).sum(axis=1, keepdims=True)))
+        u = q * v
+        u -= self.p * u.sum(axis=1, keepdims=True)
+        u *= np.sqrt(self.weight)[:, None]
+        return np.asarray(u)
 
     def root_transposed(self, v: Floats) -> Floats:
         """Return R' v."""
         q = np.sqrt(self.p)
-        u = np.sqrt(self.weight)[:, None] * q * v
-        return np.asarray(u - q * (q * u).sum(axis=1, keepdims=True))
+        u = v * np.sqrt(self.weight)[:, None]
+        u *= q
+        u -= q * (q * u).sum(axis=1, keepdims=True)
+        return np.asarray(u)
 
     def root_inverse(self, v: Floats) -> Floats:
         """Return (I - q q') C^(-1/2) diag(1/q) v."""
@@ -174,20 +164,9 @@ class SoftmaxCurvature:
         u += c * r * (self.p * u).sum(axis=1, keepdims=True) / r.sum(axis=1, keepdims=True)
         return np.asarray(v - rest[:, None] * self.root_transposed(u))
 
-    def hessian(self, factor: NDArray[Any], workers: Workers, rows: Any = ALL_ROWS) -> NDArray[Any]:
-        """Return the k x k blocks F W_ab F' as one matrix."""
-        factor = factor[:, rows]
-        m, k = len(factor), self.size
-        hessian = np.empty((k, m, k, m), factor.dtype)
-
-        def fill(place: tuple[int, int]) -> None:
-            a, b = place
-            w = self.weight * self.p[:, a] * (float(a == b) - self.p[:, b])
-            block = (factor * w.astype(factor.dtype)) @ factor.T
-            hessian[a, :, b], hessian[b, :, a] = block, block.T
-
-        workers.map(fill, combinations_with_replacement(range(k), 2))
-        return hessian.reshape(k * m, k * m)
+    def pairs(self) -> list[tuple[int, int, Floats]]:
+        """Return a, b and C p_a p_b for classes a < b: W is the sum of these times (e_a - e_b)(e_a - e_b)'."""
+        return [(a, b, self.weight * self.p[:, a] * self.p[:, b]) for a, b in combinations(range(self.size), 2)]
 
     def balancer(self) -> Callable[[Floats], Floats]:
         """Return the function from sums over the rows to intercepts b with sum_i W_i b = these sums, of mean 0."""
@@ -452,21 +431,6 @@ LossFunction = Bernoulli | Multinomial
 def _clip(f: Floats, low: Floats, high: Floats) -> Floats:
     """Return f limited to the interval; `np.clip` takes three times as long."""
     return np.asarray(np.minimum(np.maximum(f, low), high))
-
-
-def sample_rows(curvature: Curvature, diagonal: Floats, count: float, fewest: int) -> tuple[Any, Curvature]:
-    """Return a systematic sample of rows and their curvature, which give about the same F W F', |F_i|^2 = `diagonal`.
-
-    The expected number of a row is `count` times W_i |F_i|^2, at most 1, plus a share of `fewest`, because the
-    intercept needs rows of all kinds. Nearly separable classes leave few rows that matter. All rows are returned where
-    the sample would hold half of them.
-    """
-    probability = np.minimum(1.0, count * curvature.trace() * diagonal + fewest / len(diagonal))
-    total = np.cumsum(probability)
-    if 2.0 * total[-1] > len(diagonal):
-        return ALL_ROWS, curvature
-    kept = np.flatnonzero(np.diff(np.floor(total + 0.5), prepend=0.0) > 0)
-    return kept, curvature.select(kept, 1.0 / np.maximum(probability[kept], 1e-12))
 
 
 def _softmax_and_log_sum(f: Floats) -> tuple[Floats, Floats]:

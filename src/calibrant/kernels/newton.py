@@ -9,7 +9,7 @@ and its size is where the slope along it has nearly vanished.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
-from calibrant.kernels.functions import SERIAL, Workers
-from calibrant.kernels.losses import ALL_ROWS, Curvature, Expansion, LossFunction, sample_rows
+from calibrant.kernels.functions import SERIAL, Workers, blocks
+from calibrant.kernels.losses import ALL_ROWS, Curvature, Expansion, LossFunction
 from calibrant.kernels.matrices import column_products
 from calibrant.kernels.settings import SETTINGS, Settings
 
@@ -30,6 +30,7 @@ __all__ = [
     "conjugate_gradients",
     "factor_gradient",
     "factorise_hessian",
+    "hessian",
     "make_newton_solver",
     "make_preconditioner",
     "make_projection",
@@ -134,22 +135,66 @@ def make_newton_solver(
 ) -> Solve:
     """Return a function that solves (F W F' + penalty) x = g, approximately: many rows are sampled by importance."""
     few = F.shape[1] <= settings.few_rows
-    rows, sampled = (ALL_ROWS, curvature) if few else sample_rows(curvature, norms, settings.sampling, len(F))
-    lower = factorise_hessian(sampled, F, workers, rows)
+    lower = factorise_hessian(curvature, F, workers, None if few else settings.sampling * norms)
     return lambda g: solve_cholesky(lower, g)
 
 
-def factorise_hessian(curvature: Curvature, F: NDArray[Any], workers: Workers, rows: Any = ALL_ROWS) -> NDArray[Any]:
+def factorise_hessian(
+    curvature: Curvature, F: NDArray[Any], workers: Workers, importance: Floats | None = None
+) -> NDArray[Any]:
     """Return the Cholesky factor of F W F' + penalty; the penalty is 1, and 0 for the intercept."""
-    hessian = curvature.hessian(F, workers, rows)
-    m, unknowns = len(F), len(hessian)
+    H = hessian(curvature, F, workers, importance)
+    m, unknowns = len(F), len(H)
     penalty = np.ones(m, F.dtype)
     penalty[-1] = 0.0
-    hessian[np.diag_indices(unknowns)] += np.tile(penalty, unknowns // m)
+    H[np.diag_indices(unknowns)] += np.tile(penalty, unknowns // m)
     if unknowns > m:  # adding one number to the intercepts of all classes changes nothing: fix that direction
         last = np.arange(m - 1, unknowns, m)
-        hessian[np.ix_(last, last)] += hessian[last, last].mean() + 1.0
-    return cholesky(hessian)
+        H[np.ix_(last, last)] += H[last, last].mean() + 1.0
+    return cholesky(H)
+
+
+def hessian(curvature: Curvature, F: NDArray[Any], workers: Workers, importance: Floats | None = None) -> NDArray[Any]:
+    """Return F W F' as one matrix of k x k blocks, a sum over pairs of classes; rows are sampled by importance.
+
+    For a pair with the weights w, the expected number of a row is w times its importance, plus a share of the rows of
+    F in proportion to w, at most 1. Of a pair of classes that are far apart, few rows matter. Where the sample would
+    hold half of the rows, all are used.
+    """
+    pairs, k, m = curvature.pairs(), curvature.size, len(F)
+
+    def sample(w: Floats) -> tuple[Any, Floats]:
+        if importance is None:
+            return ALL_ROWS, w
+        probability = np.minimum(1.0, w * (importance + m / max(float(w.sum()), 1e-300)))
+        total = np.cumsum(probability)
+        if 2.0 * total[-1] > len(w):
+            return ALL_ROWS, w
+        kept = np.flatnonzero(np.diff(np.floor(total + 0.5), prepend=0.0) > 0)
+        return kept, w[kept] / probability[kept]
+
+    def add_up(w: Floats, rows: Any, columns: Sequence[slice]) -> NDArray[Any]:
+        root, total = np.sqrt(w).astype(F.dtype), np.zeros((m, m), F.dtype)
+        for block in columns:
+            part = F[:, block if rows is ALL_ROWS else rows[block]] * root[block]
+            total += part @ part.T
+        return total
+
+    def add_up_pair(pair: tuple[int, int, Floats]) -> NDArray[Any]:
+        rows, w = sample(pair[2])
+        return add_up(w, rows, blocks(len(w), workers.columns // 2))
+
+    if k == 1:
+        rows, w = sample(pairs[0][2])
+        columns = blocks(len(w), workers.columns // 2)
+        parts = workers.split(columns) if len(columns) > 2 else [columns]
+        return np.asarray(sum(workers.map(lambda part: add_up(w, rows, part), parts)))
+    total = np.zeros((k, m, k, m), F.dtype)
+    for (a, b, _), block in zip(pairs, workers.map(add_up_pair, pairs), strict=True):
+        total[a, :, b], total[b, :, a] = -block, -block
+        total[a, :, a] += block
+        total[b, :, b] += block
+    return total.reshape(k * m, k * m)
 
 
 def cholesky(matrix: NDArray[Any]) -> NDArray[Any]:
