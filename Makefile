@@ -11,7 +11,8 @@ test: lint
 	$(BIN)/python -m pytest -n auto
 
 # The tests with the oldest versions that pyproject.toml allows (of each the last patch), in an environment of its own.
-# Old versions call what the newest of other packages deprecate: such warnings are not errors here.
+# Old versions call what the newest of other packages deprecate: such warnings are not errors here, nor where a test runs
+# others. The benchmarks are left out: they measure beside the newest peers.
 OLDEST = import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
   extras = ("cli", "engine", "onnx", "plot", "report"); \
   print(*{each.replace(">=", "==") + ".*" for part in (p["dependencies"], *map(p["optional-dependencies"].get, extras)) for each in part})
@@ -19,7 +20,7 @@ test-oldest:
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	.venv-oldest/bin/python -m pip install --quiet --editable ".[all,papers]" --group dev $$($(PYTHON) -c '$(OLDEST)')
-	.venv-oldest/bin/python -m pytest -n auto -W ignore::DeprecationWarning
+	PYTEST_ADDOPTS="-W ignore::DeprecationWarning" .venv-oldest/bin/python -m pytest -n auto --ignore=tests/bench
 
 # The fits against slow references, on thousands of nasty samples drawn at random; stop it when you have seen enough.
 fuzz: .venv/ready

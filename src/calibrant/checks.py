@@ -125,6 +125,8 @@ def check_finite(name: str, values: ArrayLike) -> NDArray[Any]:
 
 def extremes(array: NDArray[Any]) -> tuple[Any, Any]:
     """Return the smallest and the largest value in one pass over memory; NaN where there is one."""
+    if array.size <= BLOCK:
+        return array.min(), array.max()
     size = max(BLOCK * len(array) // max(array.size, 1), 1)
     found = each_block(lambda rows: (array[rows].min(), array[rows].max()), len(array), size)
     return np.min([low for low, _ in found]), np.max([high for _, high in found])

@@ -97,6 +97,11 @@ class Sample:
                 None if self.weight is None else np.asarray(self.weight[rows], np.float64),
             )
 
+    def select(self, rows: Any) -> Sample:
+        """Return some rows."""
+        weight, negative = (None if each is None else each[rows] for each in (self.weight, self.negative))
+        return replace(self, score=self.score[rows], label=self.label[rows], weight=weight, negative=negative)
+
     def arrays(self) -> tuple[Floats, Floats, Floats]:
         """Return the scores with the weight of positives and of negatives at each of them."""
         weight = np.ones(len(self.score)) if self.weight is None else np.asarray(self.weight, np.float64)

@@ -396,6 +396,17 @@ def test_forecasts_are_used_if_they_tell_more_than_the_base_rate(name, useful):
     assert ("Use them" in found.answers.next.claim) == useful
 
 
+def test_a_map_whose_gain_is_unknown_is_not_said_to_fail():
+    rng = np.random.default_rng(0)
+    logit = 2 * rng.normal(size=500)
+    found = calibrant.assess((rng.random(500) < 1 / (1 + np.exp(-logit))).astype(int), 1 / (1 + np.exp(-1.5 * logit)))
+    gain = found.effects.recalibration
+    assert (found.answers.situation, gain.low < 0.0 < 0.02 < gain.high) == ("off", True)
+    assert "do not show whether Platt's sigmoid repairs this" in found.answers.next.claim
+    y, p = falling()  # which no rising map mends
+    assert "no map that keeps the order" in calibrant.assess(y, p, draws=20).answers.next.claim
+
+
 @pytest.mark.parametrize("n", [3, 6, 8])
 def test_few_rows_in_the_wrong_order_are_not_taken_for_the_other_class(n):
     y = (np.arange(n) < n // 2).astype(int)

@@ -84,6 +84,7 @@ class TestTemperature:
         np.testing.assert_allclose(found, best.x, rtol=1e-6)
 
     def test_it_is_scikit_learns(self):
+        pytest.importorskip("sklearn", minversion="1.8", reason="scikit-learn has temperature scaling from 1.8 on")
         X, y = load_digits(return_X_y=True)
         model = LogisticRegression(C=1e4, max_iter=50).fit(X[:900] + 0.0, y[:900])
         theirs = CalibratedClassifierCV(FrozenEstimator(model), method="temperature").fit(X[900:], y[900:])

@@ -468,9 +468,11 @@ def _advise(case: Case, *, gains: bool) -> Answer:
         said = f"{name_method(method)} probably helps ({size}); {rows} do not prove it."
         return make_answer(2, "open", "", said, steps=(_step_fit(case, method), _step_compare(case)))
     if not gains or case.gain is None:
-        said = "Compare methods: " + (
-            "no single temperature repairs this." if case.several else "Platt's sigmoid does not repair this."
-        )
+        simple = "one temperature" if case.several else "Platt's sigmoid"
+        unknown = case.gain is not None and case.gain[3] >= _ALMOST  # the interval reaches what would matter
+        said = f"Compare methods: {simple} does not repair this."
+        if unknown:
+            said = f"Compare methods: these rows do not show whether {simple} repairs this."
         return make_answer(2, "off", "", said, [say_gain(case)], steps=(_step_compare(case, ""),))
     method, after = case.gain[0], case.gain[5]
     if after > _LEFT * base_loss(case):

@@ -137,7 +137,7 @@ def finish_map(
     low, high = extremes(data.label)
     if row.labels and low == high and low in (0, 1):
         side = "positive" if low else "negative"
-        score = data.arrays()[0]
+        score = np.asarray(data.score, np.float64)
         p = np.asarray(fitted(score))
         constant = np.ptp(score) > 0 and np.ptp(p) == 0
         found = f"the map is the constant {p[0]:.4g}" if constant else "the map knows nothing of the other"
@@ -179,7 +179,7 @@ def choose_fit(row: Method, kind: str, options: Mapping[str, Any]) -> Callable[[
 
 def _fit_linked(link: str, fit: Callable[[Sample], Any], data: Sample) -> Linked:
     """Fit a map to the scores that a link gives."""
-    score = data.arrays()[0]
+    score = np.asarray(data.score, np.float64)
     clip = learn_clip(score) if link == "logit" else EDGE
     with np.errstate(over="ignore"):  # to the limit
         linked = replace(data, score=LINKS[link](score, clip, NUMPY))
@@ -195,7 +195,10 @@ def learn_clip(p: Floats) -> float:
     >>> learn_clip(np.array([0.0, 0.02, 0.5, 1.0]))
     0.01
     """
-    inner = p[(p > 0.0) & (p < 1.0)]
-    if not len(inner):
-        return 0.25
-    return float(np.clip(min(inner.min(), 1.0 - inner.max()) / 2, EDGE, 0.25))
+    low, high = extremes(p) if len(p) else (0.0, 1.0)
+    if not (low > 0.0 and high < 1.0):
+        inner = p[(p > 0.0) & (p < 1.0)]
+        if not len(inner):
+            return 0.25
+        low, high = extremes(inner)
+    return float(np.clip(min(low, 1.0 - high) / 2, EDGE, 0.25))

@@ -256,13 +256,13 @@ def _part_rows(problem: Problem, guess: Regression) -> tuple[Floats, Nodes, Node
     data, (lowest, highest) = problem.data, map(float, extremes(problem.data.score))
     unit, low, width = grid(np.asarray(data.score[:: len(data) // FEW], np.float64), lowest, highest)
     near = np.clip([(low + width) * unit, (low + (CELLS + 1.0) * width) * unit], lowest, highest)
-    score, positive, negative = data.arrays()
-    beyond = np.flatnonzero((score < near[0]) | (score > near[1]))
-    phi = guess.basis @ problem.features(score[beyond])
+    beyond = np.flatnonzero((data.score < near[0]) | (data.score > near[1]))
+    score, positive, negative = data.select(beyond).arrays()
+    phi = guess.basis @ problem.features(score)
     straight = np.abs(guess.inner @ phi) > _STRAIGHT
     ends = problem.features(np.linspace(near[0], near[1], CELLS + 1))  # of cells, in which they are monotone
     bound = np.abs(guess.basis @ ends[:, 1:]) + np.abs(guess.basis) @ np.abs(np.diff(ends))
-    ones, zeros = problem.targets.weigh(positive[beyond], negative[beyond])
+    ones, zeros = problem.targets.weigh(positive, negative)
     bent, far = (Nodes(phi[:, which], ones[which], zeros[which]) for which in (~straight, straight))
     return bound.max(axis=1), bent, far
 
