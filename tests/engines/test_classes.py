@@ -13,7 +13,7 @@ import pytest
 
 import calibrant
 from calibrant import engines
-from calibrant.engines import classes, scratch
+from calibrant.engines import classes, measuring, scratch
 from tests.engines.backends import BACKENDS, come_home
 
 KINDS = ["margin", "logit", "probability"]
@@ -50,6 +50,25 @@ def test_few_rows_are_fitted_in_memory(backend):
         expected = calibrant.fit(method, scores, np.array(NAMES)[y], kind="probability")
         np.testing.assert_allclose(found(scores), expected(scores), rtol=1e-9)
         assert found.origin == expected.origin
+
+
+@pytest.mark.parametrize("weight", [None, "w"])
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("most", [0, 10_000], ids=["by the engine", "at home"])
+def test_losses_are_those_in_memory(monkeypatch, most, backend, weight):
+    monkeypatch.setattr(measuring, "_MOST_NUMBERS", most)
+    scores, y = rows_of(200, kind="margin")
+    names, table = np.array(NAMES)[y], table_of(scores, y, NAMES)
+    fitted = calibrant.fit("temperature", scores, names, kind="margin")
+    asked = {"score": columns_of(scores), "label": "y", "classes": NAMES, "weight": weight}
+    found = measuring.measure_classes(fitted, BACKENDS[backend](table), **asked)
+    weights = None if weight is None else table["w"].to_numpy()
+    for name in ("log_loss", "brier"):
+        expected = getattr(calibrant.metrics, name)(names, fitted(scores), sample_weight=weights)
+        assert getattr(found, name) == pytest.approx(expected, rel=1e-12)
+    counts = np.bincount(y, weights, 3)
+    assert list(found.weights) == NAMES
+    np.testing.assert_allclose(list(found.weights.values()), counts)
 
 
 @pytest.mark.parametrize("kind", KINDS)
