@@ -421,6 +421,8 @@ def check_distributions(name: str, values: ArrayLike) -> NDArray[Any]:
     array = np.asarray(values)
     if array.ndim != 2 or array.shape[1] < 2 or len(array) == 0:
         msg = f"{name} must have one row per object and one column per class; got an array of shape {array.shape}"
+        if array.ndim == 1 and len(array):
+            msg += f": for two classes give np.column_stack([1 - {name}, {name}])"
         raise ValueError(msg)
     require_real(name, array)
     for start in range(0, len(array), BLOCK):
