@@ -273,7 +273,7 @@ def test_mixture_gap_bounds_what_is_left():
         (lambda P: decisions.prior_shift(P, [0.5, 0.5, 0], [1, 0, 0]), "old must not be 0"),
         (lambda P: decisions.prior_shift(P, [0.5, 0.5, 0.5], [1, 0, 0]), "old must hold rows .* sum to 1"),
         (lambda P: decisions.saerens(P, [0.5, 0.5, 0]), "old must not be 0"),
-        (lambda P: decisions.bayes(P[:, 0]), r"for two classes give np.column_stack\(\[1 - P, P\]\)"),
+        (lambda P: decisions.bayes(P[:, 0], 1 - np.eye(2)), r"for two classes give np.column_stack\(\[1 - P, P\]\)"),
     ],
 )
 def test_bad_input_is_named(call, message):
