@@ -178,7 +178,7 @@ def assess(
     print_text(*(f"Note: {note}" for note in found.notes))
     given = {"probability": probability, "label": label, "weight": weight, "pos_label": pos_label, "classes": classes}
     page = ["calibrant", "report", *table, *repeat_options(**given, **reading, by=by), "-o", "report.html"]
-    steps = [] if named is None else [step.code for step in answers.next.steps]
+    steps = [] if named is None else [step.code for step in answers.next.steps if not (by and step.verb == "report")]
     print_steps([*steps, shlex.join(map(hide_address, page))])
 
 
@@ -654,10 +654,12 @@ def report(
         if probability:
             found, parts = _assess_groups(source, probability)
             groups = {name_group(name): part for name, part in parts.items()}
-            sentence = mention_groups(found.answers, groups).text
+            overall = found.answers
+            answers = mention_groups(overall, groups)
+            sentence = answers.text
             given = repeat_options(score=probability, kind="probability", **columns, **reading)
             following = ["compare", *table, *given]
-            if by:
+            if answers is not overall:  # a group is off
                 following = ["fit", *table, *given, *repeat_options(by=by), "-o", "map.json"]
             if len(found.classes) == 2 and found.answers.situation == "inverted":
                 given = repeat_options(probability=probability, **columns | {"pos_label": found.classes[0].name})
