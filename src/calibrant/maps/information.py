@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import Floats, Index
-from calibrant.maps.records import Information, log_probabilities
+from calibrant.maps.records import Information, log_odds
+from calibrant.ops import NUMPY
 from calibrant.samples import Sample
 
 __all__ = ["LAST", "measure_information"]
@@ -52,13 +53,13 @@ def measure_information(mapping: Any, data: Sample, *, labels: bool = True) -> I
     with np.errstate(all="ignore"):
         total = float(len(data)) if data.weight is None else float(np.sum(data.weight, dtype=np.float64))
         weight = weight * (total / weight.sum())
-    against, favour = log_probabilities(mapping, score).T
-    with np.errstate(invalid="ignore"):
-        logit = np.clip(favour - against, -LAST, LAST)
+    with np.errstate(all="ignore"):
+        found = np.asarray(log_odds(mapping, score), np.float64)
+    logit = np.clip(found, -LAST, LAST)
     if not (np.isfinite(logit).all() and _MODERATE[0] < total < _MODERATE[1]):
         return None
     name = type(_innermost(mapping)).__name__
-    ends = _find_ends(np.exp(favour), weight) if labels and name in _STEPS else (-LAST, LAST)
+    ends = _find_ends(NUMPY.expit(found), weight) if labels and name in _STEPS else (-LAST, LAST)
     distinct, place = np.unique(np.clip(logit, *ends), return_inverse=True)
     odds = np.exp(-np.abs(distinct))
     known = np.bincount(place, weight) * (odds / (1.0 + odds) ** 2)

@@ -567,23 +567,24 @@ class VennAbers:
             sizes = f"{len(self.low)} and {len(self.high)} values for {len(self.edges)} edges"
             msg = f"VennAbers needs one low and one high more than edges; got {sizes}"
             raise ValueError(msg)
-        crossed = np.flatnonzero(np.asarray(self.low) > np.asarray(self.high))
-        if len(crossed):
-            msg = f"low must not exceed high; got {self.low[crossed[0]]} and {self.high[crossed[0]]}"
+        crossed = next((ends for ends in zip(self.low, self.high, strict=True) if ends[0] > ends[1]), None)
+        if crossed is not None:
+            msg = f"low must not exceed high; got {crossed[0]} and {crossed[1]}"
             raise ValueError(msg)
 
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score)."""
         low, high = np.asarray(self.low), np.asarray(self.high)
-        return self._steps(tuple((high / (1.0 - low + high)).tolist()))(score, ops)
+        return self._step(high / (1.0 - low + high), score, ops)
 
     def interval(self, score: Any) -> tuple[Any, Any]:
         """Return (p0, p1) at each score."""
-        return self._steps(self.low)(score), self._steps(self.high)(score)
+        return self._step(np.asarray(self.low), score), self._step(np.asarray(self.high), score)
 
-    def _steps(self, values: tuple[float, ...]) -> Steps:
-        """Return a step function over the same edges."""
-        return Steps(self.edges, values, origin=self.origin)
+    def _step(self, values: Floats, score: Any, ops: Ops = NUMPY) -> Any:
+        """Return the value of the step each score stands on."""
+        edges = np.asarray(self.edges)
+        return _evaluate(self, lambda f: ops.steps(f, edges, values), score, ops)
 
 
 @shown_as(describe_map)

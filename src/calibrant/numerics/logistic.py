@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
 from calibrant.checks import BLOCK, check_one_of
@@ -73,6 +74,8 @@ UNCERTAIN = (
 )
 EPS = float(np.finfo(np.float64).eps)
 _TINY = float(np.finfo(np.float64).tiny)
+_APART = np.array([[1.0, 1.0], [-1.0, 1.0]]) / np.sqrt(2.0)  # the directions of the difference and of the sum
+_ALIKE = np.array([[1.0, 1.0], [1.0, -1.0]]) / np.sqrt(2.0)  # of the sum and of the difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +152,10 @@ class Nodes:
         even = np.log1p(np.exp(-np.abs(u)))
         return np.asarray((self.ones + self.zeros) * even + self.zeros * above + self.ones * (above - u))
 
-    def value(self, theta: Floats) -> float:
-        """Return F(theta)."""
-        return float(self.losses(theta).sum() + np.sum(self.tilt * theta) + np.sum(self.ridge * theta**2) / 2)
+    def value(self, theta: Floats, losses: Floats | None = None) -> float:
+        """Return F(theta), from the losses at the points where they are known."""
+        losses = self.losses(theta) if losses is None else losses
+        return float(losses.sum() + np.sum(self.tilt * theta) + np.sum(self.ridge * theta**2) / 2)
 
     def slopes(self, theta: Floats) -> tuple[Floats, Floats, Floats]:
         """Return of each point n0 p - n1 (1 - p), the derivative of its loss in u; n0 p + n1 (1 - p); and w p (1 - p).
@@ -279,9 +283,28 @@ def newton_step(hessian: Floats, gradient: Floats) -> Floats:
     """Return the Newton step; where the Hessian is singular to working precision, a long step downhill."""
     if len(gradient) == 1:
         return np.asarray(-gradient / np.maximum(hessian[0], _TINY))
-    size = np.sqrt(np.maximum(np.diag(hessian), _TINY))
-    values, vectors = np.linalg.eigh(hessian / np.outer(size, size))
+    size = _sizes(hessian)
+    values, vectors = _spectrum(hessian, size)
     return np.asarray(-(vectors @ ((gradient / size @ vectors) / np.maximum(values, SINGULAR))) / size)
+
+
+def _sizes(hessian: Floats) -> Floats:
+    """Return the square roots of the diagonal of a Hessian, never 0."""
+    return np.asarray(np.sqrt(np.maximum(hessian.diagonal(), _TINY)))
+
+
+def _spectrum(hessian: Floats, size: Floats) -> tuple[Floats, Floats]:
+    """Return the rising eigenvalues of a Hessian in units that make its diagonal 1, and the eigenvectors as columns.
+
+    Of two numbers correlated by c they are 1 - |c| and 1 + |c|, along the difference and the sum.
+    """
+    if len(size) > 2 or hessian.diagonal().min() < _TINY:
+        values, vectors = np.linalg.eigh(hessian / np.multiply.outer(size, size))
+        return values, vectors
+    if len(size) == 1:
+        return np.ones(1), np.ones((1, 1))
+    c = float(hessian[0, 1] / size[0] / size[1])
+    return np.array([1.0 - abs(c), 1.0 + abs(c)]), _APART if c >= 0.0 else _ALIKE
 
 
 def bound_remainder(hessian: Floats, gradient: Floats, step: Floats, reach: float) -> float:
@@ -290,7 +313,7 @@ def bound_remainder(hessian: Floats, gradient: Floats, step: Floats, reach: floa
     It is the largest component in units of sqrt(H_jj): what the linear equations have left over, and what the change of
     the Hessian along the step adds, (exp(r) - 1 - r)/r of the step's length in the norm of the Hessian.
     """
-    size = np.sqrt(np.maximum(np.diag(hessian), _TINY))
+    size = _sizes(hessian)
     left = 0.5 * reach if reach < 1e-4 else (np.expm1(reach) - reach) / reach
     length = float(np.sqrt(max(float(step @ hessian @ step), 0.0)))
     return float(np.abs((gradient + hessian @ step) / size).max()) + left * length
@@ -306,19 +329,20 @@ def certify(nodes: Nodes, theta: Floats) -> Floats | None:
     tangent, so it may count in g and not in H; or not below 0, so it may be left out and its own loss added.
     """
     losses, (slope, terms, bend) = nodes.losses(theta), nodes.slopes(theta)
-    allowed = CERTIFIED * nodes.value(theta)
+    allowed = CERTIFIED * nodes.value(theta, losses)
     absolute = np.abs(nodes.design)
     noise = terms + bend * (np.abs(theta) @ absolute)  # of the terms of the gradient, and of u, which moves p
     counted, curved = np.ones(len(losses), bool), np.ones(len(losses), bool)
     while curved.any():
-        gradient = nodes.design[:, counted] @ slope[counted] + nodes.tilt + nodes.ridge * theta
-        rounding = absolute[:, counted] @ noise[counted] + np.abs(nodes.tilt) + np.abs(nodes.ridge * theta)
-        hessian = (nodes.design[:, curved] * bend[curved]) @ nodes.design[:, curved].T
+        here, bent = _points(counted), _points(curved)
+        gradient = nodes.design[:, here] @ slope[here] + nodes.tilt + nodes.ridge * theta
+        rounding = absolute[:, here] @ noise[here] + np.abs(nodes.tilt) + np.abs(nodes.ridge * theta)
+        hessian = (nodes.design[:, bent] * bend[bent]) @ nodes.design[:, bent].T
         hessian.flat[:: len(theta) + 1] += nodes.ridge
         if not np.isfinite(hessian).all():
             return None
-        size = np.sqrt(np.maximum(np.diag(hessian), _TINY))
-        values, vectors = np.linalg.eigh(hessian / np.outer(size, size))
+        size = _sizes(hessian)
+        values, vectors = _spectrum(hessian, size)
         known = values > SINGULAR
         whiten = vectors[:, known].T / size / np.sqrt(values[known])[:, None]
         decrement = float(np.linalg.norm(np.abs(whiten @ gradient) + np.abs(whiten) @ (2.0 * EPS * rounding)))
@@ -337,6 +361,11 @@ def certify(nodes: Nodes, theta: Floats) -> Floats | None:
             return None
         curved &= counted & ~loose
     return None
+
+
+def _points(mask: NDArray[np.bool_]) -> NDArray[np.bool_] | slice:
+    """Return what takes the points of a mask, without a copy where it takes all."""
+    return slice(None) if mask.all() else mask
 
 
 @dataclass(frozen=True, slots=True)
