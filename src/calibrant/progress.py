@@ -8,10 +8,10 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
-__all__ = ["Progress", "Step", "draw_bar", "show_progress"]
+__all__ = ["Progress", "Update", "draw_bar", "show_progress"]
 
 Progress = bool | Callable[[float], None]  # whether to draw a bar, or a function called with the share done
-Step = Callable[..., None]  # takes `advance` or `completed`, and a new `description`
+Update = Callable[..., None]  # takes `advance` or `completed`, and a new `description`
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def show_progress(what: str, total: float, progress: Progress) -> Iterator[Calla
 @contextmanager
 def draw_bar(
     what: str, total: float | None = None, *, stays: bool = False, unit: str | None = None
-) -> Iterator[Step | None]:
+) -> Iterator[Update | None]:
     """Yield a function that moves a bar, or None without a terminal or without rich; `stays` keeps it at the end.
 
     With a `unit`, such as rows, the bar says how many of them are done in a second.

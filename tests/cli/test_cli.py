@@ -849,9 +849,10 @@ class TestCompare:
         found = document(*asked)
         result = done(*asked)
         assert result.stderr == ""
-        *lines, last = result.stdout.splitlines()
+        lines, steps = split_steps(result.stdout)
         assert max(map(len, lines)) <= 80
-        assert last.startswith(f"next: calibrant fit {forecasts} --score f --label y --method ")
+        assert steps[0].startswith(f"next: calibrant fit {forecasts} --score f --label y --method ")
+        assert steps[1:] == ["then: calibrant apply map.json new.csv --score f -o out.csv"]
         best_first = found["standings"][0]["methods"]
         assert ordered(result.stdout.split("─")[-1], methods)[:4] == best_first
         assert ["method", "brier", "rank", "p"] in [line.split() for line in lines]  # one test, that of the answers
@@ -942,6 +943,21 @@ class TestReport:
         first = " ".join(re.sub(r"<[^>]*>", "", html.unescape(claims[0])).split())
         assert f"Is it good enough? {first}" in found["verdict"]
         assert listing(tmp_path).keys() == {"t.parquet", "r.html"}
+
+    @pytest.mark.parametrize("happened", [np.ones(90), np.zeros(90), HAPPENED], ids=["all", "none", "some"])
+    def test_prints_the_commands_of_the_page(self, happened: Any, tmp_path: Path) -> None:
+        """Those of `assess` too; of rows of one class there are none."""
+        table, page = tmp_path / "t.csv", tmp_path / "r.html"
+        rows = zip(FORECAST, happened, strict=True)
+        table.write_text("".join(["p,y\n", *(f"{p},{y:.0f}\n" for p, y in rows)]))
+        asked = (table, *ASSESSED, "--pos-label", "1")
+        said = [done("assess", *asked).stdout, done("report", *asked, "-o", page).stdout]
+        by_hand, printed = (re.findall(r"^(?:next|  or): (.*)$", each, re.MULTILINE) for each in said)
+        assert by_hand[:-1] == printed
+        assert by_hand[-1].startswith("calibrant report ")
+        assert [command.split()[1] for command in printed] == (["fit", "compare"] if 0 < happened.mean() < 1 else [])
+        shown = html.unescape(re.sub(r"<[^>]*>", "", page.read_text("utf-8")))
+        assert all(command in shown for command in printed)
 
     def test_an_empty_table_has_no_page(self, tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_text("p,y\n")

@@ -288,9 +288,8 @@ class TestSql:
 
 
 def follow(result):
-    """Return the command a command ends with, with the placeholders of a person."""
-    line = result.stdout.splitlines()[-1]
-    assert line.startswith("next: calibrant ")
+    """Return the first command that a command ends with, with the placeholders of a person."""
+    line = next(line for line in result.stdout.splitlines() if line.startswith("next: calibrant "))
     return shlex.split(line)[2:]
 
 
@@ -310,10 +309,10 @@ def test_each_command_says_the_next_and_that_runs(tmp_path, monkeypatch):
     assessed = done(*[word.replace("LABEL", "pet") for word in follow(applied)])
     reported = done(*follow(assessed))
     assert (tmp_path / "report.html").exists()
-    assert follow(reported)[:2] == ["compare", "OUT.csv"]
+    assert reported.stdout.splitlines()[-1].startswith("Report: ")  # nothing is left to repair
     assert follow(done("methods"))[0] == "compare"
     best_raw = done("compare", "my pets.csv", *score, "--methods", "raw")
-    assert follow(best_raw) == ["assess", "my pets.csv", "--probability", ",".join(COLUMNS), "--label", "pet"]
+    assert follow(best_raw) == ["compare", "my pets.csv", *score[:-2]]  # one method cannot be tested
 
 
 def test_the_next_command_runs_for_classes_with_commas(tmp_path, monkeypatch):

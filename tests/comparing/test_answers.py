@@ -208,7 +208,7 @@ def test_rows_called_impossible_are_counted():
     row = rank_methods(found, "data", "scores")["clip01"]
     never = ((f <= -1) & (y == 1)).sum() + ((f >= 1) & (y == 0)).sum()
     assert row.impossible == never > 0
-    assert f"were called impossible: {never} rows by Clipped margin (clip01)." in found.answers.wrong.text
+    assert f"was called impossible: {never} rows by Clipped margin (clip01)." in found.answers.wrong.text
 
 
 def test_maps_of_each_class_are_counted():
@@ -305,6 +305,16 @@ def test_a_command_fits_and_applies_the_winner():
     scope = {"calibrant": calibrant, "scores": scores, "y": y}
     exec(found.answers.next.steps[0].code, scope)
     assert scope["map"].origin.method == "platt"
+
+
+@pytest.mark.parametrize(("name", "verb"), [("calibrated", "assess"), ("one method", "compare")])
+def test_what_is_typed_next_runs_where_nothing_is_fitted(name, verb):
+    found = compared(name)
+    (scores, y), _ = CASES[name]()
+    (step,) = found.answers.next.steps
+    assert eval(step.code, {"calibrant": calibrant, "scores": scores, "y": y}).answers.situation
+    (named,) = answer_comparison(found, source=Source("t.csv", ("p",), "y", (), "probability")).next.steps
+    assert named.code.startswith(f"calibrant {verb} t.csv ")
 
 
 def test_few_rows_do_not_get_a_yes():

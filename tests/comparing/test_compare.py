@@ -24,6 +24,7 @@ from sklearn.metrics import log_loss as reference_log_loss
 from sklearn.model_selection import (
     GridSearchCV,
     GroupKFold,
+    KFold,
     ShuffleSplit,
     StratifiedKFold,
     cross_val_predict,
@@ -1193,6 +1194,28 @@ class TestScores:
         other = compare_scores(score[again], y[again], cv=folds, methods="platt", progress=False)
         for left, right in zip(one.cells, other.cells, strict=True):
             assert left.values["log_loss"] == pytest.approx(right.values["log_loss"], rel=1e-9)
+
+    @pytest.mark.parametrize("listed", [False, True])
+    def test_rows_of_no_weight_are_left_out(self, listed):
+        rng = np.random.default_rng(3)
+        p, weight = rng.random(90), rng.integers(0, 3, 90)
+        y, kept = (rng.random(90) < p).astype(int), np.flatnonzero(weight)
+        folds = list(KFold(3).split(kept))
+        asked = {"methods": ["raw", "platt"], "kind": "probability", "progress": False}
+        one = compare_scores(
+            p,
+            y,
+            sample_weight=weight,
+            cv=[(np.setdiff1d(np.arange(90), kept[test]), kept[test]) for _, test in folds] if listed else 3,
+            **asked,
+        )
+        other = compare_scores(p[kept], y[kept], sample_weight=weight[kept], cv=folds if listed else 3, **asked)
+        assert [each.values for each in one.cells] == [each.values for each in other.cells]
+        for left, right in zip(one.predictions.values(), other.predictions.values(), strict=True):
+            np.testing.assert_array_equal(left.rows, kept[right.rows])
+        assert "nan" not in one.answers.text
+        with pytest.raises(ValueError, match="at least two classes"):
+            compare_scores(p, y, sample_weight=np.where(y, 1.0, 0.0), **asked)
 
     def test_several_tables_in_a_folder_and_several_classes(self, tmp_path):
         X, y = load_iris(return_X_y=True)

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
 import calibrant
-from calibrant.evidence.answers import QUESTIONS, SITUATIONS, answer_assessment, mention_groups
+from calibrant.evidence.answers import QUESTIONS, SITUATIONS, answer_assessment, judge_group
 from calibrant.evidence.steps import Source
 from calibrant.evidence.words import format_points, format_rate, name_method, round_percent
 from calibrant.maps.methods import METHODS
@@ -268,11 +268,11 @@ def test_the_base_rate_is_beside_the_log_loss():
 def test_called_impossible_are_counted():
     y, p, _, found = case("called impossible")
     number = ((p == 0) & (y == 1)).sum()
-    assert found.answers.good.claim == f"{number} rows that happened were called impossible."
+    assert found.answers.good.claim == f"What happened in {number} rows had been called impossible."
     assert found["log_loss"].value == np.inf
     kept = ~((p == 0) & (y == 1))
     rest = -np.log(np.where(y[kept], p[kept], 1 - p[kept])).mean()
-    assert f"Without them the log loss is {rest:.4g}." in found.answers.good.text
+    assert f"Of all other rows it is {rest:.4g}." in found.answers.good.text
 
 
 def test_an_inverted_forecast_has_its_area():
@@ -285,7 +285,7 @@ def test_an_infinite_log_loss_does_not_hide_the_other_class():
     y, p, _, found = case("inverted, called impossible")
     assert np.isinf(found["log_loss"].value)
     never = ((p == 0) & (y == 1)).sum()
-    assert f"{never} rows that happened were called impossible." in found.answers.wrong.because
+    assert f"What happened in {never} rows had been called impossible." in found.answers.wrong.because
     assert found.answers.next.steps[0].code == "calibrant.assess(y, 1 - p)"
 
 
@@ -358,7 +358,7 @@ def test_significant_but_negligible_is_not_large_but_uncertain():
 
 def test_a_group_that_is_off_is_not_hidden_by_the_average():
     groups = {"north": case("calibrated")[-1], "south": case("overconfident")[-1]}
-    said = mention_groups(case("calibrated")[-1].answers, groups)
+    said = answer_assessment(case("calibrated")[-1], None, groups)
     size = format_points(groups["south"].effects.error.value)
     assert str(said.good).startswith("Is it good enough? On average yes, but not for south: off by")
     assert said.good.claim == f"but not for south: off by {size} there (3,000 rows)."
@@ -367,11 +367,52 @@ def test_a_group_that_is_off_is_not_hidden_by_the_average():
     assert (said.wrong.because, said.wrong.sure) == (theirs.because, theirs.sure)
     assert [step.code for step in said.next.steps] == ['calibrant.fit("auto", p, y, kind="probability", groups=groups)']
     assert not said.next.because  # nothing of all rows together, which gain nothing
-    named = mention_groups(case("calibrated")[-1].answers, groups, Source("t.csv", ("p",), "y", by=("a", "b c")))
+    named = answer_assessment(case("calibrated")[-1], Source("t.csv", ("p",), "y", by=("a", "b c")), groups)
     assert named.next.steps[0].code.endswith("--kind probability --by a --by 'b c' -o map.json")
-    off = case("underconfident")[-1].answers
-    assert f"By group, south is off by {size}" in mention_groups(off, groups).wrong.text
-    assert mention_groups(off, {"north": groups["north"]}) == off
+    off = case("underconfident")[-1]
+    like = {"west": off, "east": off}  # a map for each gains no more than one for all
+    size = format_points(off.effects.error.value)
+    said = answer_assessment(off, None, like)
+    assert f"By group, west is off by {size}" in said.wrong.text
+    assert [step.verb for step in said.next.steps] == ["fit", "compare", "fit"]
+    assert answer_assessment(off, None, {"north": groups["north"]}) == off.answers
+
+
+def test_a_map_for_each_group_comes_first_where_it_gains_more_than_one_for_all():
+    """One group of four is off: a map for all would make the three others worse."""
+    y, p = forecast(8000)
+    group = np.arange(8000) % 4
+    q = np.where(group == 0, 1 / (1 + np.exp(-np.log(p / (1 - p)) - 1.5)), p)
+    found = {str(k): calibrant.assess(y[group == k], q[group == k], draws=20) for k in range(4)}
+    whole = calibrant.assess(y, q, draws=20)
+    said = answer_assessment(whole, Source("t.csv", ("p",), "y", by=("shop",)), found)
+    assert whole.answers.next.steps[0].verb == "fit"
+    assert said.wrong.claim.startswith("Group 0: ")
+    assert "No other of the 4 groups is certain to be off." in said.wrong.text
+    assert [step.code for step in said.next.steps] == [
+        "calibrant fit t.csv --score p --label y --kind probability --by shop -o map.json"
+    ]
+    folds = [each.effects.recalibration for each in found.values()]
+    gain = 1 - sum(each.recalibrated for each in folds) / sum(each.log_loss for each in folds)  # of as many rows each
+    for share in (gain, whole.effects.recalibration.gain):
+        assert f"{round_percent(share)}%" in said.next.claim
+
+
+def test_what_a_group_sees_by_itself_is_unclear_among_many():
+    seeds = (calibrant.assess(*forecast(400, seed=seed), draws=20) for seed in range(60))
+    found = next(each for each in seeds if each.answers.situation == "off")  # by chance
+    assert judge_group(found, 1).word == found.answers.good.word
+    assert (judge_group(found, 60).tone, judge_group(found, 60).word) == ("open", "Unclear.")
+    clear = case("overconfident")[-1]
+    assert judge_group(clear, 60).word == clear.answers.good.word
+
+
+def test_a_map_fitted_to_a_handful_of_rows_is_not_judged():
+    p = np.array([0.1, 0.3, 0.4, 0.45, 0.55, 0.6, 0.8, 0.9])
+    found = calibrant.assess(np.array([0, 0, 1, 0, 1, 0, 1, 1]), p)
+    assert found.effects.recalibration is None
+    assert "log loss out of fold" not in found.answers.text
+    assert found.answers.next.claim.startswith("Collect about")
 
 
 def test_one_of_many_groups_that_are_right_is_not_called_off():
@@ -382,9 +423,9 @@ def test_one_of_many_groups_that_are_right_is_not_called_off():
         found[group] = calibrant.assess(y, p, draws=20)
     alone = [name for name, each in found.items() if each.answers.situation == "off"]
     assert alone  # so that there is something to be held back
-    answers = case("calibrated")[-1].answers
-    assert mention_groups(answers, found) == answers
-    worst = mention_groups(answers, found | {"south": case("overconfident")[-1]})
+    whole = case("calibrated")[-1]
+    assert answer_assessment(whole, None, found) == whole.answers
+    worst = answer_assessment(whole, None, found | {"south": case("overconfident")[-1]})
     assert "but not for south" in worst.good.claim
 
 

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import typer
@@ -21,7 +21,10 @@ from rich.table import Table
 from rich.text import Text
 
 from calibrant.files import hide_address, hide_credentials
-from calibrant.progress import Step, draw_bar
+from calibrant.progress import Update, draw_bar
+
+if TYPE_CHECKING:
+    from calibrant.evidence.steps import Step
 
 __all__ = [
     "UNREAD",
@@ -96,14 +99,19 @@ def print_answers(answers: Iterable[Any]) -> None:
 
 def print_next(*words: object) -> None:
     """Print the command that is useful next, as it can be typed: words with spaces get quotes."""
-    print_steps([shlex.join(["calibrant", *map(hide_address, map(str, words))])])
+    _print_command("next", shlex.join(["calibrant", *map(hide_address, map(str, words))]))
 
 
-def print_steps(commands: Iterable[str]) -> None:
-    """Print commands of which each is useful next, without wrapping them, so that they can be copied."""
-    for place, command in enumerate(dict.fromkeys(commands)):
-        line = Text.assemble(("  or: " if place else "next: ", "dim"), (command, "green"))
-        Console(highlight=False, soft_wrap=True).print(line)
+def print_steps(steps: Iterable[Step]) -> None:
+    """Print what is useful next, by choice or one after the other, without wrapping it, so that it can be copied."""
+    codes = {step.code: step for step in steps}
+    for place, step in enumerate(codes.values()):
+        _print_command("then" if step.verb == "apply" else "or" if place else "next", step.code)
+
+
+def _print_command(when: str, command: str) -> None:
+    line = Text.assemble((f"{when:>4}: ", "dim"), (command, "green"))
+    Console(highlight=False, soft_wrap=True).print(line)
 
 
 def repeat_options(**options: Any) -> list[str]:
@@ -134,7 +142,7 @@ def print_json(value: Any) -> None:
 
 
 @contextmanager
-def show_activity(what: str, total: float | None = None, unit: str | None = None) -> Iterator[Step]:
+def show_activity(what: str, total: float | None = None, unit: str | None = None) -> Iterator[Update]:
     """Show a progress bar on a terminal, and yield the function that updates it."""
     with draw_bar(what, total, unit=unit) as step:
         yield (lambda **_: None) if step is None else step

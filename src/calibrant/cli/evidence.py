@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +22,6 @@ from calibrant.cli.console import (
     print_answers,
     print_json,
     print_line,
-    print_next,
     print_steps,
     print_text,
     repeat_options,
@@ -66,6 +64,7 @@ if TYPE_CHECKING:
 
     from calibrant.comparing import Comparison
     from calibrant.evidence.assessing import Assessment
+    from calibrant.evidence.steps import Source as Named
 
 __all__ = [
     "assess",
@@ -146,7 +145,8 @@ def assess(
       calibrant assess pets.csv --probability p_cat,p_dog,p_hare --label pet
     """
     from calibrant.cli.formats import open_files
-    from calibrant.evidence.answers import answer_assessment, mention_groups
+    from calibrant.evidence.answers import answer_assessment
+    from calibrant.evidence.steps import write_step
     from calibrant.evidence.words import to_json
 
     if output is not None:
@@ -161,8 +161,8 @@ def assess(
             one_class = f"all rows of column {label!r} are of one class; give --pos-label, the class of the "
             raise ValueError(f"{one_class}probabilities" if each.rows else each.notes[0])
     reading = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal, "skip_missing": skip_missing}
-    named = _name_source(source, probability, "probability", (), **reading)
-    answers = mention_groups(answer_assessment(found, named), groups, named)
+    named = _name_source(source, table, probability, "probability", (), **reading)
+    answers = answer_assessment(found, named, groups)
     document: dict[str, Any] = {"table": files.name, **found.as_dict()}
     if by:
         document |= {"answers": answers, "verdict": answers.text}
@@ -176,10 +176,7 @@ def assess(
     print_text(*(_tabulate_groups(groups) if by else _tabulate_assessment(found)))
     print_answers(answers)
     print_text(*(f"Note: {note}" for note in found.notes))
-    given = {"probability": probability, "label": label, "weight": weight, "pos_label": pos_label, "classes": classes}
-    page = ["calibrant", "report", *table, *repeat_options(**given, **reading, by=by), "-o", "report.html"]
-    steps = [] if named is None else [step.code for step in answers.next.steps if not (by and step.verb == "report")]
-    print_steps([*steps, shlex.join(map(hide_address, page))])
+    print_steps([*answers.next.steps, write_step("", "report", named, "-o", "report.html", python="")])
 
 
 def _assess_groups(source: Source, probability: Sequence[str]) -> tuple[Assessment, dict[Any, Assessment]]:
@@ -213,12 +210,13 @@ def _plain(group: Any) -> Any:
 def _say_rows(found: Assessment) -> str:
     """Say how many rows there are, and of each class."""
     shares = ", ".join(f"{each.name} {each.rows:,.10g} ({each.share:.1%})" for each in found.classes)
-    return f"{found.rows:,.10g} rows; {shares}"
+    rows = f"rows of weight {found.rows:,.10g}" if found.weighted else f"{found.rows:,.10g} rows"
+    return f"{rows}; {shares}"
 
 
 def _tabulate_groups(found: Mapping[Any, Assessment]) -> list[Any]:
     """Return the main numbers of each group as one table, and how to read it."""
-    from calibrant.evidence.answers import rank_groups
+    from calibrant.evidence.answers import judge_group, rank_groups
     from calibrant.evidence.words import format_percent, format_points
 
     groups = make_table("group", "rows", "forecast", "happened", "off by", "chance", last="good enough?")
@@ -229,12 +227,15 @@ def _tabulate_groups(found: Mapping[Any, Assessment]) -> list[Any]:
         departure, error = each.effects.departure, each.effects.error
         shares = [format_percent(share) for share in (departure.said, departure.happened)]
         sizes = [format_points(size) for size in (error.value, error.chance)]
-        word = each.answers.good.word.removesuffix(".")
+        word = judge_group(each, len(found)).word.removesuffix(".")
         groups.add_row(Text(name_group(group)), f"{each.rows:,.10g}", *shares, *sizes, word)
     some = (
         f" The {_MOST_GROUPS} of {len(ranked):,} groups with most beyond chance." if len(ranked) > _MOST_GROUPS else ""
     )
-    words = "off by: the calibration error. chance: what a calibrated forecast of as many rows rarely exceeds."
+    words = (
+        "off by: the calibration error. chance: what a calibrated forecast of as many rows rarely exceeds. The word is "
+        "by tests of calibration; the more groups, the clearer must one be off."
+    )
     return [groups, f"{words}{some} Whole assessments are in --json."]
 
 
@@ -335,6 +336,7 @@ def compare(
       calibrant compare patients.csv --label ill --kernels rbf --folder unfinished
     """
     from calibrant.cli.formats import open_files
+    from calibrant.comparing.verdicts import answer_comparison
 
     options = {
         "metrics": _split_names(metric),
@@ -375,20 +377,18 @@ def compare(
         msg = f"no method gave probabilities: {failed[0]}"
         raise ValueError(msg)
     reading = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal, "skip_missing": skip_missing}
+    named = _name_source(source, table, score, kind, names, **reading) if score else None
     if report is not None:
-        named = _name_source(source, score, kind, names, **reading) if score else None
-        write_page(found, report, about=_say_table(source, named), source=named)
+        write_page(
+            found, report, about=f"Table {files.short_name}, label {label}." if named is None else "", source=named
+        )
     if as_json:
         print_json({"table": files.name, **summarise_comparison(found), "report": report})
     else:
         print_comparison(found, f"{files.name}: {_count_rows(found):,.10g} rows")
         if report is not None:
             print_line(f"Report: {report}")
-        if score:
-            given = {"score": score, "label": label, "kind": kind, "weight": weight, "pos_label": pos_label}
-            print_next(*_find_next_command(found, table, names, **given, classes=classes, **reading))
-        else:
-            print_next("methods")
+        print_steps(answer_comparison(found, None, named).next.steps)
 
 
 def _count_rows(found: Comparison) -> float:
@@ -398,24 +398,6 @@ def _count_rows(found: Comparison) -> float:
         float(each.weight.sum()) if pooled and each.weight is not None else len(each.rows)
         for each in found.predictions.values()
     )
-
-
-def _find_next_command(found: Comparison, table: Sequence[str], names: tuple[str, ...], **options: Any) -> list[Any]:
-    """Return the command that fits the method recommended by a comparison, or assesses scores that need none.
-
-    Scores that seem to be of the other one of the two classes in `names` are compared as those.
-    """
-    from calibrant.comparing.rankings import rank_methods
-
-    if names and found.answers.situation == "inverted":
-        return ["compare", *table, *repeat_options(**{**options, "pos_label": names[0]})]
-    ranking = rank_methods(found, found.cells[0].dataset, found.machines[0])
-    chosen = ranking[ranking.recommended or ranking.best]
-    if chosen.method in list_methods("column", "matrix"):
-        wanted = [word for name, value in chosen.options.items() for word in ("--option", f"{name}={value}")]
-        return ["fit", *table, *repeat_options(**options), "--method", chosen.method, *wanted, "-o", "map.json"]
-    kept = {name: value for name, value in options.items() if name not in ("score", "kind")}
-    return ["assess", *table, *repeat_options(probability=options["score"], **kept)]
 
 
 def _refuse_options(context: typer.Context, names: Sequence[str], reason: str) -> None:
@@ -630,17 +612,16 @@ def report(
       calibrant report scores.csv --score f --label y --methods all -o report.html
     """
     from calibrant.cli.formats import open_files
-    from calibrant.evidence.answers import mention_groups
+    from calibrant.comparing.verdicts import answer_comparison
+    from calibrant.evidence.answers import answer_assessment
 
     if bool(probability) == bool(score):
         msg = "--probability evaluates probabilities, --score compares methods on scores; give one of them"
         raise ValueError(msg)
     require_report()
     require_place(output, *table)
-    found: Any
-    columns = {"label": label, "weight": weight, "pos_label": pos_label, "classes": classes}
+    found: Assessment | Comparison
     reading = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal, "skip_missing": skip_missing}
-    names: tuple[str, ...] = ()
     if probability:
         _refuse_options(
             context, ["methods", "metric", "folds", "kind", "seed"], "is for comparing methods, so it needs --score"
@@ -648,65 +629,51 @@ def report(
     else:
         _refuse_options(context, ["by"], "assesses groups, so it needs --probability")
     with open_files(table, delimiter=delimiter, encoding=encoding, decimal=decimal) as files:
-        grouping = (*columns_of(files, by),)
-        source = Source(files, label, weight, pos_label, classes, engine, master, skip_missing, grouping)
+        source = Source(
+            files, label, weight, pos_label, classes, engine, master, skip_missing, (*columns_of(files, by),)
+        )
         groups: dict[str, Assessment] = {}
         if probability:
             found, parts = _assess_groups(source, probability)
             groups = {name_group(name): part for name, part in parts.items()}
-            overall = found.answers
-            answers = mention_groups(overall, groups)
-            sentence = answers.text
-            given = repeat_options(score=probability, kind="probability", **columns, **reading)
-            following = ["compare", *table, *given]
-            if answers is not overall:  # a group is off
-                following = ["fit", *table, *given, *repeat_options(by=by), "-o", "map.json"]
-            if len(found.classes) == 2 and found.answers.situation == "inverted":
-                given = repeat_options(probability=probability, **columns | {"pos_label": found.classes[0].name})
-                following = ["report", *table, *given, *repeat_options(**reading), "-o", str(output)]
+            named = _name_source(source, table, probability, "probability", (), **reading)
+            answers = answer_assessment(found, named, groups)
         else:
-            from calibrant.comparing.standings import standings_of
-            from calibrant.comparing.verdicts import describe_verdict
-
             options = {"metrics": _split_names(metric), "cv": folds, "random_state": seed, "kind": kind}
             options |= {"methods": parse_methods(methods, read_kind(kind))}
             found, names = _compare_on_scores(source, score, None, options)
-            sentence = describe_verdict(found, standings_of(found))
-            following = _find_next_command(found, table, names, score=score, kind=kind, **columns, **reading)
-    named = _name_source(source, probability or score, kind if score else "probability", names, **reading)
-    write_page(found, output, groups=groups or None, title=title, about=_say_table(source, named), source=named)
+            named = _name_source(source, table, score, kind, names, **reading)
+            answers = answer_comparison(found, None, named)
+    write_page(found, output, groups=groups or None, title=title, source=named)
     if as_json:
-        print_json({"report": str(output), "verdict": sentence})
-    else:
-        print_text(sentence)
-        print_line(f"Report: {output}")
-        print_next(*following)
-
-
-def _say_table(source: Source, named: Any) -> str:
-    """Return a sentence about the table for a page; "" where the page names it anyhow."""
-    return "" if named is not None else f"Table {source.files.short_name}, label {source.label}."
+        print_json({"report": str(output), "verdict": answers.text})
+        return
+    print_answers(answers)
+    print_line(f"Report: {output}")
+    print_steps(step for step in answers.next.steps if step.verb != "report")
 
 
 def _name_source(
-    source: Source, columns: Sequence[str], kind: str | None, names: tuple[str, ...], **reading: Any
-) -> Any:
-    """Return how the rows of a table are named in the commands of a page; None where one name does not do."""
-    from calibrant.cli.formats import DATABASES
+    source: Source,
+    table: Sequence[str],
+    columns: Sequence[str],
+    kind: str | None,
+    names: tuple[str, ...],
+    **reading: Any,
+) -> Named:
+    """Return how the rows of a table are named on a page and in commands, as they were given without addresses."""
     from calibrant.evidence.steps import Source as Named
 
-    files = source.files
-    if len(files.paths) != 1 or files.name == "standard input" or hide_address(files.paths[0]) != files.paths[0]:
-        return None
     options = repeat_options(weight=source.weight, pos_label=source.pos_label, classes=source.classes, **reading)
     return Named(
-        files.paths[0] if files.format in DATABASES else files.name,
+        source.files.name,
         tuple(_split_names(columns)),
         source.label,
         tuple(options),
         kind,
         names,
         source.by,
+        tuple(map(hide_address, table)),
     )
 
 

@@ -359,19 +359,25 @@ def check_scores(data: CheckedData, kind: str, sample_weight: ArrayLike | None, 
     weight = (
         None if sample_weight is None else np.asarray(check_weights("sample_weight", sample_weight, matrix), np.float64)
     )
+    if weight is not None:
+        check_several_classes(np.unique(data.y[weight > 0.0]))
     content = f"{data.content} {joblib.hash((weight, classes))}"
     return replace(data, X=matrix, weight=weight, content=content)
 
 
 def make_tasks(data: CheckedData, trainers: Sequence[Trainer], settings: ComparisonSettings) -> list[FoldTask]:
-    """Return one task per machine and fold of a data set; the folds are the same for all machines."""
+    """Return one task per machine and fold of a data set; the folds, of the rows with weight, are the same for all."""
     if data.groups is not None:  # the protocol, and searches inside machines, must not split groups
         if settings.protocol == "loo":
             refuse_unused_groups(settings.protocol, None, data.groups)
         for trainer in trainers:
             if trainer.estimator is not None:
                 group_params(trainer.estimator, data.groups)
-    folds = split_rows(data, np.arange(len(data.y)), settings.cv, settings.seed)
+    counted = np.ones(len(data.y), bool) if data.weight is None else data.weight > 0.0
+    listed = isinstance(settings.cv, list)  # by the numbers of all rows
+    folds = split_rows(data, np.arange(len(data.y)) if listed else np.flatnonzero(counted), settings.cv, settings.seed)
+    if listed:
+        folds = [(train[counted[train]], test[counted[test]]) for train, test in folds]
     if settings.protocol == "given" and data.X.shape[1] == 1 and len(data.y) > MOST_ROWS:
         data, folds = pool_folds(data, folds, settings.kind)
     scaled = data

@@ -21,7 +21,7 @@ from calibrant.comparing.rankings import (
 from calibrant.comparing.records import Comparison
 from calibrant.comparing.standings import standings_of
 from calibrant.evidence.answers import Answer, Answers, make_answer
-from calibrant.evidence.cases import say_wanted
+from calibrant.evidence.cases import say_chance, say_wanted
 from calibrant.evidence.departures import CLEAR_AREA, WIDE_AREA, guessing_error
 from calibrant.evidence.steps import Source, Step, name_order, turn_source, write_step
 from calibrant.evidence.words import (
@@ -210,7 +210,7 @@ def _say_error(case: _Case) -> str:
     before = "" if raw is None or case.raw is case.chosen else f", and was {format_points(raw.value)} before"
     return (
         f"The calibration error of all held-out rows together is {format_points(error.value)}{before}; chance alone "
-        f"makes {format_points(error.usual)}, rarely more than {format_points(error.chance)}."
+        f"makes {say_chance(error)}."
     )
 
 
@@ -220,7 +220,9 @@ def _say_wrong(case: _Case) -> str:
     if raw is None:
         return "Scores are not probabilities: a map has to make them so."
     if raw.impossible > 0.0:
-        return f"As they are, the forecasts call {format_count(round(raw.impossible), 'row')} impossible that happened."
+        return (
+            f"As they are, the forecasts call impossible what happened in {format_count(round(raw.impossible), 'row')}."
+        )
     if raw.error is not None and not is_right(raw.error):
         return f"As they are, the forecasts are off by {format_points(raw.error.value)} on average."
     return f"As they are, the forecasts have a worse {case.metric}, by more than noise."
@@ -255,7 +257,7 @@ def _say_field(case: _Case) -> list[str]:
     never = [row for row in ranking.rows if row.impossible > 0.0]
     if never:
         each = [f"{format_count(round(row.impossible), 'row')} by {_name(row)}" for row in never]
-        said.append(f"Infinite log loss, because rows that happened were called impossible: {list_names(each)}.")
+        said.append(f"Infinite log loss, because what happened was called impossible: {list_names(each)}.")
     return said
 
 
@@ -302,7 +304,25 @@ def _step_fit(case: _Case) -> tuple[Step, ...]:
     if source is None:
         return (fit,)
     given = ["calibrant", "apply", "map.json", "new.csv", "--score", ",".join(source.score), "-o", "out.csv"]
-    return fit, Step("And for new rows:", shlex.join(given))
+    return fit, Step("And for new rows:", shlex.join(given), "apply")
+
+
+def _step_compare(case: _Case) -> tuple[Step, ...]:
+    """Return the command, or the line of Python, that compares the usual methods on scores."""
+    settings = case.comparison.settings
+    if settings["protocol"] != "given":
+        return ()
+    python = f'calibrant.compare_scores(scores, y, kind="{settings["kind"]}"{name_order(settings.get("classes", ()))})'
+    return (write_step("", "compare", case.source, python=python),)
+
+
+def _step_assess(case: _Case) -> tuple[Step, ...]:
+    """Return the command, or the line of Python, that assesses forecasts as they are."""
+    settings, source = case.comparison.settings, case.source
+    if settings.get("kind") != "probability":
+        return ()
+    names = name_order(settings.get("classes", ())).replace("classes", "labels")
+    return (write_step("How good they are:", "assess", source, python=f"calibrant.assess(y, scores{names})"),)
 
 
 _Three = tuple[Answer, Answer, Answer]
@@ -332,7 +352,7 @@ def _write_untested(case: _Case) -> _Three:
             sure=_say_error(case),
         ),
         make_answer(1, "open", "", "Whether a difference is real cannot be tested on one method, or one fold."),
-        make_answer(2, "open", "", "Compare more methods, on more folds."),
+        make_answer(2, "open", "", "Compare more methods, on more folds.", steps=_step_compare(case)),
     )
 
 
@@ -389,7 +409,9 @@ def _write_raw(case: _Case) -> _Three:
             sure=_say_error(case),
         ),
         make_answer(1, "good", "", "Nothing that a map would certainly repair.", _say_field(case)),
-        make_answer(2, "good", "", "Use them as they are; no fit is needed.", [_say_rule(case)]),
+        make_answer(
+            2, "good", "", "Use them as they are; no fit is needed.", [_say_rule(case)], steps=_step_assess(case)
+        ),
     )
 
 

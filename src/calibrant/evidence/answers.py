@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from scipy import special
 
 from calibrant.evidence.cases import (
@@ -32,7 +33,7 @@ from calibrant.evidence.cases import (
     say_top,
     say_wanted,
 )
-from calibrant.evidence.departures import CLEAR_AREA, WIDE_AREA, is_rejected
+from calibrant.evidence.departures import CLEAR_AREA, NEGLIGIBLE, WIDE_AREA, is_rejected
 from calibrant.evidence.several import describe_confusion
 from calibrant.evidence.showing import describe_answers, print_answer
 from calibrant.evidence.steps import Source, Step, name_order, turn_source, write_step
@@ -57,8 +58,8 @@ __all__ = [
     "Answers",
     "answer_assessment",
     "find_situation",
+    "judge_group",
     "make_answer",
-    "mention_groups",
     "rank_groups",
 ]
 
@@ -122,8 +123,13 @@ class Answers:
         return "\n".join(str(each) for each in self)
 
 
-def answer_assessment(found: Assessment, source: Source | None = None) -> Answers:
-    """Return the three answers for an assessment; `source` says how to name its rows in a command."""
+def answer_assessment(
+    found: Assessment, source: Source | None = None, groups: Mapping[Any, Assessment] | None = None
+) -> Answers:
+    """Return the three answers for an assessment, with what those of its `groups`, one by one, add to them.
+
+    `source` says how to name the rows in a command.
+    """
     case = Case(found, source)
     situation = find_situation(found)
     good, wrong, following = SITUATIONS[situation][1](case)
@@ -132,7 +138,7 @@ def answer_assessment(found: Assessment, source: Source | None = None) -> Answer
     confused = describe_confusion(found.confusions, [share.name for share in found.classes]) if found.confusions else ""
     if confused:
         wrong = replace(wrong, because=(*wrong.because, confused))
-    return Answers(situation, good, wrong, following)
+    return _mention_groups(case, Answers(situation, good, wrong, following), groups or {})
 
 
 def find_situation(found: Assessment) -> str:
@@ -141,11 +147,26 @@ def find_situation(found: Assessment) -> str:
     return next(name for name, (holds, _) in SITUATIONS.items() if holds(case))
 
 
-def mention_groups(answers: Answers, groups: Mapping[Any, Assessment], source: Source | None = None) -> Answers:
-    """Return the answers for all rows with what `groups`, assessed one by one, add: which of them is off most.
+# Groups ---------------------------------------------------------------------------------------------------------------
 
-    Where all rows together are right and a group is not, that comes first. The more groups, the clearer must one be off
-    (Bonferroni's correction). `source` names the rows in a command.
+
+def judge_group(found: Assessment, groups: int) -> Answer:
+    """Return in one sentence how good one of so many groups is, by its own rows.
+
+    The more groups, the clearer must one be off (Bonferroni's correction): what only its own tests see is unclear.
+    """
+    answers = found.answers
+    if answers.situation in _OFF and not _is_group_off(found, groups):
+        claim = f"Its tests see a departure, as they do by chance in one of so many ({groups:,}) now and then."
+        return make_answer(0, "open", "Unclear.", claim)
+    return replace(answers.good, claim=answers.wrong.claim)
+
+
+def _mention_groups(case: Case, answers: Answers, groups: Mapping[Any, Assessment]) -> Answers:
+    """Return the answers for all rows with what the groups add: which of them is off most.
+
+    Where all rows together are right and a group is not, or where a map for each group gains clearly more than one for
+    all, the groups come first.
     """
     off = {str(name): each for name, each in groups.items() if _is_group_off(each, len(groups))}
     if not off:
@@ -153,27 +174,64 @@ def mention_groups(answers: Answers, groups: Mapping[Any, Assessment], source: S
     name, worst = rank_groups(off)[0]
     assert worst.effects is not None
     rows = f"({format_count(round(worst.effects.effective), 'row')})"
-    size = f"off by {format_points(worst.effects.error.value)}"
+    size = format_points(worst.effects.error.value)
     others = "" if len(off) == 1 else f", the most of {len(off)} groups that are off"
     repair = "A map for each group, drawn towards the common one, repairs that."
-    columns = () if source is None else source.by
+    columns = () if case.source is None else case.source.by
     grouped = [word for column in columns for word in ("--by", column)]
-    steps = (write_step("", "fit", source, *grouped, "-o", "map.json", python=_FIT_GROUPS),)
+    step = write_step("", "fit", case.source, *grouped, "-o", "map.json", python=_FIT_GROUPS)
+    theirs = worst.answers.wrong
+    wrong = replace(theirs, claim=f"Group {name}: {theirs.claim[0].lower()}{theirs.claim[1:]}")
     if answers.good.tone == "good":
         good = replace(
             answers.good,
             tone="off",
             word="On average yes,",
-            claim=f"but not for {name}: {size} there {rows}{others}.",
+            claim=f"but not for {name}: off by {size} there {rows}{others}.",
             because=(answers.good.claim, *answers.good.because),
         )
-        theirs = worst.answers.wrong
-        wrong = replace(theirs, claim=f"Group {name}: {theirs.claim[0].lower()}{theirs.claim[1:]}")
-        following = make_answer(2, "off", "Recalibrate by group.", repair, steps=steps)
+        following = make_answer(2, "off", "Recalibrate by group.", repair, steps=(step,))
         return replace(answers, good=good, wrong=wrong, next=following)
-    wrong = replace(answers.wrong, because=(*answers.wrong.because, f"By group, {name} is {size} {rows}{others}."))
-    more = replace(steps[0], words="Or, with a map for each group, drawn towards the common one:")
+    gain = _gain_by_group(groups)
+    if answers.situation == "off" and case.gain is not None and gain > case.gain[1] + NEGLIGIBLE:
+        error = format_points(case.effects.error.value)
+        good = replace(
+            answers.good,
+            claim=f"Forecasts are off by {error} on average, and those of {name} by {size} {rows}{others}.",
+        )
+        rest = [str(each) for each in groups if str(each) not in off]
+        spared = f"No other of the {len(groups)} groups is certain to be off." if len(off) == 1 and rest else ""
+        following = make_answer(
+            2,
+            "good",
+            "Recalibrate by group.",
+            f"{name_method(case.gain[0])} for each group takes {round_percent(gain)}% off the log loss, one for all "
+            f"{round_percent(case.gain[1])}%; no retraining is needed.",
+            ["Tried on rows they were not fitted to.", "This fits maps that are drawn towards the common one."],
+            steps=(step,),
+        )
+        wrong = replace(wrong, because=tuple(filter(None, (spared, *wrong.because))))
+        return replace(answers, good=good, wrong=wrong, next=following)
+    wrong = replace(
+        answers.wrong, because=(*answers.wrong.because, f"By group, {name} is off by {size} {rows}{others}.")
+    )
+    more = replace(step, words="Or, with a map for each group, drawn towards the common one:")
     return replace(answers, wrong=wrong, next=replace(answers.next, steps=(*answers.next.steps, more)))
+
+
+def _gain_by_group(groups: Mapping[Any, Assessment]) -> float:
+    """Return the share of the log loss that one map per group takes off, out of fold; groups without a map keep theirs.
+
+    A group counts by its rows, as far as they can be scored at all.
+    """
+    before, after = 0.0, 0.0
+    for each in groups.values():
+        gain = Case(each, None).gain if each.effects is not None else None
+        if gain is not None:
+            before, after = before + each.rows * gain[4], after + each.rows * gain[5]
+        elif each.effects is not None and np.isfinite(each["log_loss"].value):
+            before, after = (total + each.rows * each["log_loss"].value for total in (before, after))
+    return 1.0 - after / before if before > 0.0 else 0.0
 
 
 def _is_group_off(found: Assessment, groups: int) -> bool:
@@ -336,11 +394,7 @@ def _write_impossible(case: Case) -> _Three:
     cure = f"{name_method(method)} never says 0."
     if not case.several and effects.recalibration is not None:
         cure += f" Its log loss on all rows, out of fold, is {format_number(effects.recalibration.whole)}."
-    said = (
-        ""
-        if gain is None
-        else f"Without {'it' if ' was ' in claim else 'them'} the log loss is {format_number(gain[4])}."
-    )
+    said = "" if gain is None else f"Of all other rows it is {format_number(gain[4])}."
     return (
         make_answer(
             0,
@@ -516,12 +570,13 @@ def _write_negligible(case: Case) -> _Three:
 
 def _write_uncertain(case: Case) -> _Three:
     error = case.effects.error
+    doubt = "no more than chance may make it" if error.is_chance else "the tests do not tell it from chance"
     return (
         make_answer(
             0,
             "open",
             "Cannot tell.",
-            f"Off by {format_points(error.value)} on these {case.rows}: large, and no more than chance may make it.",
+            f"Off by {format_points(error.value)} on these {case.rows}: large, and {doubt}.",
             [say_losses(case), say_discrimination(case), say_top(case.found)],
             sure=say_error(case, named=True),
         ),
@@ -569,7 +624,7 @@ def _write_calibrated(case: Case) -> _Three:
     error, skill, rows = case.effects.error, case.effects.skill, case.rows.rstrip(",")
     little = "" if skill.value > 0.0 else f" But {name_base(case)} would do as well."
     word, tone = ("Yes.", "good") if skill.low > 0.0 else ("Calibrated.", "open")
-    how = "as chance would have it" if error.is_chance else "which the tests do not tell from chance"
+    how = "no more than chance makes" if error.is_chance else "which the tests do not tell from chance"
     return (
         make_answer(
             0,

@@ -40,6 +40,7 @@ __all__ = [
     "find_fall",
     "find_tilt",
     "name_base",
+    "say_chance",
     "say_discrimination",
     "say_error",
     "say_gain",
@@ -162,11 +163,16 @@ def name_base(case: Case) -> str:
 def say_error(case: Case, *, named: bool = False) -> str:
     """Say what chance makes of the calibration error, after it where it was not `named` before."""
     error = case.effects.error
-    chance = (
-        f"a calibrated forecast of these {case.rows} shows {format_points(error.usual)} by chance, rarely more than "
-        f"{format_points(error.chance)}."
-    )
-    return f"A{chance[1:]}" if named else f"The calibration error is {format_points(error.value)}; {chance}"
+    chance = f"by chance a calibrated forecast of these {case.rows} shows {say_chance(error)}"
+    if case.is_shown and case.found.tests and error.is_chance:
+        chance += "; the tests see more than this error does"
+    return f"B{chance[1:]}." if named else f"The calibration error is {format_points(error.value)}; {chance}."
+
+
+def say_chance(error: CalibrationError) -> str:
+    """Say which calibration error chance makes, and which it rarely exceeds."""
+    usual, rarely = format_points(error.usual), format_points(error.chance)
+    return usual if usual == rarely else f"{usual}, rarely more than {rarely}"
 
 
 def say_discrimination(case: Case) -> str:
@@ -226,19 +232,19 @@ def say_means(case: Case) -> str:
 
 
 def say_proof(case: Case) -> str:
-    """Say whether the tests tell this from chance, with their least p-value."""
+    """Say whether the tests tell the forecasts from calibrated ones, with their least p-value."""
     if not case.found.tests:
         return "Weights or labels are not whole numbers, so that rows cannot be counted: nothing was tested."
     least = min(case.found.tests, key=lambda test: test.pvalue)
-    chance = "Chance alone hardly ever does this" if case.is_shown else "Chance alone may do this"
-    return f"{chance} ({format_name(least.name)} test: {format_pvalue(least.pvalue)})."
+    seen = "Calibrated forecasts hardly ever come out so" if case.is_shown else "Calibrated forecasts may come out so"
+    return f"{seen} ({format_name(least.name)} test: {format_pvalue(least.pvalue)})."
 
 
 def say_impossible(case: Case) -> str:
-    """Say how many rows that happened had been given probability 0."""
+    """Say in how many rows what happened had been given probability 0."""
     impossible = case.effects.impossible
-    number = format_count(round(impossible), "row") if impossible >= 0.5 else "A row"
-    return f"{number} that happened {'was' if number.startswith(('1 ', 'A ')) else 'were'} called impossible."
+    number = format_count(round(impossible), "row") if impossible >= 0.5 else "a row"
+    return f"What happened in {number} had been called impossible."
 
 
 def _find_parts(case: Case) -> list[Part]:

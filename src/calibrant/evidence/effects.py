@@ -41,6 +41,7 @@ _TOP = 0.01  # the share of the rows that counts as the top
 _ERROR_CELLS = 4_096  # distinct forecasts for which labels are drawn; more are pooled
 _MOST_DRAWN = 4e6  # rows times draws, where rows of broken weight are drawn one by one
 _FITTED_CELLS = 2**15  # distinct forecasts to which a recalibration is fitted; more are pooled
+_FITTED_ROWS = 5  # of each class, at least, for a recalibration to be measured: one in each fold
 _MAP_POINTS = 161  # points at which a map is drawn
 _MAP_GROUPS = 20  # groups of equally many rows beside the map, at most
 _MAP_GROUP_ROWS = 20  # rows in such a group, at least
@@ -260,7 +261,7 @@ def measure_recalibration(
     kept = weight > 0.0
     p, label, weight = p[kept], label[kept], weight[kept]
     folds = deal_rows(weight)
-    if len(folds) < 2 or _lacks_class(label, weight):
+    if len(folds) < 2 or _count_rarest(label, weight) < _FITTED_ROWS:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of a map that falls: the answers say so
@@ -284,7 +285,7 @@ def _recalibrate(
     for fold in folds:
         rest = np.maximum(weight - fold, 0.0)
         inside, held = rest > 1e-9 * weight, fold > 0.0
-        if _lacks_class(label[inside], rest[inside]):
+        if _count_rarest(label[inside], rest[inside]) < 1.0:
             return None
         fitted = fit_map(method, Sample(p[inside], label[inside], rest[inside]), "probability")
         q = np.asarray(fitted(p[held]), np.float64)
@@ -320,9 +321,9 @@ def _recalibrate(
     )
 
 
-def _lacks_class(label: Floats, weight: Floats) -> bool:
-    """Return whether a class has less than one row."""
-    return min(float(weight @ label), float(weight @ (1.0 - label))) < 1.0
+def _count_rarest(label: Floats, weight: Floats) -> float:
+    """Return the rows of the rarer class."""
+    return min(float(weight @ label), float(weight @ (1.0 - label)))
 
 
 def _find_slope(fitted: Map, confidence: float) -> Deviation:

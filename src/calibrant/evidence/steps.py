@@ -25,12 +25,16 @@ class Source:
     kind: str | None = "probability"
     classes: tuple[str, ...] = ()  # the negative and the positive class, where a comparison knows only which is which
     by: tuple[str, ...] = ()  # columns of groups
+    paths: tuple[str, ...] = ()  # what is typed for the table, where it is not its name
 
 
 @shown
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What to type next: on a terminal if the rows came from a table, else in Python. `verb` is what it does."""
+    """What to type next: on a terminal if the rows came from a table, else in Python. `verb` is what it does.
+
+    `words` say in which case, and end with a colon.
+    """
 
     words: str
     code: str
@@ -47,8 +51,9 @@ def write_step(words: str, verb: str, source: Source | None, *arguments: str, py
         return Step(words, python, verb)
     columns = ["--probability" if verb in ("assess", "report") else "--score", ",".join(source.score)]
     kind = [] if source.kind is None or verb in ("assess", "report", "apply") else ["--kind", source.kind]
-    given = ["calibrant", verb, source.table, *columns, "--label", source.label, *kind, *source.options, *arguments]
-    return Step(words, shlex.join(given), verb)
+    grouped = [word for column in source.by for word in ("--by", column)] if verb in ("assess", "report") else []
+    rows = [*(source.paths or (source.table,)), *columns, "--label", source.label, *kind, *source.options, *grouped]
+    return Step(words, shlex.join(["calibrant", verb, *rows, *arguments]), verb)
 
 
 def turn_source(source: Source, positive: str) -> Source:

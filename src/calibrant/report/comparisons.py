@@ -353,21 +353,22 @@ def _make_tiles(ranking: Ranking) -> list[Page]:
     if "auc" in ranking.metrics:
         area, was = chosen.means["auc"], "" if raw is None else f"was {format_number(raw.means['auc'])}"
         gauge = make_gauge([(area, "ink")], low=0.5, high=1.0, words=f"AUC {format_number(area)} between 0.5 and 1")
-        kept = "A map that keeps the order leaves it as it is." if chosen.keeps_order else ""
+        kept = " A map that keeps the order leaves it as it is." if chosen.keeps_order else ""
         tiles.append(
             {
                 "title": "Telling the classes apart",
                 "values": [{"value": format_number(area), "name": "AUC", "interval": was, "gauge": gauge}],
-                "foot": [("", kept or "Mean over folds; 0.5 is guessing, 1 is perfect.")],
+                "foot": [("", f"Mean over folds; 0.5 is guessing, 1 is perfect.{kept}")],
             }
         )
-    near, heads = sum(row.reaches for row in ranking.heads), len(ranking.heads)
+    near, heads, methods = sum(row.reaches for row in ranking.heads), len(ranking.heads), len(ranking.rows)
+    of = "" if heads == methods else f" of {heads} that differ"
     sizes = f"{ranking.tested:,} rows judged, {format_count(ranking.folds, 'fold')}"
     tiles.append(
         {
             "title": "Methods",
-            "values": [{"value": str(heads), "name": "methods", "interval": sizes, "gauge": None}],
-            "foot": [("", f"{near} the best or within noise of it. {ranking.kinship}".strip())],
+            "values": [{"value": str(methods), "name": "methods", "interval": sizes, "gauge": None}],
+            "foot": [("", f"{near}{of} the best or within noise of it. {ranking.kinship}".strip())],
         }
     )
     return tiles
@@ -390,12 +391,16 @@ def _tile_metrics(ranking: Ranking, chosen: MethodRow, raw: MethodRow | None) ->
             {
                 "value": format_number(chosen.means[metric]),
                 "name": format_name(metric),
-                "interval": was or "mean over folds",
+                "interval": was,
                 "gauge": gauge,
             }
         )
     title = " and ".join(format_name(metric) for metric in shown)
-    return {"title": _title(title), "values": values, "foot": [("good", f"With {chosen.title} ({chosen.label}).")]}
+    return {
+        "title": _title(title),
+        "values": values,
+        "foot": [("good", f"With {chosen.title} ({chosen.label}); means over folds.")],
+    }
 
 
 def _list_panels(comparison: Comparison, rankings: Sequence[Ranking], source: Source | None) -> list[Page]:

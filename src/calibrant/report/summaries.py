@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from calibrant.evidence.answers import Answers, answer_assessment, mention_groups, rank_groups
+from calibrant.evidence.answers import Answers, answer_assessment, judge_group, rank_groups
 from calibrant.evidence.assessing import Assessment
 from calibrant.evidence.curves import ReliabilityCurve
 from calibrant.evidence.effects import Recalibration
@@ -40,7 +40,7 @@ def summarise_assessment(
     found: Assessment, source: Source | None = None, groups: Mapping[Any, Assessment] | None = None
 ) -> Page:
     """Return everything that a page shows of an assessment; `groups` are shown apart, and mentioned in the answers."""
-    answers = _leave_out_page(mention_groups(answer_assessment(found, source), groups or {}, source))
+    answers = _leave_out_page(answer_assessment(found, source, groups))
     page: Page = {
         "answers": to_json(answers),
         "facts": _say_facts(found, source),
@@ -369,7 +369,7 @@ def summarise_groups(groups: Mapping[Any, Assessment]) -> Page:
     drawn = []
     for place, (name, found) in enumerate(rank_groups(groups)):
         assert found.effects is not None
-        error, departure, answers = found.effects.error, found.effects.departure, found.answers
+        error, departure, judged = found.effects.error, found.effects.departure, judge_group(found, len(groups))
         rows.append(
             {
                 "name": str(name),
@@ -380,8 +380,8 @@ def summarise_groups(groups: Mapping[Any, Assessment]) -> Page:
                     format_points(error.value),
                     format_points(error.chance),
                 ],
-                "tone": answers.good.tone,
-                "verdict": f"{answers.good.word} {answers.wrong.claim}".strip(),
+                "tone": judged.tone,
+                "verdict": f"{judged.word} {judged.claim}".strip(),
             }
         )
         if found.curve is not None and place < _MOST_GROUPS:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.evidence.assessing import Assessment
-from calibrant.evidence.cases import say_top
+from calibrant.evidence.cases import say_chance, say_top
 from calibrant.evidence.words import (
     format_name,
     format_number,
@@ -115,7 +115,7 @@ def tile_error(found: Assessment) -> Page:
     assert found.effects is not None
     error, recalibration = found.effects.error, found.effects.recalibration
     marks = [(error.value, "good" if error.is_chance else "off")]
-    foot = [("", f"Chance alone: {format_points(error.usual)}, rarely more than {format_points(error.chance)} (grey).")]
+    foot = [("", f"Chance alone: {say_chance(error)} (grey).")]
     if recalibration is not None and not error.is_chance:
         marks.append((recalibration.error.value, "good"))
         foot.insert(0, ("good", f"Recalibrated: {format_points(recalibration.error.value)}."))

@@ -116,8 +116,8 @@ function showOutcome({ source, alarm, miss, rejection }, found) {
   price.textContent = money(found.cost * per);
   Object.assign(price.dataset, { cost: found.cost, blind: found.blind, rejected: found.left, wrong: found.wrong, threshold: found.t, low: found.low, high: found.high });
   const saved = (found.blind - found.cost) * per, without = source.several ? "Deciding on every row" : `Without any model, always saying ${nameOf(source, found.always)}`;
-  byId("versus").textContent = source.several && !un ? "Every row is decided." : `${without} costs ${money(found.blind * per)}: ` + (saved >= -1e-9
-    ? `these decisions save ${money(Math.max(saved, 0))}${found.blind > 0 ? ` (${Math.round((100 * (found.blind - found.cost)) / found.blind)}%)` : ""}.`
+  byId("versus").textContent = source.several && !un ? "Every row is decided." : `${without} costs ${money(found.blind * per)}: ` + (Math.abs(saved) < 0.005 ? "these decisions cost the same." : saved > 0
+    ? `these decisions save ${money(saved)} (${Math.round((100 * saved) / per / found.blind)}%).`
     : `these decisions cost ${money(-saved)} more.`);
   const others = DRAWN.panels.filter((other) => other !== source && other.several === source.several && [first, second].every((rows, k) => Math.abs(other.total[k] - rows) <= 1e-6 * found.total)).slice(0, 2);
   byId("others").textContent = source.several ? "" : others.map((other) => {
