@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import expit, logit
 from scipy.stats import chi2, norm
 
+import calibrant
 from bench.pages import DOCS, replace_table
 from calibrant.evidence.betting import place_bets, play, start_wealth
 from calibrant.maps.fitting import fit_map
@@ -23,6 +24,7 @@ RUN = 1000.0  # of the e-detector
 DAYS = 200
 VALID = ("e-process", "e-detector")
 CLASSIC = ("Hosmer-Lemeshow", "Spiegelhalter", "sum of differences")
+GROUPS, GROUP_ROWS = 20, 100  # groups that are watched, and the rows of each on a day
 PARTS = np.arange(0, SUPPORT, SUPPORT // 10)
 
 
@@ -174,7 +176,45 @@ def delays(streams=200, days=100):
     return "\n".join(lines)
 
 
-TABLES = {"false_alarms": false_alarms, "fitting_error": fitting_error, "delays": delays}
+def watch_groups(rows, days, shift, rng, *, strict):
+    """Return which of 20 groups a watch calls, of maps fitted to so many rows of each; group 0 shifts on day 1."""
+    offset, groups = rng.normal(0.0, 0.5, GROUPS), np.arange(GROUPS)
+
+    def draw(count, moved):
+        place = np.repeat(groups, count)
+        f = rng.normal(-1.0, 1.2, len(place))
+        return f, rng.random(len(place)) < expit(f + offset[place] + moved * (place == 0)), place
+
+    f, y, place = draw(rows, 0.0)
+    maps = calibrant.fit("platt", f, y, kind="margin", groups=place)
+    f, y, place = draw(days * GROUP_ROWS, shift)
+    day = np.tile(np.arange(days * GROUP_ROWS) // GROUP_ROWS, GROUPS)
+    found = calibrant.watch(maps, f, y, groups=place, batch=day, strict=strict)
+    return {int(each.group) for each in found.findings if each.group is not None and each.alarm}
+
+
+def groups(streams=24):
+    """Return how often the group that changed is called, and others, by the rows of each group in the fit."""
+    lines = [
+        "| rows of each group in the fit | watch | called within 20 days of a shift of 1 | within 60 days | "
+        "streams without drift in which a group is called, 60 days |"
+    ]
+    lines.append("|---" * 5 + "|")
+    for rows in (200, 1_000, 5_000):
+        for strict in (False, True):
+            rng = np.random.default_rng(3)
+            soon, late, never = (
+                [watch_groups(rows, days, shift, rng, strict=strict) for _ in range(streams)]
+                for days, shift in ((20, 1.0), (60, 1.0), (60, 0.0))
+            )
+            seen = [sum(0 in called for called in each) for each in (soon, late)]
+            shares = [*seen, sum(bool(called) for called in never)]
+            told = " | ".join(f"{share} of {streams}" for share in shares)
+            lines.append(f"| {rows:,} | {'strict' if strict else 'with bands'} | {told} |")
+    return "\n".join(lines)
+
+
+TABLES = {"false_alarms": false_alarms, "fitting_error": fitting_error, "delays": delays, "groups": groups}
 
 
 def main():

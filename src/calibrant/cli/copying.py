@@ -38,6 +38,8 @@ __all__ = ["add_columns", "read_groups"]
 
 _GROUP_ROWS = 1 << 20  # in a row group of Parquet that is made of another format
 _GROUP_BYTES = 1 << 28  # in memory, above which a row group is cut
+_WIDTHS = {"DOUBLE": 8, "FLOAT": 4, "INT64": 8, "INT32": 4, "INT96": 12}  # bytes
+_CODECS = {"UNCOMPRESSED": "none", "GZIP": "gzip", "BROTLI": "brotli", "LZ4": "lz4", "ZSTD": "zstd"}  # else snappy
 
 _Formula = Callable[[Floats, pa.RecordBatch], Floats]
 
@@ -208,10 +210,6 @@ def _has_dictionary(chunk: Any) -> bool:
         return False
     width = _WIDTHS.get(chunk.physical_type)
     return width is None or chunk.total_uncompressed_size < width * chunk.num_values
-
-
-_WIDTHS = {"DOUBLE": 8, "FLOAT": 4, "INT64": 8, "INT32": 4, "INT96": 12}  # bytes
-_CODECS = {"UNCOMPRESSED": "none", "GZIP": "gzip", "BROTLI": "brotli", "LZ4": "lz4", "ZSTD": "zstd"}  # else snappy
 
 
 def _write_arrow(path: Path, target: str, schema: pa.Schema, batches: _Batches, source: Files) -> _Batches:

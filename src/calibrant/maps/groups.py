@@ -12,7 +12,7 @@ array([0.65, 0.57, 0.59])
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from reprlib import repr as shortened
 from typing import TYPE_CHECKING, Any
 
@@ -454,11 +454,8 @@ def fit_groups(
     order = np.argsort(rows.index, kind="stable")
     maps = []
     for key, own in zip(rows.keys, np.split(order, np.flatnonzero(np.diff(rows.index[order])) + 1), strict=True):
-        weight = None if data.weight is None else data.weight[own]
-        rest = None if data.negative is None else data.negative[own]
-        part = replace(data, score=data.score[own], label=data.label[own], weight=weight, negative=rest)
         try:
-            maps.append(fit_map(method, part, kind, **options))
+            maps.append(fit_map(method, data.select(own), kind, **options))
         except (ValueError, RuntimeError) as error:
             msg = f"in the group {key!r}: {error}"
             raise type(error)(msg) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -123,10 +124,10 @@ def _divide_again(data: Sample, largest: float, mixed: NDArray[np.bool_], most: 
     rows = np.flatnonzero(mixed[cell])
     rows = rows[np.argsort(cell[rows], kind="stable")]
     for members in np.split(rows, np.flatnonzero(np.diff(cell[rows])) + 1):
-        x = np.asarray(data.score[members], np.float64) / largest
+        part = data.select(members)
+        x = np.asarray(part.score, np.float64) / largest
         lowest = 0.0 if cell[members[0]] == _MIDDLE else float(x.min())
-        weight, negative = (None if each is None else each[members] for each in (data.weight, data.negative))
-        unit, (inner, ones, zeros) = _divide(Sample(x - lowest, data.label[members], weight, negative), most)
+        unit, (inner, ones, zeros) = _divide(replace(part, score=x - lowest), most)
         yield inner * unit + lowest, ones, zeros
 
 
