@@ -285,6 +285,8 @@ def test_swapped_arguments_of_a_fit_are_refused():
     y, p = [0, 1, 1, 0], [0.2, 0.7, 0.9, 0.4]
     with pytest.raises(ValueError, match="the arguments look swapped, give scores first and y second"):
         calibrant.fit("platt", y, p)
+    with pytest.raises(ValueError, match="the arguments look swapped, give scores first and y second"):
+        calibrant.compare_scores(y, p)
     assert calibrant.fit("platt", [0, 1], [0.2, 0.7], kind="margin").a < 0  # pooled rows
     assert calibrant.fit("platt", [0, 1, 1], [0.2, 0.7, 0.9], kind="margin", sample_weight=[3, 1, 2]).a < 0
 

@@ -321,3 +321,16 @@ def test_help_of_svc_names_its_parameters():
         "estimator": model.estimator,
         **{f"estimator__{name}": value for name, value in SVC().get_params().items()},
     }
+
+
+def test_classes_that_are_true_and_false_are_shown_as_such(rows):
+    card = read(calibrant.fit("platt", *rows, kind="margin").origin._repr_html_())
+    assert "(False, True)" in card
+
+
+def test_a_watch_counts_its_batches(rows):
+    score, y = rows
+    fitted = calibrant.fit("platt", score, y, kind="margin")
+    one = calibrant.watch(fitted, score, y, batch="monday")
+    assert repr(one).startswith("Watch(1 batch: ")
+    assert repr(calibrant.watch(fitted, score, y, batch="tuesday", state=one)).startswith("Watch(2 batches: ")

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from math import isfinite
 from numbers import Integral, Real
+from os import PathLike, fspath
+from pathlib import PurePath
 from typing import Any
 
 import numpy as np
@@ -31,6 +33,7 @@ __all__ = [
     "check_matrix",
     "check_number",
     "check_one_of",
+    "check_page",
     "check_proportion",
     "check_several_classes",
     "check_unit",
@@ -144,6 +147,20 @@ def to_numbers(name: str, array: NDArray[Any]) -> NDArray[Any]:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         msg = f"{name} must be real numbers; argument must be a string or a number: {error}"
         raise kind(msg) from None
+
+
+def check_page(name: str, path: str | PathLike[str]) -> None:
+    """Raise if the ending of a file says that it is something else than a page of HTML.
+
+    >>> check_page("path", "report.pdf")
+    Traceback (most recent call last):
+    ValueError: path must end in .html, as it is a page; got 'report.pdf': print the page to PDF in a browser
+    """
+    ending = PurePath(path).suffix.lower()
+    if ending not in ("", ".html", ".htm"):
+        way = ": print the page to PDF in a browser" if ending == ".pdf" else ""
+        msg = f"{name} must end in .html, as it is a page; got {fspath(path)!r}{way}"
+        raise ValueError(msg)
 
 
 def advise_percentages(low: float, high: float) -> str:

@@ -214,10 +214,14 @@ def list_numbers(record: Any, leave_out: Sequence[str] = ()) -> tuple[tuple[str,
     return tuple((name, _show_number(value)) for name, value in found if name not in leave_out)
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float | int) and not isinstance(value, bool)
+
+
 def _show_number(value: Any) -> str:
     if isinstance(value, float | np.floating):
         return f"{value:.6g}"
-    if isinstance(value, tuple) and value and all(isinstance(each, float | int) for each in value):
+    if isinstance(value, tuple) and value and all(map(_is_number, value)):
         if len(value) <= _MOST_ITEMS // 2:
             return ", ".join(f"{each:.6g}" for each in value)
         return f"{len(value):,} numbers from {min(value):.6g} to {max(value):.6g}"

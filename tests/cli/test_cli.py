@@ -852,7 +852,7 @@ class TestCompare:
         lines, steps = split_steps(result.stdout)
         assert max(map(len, lines)) <= 80
         assert steps[0].startswith(f"next: calibrant fit {forecasts} --score f --label y --method ")
-        assert steps[1:] == ["then: calibrant apply map.json new.csv --score f -o out.csv"]
+        assert steps[1:] == ["then: calibrant apply map.json NEW.csv --score f -o OUT.csv"]
         best_first = found["standings"][0]["methods"]
         assert ordered(result.stdout.split("─")[-1], methods)[:4] == best_first
         assert ["method", "brier", "rank", "p"] in [line.split() for line in lines]  # one test, that of the answers

@@ -306,6 +306,14 @@ def test_arguments_in_the_wrong_order_are_told(folder):
     )
 
 
+def test_what_is_no_map_is_told_what_a_map_is(folder):
+    said = refused("sql", folder / "work" / "order.csv", "--score", "f")
+    assert "does not exist" in said
+    (folder / "work" / "order.csv").write_text("f,y\n1,0\n")
+    said = refused("sql", folder / "work" / "order.csv", "--score", "f")
+    assert "give a file that `calibrant fit` has written" in said
+
+
 def test_a_table_without_rows_is_named(folder):
     (folder / "work" / "none.csv").write_text("f,y\n")
     said = refused("fit", folder / "work" / "none.csv", "--score", "f", "--label", "y", "-o", folder / "m.json")
@@ -319,3 +327,50 @@ def test_percentages_are_told_to_be_divided(folder):
     assert "divide by 100 if they are percentages" in refused("fit", folder / "work" / "percent.csv", *asked)
     with pytest.raises(ValueError, match="divide by 100 if they are percentages"):
         calibrant.fit("platt", [10.0, 90.0, 20.0, 80.0], [0, 1, 0, 1], kind="probability")
+
+
+def test_a_score_that_is_a_percentage_is_told_to_a_map_of_probabilities():
+    fitted = calibrant.fit("platt", [0.1, 0.9, 0.2, 0.8], [0, 1, 0, 1], kind="probability")
+    with pytest.raises(ValueError, match=r"got 43\.8: divide by 100 if they are percentages"):
+        fitted([43.8, 0.2])
+
+
+def test_a_percent_sign_is_told_to_be_left_out(folder):
+    (folder / "work" / "sign.csv").write_text("f,y\n" + "10%,0\n90%,1\n" * 20)
+    said = refused("fit", folder / "work" / "sign.csv", "--score", "f", "--label", "y", "-o", folder / "m.json")
+    assert "got '10%' at position 0: write a percentage as a number, 0.25 for 25%" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "head", "way"),
+    [
+        ("book.xlsx", b"PK\x03\x04", "save the sheet as CSV in your spreadsheet program"),
+        ("scores.zip", b"PK\x03\x04", "unpack it first"),
+        ("book.csv", b"PK\x03\x04", "begins as a workbook or zip archive does: save the sheet as CSV"),
+        ("old.csv", b"\xd0\xcf\x11\xe0", "begins as an old workbook of Excel does: save the sheet as CSV"),
+        ("table.csv", b"PAR1", "begins as Parquet does: give it the ending .parquet"),
+    ],
+)
+def test_a_file_that_is_no_table_is_told_what_to_do(folder, name, head, way):
+    (folder / "work" / name).write_bytes(head + bytes(100))
+    said = refused("fit", folder / "work" / name, "--score", "f", "--label", "y", "-o", folder / "m.json")
+    assert way in said
+
+
+@pytest.mark.parametrize("command", ["fit", "assess"])
+def test_label_and_score_that_look_swapped_are_told(folder, command):
+    (folder / "work" / "swapped.csv").write_text("p,y\n" + "0.1,0\n0.9,1\n0.7,1\n" * 20)
+    role, rest = ("--score", ("-o", folder / "m.json")) if command == "fit" else ("--probability", ())
+    said = refused(command, folder / "work" / "swapped.csv", role, "y", "--label", "p", *rest)
+    assert "shares between 0 and 1 in 'p', and only 0 and 1 in 'y'" in said
+    assert "look swapped" in said
+
+
+@pytest.mark.parametrize("words", [("report", "-o"), ("compare", "--report")])
+def test_a_report_is_a_page_of_html(folder, words):
+    (folder / "work" / "page.csv").write_text("p,y\n" + "0.1,0\n0.9,1\n0.7,1\n" * 20)
+    asked = ("--score", "p", "--label", "y", "--kind", "probability", words[1], folder / "r.pdf")
+    said = refused(words[0], folder / "work" / "page.csv", *asked)
+    assert "must end in .html" in said
+    assert "print the page to PDF in a browser" in said
+    assert not (folder / "r.pdf").exists()

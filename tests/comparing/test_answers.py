@@ -300,11 +300,11 @@ def test_a_command_fits_and_applies_the_winner():
     found = compared("too sure")
     fit, apply = answer_comparison(found, source=Source("t.csv", ("p",), "y", (), "probability")).next.steps
     assert fit.code == "calibrant fit t.csv --score p --label y --kind probability --method platt -o map.json"
-    assert apply.code == "calibrant apply map.json new.csv --score p -o out.csv"
+    assert apply.code == "calibrant apply map.json NEW.csv --score p -o OUT.csv"
     (scores, y), _ = CASES["too sure"]()
     scope = {"calibrant": calibrant, "scores": scores, "y": y}
     exec(found.answers.next.steps[0].code, scope)
-    assert scope["map"].origin.method == "platt"
+    assert scope["fitted"].origin.method == "platt"
 
 
 @pytest.mark.parametrize(("name", "verb"), [("calibrated", "assess"), ("one method", "compare")])

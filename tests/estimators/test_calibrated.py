@@ -1065,6 +1065,7 @@ class Mute(ClassifierMixin, BaseEstimator):
         (CalibratedClassifier(SVC(), options={"k": 1}), ValueError, "method 'auto' has no option 'k'; it has monotone"),
         (CalibratedClassifier(SVC(), cv=1), ValueError, "cv must be at least 2 folds; got 1"),
         (CalibratedClassifier(SVC(), cv=KFold(500)), ValueError, "makes no folds of these 150 rows"),
+        (CalibratedClassifier(SVC(), cv="prefit"), ValueError, "give protocol='prefit' for a fitted classifier"),
         (CalibratedClassifier(SVC(), cv=[]), ValueError, "at least one fold"),
         (
             CalibratedClassifier(SVC(), search={"C": [1]}, protocol="train"),

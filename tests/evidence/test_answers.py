@@ -298,7 +298,7 @@ def test_a_large_gain_that_is_not_certain_is_not_denied():
     assert following.tone == "open"
     scope = {"calibrant": calibrant, "p": p, "y": y}
     exec(following.steps[0].code, scope)
-    assert scope["map"].origin.method == "platt"
+    assert scope["fitted"].origin.method == "platt"
 
 
 def test_no_more_rows_are_spoken_of_than_there_are():
@@ -492,18 +492,18 @@ def test_a_command_names_the_columns_and_runs_as_it_is():
         "calibrant fit 'my table.csv' --score p --label y --kind probability --pos-label yes --method platt -o map.json"
     )
     assert compare.startswith("calibrant compare 'my table.csv' --score p --label y --kind probability")
-    assert found.answers.next.steps[0].code == 'map = calibrant.fit("platt", p, y, kind="probability")'
+    assert found.answers.next.steps[0].code == 'fitted = calibrant.fit("platt", p, y, kind="probability")'
 
 
 def test_the_suggested_line_runs_and_repairs():
     y, p, _, found = case("overconfident")
     scope = {"calibrant": calibrant, "p": p, "y": y}
     exec(found.answers.next.steps[0].code, scope)
-    assert calibrant.assess(y, scope["map"](p), draws=50).answers.situation in ("calibrated", "doubtful")
+    assert calibrant.assess(y, scope["fitted"](p), draws=50).answers.situation in ("calibrated", "doubtful")
     y, P, _, found = case("ten classes, overconfident")
     scope = {"calibrant": calibrant, "P": P, "y": y}
     exec(found.answers.next.steps[0].code, scope)
-    assert calibrant.assess(y, scope["map"](P), draws=50)["log_loss"].value < found["log_loss"].value
+    assert calibrant.assess(y, scope["fitted"](P), draws=50)["log_loss"].value < found["log_loss"].value
 
 
 @pytest.mark.parametrize("name", METHODS)

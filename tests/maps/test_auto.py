@@ -376,6 +376,7 @@ def test_why_names_what_dominates():
     assert f"Evidence for a bend of {kinked.bend:.1f} nats" in kinked.why
     few = fit_auto(sample(x[:60], (x[:60] > np.sort(x[:60])[-8]).astype(int)))
     assert "7 rows of the rarer class" in few.why
+    assert "1 row of the rarer class" in fit_auto(sample(x[:5], [0, 0, 1, 0, 0])).why
     assert len(repr(few)) < 200
     for member, p in anchored.curves():
         assert member.weight > 0.03

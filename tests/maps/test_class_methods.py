@@ -3,6 +3,7 @@
 import json
 import tracemalloc
 import warnings
+from dataclasses import replace
 
 import duckdb
 import numpy as np
@@ -470,6 +471,11 @@ class TestAuto:
         assert "nats per row" in why
         assert "1 of the classes had no row" in why
         assert why.startswith(("Mostly", "A mix of"))
+
+    def test_scores_that_no_map_beats_are_named_once(self):
+        fitted = fit_auto_classes(sample_of(*rows(400, 3)))
+        raw = [replace(each, loss=0.0) if each.name == "raw" else each for each in fitted.members]
+        assert "no map beats the scores as they are" in replace(fitted, members=tuple(raw)).why
 
     def test_it_prefers_few_parameters_on_few_rows_and_the_rows_on_many(self):
         p, index = rows(2_000, 3)

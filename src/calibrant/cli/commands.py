@@ -40,8 +40,8 @@ _EPILOG = """\
 [bold]Tables[/bold] are CSV (.csv, .tsv, .txt, also followed by .gz, .zst or .bz2),
 Parquet (.parquet) or Arrow (.arrow, .feather) files: one, several, a pattern
 in quotes, or - for the standard input; or the address of a table in DuckDB,
-SQLite or Postgres: "sqlite:///scores.db?table=scores". An engine, DuckDB unless --engine says
-otherwise, sums over the rows, however many they are.
+SQLite or Postgres: "sqlite:///scores.db?table=scores". An engine, DuckDB
+unless --engine says otherwise, sums over the rows, however many they are.
 
 [bold]Lists[/bold] are written with commas: --methods platt,isotonic. Scores and
 probabilities of several classes are columns, p_cat,p_dog,p_hare, or "p_*".

@@ -15,6 +15,7 @@ import typer
 from numpy.typing import NDArray
 from rich.text import Text
 
+from calibrant.checks import check_page
 from calibrant.cli.console import (
     format_number,
     make_table,
@@ -346,7 +347,7 @@ def compare(
         "folder": folder,
     }
     if report is not None:
-        require_report()
+        require_report("--report", report)
         require_place(report, *table, name="--report")
     if score:
         _refuse_options(
@@ -612,13 +613,12 @@ def report(
       calibrant report scores.csv --score f --label y --methods all -o report.html
     """
     from calibrant.cli.formats import open_files
-    from calibrant.comparing.verdicts import answer_comparison
     from calibrant.evidence.answers import answer_assessment
 
     if bool(probability) == bool(score):
         msg = "--probability evaluates probabilities, --score compares methods on scores; give one of them"
         raise ValueError(msg)
-    require_report()
+    require_report("--output", output)
     require_place(output, *table)
     found: Assessment | Comparison
     reading = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal, "skip_missing": skip_missing}
@@ -639,6 +639,8 @@ def report(
             named = _name_source(source, table, probability, "probability", (), **reading)
             answers = answer_assessment(found, named, groups)
         else:
+            from calibrant.comparing.verdicts import answer_comparison
+
             options = {"metrics": _split_names(metric), "cv": folds, "random_state": seed, "kind": kind}
             options |= {"methods": parse_methods(methods, read_kind(kind))}
             found, names = _compare_on_scores(source, score, None, options)
@@ -677,9 +679,10 @@ def _name_source(
     )
 
 
-def require_report() -> None:
-    """Raise before anything is computed if a package for reports is missing."""
+def require_report(option: str, output: Path) -> None:
+    """Raise before anything is computed if a package for reports is missing, or the file cannot be a page."""
     import_module("calibrant.report")
+    check_page(option, output)
 
 
 def write_page(found: Assessment | Comparison, output: Path, **words: Any) -> None:

@@ -112,7 +112,7 @@ def methods(*, as_json: AsJson = False) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for heading in ("method", "map", "scores", "monotone", "classes"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("source and options")
+    table.add_column("source and options", overflow="fold")  # the name of an option is never cut
     of_machines = make_table("method for an SVC", last="source and options")
     for row in map(_describe_method, METHODS):
         options = f"\noptions: {', '.join(row['options'])}" if row["options"] else ""
@@ -444,7 +444,7 @@ def apply(
     refuse_json_beside(output, as_json=as_json)
     if output != "-":
         format_of(output)
-    mapping = _load_map(map_file)
+    mapping = _load_map(map_file, table=True)
     if kind is not None:
         read_kind(kind)
         origin = getattr(mapping, "origin", None)
@@ -525,7 +525,7 @@ def sql(
       calibrant sql map.json --column F --dialect snowflake --table scores
       calibrant sql map.json --score "p_*" -o columns.sql
     """
-    mapping = _load_map(map_file)
+    mapping = _load_map(map_file, table=False)
     given = split_list(",".join(score))
     origin = getattr(mapping, "origin", None)
     if len(given) == 1 and "*" in given[0] and origin is not None and origin.classes is not None:
@@ -569,8 +569,8 @@ def _list_names(names: list[str], name: str) -> list[str]:
     return names if len(names) <= _SHOWN else [f"{name}_*"]
 
 
-def _load_map(path: Path) -> Map:
-    """Read a map, or raise."""
+def _load_map(path: Path, *, table: bool) -> Map:
+    """Read a map, or raise; `table`: whether a table is given behind it."""
     if not path.is_file():
         msg = f"{path} does not exist or is not a file"
         raise ValueError(msg)
@@ -579,7 +579,8 @@ def _load_map(path: Path) -> Map:
     except ValueError as error:
         if path.suffix == ".json":
             raise
-        msg = f"{error}: the map comes first, then the table"
+        way = "the map comes first, then the table" if table else "give a file that `calibrant fit` has written"
+        msg = f"{error}: {way}"
         raise ValueError(msg) from None
 
 

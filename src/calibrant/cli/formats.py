@@ -54,6 +54,8 @@ _ENDINGS = {
 DATABASES = ("DuckDB", "SQLite", "Postgres")  # formats
 _DATABASE_ENDINGS = {".duckdb": "duckdb", ".ddb": "duckdb", ".db": "sqlite", ".sqlite": "sqlite", ".sqlite3": "sqlite"}
 _ARRAY_ENDINGS = (".npy", ".npz", ".pkl", ".joblib")
+_SHEET_ENDINGS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods")
+_SHEET_MAGIC = {b"PK\x03\x04": "a workbook or zip archive", b"\xd0\xcf\x11\xe0": "an old workbook of Excel"}
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _FORMAT_MAGIC = {b"PAR1": "Parquet", b"ARROW1": "Arrow", b"\xff\xff\xff\xff": "Arrow"}
@@ -198,7 +200,20 @@ def _find_way(path: str) -> str:
         return f": of a database give the address of a table, {_DATABASE_ENDINGS[ending]}:///{path}?table=NAME"
     if ending in _ARRAY_ENDINGS:
         return ": arrays are fitted in Python, calibrant.fit('auto', scores, y), or written as columns of a table"
+    if ending in _SHEET_ENDINGS:
+        return ": save the sheet as CSV in your spreadsheet program, and give that file"
+    if ending == ".zip":
+        return ": unpack it first"
     return ""
+
+
+def _refuse_other_formats(files: Files, head: bytes) -> None:
+    """Raise if what is taken for text begins as something else."""
+    known = next((known for magic, known in (_FORMAT_MAGIC | _SHEET_MAGIC).items() if head.startswith(magic)), None)
+    if known is not None:
+        way = f"give it the ending {_ENDINGS[known][0]}" if known in _ENDINGS else "save the sheet as CSV"
+        msg = f"{files.name} is taken for CSV, but begins as {known} does: {way}"
+        raise ValueError(msg)
 
 
 # Text -----------------------------------------------------------------------------------------------------------------
@@ -230,6 +245,7 @@ def _find_dialect(files: Files, delimiter: str | None, encoding: str | None, dec
     if not head.strip():
         msg = f"{files.name} is empty: a table has at least a line with the names of its columns"
         raise ValueError(msg)
+    _refuse_other_formats(files, head)
     separator = {"tab": "\t", "\\t": "\t", "space": " "}.get(delimiter or "", delimiter)
     if separator is not None and (len(separator) != 1 or separator in '"\r\n'):
         msg = f"--delimiter must be one character, or tab; got {delimiter!r}"

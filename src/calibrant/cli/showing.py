@@ -50,7 +50,7 @@ def demo(
     """
     from calibrant.cli import demo as demonstration
 
-    require_report()
+    require_report("--output", output)
     require_place(output)
     found = demonstration.run()
     write_page(found.comparison, output, title=demonstration.TITLE, about=demonstration.ABOUT)

@@ -249,6 +249,8 @@ def parse_numbers(column: Any, name: str, start: int = 0, dialect: Dialect = _PL
     except pa.ArrowInvalid:
         position, value = next((i, v) for i, v in enumerate(text.to_pylist()) if v is not None and not _is_number(v))
     hint = ": give --decimal , if it has a decimal comma" if _is_number(value.replace(",", ".")) else ""
+    if _is_number(value.strip().removesuffix("%")):
+        hint = ": write a percentage as a number, 0.25 for 25%"
     msg = f"column {name!r} must hold numbers; got {value!r} at position {start + position}{hint}"
     raise ValueError(msg)
 

@@ -29,7 +29,7 @@ from calibrant.comparing.records import Cell, Choice, Comparison, Predictions
 from calibrant.comparing.tasks import ComparisonSettings
 from calibrant.estimators.protocols import PROTOCOLS
 from calibrant.progress import Progress
-from calibrant.samples import ask_for_kind, read_kind
+from calibrant.samples import ask_for_kind, read_kind, refuse_swapped
 
 __all__ = [
     "DEFAULT_METHODS",
@@ -226,6 +226,8 @@ def compare_scores(
     if isinstance(scores, Mapping) and not (y is None and groups is None):
         msg = "y and groups must be inside the mapping, as (scores, y) or (scores, y, groups); got them as arguments"
         raise ValueError(msg)
+    if not isinstance(scores, Mapping) and y is not None and classes is None:
+        refuse_swapped(y, scores, "scores", "scores first and y second")
     given = scores if isinstance(scores, Mapping) else {"data": (scores, y, groups)}
     tables = [
         arguments.check_scores(each, settings.kind, sample_weight, classes) for each in arguments.read_datasets(given)

@@ -298,12 +298,12 @@ def _step_fit(case: _Case) -> tuple[Step, ...]:
         return (Step("", f"model = {machine}.fit(X, y)"),)
     options = "".join(f", {name}={value}" for name, value in row.options.items())
     order = name_order(settings.get("classes", ()))
-    python = f'map = calibrant.fit("{row.method}", scores, y, kind="{settings["kind"]}"{order}{options})'
+    python = f'fitted = calibrant.fit("{row.method}", scores, y, kind="{settings["kind"]}"{order}{options})'
     words = [word for name, value in row.options.items() for word in ("--option", f"{name}={value}")]
     fit = write_step("", "fit", source, "--method", row.method, *words, "-o", "map.json", python=python)
     if source is None:
         return (fit,)
-    given = ["calibrant", "apply", "map.json", "new.csv", "--score", ",".join(source.score), "-o", "out.csv"]
+    given = ["calibrant", "apply", "map.json", "NEW.csv", "--score", ",".join(source.score), "-o", "OUT.csv"]
     return fit, Step("And for new rows:", shlex.join(given), "apply")
 
 

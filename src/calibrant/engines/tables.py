@@ -137,6 +137,8 @@ def open_rows(
     if kind == "probability":
         rows = rows.in_unit(seen)
     rows, found, whole = rows.read_labels(seen, pos_label, classes)
+    if not whole and weight is None:
+        rows.refuse_swapped(seen)
     return rows.finish(seen, found, kind, whole=whole)
 
 
@@ -323,6 +325,20 @@ class Rows:
         positive = next((value for value in values if value == classes[1]), pos_label)
         frame = self.frame.with_columns(label=one_where(nw.lit(positive) == LABEL))
         return replace(self, frame=frame), classes, True
+
+    def refuse_swapped(self, seen: dict[str, float]) -> None:
+        """Raise if labels are shares and scores have two different whole values, as in memory."""
+        low, high = seen["low_score"], seen["high_score"]
+        if seen["rows"] <= 2 or low == high or low != np.floor(low) or high != np.floor(high):
+            return
+        between = self.frame.filter(SCORE.is_between(low, high, closed="none")).select(rows=nw.len())
+        if not fetch(between, ["rows"])["rows"][0]:
+            found = f"shares between 0 and 1 in {self.asked['label']!r}, and only {low:g} and {high:g} in"
+            msg = (
+                f"label must hold what happened; got {found} {self.asked['score']!r}: "
+                f"the columns of label and {self.said['score']} look swapped"
+            )
+            raise ValueError(msg)
 
     def finish(self, seen: dict[str, float], classes: tuple[Any, Any], kind: str, *, whole: bool) -> Table:
         """Return the checked table."""

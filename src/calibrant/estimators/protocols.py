@@ -461,6 +461,9 @@ def make_folds(job: Job) -> list[Fold]:
             parts = check_cv(job.cv, job.y, classifier=True).split(job.X, job.y, **params)
             found = [(_row_numbers(train_rows), _row_numbers(test_rows)) for train_rows, test_rows in parts]
         except (TypeError, ValueError) as error:
+            if isinstance(job.cv, str) and job.cv == "prefit":
+                msg = "cv must make folds; got 'prefit': give protocol='prefit' for a fitted classifier"
+                raise ValueError(msg) from None
             msg = f"cv={_format_cv(job.cv)} makes no folds of these {len(job.y)} rows: {error}"
             raise ValueError(msg) from error
     found = [fold for fold in found if len(fold[1])]

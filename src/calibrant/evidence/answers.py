@@ -317,7 +317,7 @@ def _write_scores(case: Case) -> str:
 
 
 def _step_fit(case: Case, method: str) -> Step:
-    python = f'map = calibrant.fit("{method}", {_write_scores(case)})'
+    python = f'fitted = calibrant.fit("{method}", {_write_scores(case)})'
     return write_step("", "fit", case.source, "--method", method, "-o", "map.json", python=python)
 
 

@@ -26,6 +26,7 @@ from calibrant.evidence.findings import Finding, describe, find
 from calibrant.evidence.group_errors import add_error, list_unknown, name_group
 from calibrant.evidence.showing import describe_watch, print_watch
 from calibrant.evidence.streams import Rules, Stream, advance, decode_stream, encode_stream
+from calibrant.evidence.words import format_count
 from calibrant.maps.information import LAST
 from calibrant.maps.keys import RowKeys, find_keys, read_row_keys
 from calibrant.maps.records import Information, check_one_column
@@ -82,7 +83,9 @@ class Watch:
     def __repr__(self) -> str:
         """Return how much has been seen, and what has been found, on one line."""
         found = ", ".join(dict.fromkeys(each.status for each in self.findings)) or "nothing yet"
-        return f"Watch({len(self.seen):,} batches, {len(self.groups):,} groups: {found})"
+        seen = f"{len(self.seen):,} batch{'' if len(self.seen) == 1 else 'es'}"
+        groups = f", {format_count(len(self.groups), 'group')}" if self.groups else ""
+        return f"Watch({seen}{groups}: {found})"
 
     def __str__(self) -> str:
         """Return the verdict, for a screen."""

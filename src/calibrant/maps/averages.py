@@ -150,7 +150,7 @@ class Auto:
         rarer = min(self.positive, self.negative)
         insured = f"{self.share_of('platt'):.0%} of Platt's sigmoid as insurance"
         few = f"{rarer:,.0f}" if rarer >= 10 else f"{rarer:.3g}"
-        said.append(f"{insured} for {few} rows of the rarer class.")
+        said.append(f"{insured} for {few} {'row' if few == '1' else 'rows'} of the rarer class.")
         if self.backwards:
             found = (
                 "no rising curve beats a constant" if self.rising and self.fall > 0 else "the curve follows them down"

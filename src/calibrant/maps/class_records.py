@@ -380,10 +380,13 @@ class AutoClasses:
         said = [f"{'Mostly' if told[0].weight >= _MOST else 'A mix of'} {named}."]
         best = min(self.members, key=lambda each: each.loss)
         count = f"{self.rows:,.0f}" if self.rows >= 10 else f"{self.rows:.3g}"
-        said.append(
-            f"On {count} rows, each left out in turn, {MEMBERS[best.name]} costs {best.loss:.4f} nats per row, the "
-            f"scores as they are {self.given_loss:.4f}."
-        )
+        if best.name == "raw":
+            found = f"no map beats the scores as they are, {self.given_loss:.4f} nats per row"
+        else:
+            found = (
+                f"{MEMBERS[best.name]} costs {best.loss:.4f} nats per row, the scores as they are {self.given_loss:.4f}"
+            )
+        said.append(f"On {count} rows, each left out in turn, {found}.")
         if self.missing:
             said.append(f"{self.missing} of the classes had no row: what is said of them rests on the scores alone.")
         if self.keeps_order:

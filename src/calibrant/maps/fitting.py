@@ -142,7 +142,8 @@ def finish_map(
         constant = np.ptp(score) > 0 and np.ptp(p) == 0
         found = f"the map is the constant {p[0]:.4g}" if constant else "the map knows nothing of the other"
         rows = len(data) if data.rows is None else data.rows
-        warn(f"y holds one class only, {rows} rows that are all {side}: {found}; give rows of both classes")
+        few = "one row that is" if rows == 1 else f"{rows} rows that are all"
+        warn(f"y holds one class only, {few} {side}: {found}; give rows of both classes")
     origin = replace(describe_origin(method, kind, data, data.classes), information=information)
     known: Map = with_origin(fitted, origin)
     return known

@@ -26,6 +26,7 @@ import numpy as np
 from markupsafe import Markup
 
 import calibrant
+from calibrant.checks import check_page
 from calibrant.evidence.assessing import Assessment
 from calibrant.evidence.steps import Source
 from calibrant.evidence.thresholds import COSTS, REJECTIONS, count_decisions
@@ -71,6 +72,7 @@ def write_report(
     Raises
     ------
     OSError : if the file cannot be written.
+    ValueError : if its ending says that it is no page of HTML.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "report.html"
@@ -78,6 +80,7 @@ def write_report(
     >>> "<h1>Four rows</h1>" in path.read_text(encoding="utf-8")
     True
     """
+    check_page("path", path)
     page = render_report(found, assessment=assessment, groups=groups, source=source, title=title, about=about)
     write_whole(Path(path), page.encode())
 

@@ -144,7 +144,7 @@ function showRule({ source }, found) {
   if (source.several) {
     rule.textContent = found.rejects ? `Decide for the most probable class where its probability is at least ${tickLabel(found.t)}; leave the others undecided.` : "Decide for the most probable class.";
     const names = source.classes, columns = source.columns.map((name) => `"${name.replaceAll('"', '""')}"`), most = `GREATEST(${columns.join(", ")})`;
-    byId("python").textContent = imports + (map ? `map = calibrant.load("map.json")\nP = map(P)\nclasses = np.array(map.origin.classes, object)\n` : `P = ...  # one column per class, in this order\nclasses = np.array([${names.map(text).join(", ")}])\n`) + (found.rejects
+    byId("python").textContent = imports + (map ? `fitted = calibrant.load("map.json")\nP = fitted(P)\nclasses = np.array(fitted.origin.classes, object)\n` : `P = ...  # one column per class, in this order\nclasses = np.array([${names.map(text).join(", ")}])\n`) + (found.rejects
       ? `decision = np.where(\n    P.max(axis=1) >= ${threshold(found.t)}, classes[P.argmax(axis=1)], "undecided")` : "decision = classes[P.argmax(axis=1)]");
     const cases = [...(found.rejects ? [`${most} < ${threshold(found.t)} THEN 'undecided'`] : []), ...names.slice(0, -1).map((name, k) => `${columns[k]} = ${most} THEN ${quote(name)}`)];
     byId("sql").textContent = `SELECT *,\n  CASE WHEN ${cases.join("\n       WHEN ")}\n       ELSE ${quote(names.at(-1))} END AS decision` + (map ? written : "\nFROM scores");
