@@ -347,8 +347,8 @@ def compare(
         "folder": folder,
     }
     if report is not None:
-        require_report("--report", report)
         require_place(report, *table, name="--report")
+        require_report("--report", report)
     if score:
         _refuse_options(
             context, ["features", "kernels", "choose"], "trains machines, --score compares methods on scores"
@@ -618,8 +618,8 @@ def report(
     if bool(probability) == bool(score):
         msg = "--probability evaluates probabilities, --score compares methods on scores; give one of them"
         raise ValueError(msg)
-    require_report("--output", output)
     require_place(output, *table)
+    require_report("--output", output)
     found: Assessment | Comparison
     reading = {"delimiter": delimiter, "encoding": encoding, "decimal": decimal, "skip_missing": skip_missing}
     if probability:

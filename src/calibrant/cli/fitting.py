@@ -444,7 +444,7 @@ def apply(
     refuse_json_beside(output, as_json=as_json)
     if output != "-":
         format_of(output)
-    mapping = _load_map(map_file, table=True)
+    mapping = _load_map(map_file)
     if kind is not None:
         read_kind(kind)
         origin = getattr(mapping, "origin", None)
@@ -569,7 +569,7 @@ def _list_names(names: list[str], name: str) -> list[str]:
     return names if len(names) <= _SHOWN else [f"{name}_*"]
 
 
-def _load_map(path: Path, *, table: bool) -> Map:
+def _load_map(path: Path, *, table: bool = True) -> Map:
     """Read a map, or raise; `table`: whether a table is given behind it."""
     if not path.is_file():
         msg = f"{path} does not exist or is not a file"

@@ -50,8 +50,8 @@ def demo(
     """
     from calibrant.cli import demo as demonstration
 
-    require_report("--output", output)
     require_place(output)
+    require_report("--output", output)
     found = demonstration.run()
     write_page(found.comparison, output, title=demonstration.TITLE, about=demonstration.ABOUT)
     if as_json:
