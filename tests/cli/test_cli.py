@@ -113,6 +113,8 @@ class TestMethods:
         assert max(map(len, lines)) <= columns
         shown = {line.split()[0] for line in lines if line.strip()}
         assert set(METHODS) <= shown
+        words = "\n".join(lines).replace(",", " ").split()
+        assert {"force_increasing", "robust"} <= {*words}, "names of options are never cut"
 
     def test_json_is_the_table(self) -> None:
         rows = json.loads(done("methods", "--json").stdout)

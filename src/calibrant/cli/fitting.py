@@ -98,9 +98,10 @@ def methods(*, as_json: AsJson = False) -> None:
     The column "map" names the formula that the method fits. "scores" says which
     scores it takes: real, decision values and logits (a probability is turned
     into its logit first); unit, probabilities; any, all of them. "classes" says
-    how several classes are fitted: each against the rest, or all at once. Give
-    options to fit as --option name=value. A second table lists methods that need
-    the support vectors of an SVC: they work with CalibratedClassifier in Python.
+    how several classes are fitted: each against the rest, or all at once. A
+    second table has sources and options; give options to fit as --option
+    name=value. A third lists methods that need the support vectors of an SVC:
+    they work with CalibratedClassifier in Python.
 
     [bold]Example[/bold]
 
@@ -112,7 +113,7 @@ def methods(*, as_json: AsJson = False) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
     for heading in ("method", "map", "scores", "monotone", "classes"):
         table.add_column(heading, no_wrap=True)
-    table.add_column("source and options", overflow="fold")  # the name of an option is never cut
+    sources = make_table("method", last="source and options")
     of_machines = make_table("method for an SVC", last="source and options")
     for row in map(_describe_method, METHODS):
         options = f"\noptions: {', '.join(row['options'])}" if row["options"] else ""
@@ -121,8 +122,9 @@ def methods(*, as_json: AsJson = False) -> None:
             of_machines.add_row(row["name"], last)
         else:
             name, monotone = Text(row["name"], style="bold cyan"), "yes" if row["monotone"] else "no"
-            table.add_row(name, row["record"], row["domain"], monotone, row["classes"], last)
-    Console(highlight=False).print(table, of_machines)
+            table.add_row(name, row["record"], row["domain"], monotone, row["classes"])
+            sources.add_row(row["name"], last)
+    Console(highlight=False).print(table, sources, of_machines)
     print_next("compare", "TABLE.csv", "--score", "f", "--label", "y", "--methods", "all")
 
 
