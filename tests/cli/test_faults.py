@@ -366,6 +366,13 @@ def test_label_and_score_that_look_swapped_are_told(folder, command):
     assert "look swapped" in said
 
 
+def test_labels_of_a_comparison_that_look_like_probabilities_are_told(folder):
+    rows = "".join(f"{k / 100},{k % 2}\n" for k in range(1, 60))
+    (folder / "work" / "shares.csv").write_text(f"p,y\n{rows}")
+    said = refused("compare", folder / "work" / "shares.csv", "--score", "y", "--label", "p")
+    assert "these look like probabilities; --label is the column of what happened" in said
+
+
 @pytest.mark.parametrize("words", [("report", "-o"), ("compare", "--report")])
 def test_a_report_is_a_page_of_html(folder, words):
     (folder / "work" / "page.csv").write_text("p,y\n" + "0.1,0\n0.9,1\n0.7,1\n" * 20)

@@ -497,7 +497,9 @@ def _check_labels(source: Source, y: NDArray[Any]) -> tuple[NDArray[Any], tuple[
     classes, counts = np.unique(y, return_counts=True)
     if len(classes) < 2 or counts.min() < 2:  # of each class, one row to fit on and one to evaluate
         rows = ", ".join(f"{count} of {name}" for name, count in list(zip(classes, counts, strict=True))[:5])
-        msg = f"column {source.label!r} must hold at least two classes with two rows each; got {rows or 'no rows'}"
+        shares = classes.dtype.kind == "f" and bool(((classes > 0) & (classes < 1)).any())
+        way = ": these look like probabilities; --label is the column of what happened" if shares else ""
+        msg = f"column {source.label!r} must hold at least two classes with two rows each; got {rows or 'no rows'}{way}"
         raise ValueError(msg)
     found = negative_and_positive(source.label, y, source.pos_label)
     if found is None:
