@@ -278,7 +278,9 @@ def _say_rule(case: _Case) -> str:
     if best.label == chosen.label:
         return rule
     gap = chosen.distances[case.ranking.metrics[0]]
-    why = "does not keep the order of the rows" if chosen.keeps_order and not best.keeps_order else "fits more numbers"
+    why = "fits more numbers"
+    if chosen.keeps_order and not best.keeps_order:
+        why = "is another machine" if best.method == "klr" else "does not keep the order of the rows"
     return f"{rule} {_name(best)} is better{_say_gap(gap)} but {why}."
 
 
@@ -295,7 +297,8 @@ def _step_fit(case: _Case) -> tuple[Step, ...]:
     if settings["protocol"] != "given":  # machines were trained
         own = {"klr": "calibrant.KernelLogisticRegression()", "raw": "machine"}
         machine = own.get(row.method, f'calibrant.CalibratedClassifier(machine, "{row.method}")')
-        return (Step("", f"model = {machine}.fit(X, y)"),)
+        said = "" if row.method == "klr" else f"  # machine: {case.ranking.machine}"
+        return (Step("", f"model = {machine}.fit(X, y){said}"),)
     options = "".join(f", {name}={value}" for name, value in row.options.items())
     order = name_order(settings.get("classes", ()))
     python = f'fitted = calibrant.fit("{row.method}", scores, y, kind="{settings["kind"]}"{order}{options})'

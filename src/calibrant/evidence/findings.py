@@ -147,8 +147,9 @@ def _describe_numbers(found: Finding) -> str:
     else:
         since = f"{since} ({found.rows:,.0f} rows)"
     text = (
-        f"{since}: predicted {found.predicted:.2%}, happened {found.happened:.2%}, difference "
-        f"{found.happened - found.predicted:+.2%} (between {found.low:+.2%} and {found.high:+.2%})."
+        f"{since}: predicted {found.predicted:.2%}, happened {found.happened:.2%}, a difference of "
+        f"{_format_points(found.happened - found.predicted)} points (between {_format_points(found.low)} and "
+        f"{_format_points(found.high)})."
     )
     if found.status != "fine":
         parts = [f"a shift of the log-odds by {found.shift:+.2f}"] if found.shift else []
@@ -157,6 +158,16 @@ def _describe_numbers(found: Finding) -> str:
         text += f" Best repaired by {' and '.join(parts)}; unrepaired the map loses {found.loss:.1f} nats of log loss "
         text += "per 1,000 rows."
     return f"{text} Evidence {_format_evidence(found.log_e)}; {found.alarm_at:,.0f} is an alarm."
+
+
+def _format_points(difference: float) -> str:
+    """Return a difference of shares in percentage points.
+
+    >>> _format_points(-0.0115), _format_points(-1e-9)
+    ('-1.15', '0.00')
+    """
+    shown = f"{100.0 * difference:+.2f}"
+    return "0.00" if float(shown) == 0.0 else shown
 
 
 def _format_evidence(log_e: float) -> str:
