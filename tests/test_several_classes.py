@@ -22,7 +22,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import calibrant
-from calibrant import METHODS, CalibratedClassifier, Calibrator, compare_scores
+from calibrant import METHODS, CalibratedClassifier, Calibrator, compare_scores, engines
 from calibrant.checks import ROUNDING, match_names
 from calibrant.maps.classes import ClassMap, MatrixMap, TwoClassMap
 from calibrant.maps.methods import list_methods
@@ -333,6 +333,34 @@ class TestNamesOfColumns:
         np.testing.assert_allclose(calibrant.metrics.log_loss(y, turned, labels=NAMES[2::-1]), loss, rtol=1e-12)
         again = calibrant.fit("platt", turned, y, kind="probability", classes=NAMES[2::-1])
         np.testing.assert_allclose(again(turned), fitted(P)[:, ::-1], rtol=1e-9)
+
+    def test_a_list_of_names_in_another_order_is_an_error_too(self):
+        P, y = draw_rows()
+        names = [f"p_{name}" for name in NAMES[:3]]
+        table = pd.DataFrame(P, columns=names).assign(y=y)
+        fitted = calibrant.fit("platt", P, y, kind="probability")
+        turned = names[::-1]
+        for argument, way, wrong in (
+            ("column", "", lambda: calibrant.sql(fitted, turned)),
+            ("column", "", lambda: calibrant.sql(fitted, turned, table="t")),
+            ("score", "", lambda: engines.apply(fitted, table, score=turned)),
+            (
+                "score",
+                ", or say theirs by classes",
+                lambda: engines.fit("platt", table, score=turned, label="y", kind="probability"),
+            ),
+            (
+                "probability",
+                ", or say theirs by classes",
+                lambda: engines.assess(table, probability=turned, label="y", draws=9),
+            ),
+        ):
+            wanted = rf"^{argument} must be in the order of the classes, .*; got .*: put them in that order{way}$"
+            with pytest.raises(ValueError, match=wanted):
+                wrong()
+        again = engines.fit("platt", table, score=turned, label="y", kind="probability", classes=NAMES[2::-1])
+        p = engines.apply(again, table, score=turned)[[f"probability_{name}" for name in NAMES[:3]]]
+        np.testing.assert_allclose(p, fitted(P), rtol=1e-9)
 
     @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame])
     def test_names_that_nobody_gave_say_nothing(self, make):

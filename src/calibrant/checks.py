@@ -48,6 +48,7 @@ __all__ = [
     "match_names",
     "refuse_masked",
     "refuse_missing",
+    "refuse_other_names",
     "refuse_other_order",
     "require_real",
     "split_classes",
@@ -489,7 +490,7 @@ def check_matrix(name: str, values: Any, kind: str) -> NDArray[Any]:
     >>> check_matrix("scores", [[0.2, 0.8], [0.5, 0.6]], "probability")
     Traceback (most recent call last):
     ValueError: scores declared as probabilities must have rows that sum to 1; got 1 that do not, the first is row 1,
-    [0.5, 0.6], with sum 1.1: divide each row by its sum, or say what the scores are by kind
+    [0.5, 0.6], with sum 1.1: give all classes, divide each row by its sum, or say what the scores are by kind
     """
     return survey_matrix(name, values, kind)[0]
 
@@ -530,8 +531,8 @@ def survey_matrix(name: str, values: Any, kind: str) -> tuple[NDArray[Any], tupl
             shown = ", ".join(f"{value:g}" for value in block[row, :5]) + (", ..." if block.shape[1] > 5 else "")
             msg = (
                 f"{name} declared as probabilities must have rows that sum to 1; got {count} that do not, the first is "
-                f"row {rows.start + row}, [{shown}], with sum {block[row].sum():g}: divide each row by its sum, or say "
-                "what the scores are by kind"
+                f"row {rows.start + row}, [{shown}], with sum {block[row].sum():g}: give all classes, divide each row "
+                "by its sum, or say what the scores are by kind"
             )
             raise ValueError(msg)
         return low, high
@@ -560,13 +561,26 @@ def refuse_other_order(table: Any, classes: Iterable[Any], argument: str | None 
     """
     if not hasattr(table, "columns"):
         return
-    given, wanted = list(table.columns), [str(each) for each in classes]
+    given = list(table.columns)
     names = [str(each) for each in given]
     if given == list(range(len(given))) or names == [f"column_{i}" for i in range(len(names))]:
         return  # names that pandas and Polars give to what has none
-    if match_names(names, wanted) not in (None, wanted):
+    refuse_other_names("columns", names, classes, argument)
+
+
+def refuse_other_names(name: str, names: Sequence[str], classes: Iterable[Any], argument: str | None = None) -> None:
+    """Raise if the names of columns, the argument `name`, are those of the classes in another order.
+
+    `argument` is the one that says the order, None where there is none.
+
+    >>> refuse_other_names("score", ["p_dog", "p_cat"], ["cat", "dog"])
+    Traceback (most recent call last):
+    ValueError: score must be in the order of the classes, cat, dog; got p_dog, p_cat: put them in that order
+    """
+    wanted = [str(each) for each in classes]
+    if names and match_names(names, wanted) not in (None, wanted):
         msg = (
-            f"columns must be in the order of the classes, {_list_some(wanted)}; got {_list_some(names)}: put them in "
+            f"{name} must be in the order of the classes, {_list_some(wanted)}; got {_list_some(names)}: put them in "
             f"that order{'' if argument is None else f', or say theirs by {argument}'}"
         )
         raise ValueError(msg)

@@ -325,6 +325,15 @@ def test_the_next_command_runs_for_classes_with_commas(tmp_path, monkeypatch):
     done(*[word.replace("LABEL", "pet") for word in follow(applied)])
 
 
+def test_watch_says_that_it_takes_one_column(table, tmp_path):
+    fit(table, tmp_path / "map.json")
+    told = refused(
+        *("watch", tmp_path / "map.json", table, "--score", "p_cat,p_dog,p_hare", "--label", "pet"),
+        *("--state", tmp_path / "watch.json"),
+    )
+    assert "must be a map of one column of scores; it is of several: give each batch to assess instead" in told
+
+
 @pytest.mark.parametrize("command", ["fit", "assess", "compare"])
 def test_classes_that_contradict_the_names_of_columns_are_refused(command, table, tmp_path):
     option = "--probability" if command == "assess" else "--score"

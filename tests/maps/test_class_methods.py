@@ -431,6 +431,30 @@ def test_huge_weights_change_nothing_but_the_total(method):
     assert fit(332).origin.weight == pytest.approx(np.ldexp(weight.sum(), 332))
 
 
+@pytest.mark.parametrize("method", ["matrix", "auto"])
+@pytest.mark.parametrize(("n", "k"), [(50, 3), (300, 5)])
+def test_equal_weights_are_certain_from_some_size_on(method, n, k):
+    p, index = rows(n, k)
+
+    def fit(weight):
+        return calibrant.fit(method, p, index, kind="probability", sample_weight=np.full(n, weight))(p)
+
+    wanted = fit(1e100)
+    for weight in (1e9, 1e10, 0.7e12, 1e15, 1e50):
+        np.testing.assert_allclose(fit(weight), wanted, atol=1e-7)
+
+
+def test_the_size_of_equal_weights_chooses_no_other_knots():
+    # 2 % and 98 % of 50 and 300 rows end at a row, which the rounding of sums must not skip.
+    for n in (50, 300):
+        p, index = rows(n, 3)
+        data = sample_of(p, index)
+        base = fit_base(data).map
+        wanted = fit_structured(data, SHAPES["thin"], base).map.knots
+        for weight in (0.1, 0.51, 0.61, 0.77, 3.7, 11.3):
+            assert fit_structured(sample_of(p, index, np.full(n, weight)), SHAPES["thin"], base).map.knots == wanted
+
+
 def test_a_robust_temperature_of_inverted_scores_says_so():
     p, index = rows(400, 3)
     inverted = 1.0 / p / (1.0 / p).sum(axis=1, keepdims=True)
@@ -454,6 +478,18 @@ class TestAuto:
 
         best = optimize.minimize(loss, np.zeros(4), method="BFGS")
         np.testing.assert_allclose(found, softmax(best.x), atol=1e-5)
+
+    @pytest.mark.parametrize("weight", [1.0, 1e3, 1e6, 1e9, 1e12])
+    def test_weights_end_at_no_wrong_corner(self, weight):
+        rng = np.random.default_rng(3)
+        for _ in range(20):
+            # Four maps that are alike, and one that knows nothing of these rows.
+            p = np.clip(rng.beta(2.0, 2.0, (60, 1)) + rng.normal(scale=0.02, size=(60, 5)), 0.01, 1.0)
+            p[:, 4] = rng.permuted(np.sort(p[:, 4])[::-1]) * 0.999
+            w, counts = np.full(60, weight), np.array([1.0, 3.2, 0.24, 0.12, 0.08]) / max(1.0, 0.6 * weight)
+            a = stack_weights(p, w, counts)
+            # The likelihood is concave: no weights are better than these by more than the largest slope less 1.
+            assert (w @ (p / (p @ a)[:, None])).max() / w.sum() - 1.0 <= counts.sum() / w.sum() + 1e-9
 
     @pytest.mark.parametrize("zeros", [False, True])
     def test_keep_order_keeps_the_order_of_all_classes(self, zeros):

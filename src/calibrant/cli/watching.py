@@ -100,6 +100,9 @@ def watch(
             raise ValueError(msg)
         batch = Path(tables[0]).name
     mapping: Any = calibrant.load(map_file)
+    if hasattr(mapping, "scheme"):
+        msg = f"{map_file} must be a map of one column of scores; it is of several: give each batch to assess instead"
+        raise ValueError(msg)
     known = _read_state(state, alpha, tolerance, strict=strict)
     others = [each for each in (label, by, batches) if each]
     try:

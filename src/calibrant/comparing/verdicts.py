@@ -453,10 +453,8 @@ def _write_usual(case: _Case) -> _Three:
         if METRICS[metric].better == "larger":
             claim = f"{_name(chosen)} adds {round_percent(share)}% to the {case.metric}."
     level, worse = sum(row.reaches for row in ranking.heads), sum(not row.reaches for row in ranking.heads)
-    field = (
-        f"{format_count(level, 'method')} {'is' if level == 1 else 'are'} the best or within noise of it; "
-        f"{worse} {'is' if worse == 1 else 'are'} worse."
-    )
+    field = f"{format_count(level, 'method')} {'is' if level == 1 else 'are'} the best or within noise of it"
+    field += f"; {worse} {'is' if worse == 1 else 'are'} worse." if worse else "."
     return (
         make_answer(0, "good", word, claim, [_say_gain(case)], sure=_say_error(case)),
         make_answer(1, "open", "", _say_wrong(case), [field, *_say_field(case), ranking.kinship]),

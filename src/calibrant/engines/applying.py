@@ -17,7 +17,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats, Index
-from calibrant.checks import BLOCK
+from calibrant.checks import BLOCK, refuse_other_names
 from calibrant.engines.opening import Opened, one_where, open_table
 from calibrant.engines.segments import as_group, check_by, is_group
 from calibrant.maps.groups import PooledMaps, SeparateMaps
@@ -81,6 +81,9 @@ def apply(
         wanted = "a list of names, one per column of scores," if several else "the name of a column"
         msg = f"score must be {wanted} for a {type(map).__name__}; got {score!r}"
         raise ValueError(msg)
+    origin = getattr(map, "origin", None)
+    if several and origin is not None and origin.classes is not None:
+        refuse_other_names("score", names, origin.classes)
     opened = open_table(table)
     columns = [opened.column("score", name) for name in names]
     schema = opened.rows.select(*columns).collect_schema()

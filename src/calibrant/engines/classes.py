@@ -23,6 +23,7 @@ import narwhals.stable.v2 as nw
 import numpy as np
 
 from calibrant.arrays import Floats
+from calibrant.checks import refuse_other_names
 from calibrant.engines.applying import apply
 from calibrant.engines.opening import Opened, collect, fetch, one_where, open_table
 from calibrant.engines.scratch import Room, open_room, read_batches
@@ -157,6 +158,7 @@ def open_columns(
         if kind == "probability":
             rows = rows.in_unit(seen, role)
     names = _name_classes(rows, label, len(scores), classes)
+    refuse_other_names(argument, list(scores), names, "classes")
     index = nw.lit(None, nw.Float64)
     for place, name in enumerate(names):
         index = nw.when(nw.col("label") == nw.lit(name)).then(nw.lit(float(place), nw.Float64)).otherwise(index)

@@ -38,6 +38,7 @@ FAINT = 1e-12  # 1 - q is at least this before its logarithm is taken
 HINGES = (-4.0, -2.0, 0.0, 2.0)  # log-odds of a class at which its curve bends
 FAR = 1e100  # no coefficient and no logarithm is larger; products of two stay in range
 _TOLD = 0.05  # weights from which a member is mentioned
+_SHOWN = 0.005  # the same in one line, which would say 0 % of less
 _MOST = 0.5  # the weight that is called most
 
 
@@ -348,7 +349,8 @@ class AutoClasses:
 
     def __repr__(self) -> str:
         """Return what was averaged most, on one line."""
-        return f"AutoClasses({', '.join(f'{each.name} {each.weight:.0%}' for each in self.members[:3])})"
+        told = [f"{each.name} {each.weight:.0%}" for each in self.members[:3] if each.weight >= _SHOWN]
+        return f"AutoClasses({', '.join(told)})"
 
     def matrix(self, memberships: Any, ops: Ops = NUMPY) -> Any:
         """Return the class probabilities of rows of memberships."""

@@ -41,8 +41,12 @@ class _Tuning:
     fading: float = 100.0  # rows beyond which the counts of the prior shrink; 400 cost 0.3 % of log loss at 400 rows
     given: float = 400.0  # rows beyond which the count of the scores as they are grows
     unlikely: float = 0.02  # the least count of the scores as they are
-    decrement: float = 1e-10
+    decrement: float = 1e-10  # per row
+    bend: float = 0.01  # per least count: what a step may leave where the logarithms of the weights bend sharply
     steps: int = 200
+    first_count: float = 1e-4  # counts below this share of the total weight are begun with so much ...
+    count_step: float = 0.01  # ... then with this part of it, ...
+    least_count: float = 1e-11  # ... and not with less than this share
     slow: float = 2e6  # numbers from which a bar is shown
 
 
@@ -114,13 +118,29 @@ def fit_auto_classes(data: ClassSample, *, keep_order: bool = False) -> AutoClas
 def stack_weights(p: Floats, weight: Floats, counts: Floats) -> Floats:
     """Return the a on the simplex that maximise sum_i w_i log(p a)_i + sum_m g_m log a_m, by Newton's method.
 
-    The step keeps the sum and is cut to stay inside; the result has passed the Newton decrement.
+    Where a count g is tiny beside the total weight, a step could end beside a wrong corner and stay there, because near
+    it the logarithm of a bends too sharply. So such counts begin at a larger share of the total, which shrinks to the
+    count itself, but not below 1e-11 of the total: that costs the rows less than 1e-11 nats each per map.
 
     >>> stack_weights(np.array([[0.9, 0.5], [0.8, 0.5], [0.2, 0.5]]), np.ones(3), np.array([0.5, 0.5])).round(3)
     array([0.533, 0.467])
     """
-    a = counts / counts.sum()
-    enough = _TUNING.decrement * (1.0 + float(weight.sum()))
+    total = float(weight.sum())
+    last = max(float(counts.min()), _TUNING.least_count * total)
+    least = max(_TUNING.first_count * total, last)
+    a = _climb(p, weight, np.maximum(counts, least), counts / counts.sum())
+    while least > last:
+        least = max(_TUNING.count_step * least, last)
+        a = _climb(p, weight, np.maximum(counts, least), a)
+    return a
+
+
+def _climb(p: Floats, weight: Floats, counts: Floats, a: Floats) -> Floats:
+    """Return the maximum from a start on.
+
+    The step keeps the sum and is cut to stay inside; the result has passed the Newton decrement.
+    """
+    enough = min(_TUNING.decrement * (1.0 + float(weight.sum())), _TUNING.bend * float(counts.min()))
 
     def value(a: Floats) -> float:
         return float(weight @ np.log(p @ a) + counts @ np.log(a))

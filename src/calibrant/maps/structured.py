@@ -272,7 +272,8 @@ def _choose_knots(base: RobustTemperature, data: ClassSample) -> Floats:
     """Return quantiles of the confidence of rows, made to rise."""
     q = apply_base(base, data.scores)
     t = confidence(np.clip(1.0 - q.max(axis=1), FAINT, 1.0))
-    found = np.quantile(t, _TUNING.quantiles, weights=read_labels(data).weight, method="inverted_cdf")
+    shares = np.array(_TUNING.quantiles) * (1.0 - 1e-9)  # at 2 % of 50 equal weights rounding would choose the row
+    found = np.quantile(t, shares, weights=read_labels(data).weight, method="inverted_cdf")
     width = max(float(found[-1] - found[0]), 1e-3)
     middle = np.clip(found[1:-1], found[0] + 0.05 * width, found[0] + 0.95 * width)
     return np.array([found[0], *middle, found[0] + width])

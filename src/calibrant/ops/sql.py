@@ -20,7 +20,7 @@ from typing import Any, overload
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import LARGEST, ROUNDING, check_one_of
+from calibrant.checks import LARGEST, ROUNDING, check_one_of, refuse_other_names
 from calibrant.ops import EDGE, Columns, Ops
 from calibrant.ops.pieces import Part, horner, interpolate
 
@@ -684,6 +684,9 @@ def sql(
     if by is not None:
         msg = f"by is for maps of groups; got it for a {type(mapping).__name__}"
         raise ValueError(msg)
+    origin = getattr(mapping, "origin", None)
+    if several and origin is not None and origin.classes is not None:
+        refuse_other_names("column", names, origin.classes)
     raw = [Text(quote_name(name, dialect), row) for name in names]
 
     def write(ops: Ops, parts: _Parts) -> list[tuple[str, str]]:
