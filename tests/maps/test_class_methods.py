@@ -573,7 +573,7 @@ class TestEveryMethod:
         soft = fit_row(name, p, index, target=target)(p)
         weight = np.r_[np.full(120, 0.75), np.full(120, 0.25)]
         split = fit_row(name, np.r_[p, p], np.r_[index, other], weight)(p)
-        np.testing.assert_allclose(soft, split, atol=0.02 if name == "auto" else 1e-6)  # auto leaves out whole rows
+        np.testing.assert_allclose(soft, split, atol=0.03 if name == "auto" else 1e-6)  # auto leaves out whole rows
 
     def test_exact_zeros_give_finite_losses(self, name):
         p, index = rows(200, 4, zeros=True)
