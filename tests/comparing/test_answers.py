@@ -245,6 +245,16 @@ class TestFamilies:
         assert ranking.recommended == "platt"
         assert {row.label for row in ranking.heads} == set(families.values())
 
+    def test_methods_of_a_rare_class_differ_by_less_than_those_of_balanced_ones(self):
+        rng = np.random.default_rng(0)
+        p = 0.001 * rng.lognormal(0.0, 1.0, 60_000)
+        y = (rng.random(len(p)) < np.minimum(1.0, 2.0 * p)).astype(int)
+        found = calibrant.compare_scores(
+            p, y, kind="probability", methods=["raw", "platt", "isotonic"], cv=3, progress=False
+        )
+        assert len(set(find_families(found, "scores").values())) == 3
+        assert rank_methods(found, "data", "scores")["raw"].is_right is False
+
     def test_they_do_not_water_down_corrections(self):
         p, y = rows(slope=2.0)
         few = calibrant.compare_scores(

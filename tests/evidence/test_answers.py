@@ -135,7 +135,7 @@ CASES = {
     "classes off": (lambda: classes(2000, 3, tilt=[1.3, 1.0, 0.75]), "off", "", "class by class", "Compare methods"),
     "perhaps worth more": (lambda: forecast(400, seed=1, slope=2.1), "off", "Not yet.", "Too sure", "Recalibrate."),
     "three classes, no discrimination": (classes_told_nothing, "indistinct", "No.", "no map", "better features"),
-    "columns in another order": (shuffled, "inverted", "No.", "other classes", "Check the order of the columns"),
+    "columns in another order": (shuffled, "inverted", "No.", "in another order", "labels=[1, 2, 0]"),
     "few rows of ten classes": (lambda: classes(60, 10), "few", "Cannot tell.", "Nothing", "Collect"),
 }
 
@@ -352,7 +352,7 @@ def test_weights_that_are_not_counts_have_the_intervals_of_as_many_rows():
 
 def test_significant_but_negligible_is_not_large_but_uncertain():
     small, large = case("huge n, tiny error")[-1].answers, case("tiny n, large error")[-1].answers
-    assert "more than chance, too small to matter" in small.good.claim
+    assert "certain, and too small to matter" in small.good.claim
     assert "large, and no more than chance may make it" in large.good.claim
 
 
@@ -365,7 +365,9 @@ def test_a_group_that_is_off_is_not_hidden_by_the_average():
     theirs = groups["south"].answers.wrong
     assert "Group south: too sure" in said.wrong.claim
     assert (said.wrong.because, said.wrong.sure) == (theirs.because, theirs.sure)
-    assert [step.code for step in said.next.steps] == ['calibrant.fit("auto", p, y, kind="probability", groups=groups)']
+    assert [step.code for step in said.next.steps] == [
+        'fitted = calibrant.fit("auto", p, y, kind="probability", groups=groups)'
+    ]
     assert not said.next.because  # nothing of all rows together, which gain nothing
     named = answer_assessment(case("calibrated")[-1], Source("t.csv", ("p",), "y", by=("a", "b c")), groups)
     assert named.next.steps[0].code.endswith("--kind probability --by a --by 'b c' -o map.json")
@@ -396,6 +398,77 @@ def test_a_map_for_each_group_comes_first_where_it_gains_more_than_one_for_all()
     gain = 1 - sum(each.recalibrated for each in folds) / sum(each.log_loss for each in folds)  # of as many rows each
     for share in (gain, whole.effects.recalibration.gain):
         assert f"{round_percent(share)}%" in said.next.claim
+
+
+def test_nothing_is_said_by_group_of_forecasts_of_the_other_class():
+    whole = case("inverted")[-1]
+    assert answer_assessment(whole, None, {"north": whole, "south": whole}) == whole.answers
+
+
+def test_groups_of_several_columns_are_named_as_on_every_screen():
+    said = answer_assessment(case("calibrated")[-1], None, {("fr", None): case("overconfident")[-1]})
+    assert said.good.claim.startswith("but not for fr / (missing): off by")
+
+
+def test_what_is_off_in_a_group_of_one_class_is_its_level():
+    group = case("one class, off")[-1]
+    said = answer_assessment(case("calibrated")[-1], None, {"north": case("calibrated")[-1], "south": group})
+    assert said.wrong.claim == "Group south: 40 points too high on the whole."
+
+
+def test_groups_of_several_classes_get_no_line_that_would_be_refused():
+    groups = {"north": case("three classes")[-1], "south": case("three classes, underconfident")[-1]}
+    said = answer_assessment(groups["north"], None, groups)
+    assert said.wrong.claim.startswith("Group south: underconfident")
+    assert said.next.claim.startswith("Fit a map to the rows of each group by themselves")
+    assert not said.next.steps
+
+
+def test_the_order_that_columns_seem_to_have_is_taken_back():
+    y, P = shuffled()
+    step = case("columns in another order")[-1].answers.next.steps[0]
+    found = eval(step.code, {"calibrant": calibrant, "y": y, "P": P})
+    assert found.answers.situation == "calibrated"
+    columns = Source("t.csv", ("a", "b", "c"), "y", ("--classes", "0,1,2"))
+    typed = answer_assessment(case("columns in another order")[-1], columns).next.steps[0].code
+    assert "--classes 1,2,0" in typed
+    assert "0,1,2" not in typed
+
+
+def test_a_class_of_one_row_is_asked_for_more_and_not_compared():
+    rng = np.random.default_rng(0)
+    y = np.zeros(2000, int)
+    y[0] = 1
+    found = calibrant.assess(y, rng.uniform(0.2, 0.4, 2000), draws=20)
+    assert found.answers.situation == "off"
+    assert found.answers.next.claim.startswith("Collect more rows of 1: a map cannot be tried on 1 row of it.")
+    assert not found.answers.next.steps
+    with pytest.raises(ValueError, match=r"two rows of each class.*; got 1 of 1"):
+        calibrant.compare_scores(rng.uniform(0.2, 0.4, 2000), y, kind="probability", progress=False)
+
+
+def test_what_rises_and_falls_is_not_said_to_tell_nothing():
+    rng = np.random.default_rng(0)
+    p = rng.uniform(size=6000)
+    y = (rng.random(6000) < np.where(np.abs(p - 0.5) < 0.25, 0.9, 0.1)).astype(int)
+    found = calibrant.assess(y, p, draws=20)
+    assert found["auc"].low < 0.5 < found["auc"].high
+    assert found.answers.situation == "off"
+    assert "Look at the model" in found.answers.next.claim
+
+
+def test_a_map_that_leaves_most_of_the_error_is_not_said_to_repair_it():
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.02, 0.98, 20_000)
+    y = (rng.random(20_000) < np.clip(p + 0.12 * np.sin(9 * p), 0.01, 0.99)).astype(int)
+    found = calibrant.assess(y, p, draws=20)
+    mapped = found.effects.recalibration
+    assert mapped.low > 0.0
+    assert mapped.error.value > 0.7 * found.effects.error.value
+    left, before = format_points(mapped.error.value), format_points(found.effects.error.value)
+    assert found.answers.next.claim == (
+        f"Compare methods: Platt's sigmoid (platt) leaves {left} of the {before}, more than chance makes."
+    )
 
 
 def test_what_a_group_sees_by_itself_is_unclear_among_many():

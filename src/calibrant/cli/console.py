@@ -31,7 +31,6 @@ __all__ = [
     "discard_output",
     "format_number",
     "make_table",
-    "name_group",
     "name_options",
     "print_answers",
     "print_aside",
@@ -63,11 +62,6 @@ def make_table(first: str, *headings: str, last: str | None = None) -> Table:
 def format_number(value: float) -> str:
     """Return a number as text with four decimals, "infinite" for infinity, and "-" if it is missing."""
     return f"{value:.4f}" if np.isfinite(value) else "infinite" if value == np.inf else "-"
-
-
-def name_group(group: Any) -> str:
-    """Return a group as text; one of several columns has several parts."""
-    return ", ".join(map(str, group)) if isinstance(group, tuple) else str(group)
 
 
 def print_text(*lines: object) -> None:

@@ -19,7 +19,6 @@ from calibrant.checks import check_page
 from calibrant.cli.console import (
     format_number,
     make_table,
-    name_group,
     print_answers,
     print_json,
     print_line,
@@ -57,6 +56,7 @@ from calibrant.cli.reading import (
     split_list,
 )
 from calibrant.files import hide_address, write_whole
+from calibrant.maps.keys import name_group
 from calibrant.maps.methods import list_methods
 from calibrant.samples import read_kind
 
@@ -634,10 +634,9 @@ def report(
         source = Source(
             files, label, weight, pos_label, classes, engine, master, skip_missing, (*columns_of(files, by),)
         )
-        groups: dict[str, Assessment] = {}
+        groups: dict[Any, Assessment] = {}
         if probability:
-            found, parts = _assess_groups(source, probability)
-            groups = {name_group(name): part for name, part in parts.items()}
+            found, groups = _assess_groups(source, probability)
             named = _name_source(source, table, probability, "probability", (), **reading)
             answers = answer_assessment(found, named, groups)
         else:

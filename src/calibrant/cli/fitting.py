@@ -23,7 +23,6 @@ from calibrant.checks import check_one_of, match_names
 from calibrant.cli.console import (
     format_number,
     make_table,
-    name_group,
     name_options,
     print_aside,
     print_json,
@@ -63,6 +62,7 @@ from calibrant.cli.reading import (
 )
 from calibrant.files import UnreadableTable, write_whole
 from calibrant.maps import METHODS, Map, check_method
+from calibrant.maps.keys import name_group
 from calibrant.maps.methods import ALIASES, NEEDS, list_methods
 from calibrant.maps.store import save, to_dict
 from calibrant.ops.sql import DIALECTS, quote_name

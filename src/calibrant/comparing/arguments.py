@@ -359,8 +359,14 @@ def check_scores(data: CheckedData, kind: str, sample_weight: ArrayLike | None, 
     weight = (
         None if sample_weight is None else np.asarray(check_weights("sample_weight", sample_weight, matrix), np.float64)
     )
-    if weight is not None:
-        check_several_classes(np.unique(data.y[weight > 0.0]))
+    counted = data.y if weight is None else data.y[weight > 0.0]
+    present, counts = np.unique(counted, return_counts=True)
+    check_several_classes(present)
+    if k == 2 and counts.min() < 2:
+        msg = (
+            f"y must hold two rows of each class, one to fit on and one to evaluate; got 1 of {present[counts < 2][0]}"
+        )
+        raise ValueError(msg)
     content = f"{data.content} {joblib.hash((weight, classes))}"
     return replace(data, X=matrix, weight=weight, content=content)
 

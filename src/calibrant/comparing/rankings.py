@@ -20,7 +20,7 @@ from scipy import special
 from calibrant.arrays import Floats
 from calibrant.comparing.arguments import DEFAULT_METHODS, KERNELS
 from calibrant.comparing.records import Comparison, Predictions, smaller_is_better
-from calibrant.evidence.departures import NEGLIGIBLE
+from calibrant.evidence.departures import NEGLIGIBLE, spread_of
 from calibrant.evidence.effects import CalibrationError, measure_error
 from calibrant.inference import corrected_t
 from calibrant.maps.classes import SCHEMES
@@ -39,12 +39,11 @@ __all__ = [
     "binary_forecasts",
     "find_families",
     "find_ratio",
-    "is_right",
     "rank_methods",
 ]
 
 ALPHA = 0.05  # level of all tests, and of the intervals 1 - ALPHA
-_SAME = 0.001  # methods whose probabilities differ by less than this on average are a family
+_SAME = 0.001  # methods whose probabilities differ by less than this on average, of balanced classes, are a family
 _ERROR_DRAWS = 60  # draws for the chance level of each method's calibration error
 _MOST_NUMBERS = 10_000  # stands for "as many as the data ask for"
 
@@ -65,7 +64,8 @@ class MethodRow:
     """A method of a comparison: its names, its means over folds, how far it is from the best, and its calibration.
 
     `family` is the label of the method that stands for all with nearly the same probabilities. `reaches` says whether
-    its interval by the first metric reaches the best. `impossible` is the weight of rows that it called impossible.
+    its interval by the first metric reaches the best. `impossible` is the weight of rows that it called impossible,
+    `spread` that of the classes, below 1 where they are not balanced.
     """
 
     label: str
@@ -78,9 +78,17 @@ class MethodRow:
     distances: Mapping[str, Distance | None]
     error: CalibrationError | None
     impossible: float
+    spread: float
     family: str
     reaches: bool
     seconds: float
+
+    @property
+    def is_right(self) -> bool | None:
+        """Whether the calibration error is what chance makes, or, on very many rows, too small to matter."""
+        if self.error is None:
+            return None
+        return self.error.is_chance or self.error.value < 0.5 * NEGLIGIBLE * self.spread
 
     def oriented(self, metric: str) -> float:
         """Return the mean of a metric with the sign that makes smaller better."""
@@ -166,6 +174,7 @@ def rank_methods(
                 {metric: distances[metric][place] for metric in metrics},
                 None if predictions is None else _measure_error(predictions),
                 0.0 if predictions is None else _count_impossible(predictions),
+                1.0 if predictions is None else _measure_spread(predictions),
                 families[label],
                 reaches,
                 float(np.mean([c.seconds for c in comparison.cells if (c.machine, c.method) == (machine, label)])),
@@ -209,22 +218,13 @@ def _recommend(rows: list[MethodRow], metric: str) -> str | None:
         return rows[0].family if np.isfinite(rows[0].means[metric]) else None
     able = [row for row in able if row.method == "raw" or row.numbers != 0] or able  # not a formula that fits nothing
     raw = next((row for row in able if row.method == "raw"), None)
-    if raw is not None and raw.error is not None and not is_right(raw.error):
+    if raw is not None and raw.is_right is False:
         able = [row for row in able if row.oriented(metric) < raw.oriented(metric)] or [raw]
     chosen = [row for row in able if row.keeps_order] or able
     return min(
         chosen,
         key=lambda row: (_MOST_NUMBERS if row.numbers is None else row.numbers, row.method not in DEFAULT_METHODS),
     ).label
-
-
-def is_right(error: CalibrationError) -> bool:
-    """Return whether a calibration error is what chance makes, or, on very many rows, too small to matter.
-
-    >>> is_right(CalibrationError(0.002, 0.001, 0.0015)), is_right(CalibrationError(0.02, 0.001, 0.0015))
-    (True, False)
-    """
-    return error.is_chance or error.value < NEGLIGIBLE / 2.0
 
 
 def _find_size(method: str, classes: int, *, pairs: bool) -> tuple[bool, int | None]:
@@ -286,10 +286,10 @@ def find_families(comparison: Comparison, machine: str) -> dict[str, str]:
     each is its own.
     """
     labels = comparison.methods(machine)
-    kept: dict[str, list[Floats]] = {label: [] for label in labels}
+    kept: dict[str, list[Predictions]] = {label: [] for label in labels}
     for (_, each, label), predictions in comparison.predictions.items():
         if each == machine:
-            kept[label].append(predictions.p)
+            kept[label].append(predictions)
     names, sizes = list(METHODS), _find_sizes(comparison, machine)
 
     def simplicity(label: str) -> tuple[int, bool, int]:
@@ -308,13 +308,22 @@ def find_families(comparison: Comparison, machine: str) -> dict[str, str]:
     return found
 
 
-def _are_same(first: list[Floats], second: list[Floats]) -> bool:
-    """Return whether probabilities of the same rows hardly differ on average."""
-    if not first or len(first) != len(second) or any(a.shape != b.shape for a, b in zip(first, second, strict=True)):
+def _are_same(first: list[Predictions], second: list[Predictions]) -> bool:
+    """Return whether probabilities of the same rows hardly differ on average, and call the same rows impossible."""
+    if not first or len(first) != len(second):
+        return False
+    pairs = list(zip(first, second, strict=True))
+    if any(a.p.shape != b.p.shape or (_count_impossible(a) > 0.0) != (_count_impossible(b) > 0.0) for a, b in pairs):
         return False
     with np.errstate(invalid="ignore"):
-        gaps = [float(np.abs(a - b).sum(axis=1).mean()) / 2.0 for a, b in zip(first, second, strict=True)]
+        gaps = [float(np.abs(a.p - b.p).sum(axis=1).mean()) / 2.0 / _measure_spread(a) for a, b in pairs]
     return float(np.mean(gaps)) < _SAME
+
+
+def _measure_spread(predictions: Predictions) -> float:
+    """Return the spread of the classes, 1 where they are balanced and small where all but one are rare."""
+    index = np.searchsorted(predictions.classes, predictions.y)
+    return max(spread_of(np.bincount(index, predictions.weight).astype(np.float64)), 1e-12)
 
 
 def _measure_distances(metric: str, errors: Floats, ratio: float) -> list[Distance | None]:

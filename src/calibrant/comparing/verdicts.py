@@ -15,7 +15,6 @@ from calibrant.comparing.rankings import (
     Distance,
     MethodRow,
     Ranking,
-    is_right,
     rank_methods,
 )
 from calibrant.comparing.records import Comparison
@@ -150,10 +149,8 @@ def _tells_nothing(case: _Case) -> bool:
 
 
 def _is_raw_inverted(case: _Case) -> bool:
-    if case.raw is None:
-        return False
-    area, gap = case.raw.means.get("auc", 1.0), case.raw.distances.get("auc")
-    return area < 0.5 and gap is not None and gap.low > 0.0
+    found = _find_area(case)
+    return case.raw is not None and found is not None and case.raw.means["auc"] < 0.5 - CLEAR_AREA * found[1]
 
 
 def _is_inverted(case: _Case) -> bool:
@@ -182,7 +179,7 @@ def _keeps_raw(case: _Case) -> bool:
 
 def _is_raw_off(case: _Case) -> bool:
     """Return whether the forecasts as they are have a calibration error beyond chance."""
-    return case.raw is not None and case.raw.error is not None and not is_right(case.raw.error)
+    return case.raw is not None and case.raw.is_right is False
 
 
 def _has_open_gain(case: _Case) -> bool:
@@ -223,7 +220,7 @@ def _say_wrong(case: _Case) -> str:
         return (
             f"As they are, the forecasts call impossible what happened in {format_count(round(raw.impossible), 'row')}."
         )
-    if raw.error is not None and not is_right(raw.error):
+    if raw.error is not None and not raw.is_right:
         return f"As they are, the forecasts are off by {format_points(raw.error.value)} on average."
     return f"As they are, the forecasts have a worse {case.metric}, by more than noise."
 
@@ -393,7 +390,8 @@ def _write_raw(case: _Case) -> _Three:
             f"The best other method, {_name(best)}, is better by {format_number(gap.value)}, {1 - ALPHA:.0%} interval "
             f"{format_number(gap.low)} to {format_number(gap.high)}."
         )
-    if error is not None and not is_right(error):
+    if case.chosen.is_right is False:
+        assert error is not None
         off = f"The forecasts are off by {format_points(error.value)}, and no map had a better {case.metric}."
         return (
             make_answer(0, "open", "Not certain.", off, said, sure=_say_error(case)),
@@ -442,8 +440,7 @@ def _write_open_gain(case: _Case) -> _Three:
 
 def _write_usual(case: _Case) -> _Three:
     ranking, chosen, metric = case.ranking, case.chosen, case.ranking.metrics[0]
-    error = chosen.error
-    word = "" if error is None else "Yes." if is_right(error) else "Nearly."
+    word = {None: "", True: "Yes.", False: "Nearly."}[chosen.is_right]
     claim = f"{_name(chosen)} has a {case.metric} of {format_number(chosen.means[metric])}."
     if case.raw is not None and not np.isfinite(case.raw.means[metric]):
         claim = f"{_name(chosen)} repairs forecasts that called impossible what happened."

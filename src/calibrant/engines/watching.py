@@ -14,10 +14,10 @@ from calibrant.engines.opening import ONE, as_numbers, collect
 from calibrant.engines.segments import check_by
 from calibrant.engines.tables import open_rows
 from calibrant.evidence.counting import WIDTH, Cells, Counts
-from calibrant.evidence.group_errors import add_error, name_group
+from calibrant.evidence.group_errors import add_error
 from calibrant.evidence.watching import Watch, continue_watch, known_positive, name_batch, update
 from calibrant.maps.information import LAST
-from calibrant.maps.keys import RowKeys, columns_of, find_keys, join_keys
+from calibrant.maps.keys import RowKeys, columns_of, find_keys, join_keys, name_group
 
 __all__ = ["watch"]
 

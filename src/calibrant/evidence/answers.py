@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import special
 
+from calibrant.checks import match_names
 from calibrant.evidence.cases import (
     Case,
     base_loss,
@@ -34,9 +35,10 @@ from calibrant.evidence.cases import (
     say_wanted,
 )
 from calibrant.evidence.departures import CLEAR_AREA, NEGLIGIBLE, WIDE_AREA, is_rejected
-from calibrant.evidence.several import describe_confusion
+from calibrant.evidence.effects import FITTED_ROWS
+from calibrant.evidence.several import describe_confusion, find_order
 from calibrant.evidence.showing import describe_answers, print_answer
-from calibrant.evidence.steps import Source, Step, name_order, turn_source, write_step
+from calibrant.evidence.steps import Source, Step, name_classes, name_order, turn_source, write_step
 from calibrant.evidence.words import (
     format_count,
     format_number,
@@ -46,6 +48,7 @@ from calibrant.evidence.words import (
     name_method,
     round_percent,
 )
+from calibrant.maps.keys import name_group
 from calibrant.showing import shown, shown_as
 
 if TYPE_CHECKING:
@@ -67,8 +70,8 @@ QUESTIONS = ("Is it good enough?", "What is wrong?", "What to do next?")
 _FEW = 0.05  # a calibration error that chance alone reaches on the rows: from here on they are too few to tell
 _ALMOST = 0.02  # below this share of the log loss, what recalibrating gains is little
 _LEFT = 0.99  # of the log loss of the base rate: a map that leaves more of it repairs nothing
-_FIT_GROUPS = 'calibrant.fit("auto", p, y, kind="probability", groups=groups)'
-_OFF = ("off", "impossible", "inverted")  # situations in which a group is off
+_OFF = ("off", "impossible", "inverted", "indistinct", "one class")  # situations in which a group may be off
+_MOST_LEFT = 0.7  # of the calibration error: a map that leaves more of it, beyond chance, repairs little
 
 
 @shown
@@ -166,22 +169,17 @@ def _mention_groups(case: Case, answers: Answers, groups: Mapping[Any, Assessmen
     """Return the answers for all rows with what the groups add: which of them is off most.
 
     Where all rows together are right and a group is not, or where a map for each group gains clearly more than one for
-    all, the groups come first.
+    all, the groups come first. Of probabilities of the other class nothing can be said by group.
     """
-    off = {str(name): each for name, each in groups.items() if _is_group_off(each, len(groups))}
-    if not off:
+    off = {name_group(name): each for name, each in groups.items() if _is_group_off(each, len(groups))}
+    if not off or answers.situation == "inverted":
         return answers
     name, worst = rank_groups(off)[0]
     assert worst.effects is not None
     rows = f"({format_count(round(worst.effects.effective), 'row')})"
     size = format_points(worst.effects.error.value)
     others = "" if len(off) == 1 else f", the most of {len(off)} groups that are off"
-    repair = "A map for each group, drawn towards the common one, repairs that."
-    columns = () if case.source is None else case.source.by
-    grouped = [word for column in columns for word in ("--by", column)]
-    step = write_step("", "fit", case.source, *grouped, "-o", "map.json", python=_FIT_GROUPS)
-    theirs = worst.answers.wrong
-    wrong = replace(theirs, claim=f"Group {name}: {theirs.claim[0].lower()}{theirs.claim[1:]}")
+    wrong, step = _describe_group(name, worst), _step_groups(case)
     if answers.good.tone == "good":
         good = replace(
             answers.good,
@@ -190,33 +188,58 @@ def _mention_groups(case: Case, answers: Answers, groups: Mapping[Any, Assessmen
             claim=f"but not for {name}: off by {size} there {rows}{others}.",
             because=(answers.good.claim, *answers.good.because),
         )
-        following = make_answer(2, "off", "Recalibrate by group.", repair, steps=(step,))
-        return replace(answers, good=good, wrong=wrong, next=following)
-    gain = _gain_by_group(groups)
-    if answers.situation == "off" and case.gain is not None and gain > case.gain[1] + NEGLIGIBLE:
+        repair = "A map for each group, drawn towards the common one, repairs that."
+        return replace(answers, good=good, wrong=wrong, next=_advise_groups(case, repair))
+    gain, common = _gain_by_group(groups), 0.0 if case.gain is None else max(case.gain[1], 0.0)
+    if answers.situation in ("off", "indistinct") and gain > common + NEGLIGIBLE:
         error = format_points(case.effects.error.value)
-        good = replace(
-            answers.good,
-            claim=f"Forecasts are off by {error} on average, and those of {name} by {size} {rows}{others}.",
+        claim = f"Forecasts are off by {error} on average, and those of {name} by {size} {rows}{others}."
+        spared = f"No other of the {len(groups)} groups is certain to be off." if len(off) == 1 < len(groups) else ""
+        method = "One temperature" if case.several else "Platt's sigmoid"
+        one = f", one for all {round_percent(common)}%" if common > 0.0 else ", one for all nothing"
+        repair = f"{method} for each group takes {round_percent(gain)}% off the log loss{one}; no retraining is needed."
+        return replace(
+            answers,
+            good=replace(answers.good, claim=claim),
+            wrong=replace(wrong, because=tuple(filter(None, (spared, *wrong.because)))),
+            next=_advise_groups(case, repair, "Tried on rows they were not fitted to."),
         )
-        rest = [str(each) for each in groups if str(each) not in off]
-        spared = f"No other of the {len(groups)} groups is certain to be off." if len(off) == 1 and rest else ""
-        following = make_answer(
-            2,
-            "good",
-            "Recalibrate by group.",
-            f"{name_method(case.gain[0])} for each group takes {round_percent(gain)}% off the log loss, one for all "
-            f"{round_percent(case.gain[1])}%; no retraining is needed.",
-            ["Tried on rows they were not fitted to.", "This fits maps that are drawn towards the common one."],
-            steps=(step,),
-        )
-        wrong = replace(wrong, because=tuple(filter(None, (spared, *wrong.because))))
-        return replace(answers, good=good, wrong=wrong, next=following)
-    wrong = replace(
-        answers.wrong, because=(*answers.wrong.because, f"By group, {name} is off by {size} {rows}{others}.")
+    because = f"By group, {name} is off by {size} {rows}{others}."
+    words = "Or, with a map for each group, drawn towards the common one:"
+    more = tuple(replace(each, words=words) for each in step)
+    return replace(
+        answers,
+        wrong=replace(answers.wrong, because=(*answers.wrong.because, because)),
+        next=replace(answers.next, steps=(*answers.next.steps, *more)),
     )
-    more = replace(step, words="Or, with a map for each group, drawn towards the common one:")
-    return replace(answers, wrong=wrong, next=replace(answers.next, steps=(*answers.next.steps, more)))
+
+
+def _describe_group(name: str, found: Assessment) -> Answer:
+    """Say what is wrong in a group."""
+    theirs = found.answers.wrong
+    if found.answers.situation in ("indistinct", "one class"):  # what they say first is not of calibration
+        opening, evidence, sure = describe_off(Case(found, None))
+        theirs = replace(theirs, claim=opening, because=tuple(filter(None, evidence)), sure=sure)
+    return replace(theirs, claim=f"Group {name}: {theirs.claim[0].lower()}{theirs.claim[1:]}")
+
+
+def _step_groups(case: Case) -> tuple[Step, ...]:
+    """Return the step that fits a map for each group; none for several classes, which have no such maps."""
+    if case.several:
+        return ()
+    columns = () if case.source is None else case.source.by
+    grouped = [word for column in columns for word in ("--by", column)]
+    python = f'fitted = calibrant.fit("auto", {_write_scores(case)}, groups=groups)'
+    return (write_step("", "fit", case.source, *grouped, "-o", "map.json", python=python),)
+
+
+def _advise_groups(case: Case, repair: str, tried: str = "") -> Answer:
+    """Say how to repair groups that are off."""
+    if case.several:
+        one = "Fit a map to the rows of each group by themselves: maps of several classes know no groups."
+        return make_answer(2, "off", "Recalibrate by group.", one, [repair if tried else "", tried])
+    drawn = "This fits maps that are drawn towards the common one." if tried else ""
+    return make_answer(2, "off", "Recalibrate by group.", repair, [tried, drawn], steps=_step_groups(case))
 
 
 def _gain_by_group(groups: Mapping[Any, Assessment]) -> float:
@@ -267,6 +290,8 @@ def _is_impossible(case: Case) -> bool:
 
 def _is_inverted(case: Case) -> bool:
     auc = case.value("auc")
+    if case.several and case.found.confusions and find_order(case.found.confusions[0]) is not None:
+        return True
     if auc is None or auc.high is None or auc.high >= 0.5:
         return False
     return bool(auc.value < 0.5 - CLEAR_AREA * case.area_error)  # of few rows the interval may have no width
@@ -276,6 +301,8 @@ def _is_indistinct(case: Case) -> bool:
     auc = case.value("auc")
     if auc is None or (case.several and case.effects.skill.low > 0.0) or 4.0 * case.area_error >= WIDE_AREA:
         return False
+    if case.is_shown and find_fall(case) is not None:
+        return False  # what rises and falls has no order, but tells something
     if auc.low is None:  # no interval: every forecast is the same, or one class is very rare
         return case.effects.distinct == 1
     return bool(auc.low <= 0.5 <= auc.high and auc.high - auc.low < WIDE_AREA)
@@ -321,9 +348,12 @@ def _step_fit(case: Case, method: str) -> Step:
     return write_step("", "fit", case.source, "--method", method, "-o", "map.json", python=python)
 
 
-def _step_compare(case: Case, words: str = "Or see the methods side by side first:") -> Step:
+def _step_compare(case: Case, words: str = "Or see the methods side by side first:") -> tuple[Step, ...]:
+    """Return the step that compares methods; none where a class has too few rows for folds."""
+    if case.rarest < 2.0:
+        return ()
     python = f'calibrant.compare_scores({_write_scores(case)}).report("comparison.html")'
-    return write_step(words, "compare", case.source, "--report", "comparison.html", python=python)
+    return (write_step(words, "compare", case.source, "--report", "comparison.html", python=python),)
 
 
 def _step_use(case: Case) -> Step:
@@ -417,7 +447,7 @@ def _write_impossible(case: Case) -> _Three:
             "off",
             "Recalibrate.",
             cure,
-            steps=(_step_fit(case, method), _step_compare(case)),
+            steps=(_step_fit(case, method), *_step_compare(case)),
         ),
     )
 
@@ -450,15 +480,33 @@ def _write_inverted(case: Case) -> _Three:
 def _write_disordered(case: Case, span: str) -> _Three:
     """Answer where the columns of several classes seem to be in another order than the classes."""
     names = [each.name for each in case.found.classes]
-    python = f"calibrant.assess(y, P{name_order(names, always=True).replace('classes', 'labels')})"
-    claim = "Higher forecasts of a class happen less often."
-    step = write_step("With the classes in the order of the columns:", "assess", case.source, python=python)
+    order = find_order(case.found.confusions[0]) if case.found.confusions else None
+    claim, wrong = "Higher forecasts of a class happen less often.", "The columns seem to be those of other classes."
+    steps: tuple[Step, ...] = ()
+    if order is not None:
+        moved = [names[k] for k, true in enumerate(order) if true != k]
+        claim = "What is called most probable is mostly another class."
+        wrong = f"The columns of {list_names(moved, 6)} seem to be in another order."
+        steps = _step_order(case, [names[true] for true in order])
     return (
         make_answer(0, "off", "No.", claim, [f"The area under the ROC curve is {span}."]),
-        make_answer(1, "off", "", "The columns seem to be those of other classes.", [say_means(case)]),
+        make_answer(1, "off", "", wrong, [say_means(case)]),
         make_answer(
-            2, "off", "", f"Check the order of the columns: they were read as {list_names(names)}.", steps=(step,)
+            2, "off", "", f"Check the order of the columns: they were read as {list_names(names)}.", steps=steps
         ),
+    )
+
+
+def _step_order(case: Case, names: Sequence[str]) -> tuple[Step, ...]:
+    """Return the step that takes the columns for these classes; none where they have the names of others."""
+    python = f"calibrant.assess(y, P{name_order(names, always=True).replace('classes', 'labels')})"
+    source = case.source
+    if source is not None:
+        if match_names(list(source.score), [each.name for each in case.found.classes]) is not None:
+            return ()
+        source = name_classes(source, names)
+    return (
+        write_step("With the classes in the order that the columns seem to have:", "assess", source, python=python),
     )
 
 
@@ -511,30 +559,42 @@ def _write_off(case: Case) -> _Three:
 
 def _advise(case: Case, *, gains: bool) -> Answer:
     """Say how to repair a departure that is shown."""
+    if case.rarest < FITTED_ROWS and not case.several:
+        rare = min(case.found.classes, key=lambda each: each.rows)
+        said = (
+            f"Collect more rows of {rare.name}: a map cannot be tried on {format_count(round(rare.rows), 'row')} of it."
+        )
+        return make_answer(2, "open", "", said)
     if find_fall(case) is not None:
         mends = (_step_fit(case, case.gain[0]),) if gains and case.gain is not None else ()
         claim = "Look at the model: no map that keeps the order of the rows repairs this."
-        return make_answer(2, "off", "", claim, [say_gain(case)], steps=(*mends, _step_compare(case)))
+        return make_answer(2, "off", "", claim, [say_gain(case)], steps=(*mends, *_step_compare(case)))
     if case.gain is not None and not gains and case.gain[1] >= _ALMOST:
         method, gain, low, high, _, _ = case.gain
         size = f"{round_percent(gain)}% of the log loss, interval {round_percent(low)}% to {round_percent(high)}%"
         rows = format_count(round(case.effects.effective), "row")
         said = f"{name_method(method)} probably helps ({size}); {rows} do not prove it."
-        return make_answer(2, "open", "", said, steps=(_step_fit(case, method), _step_compare(case)))
+        return make_answer(2, "open", "", said, steps=(_step_fit(case, method), *_step_compare(case)))
     if not gains or case.gain is None:
         simple = "one temperature" if case.several else "Platt's sigmoid"
         unknown = case.gain is not None and case.gain[3] >= _ALMOST  # the interval reaches what would matter
-        said = f"Compare methods: {simple} does not repair this."
+        compared = _step_compare(case, "")
+        said = f"{'Compare methods' if compared else 'Fit the average of methods'}: {simple} does not repair this."
         if unknown:
             said = f"Compare methods: these rows do not show whether {simple} repairs this."
-        return make_answer(2, "off", "", said, [say_gain(case)], steps=(_step_compare(case, ""),))
+        return make_answer(2, "off", "", said, [say_gain(case)], steps=compared or (_step_fit(case, "auto"),))
     method, after = case.gain[0], case.gain[5]
+    mapped = case.effects.recalibration
+    if mapped is not None and not mapped.error.is_chance and mapped.error.value > _MOST_LEFT * case.effects.error.value:
+        before, left = format_points(case.effects.error.value), format_points(mapped.error.value)
+        said = f"Compare methods: {name_method(method)} leaves {left} of the {before}, more than chance makes."
+        return make_answer(2, "off", "", said, [say_gain(case)], steps=_step_compare(case, ""))
     if after > _LEFT * base_loss(case):
         said = (
             f"Look at the model first: {name_method(method)} brings the log loss to {format_number(after)}, and always "
             f"saying {name_base(case)} scores {format_number(base_loss(case))}."
         )
-        return make_answer(2, "off", "", said, [say_gain(case)], steps=(_step_compare(case, ""),))
+        return make_answer(2, "off", "", said, [say_gain(case)], steps=_step_compare(case, ""))
     shift = ""
     if not case.several and not find_tilt(case) and case.effects.departure.level.sign:
         shift = (
@@ -546,7 +606,7 @@ def _advise(case: Case, *, gains: bool) -> Answer:
         "Recalibrate.",
         f"{name_method(method)} takes {round_percent(case.gain[1])}% off the log loss; no retraining is needed.",
         [f"Tried on rows it was not fitted to: {say_span(case)}.", shift],
-        steps=(_step_fit(case, method), _step_compare(case)),
+        steps=(_step_fit(case, method), *_step_compare(case)),
     )
 
 
@@ -559,7 +619,7 @@ def _write_negligible(case: Case) -> _Three:
             0,
             "good",
             "Yes.",
-            f"Off by {error} on average: more than chance, too small to matter.",
+            f"Off by {error} on average: certain, and too small to matter.",
             [say_losses(case), say_discrimination(case), say_top(case.found)],
             sure=say_error(case, named=True),
         ),

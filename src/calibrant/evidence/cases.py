@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from calibrant.evidence.departures import NEGLIGIBLE, find_test, guessing_error, is_negligible, is_rejected
+from calibrant.evidence.departures import NEGLIGIBLE, find_test, guessing_error, is_negligible, is_rejected, spread_of
 from calibrant.evidence.several import describe_several, is_negligible_several
 from calibrant.evidence.steps import Source
 from calibrant.evidence.words import (
@@ -100,11 +100,22 @@ class Case:
         """Whether a departure that is shown is too small to matter."""
         departure, tests = self.effects.departure, self.found.tests
         if not tests:
-            return self.effects.error.value < NEGLIGIBLE / 2.0
+            return self.effects.error.value < 0.5 * NEGLIGIBLE * self.spread
         if self.several:
             opening = describe_several(departure, self.found.classes, tests, None, self.level)[0]
             return is_negligible_several(departure, tests) and "too small to matter" in opening
         return is_negligible(departure, find_test(tests, "corp"))
+
+    @property
+    def spread(self) -> float:
+        """The spread of what happened: 1 for as many rows of both classes, small where one of them is rare."""
+        happened = self.effects.departure.happened
+        return spread_of(np.array([happened, 1.0 - happened]))
+
+    @property
+    def rarest(self) -> float:
+        """The rows of the rarest class."""
+        return min(each.rows for each in self.found.classes)
 
     @property
     def gain(self) -> tuple[str, float, float, float, float, float] | None:
@@ -122,7 +133,8 @@ class Case:
         """The number of rows in words; where weights are not counts, also how many rows of one weight tell as much."""
         total, effective = self.found.rows, self.effects.effective
         if effective < 0.999 * total or effective > 1.001 * total:
-            return f"rows of weight {format_number(total)}, which tell as much as {effective:,.0f} rows of one weight,"
+            alike = format_count(round(effective), "row")
+            return f"rows of weight {format_number(total)}, which tell as much as {alike} of one weight,"
         return format_count(round(total), "row")
 
     def value(self, name: str) -> Any:
@@ -309,7 +321,7 @@ def describe_off(case: Case) -> tuple[str, list[str], str]:
     elif level:
         opening = f"{off[0].upper()}{off[1:]} on the whole."
     else:
-        opening = "Right on average, but not at every forecast."
+        opening = "Off at some forecasts; on average no more than chance makes."
     return opening, [say_means(case), *_say_parts(case)], say_proof(case)
 
 

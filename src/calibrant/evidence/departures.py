@@ -30,6 +30,7 @@ __all__ = [
     "judge_count",
     "make_deviation",
     "measure_departure",
+    "spread_of",
 ]
 
 # The root of the CORP miscalibration is about the distance between forecasts and recalibrated forecasts.
@@ -123,6 +124,18 @@ def is_negligible(found: Departure, corp: CalibrationTest) -> bool:
         return False
     parts = found.log_parts
     return parts.miscalibration < NEGLIGIBLE * parts.score < np.inf
+
+
+def spread_of(counts: Floats) -> float:
+    """Return the spread of classes: 1 where no two of their rows agree more often than by a coin, less for rare ones.
+
+    A difference of probabilities is to be seen beside it: 0.001 is much where the share of a class is 0.002.
+
+    >>> spread_of(np.array([500.0, 500.0])), round(spread_of(np.array([999.0, 1.0])), 3)
+    (1.0, 0.004)
+    """
+    share = counts / counts.sum()
+    return float(min(1.0, 2.0 * (1.0 - float(share @ share))))
 
 
 def estimate_level(data: Sample, confidence: float) -> Deviation:

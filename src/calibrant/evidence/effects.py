@@ -25,6 +25,7 @@ from calibrant.samples import Sample, collapse, probability_cells
 from calibrant.showing import shown
 
 __all__ = [
+    "FITTED_ROWS",
     "CalibrationError",
     "Effects",
     "Part",
@@ -41,7 +42,7 @@ _TOP = 0.01  # the share of the rows that counts as the top
 _ERROR_CELLS = 4_096  # distinct forecasts for which labels are drawn; more are pooled
 _MOST_DRAWN = 4e6  # rows times draws, where rows of broken weight are drawn one by one
 _FITTED_CELLS = 2**15  # distinct forecasts to which a recalibration is fitted; more are pooled
-_FITTED_ROWS = 5  # of each class, at least, for a recalibration to be measured: one in each fold
+FITTED_ROWS = 5  # of each class, at least, for a recalibration to be measured: one in each fold
 _MAP_POINTS = 161  # points at which a map is drawn
 _MAP_GROUPS = 20  # groups of equally many rows beside the map, at most
 _MAP_GROUP_ROWS = 20  # rows in such a group, at least
@@ -261,7 +262,7 @@ def measure_recalibration(
     kept = weight > 0.0
     p, label, weight = p[kept], label[kept], weight[kept]
     folds = deal_rows(weight)
-    if len(folds) < 2 or _count_rarest(label, weight) < _FITTED_ROWS:
+    if len(folds) < 2 or _count_rarest(label, weight) < FITTED_ROWS:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of a map that falls: the answers say so

@@ -20,22 +20,12 @@ from calibrant.evidence.counting import WIDTH, Cells
 from calibrant.maps.information import LAST
 from calibrant.maps.keys import Key
 
-__all__ = ["add_error", "list_unknown", "name_group"]
+__all__ = ["add_error", "list_unknown"]
 
 _CONFIDENCE = 0.95  # that all groups are inside of their bands
 _FLAT = 1e-3  # slope of a line that is taken for one that rises
 _FARTHEST = 35.0  # log-odds of a map, which are cut there
 _WIDE = 2.0 * LAST  # logits of an error within which anything may happen
-
-
-def name_group(key: Key) -> str:
-    """Return a group as text.
-
-    >>> name_group(("fr", None)), name_group(3)
-    ('fr / (missing)', '3')
-    """
-    parts = key if isinstance(key, tuple) else (key,)
-    return " / ".join("(missing)" if part is None else str(part) for part in parts)
 
 
 def list_unknown(maps: Any) -> list[Key]:

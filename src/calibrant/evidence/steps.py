@@ -10,7 +10,7 @@ from typing import Any
 
 from calibrant.showing import shown
 
-__all__ = ["Source", "Step", "name_order", "turn_source", "write_step"]
+__all__ = ["Source", "Step", "name_classes", "name_order", "turn_source", "write_step"]
 
 
 @shown
@@ -62,11 +62,24 @@ def turn_source(source: Source, positive: str) -> Source:
     >>> turn_source(Source("t.csv", ("p",), "y", ("--pos-label", "no", "--weight", "w")), "yes").options
     ('--weight', 'w', '--pos-label', 'yes')
     """
+    return replace(_set_option(source, "--pos-label", positive), classes=source.classes[::-1])
+
+
+def name_classes(source: Source, names: Sequence[str]) -> Source:
+    """Return where rows came from with these classes for its columns.
+
+    >>> name_classes(Source("t.csv", ("a", "b"), "y"), ["dog", "cat"]).options
+    ('--classes', 'dog,cat')
+    """
+    return _set_option(source, "--classes", ",".join(names))
+
+
+def _set_option(source: Source, option: str, value: str) -> Source:
     words = list(source.options)
-    if "--pos-label" in words:
-        place = words.index("--pos-label")
+    if option in words:
+        place = words.index(option)
         del words[place : place + 2]
-    return replace(source, options=(*words, "--pos-label", positive), classes=source.classes[::-1])
+    return replace(source, options=(*words, option, value))
 
 
 def name_order(names: Sequence[Any], *, always: bool = False) -> str:

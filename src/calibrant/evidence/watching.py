@@ -23,12 +23,12 @@ from calibrant.checks import check_length, check_number, check_proportion, check
 from calibrant.evidence.betting import reject_groups
 from calibrant.evidence.counting import Cells, Counts, check_cells, count_cells
 from calibrant.evidence.findings import Finding, describe, find
-from calibrant.evidence.group_errors import add_error, list_unknown, name_group
+from calibrant.evidence.group_errors import add_error, list_unknown
 from calibrant.evidence.showing import describe_watch, print_watch
 from calibrant.evidence.streams import Rules, Stream, advance, decode_stream, encode_stream
 from calibrant.evidence.words import format_count
 from calibrant.maps.information import LAST
-from calibrant.maps.keys import RowKeys, find_keys, read_row_keys
+from calibrant.maps.keys import RowKeys, find_keys, name_group, read_row_keys
 from calibrant.maps.records import Information, check_one_column
 from calibrant.maps.store import to_dict
 from calibrant.samples import sample

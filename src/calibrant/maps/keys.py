@@ -29,6 +29,7 @@ __all__ = [
     "find_keys",
     "join_keys",
     "kind_of",
+    "name_group",
     "plain_key",
     "read_keys",
     "read_row_keys",
@@ -219,6 +220,16 @@ def check_keys(name: str, keys: Keys, columns: int) -> None:
     if len(set(keys)) < len(keys):
         msg = f"{name} must be different from each other; got {shortened(keys)}"
         raise ValueError(msg)
+
+
+def name_group(key: Key) -> str:
+    """Return a group as text.
+
+    >>> name_group(("fr", None)), name_group(3)
+    ('fr / (missing)', '3')
+    """
+    parts = key if isinstance(key, tuple) else (key,)
+    return " / ".join("(missing)" if part is None else str(part) for part in parts)
 
 
 def find_keys(known: Keys, given: Keys, name: str = "groups") -> Index:

@@ -21,6 +21,7 @@ from calibrant.evidence.words import (
     name_method,
     to_json,
 )
+from calibrant.maps.keys import name_group
 from calibrant.maps.records import Linked, Sigmoid
 from calibrant.report.figures import Page, draw_map, draw_reliability, list_blocks, summarise_counts
 from calibrant.report.tiles import name_class, say_interval, tile_discrimination, tile_error, tile_rows, tile_scores
@@ -372,7 +373,7 @@ def summarise_groups(groups: Mapping[Any, Assessment]) -> Page:
         error, departure, judged = found.effects.error, found.effects.departure, judge_group(found, len(groups))
         rows.append(
             {
-                "name": str(name),
+                "name": name_group(name),
                 "cells": [
                     format_number(found.rows),
                     format_percent(departure.said),
@@ -387,6 +388,6 @@ def summarise_groups(groups: Mapping[Any, Assessment]) -> Page:
         if found.curve is not None and place < _MOST_GROUPS:
             key = f"group-{place}"
             figures[key] = draw_reliability(found.curve, _class_names(found), small=True, several=bool(found.by_class))
-            drawn.append({"key": key, "title": str(name), "words": _say_curve(found.curve)})
+            drawn.append({"key": key, "title": name_group(name), "words": _say_curve(found.curve)})
     heads = ["group", "rows", "forecast", "happened", "calibration error", "chance alone, up to", "verdict"]
     return {"heads": heads, "rows": rows, "figures": figures, "drawn": drawn}
