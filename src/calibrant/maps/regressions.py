@@ -14,7 +14,7 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.checks import LARGEST, check_one_of, extremes
 from calibrant.maps.margins import estimate_one_class
-from calibrant.maps.platt import fit_platt, warn_backwards
+from calibrant.maps.platt import fit_straight, warn_backwards
 from calibrant.maps.records import BetaLogit, QuadraticLogit, Sigmoid
 from calibrant.numerics.logistic import FEW, TARGETS, Targets, choose_targets
 from calibrant.numerics.regression import Features, Problem, Regression, pool, regress
@@ -89,7 +89,7 @@ def fit_kull_beta(data: Sample, *, parameters: str = "abm", targets: str = "hard
     try:
         return _warn_constant(_fit_equal_sides(table, targets))
     except RuntimeError:
-        line = _fit_straight(data)
+        line = fit_straight(data)
         return BetaLogit(-line.a, -line.a, -line.b)
 
 
@@ -160,7 +160,7 @@ def fit_quadratic(data: Sample, *, monotone: bool = True, targets: str = "hard")
     with suppress(RuntimeError):
         found = _regress(table, targets, rising, signed, separable=separable)
     if found is None or np.spacing(np.abs(found.theta).max() * (high - low)) > _LOST:  # a score lies too far out
-        line = _fit_straight(data)
+        line = fit_straight(data)
         assert line.level is not None
         return QuadraticLogit(0.0, line.a, line.level, line.center)
     start, *middle, level = found.theta.tolist()
@@ -281,12 +281,6 @@ def _regress(
     return regress(
         Problem(table.data, features, choose_targets("smoothed", table.positive, table.negative), signed, table.pooled)
     )
-
-
-def _fit_straight(data: Sample) -> Sigmoid:
-    """Return Platt's rising sigmoid, whose fit copes with any scores and weights, and say so."""
-    warn("the scores or weights are too extreme to determine a bend: a straight line is fitted with Platt's targets")
-    return fit_platt(data, force_increasing=True)
 
 
 def _constant(table: _Table, targets: str) -> Sigmoid:
