@@ -371,3 +371,12 @@ def test_two_scores_determine_no_bend(n):
         fitted = calibrant.fit(method, s, y, kind="probability")
         for at in (0.0, 0.1, 0.15, 0.2, 0.5, 0.9):
             assert fitted(at) == pytest.approx(line(at), rel=1e-8)
+
+
+@pytest.mark.parametrize("weight", [1e30, 1e60, 1e100, 1e250])
+@pytest.mark.parametrize(("method", "options"), [("temperature", {}), ("kull_beta", {"parameters": "ab"})])
+def test_separated_rows_of_any_weight_are_fitted(method, options, weight):
+    x = np.array([-0.106, -0.0214, -0.0107, 0.052, 0.123])
+    fitted = quiet_fit(method, x, [0, 0, 0, 1, 1], sample_weight=np.full(5, weight), kind="logit", **options)
+    assert fitted.logit(0.0) == pytest.approx(0.0, abs=1e-9)
+    np.testing.assert_allclose(fitted(x), [0, 0, 0, 1, 1], atol=0.2)

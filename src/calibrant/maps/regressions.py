@@ -26,6 +26,7 @@ __all__ = ["fit_kull_beta", "fit_quadratic", "fit_temperature"]
 _LOG_2 = float(np.log(2.0))
 _TARGETS = TARGETS[::-1]  # the default first, as in errors
 _STRAIGHT = 1e-8  # logits, and shares of them that are spread, up to which Kull's curves are lines
+_MOST = 1e60  # weight of a class in Platt's targets: nearer to 0 and 1 no optimum can be told
 _LOST = 1e5  # spacing of doubles as large as the terms of a parabola that cancel; with 1e4, logits were still close
 
 
@@ -278,9 +279,8 @@ def _regress(
         except RuntimeError:  # some scores have one class only, and the functions can tell them from the others
             why = "no maximum of the likelihood was found: some scores of one class lie far from the others"
         warn(f"{why}; Platt's smoothed targets are used")
-    return regress(
-        Problem(table.data, features, choose_targets("smoothed", table.positive, table.negative), signed, table.pooled)
-    )
+    aims = choose_targets("smoothed", min(table.positive, _MOST), min(table.negative, _MOST))
+    return regress(Problem(table.data, features, aims, signed, table.pooled))
 
 
 def _constant(table: _Table, targets: str) -> Sigmoid:
