@@ -19,6 +19,7 @@ AT = np.linspace(-2, 2, 41)  # where the band is looked at; the scores are stand
 
 LOGITS = {
     "a line": lambda x: 1.5 * x - 0.5,
+    "a steep line": lambda x: 12 * x - 3.6,
     "a smooth bend": lambda x: 3 * np.tanh(0.8 * x) - 0.5,
     "a parabola": lambda x: 1.5 * x + 0.3 * x**2 - 1,
     "a kink upwards": lambda x: np.where(x < 0, 0.3, 3.0) * x - 1,

@@ -333,6 +333,38 @@ def test_scores_that_rank_backwards_are_followed_and_said():
     assert flat.backwards
 
 
+@pytest.mark.parametrize("kind", ["margin", "probability"])
+def test_a_flat_curve_is_the_share_of_positives(kind):
+    """Of scores that rank a rare class backwards no rising curve beats its share: the mean of p, not of logits."""
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=3000)
+    y = (rng.random(3000) < special.expit(-3 * x - 3)).astype(int)
+    fitted = quiet_fit("auto", x if kind == "margin" else special.expit(x), y, kind=kind, monotone=True)
+    p = fitted(x if kind == "margin" else special.expit(x))
+    assert np.ptp(p) < 0.01
+    assert p.mean() == pytest.approx(y.mean(), abs=0.003)
+    assert 0.1 < y.mean() < 0.3
+
+
+@pytest.mark.parametrize(
+    "logit", [lambda x: 2 * x * x - 3, lambda x: 1.5 - 2 * x * x, lambda x: np.where(x < 1, 2 * x - 2, 3 - 3 * x)]
+)
+def test_a_curve_kept_from_falling_is_calibrated(logit):
+    """Its log loss is that of the best rising function, which isotonic regression of many rows shows."""
+    rng = np.random.default_rng(4)
+    x, at = rng.normal(size=3000), rng.normal(size=100_000)
+    truth = special.expit(logit(at))
+    y = (rng.random(3000) < special.expit(logit(x))).astype(int)
+    fitted = fit_auto(sample(x, y), monotone=True)
+    best = np.clip(quiet_fit("isotonic", at, truth)(at), 1e-9, 1 - 1e-9)
+    losses = [-np.mean(special.xlogy(truth, p) + special.xlog1py(1 - truth, -p)) for p in (fitted(at), best)]
+    assert losses[0] <= losses[1] * 1.01
+    assert fitted(x).mean() == pytest.approx(y.mean(), abs=0.005)
+    low, high = fitted.band(at)
+    assert (low <= fitted(at)).all()
+    assert (fitted(at) <= high).all()
+
+
 @pytest.mark.parametrize(("size", "least"), [(100, 0.85), (1000, 0.85)])
 def test_the_band_covers_a_sigmoid_truth(size, least):
     rng = np.random.default_rng(7)
@@ -378,6 +410,12 @@ def test_why_names_what_dominates():
     assert "7 rows of the rarer class" in few.why
     assert "1 row of the rarer class" in fit_auto(sample(x[:5], [0, 0, 1, 0, 0])).why
     assert len(repr(few)) < 200
+    one = fit_auto(sample(x[:30], (np.arange(30) == np.argsort(x[:30])[15]).astype(int)))
+    assert one.share_of("platt") > 0.5
+    assert f"Mostly Platt's sigmoid ({one.share_of('platt'):.0%}), as insurance for 1 row of the rarer class" in one.why
+    free = fit_auto(sample(x, rng.random(5000) < special.expit(0.7 * x)), monotone=False)
+    assert (np.diff(free.line.y) >= 0).all()
+    assert "falls in places" not in free.why
     for member, p in anchored.curves():
         assert member.weight > 0.03
         assert p.shape == (len(anchored.line.x),)

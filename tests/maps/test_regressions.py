@@ -291,3 +291,92 @@ def test_a_fit_that_does_not_end_is_not_taken_for_separated_classes(method, monk
     monkeypatch.setattr(regressions, "regress", fail)
     with pytest.warns(UserWarning, match="some scores of one class lie far from the others"):
         calibrant.fit(method, score, (y < score).astype(int))
+
+
+# Constraints that make an optimum, and scores of any size ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["kull_beta", "quadratic"])
+def test_the_constraint_makes_an_optimum_where_a_falling_bend_separates(method):
+    """One positive between negatives: the free curve would be a spike; the best that rises is finite."""
+    x, y = np.array([-2.0, -1.0, 0.3, 0.5, 1.0, 2.0]), np.array([0.0, 0.0, 0.0, 1.0, 0.0, 0.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = calibrant.fit(method, x, y, kind="logit")
+    low, high = x.min(), x.max()
+    parabola = np.stack([-((high - x) ** 2), (x - low) ** 2, np.full(6, high - low)]) / (high - low)
+    design = KULL["abm"](x) if method == "kull_beta" else parabola
+    assert loss(fitted.logit(x), y, np.ones(6)) <= best_loss(design, y, np.ones(6), BOUNDS["abm"]) * (1 + 1e-9)
+    assert fitted.logit(2.0) > fitted.logit(-2.0)
+
+
+def test_beta_through_the_middle_is_separated_only_there():
+    """Scores that a threshold other than 1/2 separates leave the form "ab" its optimum."""
+    x, y = np.array([-2.0, -1.0, 0.5, 1.0, 2.0, 3.0]), np.array([0.0, 0.0, 0.0, 0.0, 1.0, 1.0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = calibrant.fit("kull_beta", x, y, kind="logit", parameters="ab")
+    assert loss(fitted.logit(x), y, np.ones(6)) <= best_loss(KULL["ab"](x), y, np.ones(6), BOUNDS["ab"]) * (1 + 1e-9)
+    with pytest.warns(UserWarning, match="separate the classes"):
+        calibrant.fit("kull_beta", x, x > 0, kind="logit", parameters="ab")
+
+
+@pytest.mark.parametrize("method", ["kull_beta", "quadratic", "temperature"])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_one_class_above_the_other(method, sign):
+    """Where every positive is below every negative, the best map that rises is the share of positives."""
+    x, y = sign * np.array([-2.0, -1.0, 1.0, 2.0, 3.0]), np.array([0.0, 0.0, 1.0, 1.0, 1.0])
+    with pytest.warns(UserWarning, match="separate the classes" if sign > 0 else "anti-correlated"):
+        fitted = calibrant.fit(method, x, y, kind="logit")
+    if sign < 0:
+        np.testing.assert_allclose(fitted(x), 0.5 if method == "temperature" else 0.6, rtol=1e-9)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-160, 1e-40, 1e-9])
+@pytest.mark.parametrize("parameters", KULL)
+def test_kulls_curves_of_tiny_logits_are_lines(parameters, size):
+    x, y, w = bent_sample(300, 4)
+    fitted = calibrant.fit("kull_beta", x * size, y, kind="logit", sample_weight=w, parameters=parameters)
+    line = calibrant.fit("temperature" if parameters == "ab" else "platt", x, y, targets="hard", sample_weight=w)
+    assert fitted.a == fitted.b
+    np.testing.assert_allclose(fitted(x * size), line(x), rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e154, 1e300])
+@pytest.mark.parametrize("parameters", KULL)
+def test_kulls_curves_of_huge_logits_are_two_lines(parameters, size):
+    x, y, w = bent_sample(300, 4)
+    fitted = calibrant.fit("kull_beta", x * size, y, kind="logit", sample_weight=w, parameters=parameters)
+    hinges = {"abm": [np.minimum(x, 0), np.maximum(x, 0), np.ones(300)], "am": [x, np.ones(300)]}
+    design = np.stack(hinges.get(parameters, hinges["abm"][:2]))
+    least = best_loss(design, y, w, BOUNDS[parameters])
+    assert loss(fitted.logit(x * size), y, w) <= least * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("middle", [1e-7, 1e-5, 1e-3])
+def test_beta_through_the_middle_of_small_logits_keeps_its_digits(middle):
+    x, y, w = bent_sample(300, 4)
+    fitted = calibrant.fit("kull_beta", x * middle, y, kind="logit", sample_weight=w, parameters="ab")
+    line = calibrant.fit("temperature", x, y, kind="logit", sample_weight=w)
+    np.testing.assert_allclose(fitted.logit(x * middle), line.logit(x), atol=40 * middle + 1e-8)
+
+
+@pytest.mark.parametrize("n", [60, 3 * FEW])
+def test_two_scores_determine_no_bend(n):
+    rng = np.random.default_rng(0)
+    s = np.where(rng.random(n) < 0.6, 0.0, 0.2)
+    y = rng.random(n) < 0.1 + 3 * s
+    line = calibrant.fit("platt", s, y, kind="probability", targets="hard")
+    for method in ("kull_beta", "quadratic"):
+        fitted = calibrant.fit(method, s, y, kind="probability")
+        for at in (0.0, 0.1, 0.15, 0.2, 0.5, 0.9):
+            assert fitted(at) == pytest.approx(line(at), rel=1e-8)
+
+
+@pytest.mark.parametrize("weight", [1e30, 1e60, 1e100, 1e250])
+@pytest.mark.parametrize(("method", "options"), [("temperature", {}), ("kull_beta", {"parameters": "ab"})])
+def test_separated_rows_of_any_weight_are_fitted(method, options, weight):
+    x = np.array([-0.106, -0.0214, -0.0107, 0.052, 0.123])
+    fitted = quiet_fit(method, x, [0, 0, 0, 1, 1], sample_weight=np.full(5, weight), kind="logit", **options)
+    assert fitted.logit(0.0) == pytest.approx(0.0, abs=1e-9)
+    np.testing.assert_allclose(fitted(x), [0, 0, 0, 1, 1], atol=0.2)

@@ -13,6 +13,7 @@ from calibrant.maps.platt import fit_platt
 from calibrant.maps.records import LogitLines
 from calibrant.maps.spline import STRENGTHS, fit_spline, tabulate_strengths
 from calibrant.samples import Sample, collapse, sample
+from tests.conftest import quiet_fit
 
 SHAPES = {
     "line": lambda x: 1.3 * x - 0.5,
@@ -241,6 +242,25 @@ class TestSamples:
         score, label = draw("kink", 400)
         fitted = calibrant.fit("spline", special.expit(score), label, kind="probability")
         np.testing.assert_allclose(fitted(special.expit(score)), fit_spline(sample(score, label))(score), atol=1e-6)
+
+
+@pytest.mark.parametrize("monotone", [True, False])
+def test_beside_a_weight_that_hides_the_others_it_is_a_line(monotone):
+    """No optimum could be told for some of these; those get the line of Platt's sigmoid, and a warning."""
+    rng, lines = np.random.default_rng(0), 0
+    for _ in range(120):
+        score, weight = rng.normal(size=50), np.ones(50)
+        label = (rng.random(50) < special.expit(2 * score)).astype(int)
+        weight[rng.integers(50)] = 1e12
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fitted = calibrant.fit("spline", score, label, sample_weight=weight, monotone=monotone)
+        assert np.isfinite(fitted.logit(score)).all()
+        if any("a straight line is fitted with Platt's targets" in str(each.message) for each in caught):
+            line = quiet_fit("platt", score, label, sample_weight=weight, force_increasing=monotone)
+            np.testing.assert_allclose(fitted.logit(score), line.logit(score))
+            lines += 1
+    assert lines > 0 or not monotone
 
 
 class TestRecord:

@@ -26,7 +26,9 @@ FAMILIES = {
 DEVIATIONS = {"none": "", "smooth": " with a smooth bend", "rough": " with a free bend"}
 _TOLD = 0.1  # weights from which a family is mentioned
 _MOST = 0.5  # the weight that is called most
+_LEAST = 0.005  # the weight from which the heaviest is mentioned beside Platt's sigmoid
 _CLEAR = 0.5  # nats that are worth a sentence
+_FALLS = 1e-9  # logits between two knots by which a curve falls
 
 
 @shown
@@ -139,25 +141,38 @@ class Auto:
             p, rows = float(special.expit(self.line.y[0])), self.positive + self.negative
             found = "one row shows" if rows == 1.0 else f"{rows:.4g} rows of one class or of one score show"
             return f"The constant {p:.4g}: {found} no curve."
-        shares = sorted(((self.share_of(family), family) for family in FAMILIES if family != "platt"), reverse=True)
-        told = [
-            f"{FAMILIES[family]} ({share:.0%})" for share, family in shares if share >= _TOLD or share == shares[0][0]
-        ]
-        said = [f"{'Mostly' if shares[0][0] >= _MOST else 'A mix of'} {', '.join(told)}."]
-        bent = sum(each.weight for each in self.members if each.deviation != "none")
-        found = f"Evidence {'for' if self.bend > 0 else 'against'} a bend of {abs(self.bend):.1f} nats"
-        said.append(f"{found}, so {bent:.0%} are curves that bend.")
-        rarer = min(self.positive, self.negative)
-        insured = f"{self.share_of('platt'):.0%} of Platt's sigmoid as insurance"
-        few = f"{rarer:,.0f}" if rarer >= 10 else f"{rarer:.3g}"
-        said.append(f"{insured} for {few} {'row' if few == '1' else 'rows'} of the rarer class.")
+        said = self._tell_shares()
         if self.backwards:
             found = (
                 "no rising curve beats a constant" if self.rising and self.fall > 0 else "the curve follows them down"
             )
             said.append(f"The scores rank the classes the wrong way round: {found}.")
-        elif not self.rising:
-            said.append(f"The curve falls in places: one that does not would cost {self.fall:.1f} nats.")
-        elif self.fall > _CLEAR:
+        elif not self.rising and min(np.diff(self.line.y)) < -_FALLS:
+            cost = f"{self.fall:.1f}" if self.fall >= 0.05 else "less than 0.1"
+            said.append(f"The curve falls in places: one that does not would cost {cost} nats.")
+        elif self.rising and self.fall > _CLEAR:
             said.append(f"The curve was kept from falling, which cost {self.fall:.1f} nats.")
         return " ".join(said)
+
+    def _tell_shares(self) -> list[str]:
+        """Return the sentences about what was averaged."""
+        shares = sorted(((self.share_of(family), family) for family in FAMILIES if family != "platt"), reverse=True)
+        told = [
+            f"{FAMILIES[family]} ({share:.0%})" for share, family in shares if share >= _TOLD or share == shares[0][0]
+        ]
+        bent, insured = sum(each.weight for each in self.members if each.deviation != "none"), self.share_of("platt")
+        evidence = f"Evidence {'for' if self.bend > 0 else 'against'} a bend of {abs(self.bend):.1f} nats"
+        rarer = min(self.positive, self.negative)
+        few = f"{rarer:,.0f}" if rarer >= 10 else f"{rarer:.3g}"
+        rows = f"for {few} {'row' if few == '1' else 'rows'} of the rarer class"
+        if insured >= _MOST:
+            said = f"Mostly Platt's sigmoid ({insured:.0%}), as insurance {rows}."
+            rest = [f"Beside it {', '.join(told)}."] if shares[0][0] >= _LEAST else []
+            return [said, *rest, f"{evidence}: {bent:.0%} are curves that bend."]
+        mostly = "Mostly" if shares[0][0] >= _MOST else "A mix of" if len(told) > 1 else "A mix, above all of"
+        said = f"{mostly} {', '.join(told)}."
+        return [
+            said,
+            f"{evidence}, so {bent:.0%} are curves that bend.",
+            f"{insured:.0%} of Platt's sigmoid as insurance {rows}.",
+        ]

@@ -18,6 +18,7 @@ __all__ = [
     "fit_platt",
     "fit_sigmoid",
     "fit_softmax",
+    "fit_straight",
     "is_falling",
     "make_sigmoid",
     "warn_backwards",
@@ -85,6 +86,12 @@ def fit_sigmoid(sums: Sums, targets: str = "smoothed", *, force_increasing: bool
     ones, zeros = (each.item() for each in aims.weigh(np.array([n_positive]), np.array([n_negative])))
     error = float(np.sqrt(ones + zeros) / np.sqrt(ones) / np.sqrt(zeros))
     return Sigmoid(0.0, float(np.log(zeros) - np.log(ones)), errors=(0.0, error, 0.0))
+
+
+def fit_straight(data: Sample, *, rising: bool = True) -> Sigmoid:
+    """Return Platt's sigmoid, whose fit copes with any scores and weights, for a curve whose fit does not; say so."""
+    warn("the scores or weights are too extreme to determine a bend: a straight line is fitted with Platt's targets")
+    return fit_platt(data, force_increasing=rising)
 
 
 def warn_backwards(outcome: str = "the fitted sigmoid falls") -> None:

@@ -6,26 +6,27 @@ the scores separate the classes that has no finite minimum: then, with a warning
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.checks import check_one_of, extremes
+from calibrant.checks import LARGEST, check_one_of, extremes
 from calibrant.maps.margins import estimate_one_class
-from calibrant.maps.platt import fit_platt, warn_backwards
+from calibrant.maps.platt import fit_straight, warn_backwards
 from calibrant.maps.records import BetaLogit, QuadraticLogit, Sigmoid
 from calibrant.numerics.logistic import FEW, TARGETS, Targets, choose_targets
 from calibrant.numerics.regression import Features, Problem, Regression, pool, regress
-from calibrant.samples import Sample, magnitude, moderate_weights
+from calibrant.samples import Sample, collapse, magnitude, moderate_weights
 from calibrant.warning import warn
 
 __all__ = ["fit_kull_beta", "fit_quadratic", "fit_temperature"]
 
 _LOG_2 = float(np.log(2.0))
 _TARGETS = TARGETS[::-1]  # the default first, as in errors
+_STRAIGHT = 1e-8  # logits, and shares of them that are spread, up to which Kull's curves are lines
+_MOST = 1e60  # weight of a class in Platt's targets: nearer to 0 and 1 no optimum can be told
 _LOST = 1e5  # spacing of doubles as large as the terms of a parabola that cancel; with 1e4, logits were still close
 
 
@@ -45,9 +46,12 @@ def fit_temperature(data: Sample, *, targets: str = "hard") -> Sigmoid:
         return estimate_one_class(table.positive, table.negative)
     if not table.ends.any():  # all scores are 0, and say nothing about a temperature
         return Sigmoid(a=-1.0, b=0.0)
-    right = table.lowest[1] >= 0.0 >= table.highest[0]
     found = _regress(
-        table, targets, lambda score: (score if unit == 1.0 else score / unit)[None, :], (0,), separable=right
+        table,
+        targets,
+        lambda score: (score if unit == 1.0 else score / unit)[None, :],
+        (0,),
+        separable=table.is_separable_at_zero,
     )
     slope = float(found.theta[0])
     if slope <= 0.0:
@@ -60,7 +64,8 @@ def fit_kull_beta(data: Sample, *, parameters: str = "abm", targets: str = "hard
 
     `parameters`: "abm" fits all three; "ab" holds p(1/2) = 1/2, so that c = (a - b) log 2; "am" holds a = b. The scores
     are logits x of s: log s = -softplus(-x). The constraint is part of the problem: where the best a or b would be
-    negative, the best of the others is found with it at 0. Decision values count as logits.
+    negative, the best of the others is found with it at 0. Two distinct scores leave one of three open: there a = b.
+    Decision values count as logits.
 
     >>> from calibrant.samples import sample
     >>> fit_kull_beta(sample([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0], [0, 0, 1, 0, 1, 1]), parameters="am")
@@ -71,24 +76,65 @@ def fit_kull_beta(data: Sample, *, parameters: str = "abm", targets: str = "hard
     table = _tabulate(data)
     if table.is_constant:
         return BetaLogit(0.0, 0.0, -_constant(table, targets).b)
-    features, signed, read = _KULL[parameters]
+    bent, level = _KULL[parameters]
+    reach = float(np.abs(table.ends).max())
+    near = level and float(table.ends[1] - table.ends[0]) <= _STRAIGHT * reach
+    if bent and reach * table.unit > _STRAIGHT and not near and (table.has_middle or not level):
+        with suppress(RuntimeError):
+            found = _fit_sides(table, targets, level=level)
+            if found.a or found.b or not level:  # else their sum may tell more than each
+                return _warn_constant(found)
+    if not level:
+        line = fit_temperature(data, targets=targets)
+        return BetaLogit(-line.a, -line.a, 0.0)
     try:
-        found = _regress(table, targets, features, signed, separable=table.is_separable)
+        return _warn_constant(_fit_equal_sides(table, targets))
     except RuntimeError:
-        line = _fit_straight(data)
+        line = fit_straight(data)
         return BetaLogit(-line.a, -line.a, -line.b)
-    if not found.theta[list(signed)].any():
+
+
+def _fit_sides(table: _Table, targets: str, *, level: bool) -> BetaLogit:
+    """Return Kull's curve of two coefficients, through the middle or with a level."""
+
+    def features(score: Floats) -> Floats:
+        """Return log 2s and -log 2(1 - s), and 1."""
+        rows = [each / table.unit for each in _log_sides(score)]
+        return np.stack([*rows, np.ones(len(score))] if level else rows)
+
+    separable = table.is_separable if level else table.is_separable_at_zero
+    found = _regress(table, targets, features, (0, 1), separable=separable)
+    a, b = np.clip(found.theta[:2] / table.unit, 0.0, LARGEST).tolist()
+    return BetaLogit(a, b, (float(found.theta[2]) if level else 0.0) + (a - b) * _LOG_2)
+
+
+def _fit_equal_sides(table: _Table, targets: str) -> BetaLogit:
+    """Return Kull's curve with a = b, a line in the logits."""
+    center, scale, unit = table.center, table.scale, table.unit
+
+    def features(score: Floats) -> Floats:
+        """Return z and 1."""
+        z = (score / unit - center) / scale
+        return np.stack([z, np.ones(len(z))])
+
+    slope, c = _regress(table, targets, features, (0,), separable=table.is_separable).theta.tolist()
+    a = min(slope / scale / unit, LARGEST)
+    return BetaLogit(a, a, c - slope * center / scale)
+
+
+def _warn_constant(found: BetaLogit) -> BetaLogit:
+    """Return a curve, and say so where it does not rise."""
+    if found.a == found.b == 0.0:
         warn_backwards(_CONSTANT)
-    a, b, c = read(*found.theta.tolist())
-    return BetaLogit(a + 0.0, b + 0.0, c)
+    return found
 
 
 def fit_quadratic(data: Sample, *, monotone: bool = True, targets: str = "hard") -> QuadraticLogit:
     """Fit logit p = c + b z + a z^2, z the standardised score, by maximum likelihood, rising over the scores seen.
 
     With `monotone` the slope is kept non-negative at both ends of the scores seen, and so between them; the constraint
-    is part of the problem. Beyond the ends the curve goes on as a straight line. Without it a warning says where the
-    curve turns.
+    is part of the problem. Beyond the ends the curve goes on as a straight line, and two distinct scores have nothing
+    else. Without `monotone` a warning says where the curve turns.
 
     >>> from calibrant.samples import sample
     >>> fitted = fit_quadratic(sample([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 3.0], [0, 0, 1, 0, 1, 1, 1]))
@@ -101,26 +147,31 @@ def fit_quadratic(data: Sample, *, monotone: bool = True, targets: str = "hard")
         return QuadraticLogit(0.0, 0.0, _constant(table, targets).b)
     center, scale, unit = table.center, table.scale, table.unit
     low, high = ((table.ends - center) / scale).tolist()
+    bent = table.has_middle
 
     def rising(score: Floats) -> Floats:
-        """Return functions whose slopes fall from 1 to 0, and rise from 0 to 1, over the scores; and 1."""
+        """Return functions whose slopes fall from 1 to 0, and rise from 0 to 1, over the scores, or z; and 1."""
         z = (score / unit - center) / scale
-        return np.stack([-((high - z) ** 2) / (2 * (high - low)), (z - low) ** 2 / (2 * (high - low)), np.ones(len(z))])
+        bends = -((high - z) ** 2) / (2 * (high - low)), (z - low) ** 2 / (2 * (high - low))
+        return np.stack([*(bends if bent else (z,)), np.ones(len(z))])
 
-    signed = (0, 1) if monotone else ()
+    signed = ((0, 1) if bent else (0,)) if monotone else ()
+    separable = table.is_separable or (not monotone and table.is_separable_backwards)
     found = None
     with suppress(RuntimeError):
-        found = _regress(table, targets, rising, signed, separable=table.is_separable)
+        found = _regress(table, targets, rising, signed, separable=separable)
     if found is None or np.spacing(np.abs(found.theta).max() * (high - low)) > _LOST:  # a score lies too far out
-        line = _fit_straight(data)
+        line = fit_straight(data)
         assert line.level is not None
         return QuadraticLogit(0.0, line.a, line.level, line.center)
-    start, end, level = found.theta.tolist()  # the slopes at both ends
+    start, *middle, level = found.theta.tolist()
+    end = middle[0] if middle else start  # the slopes at both ends
     if monotone and start == end == 0.0:
         warn_backwards(_CONSTANT)
     bend = (end - start) / (2 * (high - low))
     slope = (start * high - end * low) / (high - low)
-    level += (end * low**2 - start * high**2) / (2 * (high - low))
+    if middle:
+        level += (end * low**2 - start * high**2) / (2 * (high - low))
     fitted = QuadraticLogit(-bend, -slope, -level, center * unit, scale * unit, low, high)
     if min(start, end) < 0.0:
         where = f"it turns at {fitted.extremum:.6g}" if max(start, end) > 0.0 else "it falls"
@@ -129,27 +180,15 @@ def fit_quadratic(data: Sample, *, monotone: bool = True, targets: str = "hard")
 
 
 def _log_sides(x: Floats) -> tuple[Floats, Floats]:
-    """Return log s and -log(1 - s) of s = expit(x)."""
-    even = np.log1p(np.exp(-np.abs(x)))
+    """Return log 2s and -log 2(1 - s) of s = expit(x), to full accuracy at any x."""
+    even = np.log1p(np.expm1(-np.abs(x)) / 2)
     return np.minimum(x, 0.0) - even, np.maximum(x, 0.0) + even
 
 
 _CONSTANT = "no rising map is better than a constant"
 
-# Functions of x = logit s, which coefficients must not be negative, and how (a, b, c) follow from the coefficients.
-_KULL: dict[str, tuple[Features, tuple[int, ...], Callable[..., tuple[float, float, float]]]] = {
-    "abm": (
-        lambda x: np.stack([*_log_sides(x), np.ones(len(x))]),
-        (0, 1),
-        lambda a, b, c: (a, b, c),
-    ),
-    "ab": (
-        lambda x: np.stack(_log_sides(x)) + np.array([[_LOG_2], [-_LOG_2]]),
-        (0, 1),
-        lambda a, b: (a, b, (a - b) * _LOG_2),
-    ),
-    "am": (lambda x: np.stack([x, np.ones(len(x))]), (0,), lambda a, c: (a, a, c)),
-}
+# Whether log s and log(1 - s) have a coefficient each, and whether there is a level.
+_KULL = {"abm": (True, True), "ab": (True, False), "am": (False, True)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,16 +217,33 @@ class _Table:
         return min(self.positive, self.negative) <= 0.0 or bool(self.ends[0] == self.ends[1])
 
     @property
+    def has_middle(self) -> bool:
+        """Whether there are three distinct scores."""
+        low, high = self.ends * self.unit
+        return bool(((self.data.score > low) & (self.data.score < high)).any())
+
+    @property
     def is_separable(self) -> bool:
-        """Whether no negative scores above a positive, or no positive above a negative."""
-        (low0, low1), (high0, high1) = self.lowest, self.highest
-        return bool(high0 <= low1 or high1 <= low0)
+        """Whether no negative scores above a positive."""
+        return bool(self.highest[0] <= self.lowest[1])
+
+    @property
+    def is_separable_at_zero(self) -> bool:
+        """Whether no negative scores above 0, and no positive below."""
+        return bool(self.highest[0] <= 0.0 <= self.lowest[1])
+
+    @property
+    def is_separable_backwards(self) -> bool:
+        """Whether no positive scores above a negative."""
+        return bool(self.highest[1] <= self.lowest[0])
 
 
 def _tabulate(data: Sample) -> _Table:
     """Return what the fits ask of a sample; of many rows, from cells of them where these can tell."""
     data, weight_unit = moderate_weights(data)
     pooled = None
+    if data.weight is not None and len(data.score) <= FEW:
+        data = collapse(data)  # weights of all sizes: their sums must not hang on the order of rows
     rows = data
     if len(data.score) > FEW:
         rows = pooled = pool(data)
@@ -223,15 +279,8 @@ def _regress(
         except RuntimeError:  # some scores have one class only, and the functions can tell them from the others
             why = "no maximum of the likelihood was found: some scores of one class lie far from the others"
         warn(f"{why}; Platt's smoothed targets are used")
-    return regress(
-        Problem(table.data, features, choose_targets("smoothed", table.positive, table.negative), signed, table.pooled)
-    )
-
-
-def _fit_straight(data: Sample) -> Sigmoid:
-    """Return Platt's rising sigmoid, whose fit copes with any scores and weights, and say so."""
-    warn("the scores or weights are too extreme to determine a bend: a straight line is fitted with Platt's targets")
-    return fit_platt(data, force_increasing=True)
+    aims = choose_targets("smoothed", min(table.positive, _MOST), min(table.negative, _MOST))
+    return regress(Problem(table.data, features, aims, signed, table.pooled))
 
 
 def _constant(table: _Table, targets: str) -> Sigmoid:

@@ -8,7 +8,7 @@ import numpy as np
 
 from calibrant.arrays import Floats
 from calibrant.checks import BLOCK, LARGEST, check_number, check_whole
-from calibrant.maps.platt import warn_backwards
+from calibrant.maps.platt import fit_straight, warn_backwards
 from calibrant.maps.records import LogitLines
 from calibrant.numerics.curves import Curve, certify_curve, minimise_curve
 from calibrant.numerics.logistic import Nodes, choose_targets
@@ -39,7 +39,8 @@ def fit_spline(data: Sample, *, knots: int = 25, strength: float | None = None, 
 
     The knots are at most `knots` quantiles of the scores by weight, or all scores where these are few. Rows enter as
     cells, 20 between neighbouring knots, by their mean score. Nothing depends on the scale and offset of the scores.
-    Weights that sum to less than 1 or to more than 1e9 are scaled to that sum.
+    Weights that sum to less than 1 or to more than 1e9 are scaled to that sum. Where no optimum can be told, as beside
+    a row that is 1e12 times heavier than the others, the line of Platt's sigmoid is fitted, with a warning.
 
     >>> from calibrant.samples import sample
     >>> fitted = fit_spline(sample([-2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 3.0], [0, 0, 1, 0, 1, 1, 1]))
@@ -52,20 +53,31 @@ def fit_spline(data: Sample, *, knots: int = 25, strength: float | None = None, 
     level = np.log(problem.curve.nodes.ones.sum()) - np.log(problem.curve.nodes.zeros.sum())
     if len(problem.knots) == 1:
         return LogitLines((float(problem.knots[0]) * problem.unit,), (float(level),))
-    f = np.full(len(problem.knots), float(level))
+    try:
+        f = _find_curve(problem, given, float(level), monotone=monotone)
+    except RuntimeError:
+        line = fit_straight(data, rising=monotone)
+        assert line.level is not None
+        return LogitLines((line.center,), (-line.level,), -line.a, -line.a)
+    if monotone and f[-1] - f[0] <= _FLAT:
+        warn_backwards("no rising map is better than a constant")
+    return _draw(problem, f)
+
+
+def _find_curve(problem: _Problem, given: float | None, level: float, *, monotone: bool) -> Floats:
+    """Return the values of the best curve at the knots, certified, at a given strength or the likeliest."""
+    f = np.full(len(problem.knots), level)
     chosen = given or 1.0
     if given is None and len(f) > 2:
         table = _try_strengths(problem, f)
         best = int(np.argmax([each[1] for each in table]))
         chosen, f = STRENGTHS[best], table[best][0]
     if monotone:
-        starts = np.maximum.accumulate(f), np.full(len(f), float(level))
+        starts = np.maximum.accumulate(f), np.full(len(f), level)
         f = min(starts, key=lambda each: problem.curve.value(each, chosen))
     f = minimise_curve(problem.curve, chosen, f, rising=monotone)[0]
     certify_curve(problem.curve, chosen, f, rising=monotone)
-    if monotone and f[-1] - f[0] <= _FLAT:
-        warn_backwards("no rising map is better than a constant")
-    return _draw(problem, f)
+    return f
 
 
 def tabulate_strengths(data: Sample, *, knots: int = 25) -> dict[float, float]:

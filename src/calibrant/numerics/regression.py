@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy import linalg
+from scipy import linalg, special
 
 from calibrant.arrays import Floats
 from calibrant.checks import extremes
@@ -44,6 +44,7 @@ __all__ = ["Features", "Problem", "Regression", "pool", "regress"]
 Features = Callable[[Floats], Floats]  # from scores, (n,), to their functions, (d, n)
 
 _TOLD_APART = 1e-9  # a function counts if more than this share of it is left beside the others
+_FLAT = 1e-9  # a slope of F is 0 if it is smaller than this share of its terms
 _STRAIGHT = 100.0  # logits from which the loss of a row is taken for a straight line, if the Hessian shows it
 _POLISHES = 6  # Newton steps over all rows, at most; two are enough where the cells are a good guide
 
@@ -93,20 +94,36 @@ def regress(problem: Problem) -> Regression:
     """Return the coefficients of least F, certified to 1e-11 of it.
 
     Where some would be negative that must not be, every way to hold such coefficients at 0 is tried: F is convex, so
-    the least of those that are allowed is the optimum.
+    the least of those that are allowed is the optimum. Without the constraint there may be no optimum at all: a bend
+    that falls may separate the classes. Then one with some coefficients at 0 is the optimum if F rises along these.
     """
     count = len(problem.features(np.zeros(1)))
-    found = _regress_free(problem, range(count), count)
-    if all(found.theta[j] >= 0.0 for j in problem.signed):
-        return found
-    allowed: list[Regression] = []
-    for size in range(1, len(problem.signed) + 1):
+    failure, allowed = None, []
+    for size in range(len(problem.signed) + 1):
         for held in combinations(problem.signed, size):
             free = [j for j in range(count) if j not in held]
-            tried = _regress_free(problem, free, count)
+            try:
+                tried = _regress_free(problem, free, count)
+            except RuntimeError as error:
+                failure = error
+                continue
             if all(tried.theta[j] >= 0.0 for j in problem.signed):
-                allowed.append(tried)
-    return min(allowed, key=lambda each: each.value)
+                if not held:
+                    return tried
+                allowed.append((tried, held))
+    allowed.sort(key=lambda each: each[0].value)
+    for found, held in allowed:
+        if failure is None or _rises_along(problem, found.theta, held):
+            return found
+    raise RuntimeError(UNCERTAIN) from failure
+
+
+def _rises_along(problem: Problem, theta: Floats, held: Sequence[int]) -> bool:
+    """Return whether F does not fall where coefficients that are 0 grow, but for rounding."""
+    phi, ones, zeros = problem.points(problem.data)
+    u = theta @ phi
+    up, down = zeros * special.expit(u), ones * special.expit(-u)
+    return bool((phi @ (up - down) >= -_FLAT * (np.abs(phi) @ (up + down)))[list(held)].all())
 
 
 def _regress_free(problem: Problem, free: Sequence[int], count: int) -> Regression:
