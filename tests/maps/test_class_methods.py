@@ -195,6 +195,23 @@ class TestRobustTemperature:
         best = optimize.minimize(robust_loss, here, args=(p, index, weight, u, centre), method="Nelder-Mead")
         assert robust_loss(here, p, index, weight, u, centre) <= best.fun + 1e-5
 
+    @pytest.mark.parametrize("seed", range(4))
+    def test_labels_of_which_many_are_wrong_are_a_mixture(self, seed):
+        rng = np.random.default_rng(seed)
+        z, wrong = rng.normal(size=(2_000, 5)) * 4, rng.random(2_000) < 0.3
+        index = (0.6 * z + rng.gumbel(size=z.shape)).argmax(axis=1)
+        index[wrong] = rng.integers(0, 5, wrong.sum())
+        found = fit_temperature_robust(sample_of(softmax(z, axis=1), index))
+        assert found.mixture == pytest.approx(0.3, abs=0.05)
+        assert found.inverse == pytest.approx(0.6, abs=0.1)
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_a_large_mixture_is_not_taken_by_chance(self, seed):
+        rng = np.random.default_rng(seed)
+        z = rng.normal(size=(50, 26)) * 3
+        index = (z + rng.gumbel(size=z.shape)).argmax(axis=1)  # nothing is wrong
+        assert fit_temperature_robust(sample_of(softmax(z, axis=1), index)).mixture < 0.01
+
     def test_leave_one_out_is_close_to_refits(self):
         p, index = rows(60, 3, zeros=True)
         data = sample_of(p, index)

@@ -53,7 +53,7 @@ class _Tuning:
     robust_decrement: float = 1e-13  # of a robust one
     largest: float = 1e6  # the largest 1/T
     least_inverse: float = 1e-9  # a smaller 1/T counts as 0
-    level: float = 0.1  # a robust 1/T below which the order of the classes is looked at
+    level: float = 0.1  # a robust (1 - d)/T below which the order of the classes is looked at
     usual_lead: tuple[float, float] = (1e-3, 1e3)  # of the largest number of a row over the next; else it is the unit
     farthest: float = 100.0  # leads by which a class may be behind in a row of which it gets a share
     precision: tuple[float, float, float] = (0.2, 0.3, 0.05)  # of the normal priors of logit e, log b and logit d
@@ -61,6 +61,7 @@ class _Tuning:
     coarse: float = 1.0  # the prior means of e and d are this over (n + 1) for coarse scores ...
     smooth: float = 0.01  # ... and this for others
     starts: tuple[float, ...] = (1e-2, 1e-7)  # floors to start from, beside the prior mean
+    mixed: float = 0.1  # mixture to start from, beside the prior mean: wrong labels, as many as these, want it
     none: float = 1e-300  # the floor that counts as none
     underflow: float = 1e-100  # where memberships reach down to this, zeros are taken for still smaller ones
     scales: tuple[float, ...] = (0.0, -2.0)  # log b to start from without a floor
@@ -276,15 +277,17 @@ def fit_temperature_robust(data: ClassSample) -> RobustTemperature:
     u = 1/(2k) + (n_c + 1)/(2(n + k)). logit e, log b and logit d have normal priors of precision 0.2, 0.3 and 0.05
     about logit c/(n + 1 + c), 0 and logit c/(n + 1 + c), with c = 1 where at least 1 % of the memberships are 0, else
     0.01; beside it stands the map without a floor. The likelihood has several optima: Newton's method, with curvature
-    made positive, starts from several floors, and the best end is kept. Its gradient is checked. Where the scores rank
-    the classes the wrong way round, the probabilities are nearly u, with a warning.
+    made positive, starts from several floors and mixtures, and of their ends that with the largest posterior mass about
+    it is kept, by Laplace's approximation: a narrow optimum may be higher by chance, as with a large mixture where
+    nothing is wrong. Its gradient is checked. Where the scores rank the classes the wrong way round, the probabilities
+    are nearly u, with a warning.
 
     >>> p = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5], [0.8, 0.2, 0.0]])
     >>> fit_temperature_robust(ClassSample(p, np.array([0, 1, 2, 1]), 3, "probability")).matrix(p)[0].round(2)
     array([0.87, 0.07, 0.06])
     """
     found = fit_base(data).map
-    if found.inverse < _TUNING.level:
+    if found.inverse * (1.0 - found.mixture) < _TUNING.level:
         x, labels = np.log(data.scores * (1.0 - found.floor) + found.floor * np.asarray(found.rest)), read_labels(data)
         if labels.likelihood(x) <= labels.weight @ x.mean(axis=1):
             warn(_BACKWARDS)
@@ -311,11 +314,13 @@ def fit_bases(data: ClassSample, *, even: bool = False) -> list[BaseFit]:
     coarse = zeros >= _TUNING.zeros * k * total
     usual = float(np.log((_TUNING.coarse if coarse else _TUNING.smooth) / (total + 1.0)))
     prior = _Prior(np.array([usual, 0.0, usual]), np.array(_TUNING.precision))
-    floors = [usual, *np.log(_TUNING.starts)]
-    searches = [(prior, [np.array([floor, 0.0, usual]) for floor in floors])]
+    mixed = float(np.log(_TUNING.mixed) - np.log1p(-_TUNING.mixed))
+    places = [(usual, 0.0, usual), *((floor, 0.0, usual) for floor in np.log(_TUNING.starts)), (usual, 0.0, mixed)]
+    searches = [(prior, places)]
     if underflow:
-        bare = np.log(_TUNING.none)
-        searches.append((replace(prior, fixed=True), [np.array([bare, scale, usual]) for scale in _TUNING.scales]))
+        bare = float(np.log(_TUNING.none))
+        places = [*((bare, scale, usual) for scale in _TUNING.scales), (bare, 0.0, mixed)]
+        searches.append((replace(prior, fixed=True), places))
     some, few = data, labels
     limit = max(_TUNING.least, min(_TUNING.rows, _TUNING.numbers // k))
     if n > limit:
@@ -323,9 +328,8 @@ def fit_bases(data: ClassSample, *, even: bool = False) -> list[BaseFit]:
         some = replace(data, scores=data.scores[rows], index=few.index, weight=few.weight, target=few.target)
     ends = []
     for each, starts in searches:
-        end = min(
-            (_search_robust(some, few, u, each, start, rough=n > limit) for start in starts), key=lambda e: e.value
-        )
+        found = [_search_robust(some, few, u, each, np.array(start), rough=n > limit) for start in starts]
+        end = min(found, key=lambda e: e.cost)
         ends.append(_search_robust(data, labels, u, each, end.theta) if n > limit else end)
     ends.sort(key=lambda end: end.value)
     if ends[0].bare:
@@ -465,6 +469,11 @@ class _End:
     hessian: Floats
     value: float
     bare: bool
+
+    @property
+    def cost(self) -> float:
+        """What Laplace's approximation gives for minus the logarithm of the mass about the end, up to a constant."""
+        return self.value + 0.5 * float(np.linalg.slogdet(self.hessian)[1])
 
 
 def _search_robust(
