@@ -144,6 +144,15 @@ class TestWhatComesOut:
             [each(P[:, 0]) for each in calibrant.fit("isotonic", P, P.argmax(axis=1), kind="probability").maps],
         )
 
+    @pytest.mark.parametrize("method", ["platt", "isotonic", "beta", "temperature", "matrix", "auto"])
+    @pytest.mark.parametrize("columns", [2, 3])
+    def test_one_hot_rows_are_labels(self, method, columns):
+        P, y = draw_rows(columns)
+        names = NAMES[:columns]
+        hot = (y[:, None] == names).astype(int)
+        one, other = (calibrant.fit(method, P, each, kind="probability", classes=names) for each in (y, hot))
+        np.testing.assert_array_equal(one(P), other(P))
+
     def test_a_table_of_soft_labels_names_the_classes(self):
         P, _ = draw_rows()
         target = pd.DataFrame(P, columns=NAMES[:3])
