@@ -144,6 +144,15 @@ class TestWhatComesOut:
             [each(P[:, 0]) for each in calibrant.fit("isotonic", P, P.argmax(axis=1), kind="probability").maps],
         )
 
+    @pytest.mark.parametrize("method", ["platt", "isotonic", "beta", "temperature", "matrix", "auto"])
+    @pytest.mark.parametrize("columns", [2, 3])
+    def test_one_hot_rows_are_labels(self, method, columns):
+        P, y = draw_rows(columns)
+        names = NAMES[:columns]
+        hot = (y[:, None] == names).astype(int)
+        one, other = (calibrant.fit(method, P, each, kind="probability", classes=names) for each in (y, hot))
+        np.testing.assert_array_equal(one(P), other(P))
+
     def test_a_table_of_soft_labels_names_the_classes(self):
         P, _ = draw_rows()
         target = pd.DataFrame(P, columns=NAMES[:3])
@@ -297,6 +306,30 @@ class TestContainers:
         fitted = calibrant.fit("platt", P[:, order], named, kind="probability")
         assert fitted.origin.classes == tuple(sorted(labels))
 
+    @pytest.mark.parametrize("decimals", [2, 3, 4, 6])
+    @pytest.mark.parametrize("dtype", [np.float64, np.float32])
+    def test_rows_of_a_file_with_few_decimals_are_divided_by_their_sums(self, decimals, dtype):
+        P, y = draw_rows()
+        rounded = P.round(decimals).astype(dtype)
+        normalised = rounded / rounded.sum(axis=1, dtype=np.float64, keepdims=True)
+        fitted, wanted = (calibrant.fit("matrix", each, y, kind="probability") for each in (rounded, normalised))
+        np.testing.assert_allclose(fitted(P), wanted(P), rtol=1e-6)
+        np.testing.assert_allclose(
+            calibrant.metrics.log_loss(y, rounded), calibrant.metrics.log_loss(y, normalised), rtol=1e-6
+        )
+        told = [calibrant.assess(y, each)["log_loss"].value for each in (rounded, normalised)]
+        assert told[0] == pytest.approx(told[1], rel=1e-6)
+
+    def test_few_decimals_excuse_no_more_than_rounding(self):
+        P, y = draw_rows()
+        P = P.round(2)
+        P[7] += [0.03, 0.0, 0.0]
+        P[7, 0] = min(P[7, 0], 1.0)
+        P[8] = [0.2, 0.3, 0.4]
+        for check in (lambda: calibrant.fit("platt", P, y, kind="probability"), lambda: calibrant.metrics.ece(y, P)):
+            with pytest.raises(ValueError, match=r"sum to 1; .*row (7|8)"):
+                check()
+
     def test_rows_off_the_simplex_by_rounding_are_normalised(self):
         P, y = draw_rows()
         off = P * (1 + 5e-6 * np.sin(np.arange(len(P))))[:, None]
@@ -434,6 +467,7 @@ def changed(value, row=7, column=1):
         ((P3, Y3), {"method": "beta", "as_printed": True}, "'beta on all classes at once' has no option 'as_printed'"),
         ((Tensor(P3, TypeError("can't convert cuda:0 tensor to numpy")), Y3), {}, "scores must convert .* cuda:0"),
         ((Tensor(P3, RuntimeError("Tensor that requires grad")), Y3), {}, "scores must convert .* grad"),
+        ((Tensor(P3, TypeError("Got unsupported ScalarType BFloat16")), Y3), {}, r"scores must convert .*float\(\)"),
     ],
 )  # fmt: skip
 def test_bad_input_is_named(arguments, options, sentence):

@@ -63,6 +63,9 @@ __all__ = [
 BLOCK = 32_768  # rows; a few float64 blocks of this length fit into the second-level cache
 
 
+_DECIMALS = range(2, 7)  # to which probabilities in files are rounded
+_NEAR = 0.01  # units of the last decimal by which float32 may miss it
+_MOST_OFF = 0.05  # a row that sums to less than 0.95 may lack a class
 ROUNDING = 1e-5  # how far from 1 a row of posteriors may sum, or from [0, 1] a probability be: float32, many classes
 
 
@@ -443,16 +446,51 @@ def check_distributions(name: str, values: ArrayLike) -> NDArray[Any]:
             msg += f": for two classes give np.column_stack([1 - {name}, {name}])"
         raise ValueError(msg)
     require_real(name, array)
+    wrong = _find_no_distribution(array, ROUNDING)
+    if wrong is None:
+        return array
+    slack = _read_decimals(array)
+    if slack > ROUNDING and (wrong := _find_no_distribution(array, slack)) is None:
+        return _divide_by_sums(array)
+    block = np.asarray(array[wrong], np.float64)
+    shown = ", ".join(f"{value:g}" for value in block[:5]) + (", ..." if len(block) > 5 else "")
+    msg = f"{name} must hold rows of non-negative numbers that sum to 1; row {wrong} is [{shown}]"
+    raise ValueError(msg)
+
+
+def _find_no_distribution(array: NDArray[Any], slack: float) -> int | None:
+    """Return the first row that holds a negative number, or whose sum is further from 1; None if there is none."""
     for start in range(0, len(array), BLOCK):
         block = np.asarray(array[start : start + BLOCK], np.float64)
         with np.errstate(all="ignore"):
             off = np.abs(np.einsum("ij->i", block) - 1.0)
-        if not (block.min() >= 0 and off.max() <= ROUNDING):
-            row = int(np.flatnonzero(~((block >= 0).all(axis=1) & (off <= ROUNDING)))[0])
-            shown = ", ".join(f"{value:g}" for value in block[row, :5]) + (", ..." if block.shape[1] > 5 else "")
-            msg = f"{name} must hold rows of non-negative numbers that sum to 1; row {start + row} is [{shown}]"
-            raise ValueError(msg)
-    return array
+        if not (block.min() >= 0 and off.max() <= slack):
+            return start + int(np.flatnonzero(~((block >= 0).all(axis=1) & (off <= slack)))[0])
+    return None
+
+
+def _read_decimals(array: NDArray[Any]) -> float:
+    """Return how far from 1 rows may sum because their numbers were rounded to two decimals or more.
+
+    It is half a unit of the last decimal per class, at most 0.05; `ROUNDING` where there are more than six decimals.
+
+    >>> round(_read_decimals(np.array([[0.33, 0.33, 0.33]])), 6), _read_decimals(np.array([[0.5, 0.1 * 2**0.5]]))
+    (0.01501, 1e-05)
+    """
+    for decimals in _DECIMALS:
+        unit, step = 10.0**-decimals, max(BLOCK // array.shape[1], 1)
+        blocks = (np.asarray(array[start : start + step], np.float64) / unit for start in range(0, len(array), step))
+        with np.errstate(all="ignore"):
+            if all((np.abs(block - np.rint(block)) < _NEAR).all() for block in blocks):
+                return float(min(0.5 * unit * array.shape[1] + ROUNDING, _MOST_OFF))
+    return ROUNDING
+
+
+def _divide_by_sums(array: NDArray[Any]) -> Floats:
+    """Return rows divided by their sums."""
+    rows = np.array(array, np.float64)
+    rows /= np.einsum("ij->i", rows)[:, None]
+    return rows
 
 
 def to_array(name: str, values: Any) -> NDArray[Any]:
@@ -466,6 +504,8 @@ def to_array(name: str, values: Any) -> NDArray[Any]:
         return np.from_dlpack(values) if by_dlpack else np.asarray(values)
     except (TypeError, ValueError, RuntimeError, BufferError) as error:  # of a GPU, or that takes part in gradients
         msg = f"{name} must convert to a NumPy array; got {type(values).__name__}: {error}"
+        if "BFloat16" in str(error):  # which autocast gives, and NumPy does not know
+            msg += f": give {name}.float()"
         raise ValueError(msg) from None
 
 
@@ -513,6 +553,8 @@ def survey_matrix(name: str, values: Any, kind: str) -> tuple[NDArray[Any], tupl
     if array.dtype not in (np.float64, np.float32):
         array = array.astype(np.float64)
 
+    unequal: list[bool] = []  # one for each block with rows that do not sum to 1
+
     def check(rows: slice) -> tuple[float, float]:
         """Check a block of rows; return its smallest and its largest score."""
         block = np.asarray(array[rows], np.float64)
@@ -526,18 +568,25 @@ def survey_matrix(name: str, values: Any, kind: str) -> tuple[NDArray[Any], tupl
             raise _wrong_entries(name, "lie in [0, 1] where they are probabilities", array, outside, "outside")
         off = np.abs(np.einsum("ij->i", block) - 1.0) > rounding  # a product with ones would wake threads of BLAS
         if off.any():
-            row = int(off.argmax())
-            count = int((np.abs(array.sum(axis=1, dtype=np.float64) - 1.0) > rounding).sum())
-            shown = ", ".join(f"{value:g}" for value in block[row, :5]) + (", ..." if block.shape[1] > 5 else "")
-            msg = (
-                f"{name} declared as probabilities must have rows that sum to 1; got {count} that do not, the first is "
-                f"row {rows.start + row}, [{shown}], with sum {block[row].sum():g}: give all classes, divide each row "
-                "by its sum, or say what the scores are by kind"
-            )
-            raise ValueError(msg)
+            unequal.append(True)
         return low, high
 
     found = each_block(check, len(array), max(BLOCK // array.shape[1], 1))
+    if unequal:
+        slack = _read_decimals(array)
+        off = np.abs(array.sum(axis=1, dtype=np.float64) - 1.0) > max(slack, rounding)
+        if off.any():
+            first, count = int(off.argmax()), int(off.sum())
+            row = np.asarray(array[first], np.float64)
+            shown = ", ".join(f"{value:g}" for value in row[:5]) + (", ..." if len(row) > 5 else "")
+            msg = (
+                f"{name} declared as probabilities must have rows that sum to 1; got {count} that do not, the first is "
+                f"row {first}, [{shown}], with sum {row.sum():g}: give all classes, divide each row by its sum, or say "
+                "what the scores are by kind"
+            )
+            raise ValueError(msg)
+        array = _divide_by_sums(array)
+        return array, extremes(array)
     return array, (min(low for low, _ in found), max(high for _, high in found))
 
 

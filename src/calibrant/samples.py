@@ -219,7 +219,7 @@ def class_sample(
 
     The columns are the classes of y in sorted order, or `classes` names them; more are allowed than y holds. Labels are
     classes, or an array or a table of one probability per class and row, whose columns are in the order of those of the
-    scores. Scores keep their memory and dtype where they can.
+    scores; rows of 0 and 1 are the same as classes. Scores keep their memory and dtype where they can.
 
     >>> class_sample([[0.2, 0.7, 0.1], [0.1, 0.1, 0.8]], ["b", "c"], kind="probability", classes=["a", "b", "c"]).index
     array([1, 2])
@@ -228,8 +228,8 @@ def class_sample(
     matrix, ends = survey_matrix("scores", scores, kind)
     columns = matrix.shape[1]
     given = to_array("y", y)
-    target = None
-    if given.ndim == 2 and given.shape[1] > 1:
+    target, soft = None, given.ndim == 2 and given.shape[1] > 1
+    if soft:
         if given.shape[1] != columns:
             msg = (
                 f"y with one probability per class must have as many columns as scores, {columns}; got {given.shape[1]}"
@@ -241,14 +241,15 @@ def class_sample(
         named = list(y.columns) if classes is None and hasattr(y, "columns") else classes
         names = np.arange(columns) if named is None else check_class_names("classes", named)
         refuse_other_order(y, names.tolist())
-        target = np.asarray(target / target.sum(axis=1, keepdims=True), np.float64)
+        certain = bool((target.max(axis=1) == 1.0).all())  # one-hot rows are labels, and fitted as such
+        target = None if certain else np.asarray(target / target.sum(axis=1, keepdims=True), np.float64)
     else:
         labels = check_known_labels("y", given)
         check_length("y", labels, matrix)
         names = _distinct(labels) if classes is None else check_class_names("classes", classes)
     if len(names) != columns:
         raise _wrong_number_of_classes(columns, names, said=classes is not None)
-    if target is None:
+    if not soft:
         index = find_classes(labels, names, "classes")
     known = tuple(names.tolist() if names.dtype.kind not in "mM" else names)
     refuse_other_order(scores, known)

@@ -28,7 +28,13 @@ from calibrant.maps.methods import REAL, list_methods
 from calibrant.maps.stacking import fit_auto_classes, stack_weights
 from calibrant.maps.store import from_dict, to_dict
 from calibrant.maps.structured import SHAPES, choose_base, fit_dirichlet, fit_matrix, fit_structured, fit_vector
-from calibrant.maps.temperatures import fit_base, fit_bases, fit_temperature_classes, fit_temperature_robust
+from calibrant.maps.temperatures import (
+    expect_misses,
+    fit_base,
+    fit_bases,
+    fit_temperature_classes,
+    fit_temperature_robust,
+)
 from calibrant.samples import ClassSample
 
 ROWS = {
@@ -195,6 +201,47 @@ class TestRobustTemperature:
         best = optimize.minimize(robust_loss, here, args=(p, index, weight, u, centre), method="Nelder-Mead")
         assert robust_loss(here, p, index, weight, u, centre) <= best.fun + 1e-5
 
+    @pytest.mark.parametrize("seed", range(4))
+    def test_labels_of_which_many_are_wrong_are_a_mixture(self, seed):
+        rng = np.random.default_rng(seed)
+        z, wrong = rng.normal(size=(2_000, 5)) * 4, rng.random(2_000) < 0.3
+        index = (0.6 * z + rng.gumbel(size=z.shape)).argmax(axis=1)
+        index[wrong] = rng.integers(0, 5, wrong.sum())
+        found = fit_temperature_robust(sample_of(softmax(z, axis=1), index))
+        assert found.mixture == pytest.approx(0.3, abs=0.05)
+        assert found.inverse == pytest.approx(0.6, abs=0.1)
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_a_large_mixture_is_not_taken_by_chance(self, seed):
+        rng = np.random.default_rng(seed)
+        z = rng.normal(size=(50, 26)) * 3
+        index = (z + rng.gumbel(size=z.shape)).argmax(axis=1)  # nothing is wrong
+        assert fit_temperature_robust(sample_of(softmax(z, axis=1), index)).mixture < 0.01
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_rows_that_are_all_right_expect_misses_and_have_no_mixture(self, seed):
+        p, _ = rows(80, 3 + seed, seed)
+        index, n, k = p.argmax(axis=1), *p.shape
+        found = fit_temperature_robust(sample_of(p, index))
+        target = np.full((n, k), 1 / (n + 2) / (k - 1))
+        target[np.arange(n), index] = (n + 1) / (n + 2)
+        centre, u = np.log(0.01 / (n + 1)), 0.5 * (np.bincount(index, minlength=k) + 1) / (n + k) + 0.5 / k
+        np.testing.assert_allclose(found.rest, u)  # the shares of the classes as they are
+        assert found.mixture == pytest.approx(expit(centre - 8.0), rel=1e-6)
+
+        def loss(theta):
+            e, b, d = expit(theta[0]), np.exp(theta[1]), found.mixture
+            q = (1 - d) * softmax(b * np.log((1 - e) * p + e * u), axis=1) + d * u
+            return -(target * np.log(q)).sum() + 0.5 * np.array([0.2, 0.3]) @ (theta - [centre, 0.0]) ** 2
+
+        here = np.array([logit(found.floor), np.log(found.inverse)])
+        if found.floor > 1e-299:
+            best = optimize.minimize(loss, here, method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-12}).fun
+            assert loss(here) <= best + 1e-8
+        one = index.copy()
+        one[0] = (one[0] + 1) % k  # one mistake
+        assert fit_temperature_robust(sample_of(p, one)).mixture > 10 * found.mixture
+
     def test_leave_one_out_is_close_to_refits(self):
         p, index = rows(60, 3, zeros=True)
         data = sample_of(p, index)
@@ -296,6 +343,45 @@ class TestVectorAndDirichlet:
     def test_strengths_are_above_zero(self, option):
         with pytest.raises(ValueError, match=option):
             fit_dirichlet(logs_of(*rows(30)), **{option: 0.0})
+
+
+class TestRowsThatAreAllRight:
+    """Where every row's own class has the largest score, mistakes are still to come."""
+
+    @pytest.mark.parametrize("name", ["temperature_robust", "matrix", "auto"])
+    def test_new_rows_are_not_given_too_much_certainty(self, name):
+        losses, plain = [], []
+        for seed in range(120):
+            rng = np.random.default_rng(seed)
+            z = 8.0 * rng.normal(size=(3_040, 4))
+            index, p = (z + rng.gumbel(size=z.shape)).argmax(axis=1), softmax(z, axis=1)
+            if (index[:40] != p[:40].argmax(axis=1)).any():
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of the temperature: no one is low enough
+                for each, kept in ((name, losses), ("temperature", plain)):
+                    q = fit_row(each, p[:40], index[:40])(p[40:])
+                    kept.append(-np.log(q[np.arange(3_000), index[40:]]).mean())
+        assert len(losses) > 3
+        assert np.mean(losses) < 1.1 * np.mean(plain)
+
+    def test_the_classes_without_rows_are_counted_as_they_are(self):
+        p, _ = rows(40, 5)
+        p = p[p.argmax(axis=1) < 3]
+        found = fit_auto_classes(sample_of(p, p.argmax(axis=1)))
+        assert found.missing == 2
+
+    def test_scores_that_prefer_no_class_stay_as_they_are(self):
+        p, index = np.full((30, 3), 1 / 3), np.arange(30) % 3
+        assert expect_misses(sample_of(p, index)).target is None
+
+    def test_a_row_of_no_weight_is_not_looked_at(self):
+        p, _ = rows(40, 3)
+        index = p.argmax(axis=1)
+        wrong = np.r_[index, (index[:1] + 1) % 3]
+        weight = np.r_[np.ones(40), 0.0]
+        seen = fit_temperature_robust(sample_of(np.r_[p, p[:1]], wrong, weight))
+        assert seen.inverse == pytest.approx(fit_temperature_robust(sample_of(p, index)).inverse, rel=1e-9)
 
 
 def structured_logits(theta, shape, base, knots, p):

@@ -43,6 +43,14 @@ def test_derivatives_are_those_of_the_loss(mixed, soft):
     np.testing.assert_allclose(problem.hessian(theta) + np.diag(precision), bends, atol=1e-6)
 
 
+@pytest.mark.parametrize("n", [1, 2])
+def test_a_hessian_leaves_the_terms_as_they_are(n):
+    problem = problem_of(n)
+    theta = 0.3 * np.random.default_rng(1).normal(size=problem.size)
+    first = problem.hessian(theta)
+    np.testing.assert_array_equal(problem.hessian(theta), first)
+
+
 @pytest.mark.parametrize("soft", [False, True])
 @pytest.mark.parametrize("mixed", [False, True])
 def test_the_product_with_a_direction_is_that_of_the_hessian(mixed, soft):

@@ -9,7 +9,7 @@
 p = sum_m a_m p_m. Each map's probabilities of the rows are those of a fit without the row (infinitesimal jackknife).
 The weights maximise sum_i w_i log sum_m a_m p_m,i + sum_m g_m log a_m: concave, by Newton's method. The g_m are the
 counts of a Dirichlet prior that leans towards few parameters. It fades: the counts do not grow with the rows, and
-shrink beyond 100 of them. That of the raw scores grows with the rows instead, and is multiplied by their likelihood
+shrink beyond 70 of them. That of the raw scores grows with the rows instead, and is multiplied by their likelihood
 over that of the base, where it is smaller: scores that are right as they are stay as they are, and of others nothing is
 left. With nothing wrong, 50 to 1,000 rows of 3, 10 and 26 classes, the divergence is .72 of a temperature's.
 """
@@ -23,7 +23,7 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.maps.class_records import AutoClasses, ClassMember, GivenClasses
 from calibrant.maps.structured import SHAPES, choose_base, fit_structured
-from calibrant.maps.temperatures import fit_bases, read_labels
+from calibrant.maps.temperatures import expect_misses, fit_bases, read_labels
 from calibrant.progress import show_progress
 from calibrant.samples import ClassSample
 
@@ -73,8 +73,10 @@ def fit_auto_classes(data: ClassSample, *, keep_order: bool = False) -> AutoClas
     >>> fitted.matrix(np.array([[0.2, 0.3, 0.5]])).round(2)
     array([[0.23, 0.01, 0.76]])
     """
-    labels = read_labels(data)
     n, k = data.scores.shape
+    missing = int((read_labels(data).counts(k) == 0.0).sum())
+    given, data = data, expect_misses(data)
+    labels = read_labels(data)
     row, which, weight = labels.cases()
     names = (
         ["bent"]
@@ -86,7 +88,7 @@ def fit_auto_classes(data: ClassSample, *, keep_order: bool = False) -> AutoClas
         ]
     )
     with show_progress("averaging maps", 1 + len(names), progress=n * k > _TUNING.slow) as advance:
-        bases = fit_bases(data, even=keep_order)
+        bases = fit_bases(given, even=keep_order)
         maps = {"raw": GivenClasses(), "base": bases[0].map}
         seen = {"raw": data.scores[row, which], "base": bases[0].leave_out(data, labels)}
         base = bases[0] if keep_order else choose_base(bases, data)
@@ -112,7 +114,6 @@ def fit_auto_classes(data: ClassSample, *, keep_order: bool = False) -> AutoClas
         for name in sorted(seen, key=lambda each: -share[each])
         if share[name] > 0.0
     ]
-    missing = int((labels.counts(k) == 0.0).sum())
     return AutoClasses(tuple(members), labels.total, -logs["raw"] / labels.total, missing, keep_order)
 
 

@@ -30,7 +30,14 @@ from calibrant.maps.class_records import (
     VectorClasses,
     confidence,
 )
-from calibrant.maps.temperatures import BaseFit, apply_base, fit_bases, fit_temperature_classes, read_labels
+from calibrant.maps.temperatures import (
+    BaseFit,
+    apply_base,
+    expect_misses,
+    fit_bases,
+    fit_temperature_classes,
+    read_labels,
+)
 from calibrant.numerics.multinomial import Minimum, Problem, Terms, minimise
 from calibrant.numerics.rows import pick_rows
 from calibrant.samples import ClassSample
@@ -209,7 +216,8 @@ def fit_matrix(data: ClassSample) -> StructuredClasses:
     >>> fit_matrix(ClassSample(p, y, 3, "probability")).matrix(np.array([[0.2, 0.3, 0.5]])).round(2)
     array([[0.24, 0.  , 0.76]])
     """
-    return fit_structured(data, SHAPES["matrix"], choose_base(fit_bases(data), data).map).map
+    rows = expect_misses(data)
+    return fit_structured(rows, SHAPES["matrix"], choose_base(fit_bases(data), rows).map).map
 
 
 def choose_base(bases: list[BaseFit], data: ClassSample) -> BaseFit:

@@ -5,6 +5,12 @@ Plain (Guo et al. 2017), x = log p:   q = softmax(b x),   b = 1/T >= 0.
 Robust: q = (1 - d) softmax(b log((1 - e) p + e u)) + d u. A membership of 0, as forests and nearest neighbours give it,
 has no logarithm: the floor e says what it means. The mixture d says how many rows the scores know nothing about, so
 that few confident mistakes do not flatten all the others. u is half uniform, half the shares of the classes.
+
+Where every row's own class has the largest score, neither knows how sure to be. Mistakes are still to come: the own
+class of a row then counts (n + 1)/(n + 2), and the others share the rest. The robust one has no mixture then, which
+would expect them as much where the scores are sure as where they are not. (172 such samples of 30 to 200 rows, eight of
+the tuning data sets: mean log loss of the robust one .264 as the rows are, .208 with misses, .180 without a mixture
+too; of `auto` .244, .206 and .177.)
 """
 
 from __future__ import annotations
@@ -28,6 +34,7 @@ from calibrant.warning import warn
 __all__ = [
     "BaseFit",
     "apply_base",
+    "expect_misses",
     "fit_base",
     "fit_bases",
     "fit_temperature_classes",
@@ -53,7 +60,7 @@ class _Tuning:
     robust_decrement: float = 1e-13  # of a robust one
     largest: float = 1e6  # the largest 1/T
     least_inverse: float = 1e-9  # a smaller 1/T counts as 0
-    level: float = 0.1  # a robust 1/T below which the order of the classes is looked at
+    level: float = 0.1  # a robust (1 - d)/T below which the order of the classes is looked at
     usual_lead: tuple[float, float] = (1e-3, 1e3)  # of the largest number of a row over the next; else it is the unit
     farthest: float = 100.0  # leads by which a class may be behind in a row of which it gets a share
     precision: tuple[float, float, float] = (0.2, 0.3, 0.05)  # of the normal priors of logit e, log b and logit d
@@ -61,7 +68,12 @@ class _Tuning:
     coarse: float = 1.0  # the prior means of e and d are this over (n + 1) for coarse scores ...
     smooth: float = 0.01  # ... and this for others
     starts: tuple[float, ...] = (1e-2, 1e-7)  # floors to start from, beside the prior mean
+    mixed: float = 0.1  # mixture to start from, beside the prior mean: wrong labels, as many as these, want it
     none: float = 1e-300  # the floor that counts as none
+    unmixed: float = 8.0  # by so much logit d is below its prior mean, and stays there, where all rows are right
+    expected: int = (
+        1_000_000  # numbers up to which misses are expected of rows that are all right: it takes k times more
+    )
     underflow: float = 1e-100  # where memberships reach down to this, zeros are taken for still smaller ones
     scales: tuple[float, ...] = (0.0, -2.0)  # log b to start from without a floor
 
@@ -276,19 +288,43 @@ def fit_temperature_robust(data: ClassSample) -> RobustTemperature:
     u = 1/(2k) + (n_c + 1)/(2(n + k)). logit e, log b and logit d have normal priors of precision 0.2, 0.3 and 0.05
     about logit c/(n + 1 + c), 0 and logit c/(n + 1 + c), with c = 1 where at least 1 % of the memberships are 0, else
     0.01; beside it stands the map without a floor. The likelihood has several optima: Newton's method, with curvature
-    made positive, starts from several floors, and the best end is kept. Its gradient is checked. Where the scores rank
-    the classes the wrong way round, the probabilities are nearly u, with a warning.
+    made positive, starts from several floors and mixtures, and of their ends that with the largest posterior mass about
+    it is kept, by Laplace's approximation: a narrow optimum may be higher by chance, as with a large mixture where
+    nothing is wrong. Its gradient is checked. Where the scores rank the classes the wrong way round, the probabilities
+    are nearly u, with a warning.
 
     >>> p = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5], [0.8, 0.2, 0.0]])
     >>> fit_temperature_robust(ClassSample(p, np.array([0, 1, 2, 1]), 3, "probability")).matrix(p)[0].round(2)
     array([0.87, 0.07, 0.06])
     """
     found = fit_base(data).map
-    if found.inverse < _TUNING.level:
+    if found.inverse * (1.0 - found.mixture) < _TUNING.level:
         x, labels = np.log(data.scores * (1.0 - found.floor) + found.floor * np.asarray(found.rest)), read_labels(data)
         if labels.likelihood(x) <= labels.weight @ x.mean(axis=1):
             warn(_BACKWARDS)
     return found
+
+
+def expect_misses(data: ClassSample) -> ClassSample:
+    """Return the rows as soft labels where every row's own class has the largest score, so that mistakes are to come.
+
+    The own class counts (n + 1)/(n + 2), and the others share the rest. Very many rows stay as they are.
+
+    >>> sure = ClassSample(np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]]), np.array([0, 1]), 3, "probability")
+    >>> expect_misses(sure).target
+    array([[0.75 , 0.125, 0.125],
+           [0.125, 0.75 , 0.125]])
+    """
+    rows, p = np.arange(len(data.index)), data.scores
+    if data.target is not None or p.size > _TUNING.expected or not np.ptp(p, axis=1).any():
+        return data
+    labels = read_labels(data)
+    if ((p[rows, data.index] < p.max(axis=1)) & (labels.weight > 0.0)).any():
+        return data
+    miss = 1.0 / (labels.total + 2.0)
+    target = np.full(p.shape, miss / (p.shape[1] - 1))
+    target[rows, data.index] = 1.0 - miss
+    return replace(data, target=target)
 
 
 def fit_base(data: ClassSample, *, even: bool = False) -> BaseFit:
@@ -301,21 +337,27 @@ def fit_bases(data: ClassSample, *, even: bool = False) -> list[BaseFit]:
 
     It does where no membership is 0, or where those that are have fallen below the smallest double.
     """
-    labels = read_labels(data)
     n, k = data.scores.shape
+    counts = read_labels(data).counts(k)
+    given, data = data, expect_misses(data)
+    labels = read_labels(data)
     total = labels.total
-    seen = (labels.counts(k) + 1.0) / (total + k)
+    seen = (counts + 1.0) / (total + k)
     u = np.full(k, 1.0 / k) if even else 0.5 * seen + 0.5 / k
     zeros, least = count_zeros(data.scores, labels.weight)
     underflow = zeros == 0.0 or least < _TUNING.underflow
     coarse = zeros >= _TUNING.zeros * k * total
     usual = float(np.log((_TUNING.coarse if coarse else _TUNING.smooth) / (total + 1.0)))
-    prior = _Prior(np.array([usual, 0.0, usual]), np.array(_TUNING.precision))
-    floors = [usual, *np.log(_TUNING.starts)]
-    searches = [(prior, [np.array([floor, 0.0, usual]) for floor in floors])]
+    sure = data is not given
+    none = usual - _TUNING.unmixed if sure else usual
+    others = [] if sure else [float(np.log(_TUNING.mixed) - np.log1p(-_TUNING.mixed))]
+    prior = _Prior(np.array([usual, 0.0, none]), np.array(_TUNING.precision), (True, True, not sure))
+    places = [(floor, 0.0, none) for floor in (usual, *np.log(_TUNING.starts))] + [(usual, 0.0, d) for d in others]
+    searches = [(prior, places)]
     if underflow:
-        bare = np.log(_TUNING.none)
-        searches.append((replace(prior, fixed=True), [np.array([bare, scale, usual]) for scale in _TUNING.scales]))
+        bare = float(np.log(_TUNING.none))
+        places = [(bare, scale, none) for scale in _TUNING.scales] + [(bare, 0.0, d) for d in others]
+        searches.append((replace(prior, free=(False, True, not sure)), places))
     some, few = data, labels
     limit = max(_TUNING.least, min(_TUNING.rows, _TUNING.numbers // k))
     if n > limit:
@@ -323,9 +365,8 @@ def fit_bases(data: ClassSample, *, even: bool = False) -> list[BaseFit]:
         some = replace(data, scores=data.scores[rows], index=few.index, weight=few.weight, target=few.target)
     ends = []
     for each, starts in searches:
-        end = min(
-            (_search_robust(some, few, u, each, start, rough=n > limit) for start in starts), key=lambda e: e.value
-        )
+        found = [_search_robust(some, few, u, each, np.array(start), rough=n > limit) for start in starts]
+        end = min(found, key=lambda e: e.cost)
         ends.append(_search_robust(data, labels, u, each, end.theta) if n > limit else end)
     ends.sort(key=lambda end: end.value)
     if ends[0].bare:
@@ -336,15 +377,15 @@ def fit_bases(data: ClassSample, *, even: bool = False) -> list[BaseFit]:
 
 @dataclass(frozen=True, slots=True)
 class _Prior:
-    """Normal priors of (logit e, log b, logit d); `fixed` holds the floor where it is, as none."""
+    """Normal priors of (logit e, log b, logit d), of which those that are not `free` stay where they are."""
 
     mean: Floats
     precision: Floats
-    fixed: bool = False
+    free: tuple[bool, bool, bool]
 
     def evaluate(self, theta: Floats) -> tuple[float, Floats, Floats]:
         """Return the negative log density, its gradient and its second derivatives."""
-        precision = self.precision * [not self.fixed, True, True]
+        precision = self.precision * self.free
         away = theta - self.mean
         return 0.5 * float(precision @ away**2), precision * away, precision
 
@@ -451,9 +492,9 @@ def _evaluate_robust(
 
     for loss, slopes, bends in each_block(add_up, len(labels), max(1, _TUNING.robust_block // len(u))):
         value, gradient, hessian = value - loss, gradient - slopes, hessian - bends
-    if prior.fixed:
-        gradient[0] = hessian[0, 1:] = hessian[1:, 0] = 0.0
-        hessian[0, 0] = 1.0
+    for held in np.flatnonzero(np.logical_not(prior.free)):
+        gradient[held] = hessian[held] = hessian[:, held] = 0.0
+        hessian[held, held] = 1.0
     return value, gradient, hessian
 
 
@@ -465,6 +506,11 @@ class _End:
     hessian: Floats
     value: float
     bare: bool
+
+    @property
+    def cost(self) -> float:
+        """What Laplace's approximation gives for minus the logarithm of the mass about the end, up to a constant."""
+        return self.value + 0.5 * float(np.linalg.slogdet(self.hessian)[1])
 
 
 def _search_robust(
@@ -480,7 +526,9 @@ def _search_robust(
         step = turn @ ((turn.T @ -gradient) / size)
         decrement = float(-gradient @ step)
         if decrement <= enough:
-            return _End(theta + step, (turn * size) @ turn.T, value, prior.fixed)  # the last step squares what is left
+            return _End(
+                theta + step, (turn * size) @ turn.T, value, not prior.free[0]
+            )  # the last step squares what is left
         step *= min(1.0, reach / float(np.abs(step).max()))
         slope, length = float(gradient @ step), 1.0
         while True:

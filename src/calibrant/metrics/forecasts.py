@@ -163,7 +163,11 @@ def check_forecasts_or_logs(
     require_real("log_p", logs)
     logs = as_floats(logs)
     with np.errstate(over="ignore"):
-        check_distributions("exp(log_p)", np.exp(logs))
+        given = np.exp(logs)
+    if (
+        check_distributions("exp(log_p)", given) is not given
+    ):  # of rounded probabilities, which were divided by their sums
+        logs = logs - np.log(given.sum(axis=1, keepdims=True))
     return keep_weighted(Posteriors(logs, find_columns(y, logs, labels, log_p), logs=True), sample_weight)
 
 

@@ -41,8 +41,8 @@ class _Tuning:
     """The constants."""
 
     block: int = 32_768  # numbers per array of a block of rows: it stays in the cache
-    wide: int = 200_000  # the same of arrays with a column per coefficient
-    deep: int = 128  # the least rows of such a block
+    wide: int = 60_000  # the same of arrays with a row per coefficient; 200,000 took a fifth longer at 10,000 x 10
+    deep: int = 256  # the least rows of such a block
     kept: int = 500_000  # rows times classes up to which the terms are computed once; beyond, anew in every pass
     threaded: float = 2e7  # products of a pass over the rows from which there are threads, two ...
     parallel: int = 2_000_000  # ... or as many as have so many coefficients together
@@ -135,6 +135,13 @@ class Terms:
     def shared(self) -> list[Floats]:
         """Return the derivatives of the logits by (a, e)."""
         return [self.x * h[:, None] for h in self.factors.T] + list(self.common)
+
+    def columns(self) -> tuple[Floats, Floats]:
+        """Return the derivatives of each class's logit by (a, e) and by its own B, (k, m + g, rows), and x, (k, rows).
+
+        The arrays are new. Rows come last: products with a number per class and row then have long inner loops.
+        """
+        return np.stack([each.T for each in (*self.shared(), *self.own)], axis=1), self.x.T.copy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,71 +276,65 @@ class Problem:
             np.matmul(r.T, terms.x, out=matrix)
         return total
 
-    def rows_of(self, terms: Terms, r: Floats) -> Floats:
-        """Return J_i' r_i of each row, (rows, size)."""
-        k, m = self.classes, self.factors
-        out = np.empty((len(r), self.size))
-        np.multiply(terms.factors, row_sums(r * terms.x)[:, None], out=out[:, :m])
-        for number, s in enumerate(terms.common, start=m):
-            out[:, number] = row_sums(r * s)
-        for number, d in enumerate(terms.own):
-            at = self.commons + number * k
-            np.multiply(r, d, out=out[:, at : at + k])
+    def project_each(self, local: Floats, x: Floats, r: Floats) -> Floats:
+        """Return J_i' r_i of each row, (size, rows), from its `Terms.columns` and r, (k, rows)."""
+        (k, n), m, at = r.shape, self.commons, self.commons + self.own * self.classes
+        out = np.empty((self.size, n))
+        np.einsum("kmn,kn->mn", local[:, :m], r, out=out[:m])
+        np.multiply(local[:, m:].transpose(1, 0, 2), r, out=out[m:at].reshape(self.own, k, n))
         if self.mixed:
-            for c in range(k):
-                at = self.commons + self.own * k + c * k
-                np.multiply(r[:, c, None], terms.x, out=out[:, at : at + k])
+            np.multiply(r[:, None], x, out=out[at:].reshape(k, k, n))
         return out
 
-    def move(self, terms: Terms, change: Floats) -> Floats:
-        """Return J_i delta_i, the change of the logits of rows by a change of theta for each of them."""
-        k, m, at = self.classes, self.factors, self.commons + self.own * self.classes
-        f = terms.x * row_sums(terms.factors * change[:, :m])[:, None]
-        for number, s in enumerate(terms.common, start=m):
-            f += change[:, number, None] * s
-        for number, d in enumerate(terms.own):
-            f += change[:, self.commons + number * k : self.commons + (number + 1) * k] * d
+    def move(self, local: Floats, x: Floats, change: Floats) -> Floats:
+        """Return J_i delta_i, (k, rows), the change of the logits of rows by a change of theta for each of them."""
+        (k, n), m, at = x.shape, self.commons, self.commons + self.own * self.classes
+        f = np.einsum("kmn,mn->kn", local[:, :m], change[:m])
+        f += np.einsum("kgn,gkn->kn", local[:, m:], change[m:at].reshape(self.own, k, n))
         if self.mixed:
-            f += np.einsum("nab,nb->na", change[:, at:].reshape(-1, k, k), terms.x)
-        return f
+            f += np.einsum("cjn,jn->cn", change[at:].reshape(k, k, n), x)
+        return np.asarray(f)
 
     def hessian(self, theta: Floats) -> Floats:
         """Return the Hessian of the likelihood, sum_i w_i J_i' (diag q_i - q_i q_i') J_i."""
         k, m, g, size = self.classes, self.commons, self.own, self.size
-        found = np.zeros((size, size))
-        each, first = np.arange(k), m + g * k  # first: where M begins
-        place = [m + number * k + each for number in range(g)]  # where the own terms of all classes are
-        rows = first + each[:, None] * k + each  # where row c of M is
+        means, gram = np.zeros((size, size)), np.zeros((k, m + g, m + g))  # of J_i' q_i, of the columns of J_i but M's
+        wide = k if self.mixed else 0
+        cross, squares = np.zeros((k, m + g, wide)), np.zeros((k, wide, wide))  # of these columns and x_i, of x_i
         for terms, labels in self.narrow_blocks():
-            _, q = _softmax(self.logits(terms, theta))
-            root = np.sqrt(labels.weight)[:, None]
-            mean = self.rows_of(terms, q)
-            mean *= root
-            found -= mean.T @ mean
-            q *= labels.weight[:, None]
-            local = np.stack([each.T for each in (*terms.shared(), *terms.own)], axis=1)  # (k, m + g, rows)
-            weighted = local * q.T[:, None, :]
-            gram = weighted @ local.transpose(0, 2, 1)
-            found[:m, :m] += gram[:, :m, :m].sum(axis=0)
-            for j in range(g):
-                found[:m, place[j]] += gram[:, :m, m + j].T
-                for i in range(j + 1):
-                    found[place[i], place[j]] += gram[:, m + i, m + j]
+            q = np.ascontiguousarray(_softmax(self.logits(terms, theta))[1].T)
+            local, x = terms.columns()
+            root = np.sqrt(labels.weight)
+            local *= root
+            x *= root
+            mean = self.project_each(local, x, q)
+            means += mean @ mean.T
+            weighted = local * q[:, None]
+            gram += weighted @ local.transpose(0, 2, 1)
             if self.mixed:
-                cross = weighted @ terms.x
-                found[:m, first:] += cross[:, :m].transpose(1, 0, 2).reshape(m, k * k)
-                for i in range(g):
-                    found[place[i][:, None], rows] += cross[:, m + i]
-                squares = ((terms.x * root).T @ mean[:, first:]).reshape(k, k, k)  # [j, c, l] of x_j q_c x_l
-                for c in range(k):
-                    at = slice(first + c * k, first + (c + 1) * k)
-                    found[at, at] += squares[:, c]
+                cross += weighted @ x.T
+                squares += (mean[size - k * k :] @ x.T).reshape(k, k, k)
+        found, first = np.negative(means, out=means), m + g * k  # first: where M begins
+        each = np.arange(k)
+        place = [m + number * k + each for number in range(g)]  # where the own terms of all classes are
+        found[:m, :m] += gram[:, :m, :m].sum(axis=0)
+        for j in range(g):
+            found[:m, place[j]] += gram[:, :m, m + j].T
+            for i in range(j + 1):
+                found[place[i], place[j]] += gram[:, m + i, m + j]
+        if self.mixed:
+            found[:m, first:] += cross[:, :m].transpose(1, 0, 2).reshape(m, k * k)
+            for i in range(g):
+                found[place[i][:, None], first + each[:, None] * k + each] += cross[:, m + i]
+            for c in range(k):
+                at = slice(first + c * k, first + (c + 1) * k)
+                found[at, at] += squares[c]
         upper = np.triu(found)
         return np.asarray(upper + np.triu(upper, 1).T)
 
     def narrow_blocks(self) -> Iterator[tuple[Terms, Labels]]:
         """Yield the terms and labels of so few rows at once that arrays with a column per coefficient stay small."""
-        step = max(_TUNING.deep, _TUNING.wide // self.size)
+        step = max(_TUNING.deep, _TUNING.wide // max(self.size, self.classes * (self.commons + self.own)))
         for _, terms, labels in self.blocks():
             for start in range(0, len(labels), step):
                 some = slice(start, start + step)
@@ -382,10 +383,14 @@ class Dense:
         """Return H^-1 right."""
         return np.asarray(linalg.cho_solve((self.factor, True), right, check_finite=False))
 
+    def invert(self) -> Floats:
+        """Return H^-1."""
+        lower = np.tril(linalg.lapack.dpotri(self.factor, lower=1)[0])
+        return np.asarray(lower + np.tril(lower, -1).T)
+
     def diagonal(self) -> Floats:
         """Return the diagonal of the inverse."""
-        inverse = linalg.lapack.dpotri(self.factor, lower=1)[0]
-        return np.asarray(np.diagonal(inverse).copy())
+        return np.asarray(np.diagonal(linalg.lapack.dpotri(self.factor, lower=1)[0]).copy())
 
     def leave_out(self, problem: Problem, theta: Floats) -> Floats:
         """Return the probability of each case of the labels, approximately as if its row had been left out of the fit.
@@ -393,12 +398,13 @@ class Dense:
         It is the softmax of f_i + J_i H^-1 J_i' (q_i - t_i), the infinitesimal jackknife. One count of a row is left
         out, and the whole row if it counts less than 1.
         """
-        out = []
+        out, inverse = [], self.invert()  # a product with it takes half the time of solving for so many rows
         for terms, labels in problem.narrow_blocks():
             f = problem.logits(terms, theta)
             r = labels.residuals(_softmax(f.copy())[1])
             r *= np.minimum(labels.weight, 1.0)[:, None]
-            f += problem.move(terms, self.solve(problem.rows_of(terms, r).T).T)
+            local, x = terms.columns()
+            f += problem.move(local, x, inverse @ problem.project_each(local, x, r.T)).T
             row, which, _ = labels.cases()
             out.append(_softmax(f)[1][row, which])
         return np.concatenate(out)
