@@ -18,6 +18,8 @@ from sklearn.calibration import _SigmoidCalibration
 import calibrant
 from bench.cases import MILLION, OURS, SKLEARN, Case, Contest, Cost, Data, Goal, Within
 from calibrant import engines
+from calibrant.cli.copying import add_columns
+from calibrant.cli.formats import open_files
 from calibrant.numerics.pooling import pool_groups, sum_cells
 
 NEWTON = "one Newton aggregate"
@@ -138,6 +140,21 @@ def apply(method: str, n: int) -> Contest:
     return Contest({OURS: ours, DEFAULTS: by_default, SIGMOID: by_hand, TWICE: twice, COPY: copy})
 
 
+def apply_to_file(method: str, n: int) -> Contest:
+    """Add a column to a file as `calibrant apply` does, stored on the disk."""
+    path, connection = write_rows(n), duckdb.connect()
+    data = Data.draw(20_000)
+    fitted = calibrant.fit(method, data.score, data.label, kind="margin")
+    target = str(Path(_FOLDER.name) / "applied.parquet")
+
+    def ours() -> None:
+        with open_files([path]) as files:
+            for _ in add_columns(files, target, ["f"], ["q"], lambda values, _: np.asarray(fitted(values))):
+                pass
+
+    return Contest({OURS: ours, COPY: lambda: connection.read_parquet(path).write_parquet(target)})
+
+
 def compare(n: int) -> Contest:
     path, connection = write_rows(n), duckdb.connect()
     methods = ["platt", "temperature", "kull_beta", "isotonic", "auto", "bins", "softmax", "clip01"]
@@ -183,4 +200,5 @@ ENGINE_CASES = (
         goals={(COPY, MANY): Cost(1.5), (SIGMOID, MANY): Cost(1.1)},
     ),
     Case("engine: apply isotonic", lambda n: apply("isotonic", n), SIZES),
+    Case("calibrant apply platt", lambda n: apply_to_file("platt", n), SIZES, goals={(COPY, MANY): Cost(1.5)}),
 )

@@ -15,6 +15,7 @@ pytest.importorskip("typer")
 pq = pytest.importorskip("pyarrow.parquet")
 from tests.cli.test_cli import done, refused, run  # noqa: E402
 
+COLUMNS = ("--score", "f", "--label", "y")
 FILES = ("map.json", "watch.json")
 
 
@@ -73,6 +74,26 @@ def test_misfit_from_the_start_is_drift_for_cron_but_another_sentence(place):
     assert (found["drifted"], found["all"]["status"], found["fitting_error_covered"]) == (True, "misfit", True)
     assert found["refit"][:2] == ["calibrant", "fit"]
     assert found["refit"][found["refit"].index("--method") + 1] == "auto"  # perhaps the shape was wrong
+
+
+@pytest.mark.parametrize("pool", ["--pool", "--no-pool"])
+def test_the_refit_fits_the_map_that_was_watched(pool, place):
+    """Groups, the positive class, all files of the batch and missing values are those of the watch."""
+    named = {"the shop": lambda n: np.array(["a", "b"])[np.arange(n) % 2]}
+    options = ("--by", "the shop", pool, "--pos-label", "no", "--method", "platt", "--kind", "margin")
+    done("fit", write(place / "fit.parquet", n=4000, seed=9, **named), *COLUMNS, *options, "-o", "map.json")
+    before = calibrant.load(place / "map.json")
+    for day in range(4):
+        parts = [write(place / f"{day}{part}.parquet", 2.0 * (day > 1), 2000, day, **named) for part in range(2)]
+        told = run(*ask(*parts), "--batch", str(day), "--skip-missing", "--tolerance", "0.05")
+    assert told.exit_code == 1, told.output
+    (refit,) = [line for line in told.stdout.splitlines() if line.startswith("next: ")]
+    done(*shlex.split(refit.removeprefix("next: calibrant ")))
+    after = calibrant.load(place / "map.json")
+    assert type(after) is type(before)
+    assert (after.by, after.origin.method, after.origin.positive) == (("the shop",), "platt", "no")
+    assert after.origin.rows == 4000
+    assert after([0.0], ["a"]) < before([0.0], ["a"])  # there are more of "yes"
 
 
 def test_what_is_refused_changes_no_file(place):

@@ -129,6 +129,21 @@ def test_json_is_exact(kind):
         {"classes": [1]},
         {"scale": "wide"},
         {"rows": None},
+        {"rows": 0},
+        {"rows": 4},
+        {"rows": float("inf")},
+        {"weight": -1},
+        {"weight": float("nan")},
+        {"low": 0.5},
+        {"low": float("nan")},
+        {"high": 1.5},
+        {"high": float("inf")},
+        {"center": -1.0},
+        {"center": float("inf")},
+        {"scale": 0},
+        {"scale": -1},
+        {"per": 0},
+        {"inner": []},
     ],
 )
 def test_what_is_no_summary_is_refused(change):
@@ -137,6 +152,14 @@ def test_what_is_no_summary_is_refused(change):
         engines.Summary.from_json(json.dumps(given))
     with pytest.raises(ValueError, match="text must be the JSON of a summary"):
         engines.Summary.from_json("[]")
+
+
+@pytest.mark.parametrize(("name", "rule"), [("positive", "weights must not be negative"), ("ends", "behind the last")])
+def test_cells_that_contradict_themselves_are_refused(name, rule):
+    given = json.loads(summarise([0.0, 1.0, 2.0, 2.0], [0, 1, 1, 0]).to_json())
+    given[name][0][0] = 5.0 if name == "ends" else -1.0
+    with pytest.raises(ValueError, match=rule):
+        engines.Summary.from_json(json.dumps(given))
 
 
 @pytest.mark.parametrize("kind", KINDS)

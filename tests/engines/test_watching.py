@@ -76,6 +76,14 @@ def test_what_cannot_be_watched_is_refused(change, options, message):
         engines.watch(fitted, table, **({"score": "f", "label": "label", "batches": "day"} | options))
 
 
+def test_maps_of_groups_without_a_name_ask_for_the_column():
+    maps = calibrant.fit("platt", F, Y, groups=GROUP, kind="margin")
+    asked = {"score": "f", "label": "label", "batches": "day"}
+    with pytest.raises(ValueError, match=r"by must name 1 column\(s\), as in the fit of the maps; got None"):
+        engines.watch(maps, TABLE, **asked)
+    assert engines.watch(maps, TABLE, **asked, by='"; drop table --').seen
+
+
 def test_rows_without_a_group_are_one():
     table = pa.table({"f": F, "y": Y, "g": [None if k % 2 else "a" for k in range(N)]})
     state = engines.watch(calibrant.fit("platt", F, Y), table, score="f", label="y", batch="a", by="g")

@@ -1,6 +1,7 @@
 """Maps of groups in memory: pooled and separate, keys of any kind, formulas, SQL, JSON."""
 
 import datetime
+import json
 import sqlite3
 
 import duckdb
@@ -315,6 +316,23 @@ def test_the_same_in_sql(query, method, several):
         found = query(table, text)
         assert found[-1] is None  # of a missing score
         np.testing.assert_allclose(found[:-1], expected, rtol=1e-12)
+
+
+def test_separate_maps_keep_what_they_were_fitted_on(tmp_path):
+    """Each has rows of its own, whose information the watch needs."""
+    fitted = quiet_fit("platt", F, Y, groups=[HOSTILE[k] for k in G], pool=False, kind="margin")
+    calibrant.save(fitted, tmp_path / "maps.json")
+    again = calibrant.load(tmp_path / "maps.json")
+    assert again == fitted
+    for before, after in zip(fitted.maps, again.maps, strict=True):
+        assert after.origin == before.origin
+        assert after.origin.information == before.origin.information is not None
+    written = json.loads((tmp_path / "maps.json").read_text())
+    for broken in ({}, {"method": 1}, "platt"):
+        written["maps"][0]["fitted_on"] = broken
+        (tmp_path / "maps.json").write_text(json.dumps(written))
+        with pytest.raises(ValueError, match="fitted_on has the fields"):
+            calibrant.load(tmp_path / "maps.json")
 
 
 def test_separate_maps_in_sql():

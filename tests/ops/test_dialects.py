@@ -235,6 +235,19 @@ def test_expressions_that_are_too_long_are_refused():
         calibrant.sql(large, [f"p{c}" for c in range(16)], "sqlite", table="t")
 
 
+@pytest.mark.parametrize("dialect", PARSED)
+def test_a_join_with_groups_is_read_by_the_parser_of_each_dialect(dialect):
+    """Redshift takes no list of VALUES for a table, nor do BigQuery and ClickHouse there."""
+    scores, labels = noisy_scores(90, seed=1)
+    groups = np.array(["it's", "b", "c"])[np.arange(90) % 3]
+    fitted = quiet_fit("platt", scores, labels, groups=groups, kind="margin")
+    query = understand(calibrant.sql(fitted, "f", dialect, by="g", table="rows"), dialect)
+    with duckdb.connect() as connection:
+        connection.register("rows", pa.table({"i": range(91), "f": [*scores, 0.5], "g": [*groups, "new"]}))
+        found = [row[-1] for row in sorted(connection.execute(query).fetchall())]
+    np.testing.assert_allclose(found, fitted([*scores, 0.5], [*groups, "new"]), atol=2e-12)
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_are_names(name, dialect):

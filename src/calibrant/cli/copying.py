@@ -1,7 +1,7 @@
 """A copy of a table with columns of probabilities added, written whole or not at all.
 
-Parquet keeps the types of values, its row groups and their compression; CSV keeps the text of its values, so that "007"
-stays "007", its delimiter and its encoding.
+Parquet keeps its bytes, or where that cannot be the types of values, row groups and their compression; CSV keeps the
+text of its values, so that "007" stays "007", its delimiter and its encoding.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import date, datetime
@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.cli.formats import COMPRESSIONS, Dialect, Files, format_of, translate_read_errors
+from calibrant.cli.formats import COMPRESSIONS, Dialect, Files, column_names, format_of, translate_read_errors
+from calibrant.cli.grafting import Graft, extend_metadata, graft_columns, plan_graft
 from calibrant.cli.tables import Narrowing, read_batches, to_numbers, to_text
 from calibrant.extras import require_extra
 from calibrant.files import replace_file
@@ -45,15 +46,18 @@ _Formula = Callable[[Floats, pa.RecordBatch], Floats]
 
 
 def add_columns(
-    source: Files, target: str, scores: list[str], names: list[str], formula: _Formula
+    source: Files, target: str, scores: list[str], names: list[str], formula: _Formula, groups: Sequence[str] = ()
 ) -> Generator[pa.RecordBatch, None, None]:
     """Copy a table with the columns `names` = formula(scores) added or replaced; yield each batch on its way.
 
-    The formula takes an array with one column per score, and the batch, and returns an array with a column per name. A
-    missing or NaN result is a missing value. The copy appears, complete, when the iterator ends; the target "-" is the
-    standard output.
+    The formula takes an array with one column per score, and the batch, of which it reads the columns `groups`; it
+    returns an array with a column per name. A missing or NaN result is a missing value. The copy appears, complete,
+    when the iterator ends; the target "-" is the standard output. Where Parquet stays Parquet and no column is
+    replaced, batches have the columns that the formula needs and the new ones: the others are copied unread.
     """
     own = format_of(target) if target != "-" else "CSV"
+    graft = _plan_graft(source, names) if source.format == own == "Parquet" else None
+    wanted = None if graft is None else [*dict.fromkeys((*scores, *groups))]
     types = _find_types(source) if source.format == "CSV" and own != "CSV" else None
 
     def extend() -> Iterator[pa.RecordBatch]:
@@ -72,13 +76,34 @@ def add_columns(
                 yield extended
 
     with translate_read_errors(source):
-        schema, batches = read_batches(source)
-    if types is not None:
-        schema = pa.schema([(name, types[name].type) for name in schema.names])
-    for name in names:
-        schema = _set_field(schema, name)
+        schema, batches = read_batches(source, wanted)
+    added = pa.schema([(name, pa.float64()) for name in names])
     with _open_target(target) as temporary, _translate_write_errors(target):
+        if graft is not None:
+            compression = _describe_groups(source)[1]
+            compression = compression if isinstance(compression, str) else "snappy"
+            yield from graft_columns(graft, temporary, added, extend(), compression)
+            return
+        if types is not None:
+            schema = pa.schema([(name, types[name].type) for name in schema.names])
+        for name in names:
+            schema = _set_field(schema, name)
+        if schema.metadata is not None:
+            schema = schema.with_metadata(extend_metadata(schema.metadata, added))
         yield from _WRITE[own](temporary, target, schema, extend(), source)
+
+
+def _plan_graft(source: Files, names: list[str]) -> Graft | None:
+    """Return Parquet files to which new columns can be added while all others are copied as bytes, or None.
+
+    Row groups whose new columns do not fit into memory are cut, and so written anew.
+    """
+    with translate_read_errors(source):
+        if any(name in column_names(source) for name in names):
+            return None
+        graft = plan_graft(source.paths)
+    largest = 0 if graft is None else max(graft.sizes, default=0)
+    return None if 8 * len(names) * largest > _GROUP_BYTES else graft
 
 
 @contextmanager

@@ -421,8 +421,8 @@ def apply(
 ) -> None:
     """Add a column of probabilities, or one per class, to a copy of a table.
 
-    All other columns stay as they are: Parquet keeps its types, row groups and
-    compression, CSV the text of its values, its delimiter and its encoding. When
+    All other columns stay as they are: Parquet keeps their bytes and its row
+    groups, CSV the text of its values, its delimiter and its encoding. When
     CSV becomes Parquet, types are found from the whole file. The copy appears
     when it is complete, and several files become one. A missing score gets a
     missing probability, an infinite score the limit of the map. Columns whose
@@ -460,7 +460,8 @@ def apply(
             rows, missing = _apply_on_spark(mapping, files, columns, name, output, master), None
         else:
             known = column_names(files)
-            require_columns(files.name, known, [*columns, *getattr(mapping, "by", ())])
+            groups = getattr(mapping, "by", ())
+            require_columns(files.name, known, [*columns, *groups])
             present = [each for each in names if each in known]
             if present and not overwrite:
                 msg = f"{files.name} already has a column {present[0]!r}; choose another --name, or replace it with "
@@ -468,7 +469,7 @@ def apply(
             rows = missing = 0
             with (
                 show_activity(f"applying {map_file}", count_rows(files), unit="rows") as step,
-                closing(copying.add_columns(files, output, columns, names, _as_formula(mapping))) as batches,
+                closing(copying.add_columns(files, output, columns, names, _as_formula(mapping), groups)) as batches,
             ):
                 for batch in batches:
                     rows, missing = rows + batch.num_rows, missing + batch.column(names[0]).null_count

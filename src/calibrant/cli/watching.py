@@ -13,8 +13,10 @@ import calibrant
 from calibrant.checks import check_one_of
 from calibrant.cli.console import print_json, print_line, print_next, repeat_options
 from calibrant.cli.reading import AsJson, Label, Weight, require_place
+from calibrant.evidence.steps import name_order
 from calibrant.evidence.watching import Watch
 from calibrant.files import hide_address, read_limited, write_whole
+from calibrant.maps.groups import SeparateMaps
 
 __all__ = ["watch"]
 
@@ -104,7 +106,7 @@ def watch(
         msg = f"{map_file} must be a map of one column of scores; it is of several: give each batch to assess instead"
         raise ValueError(msg)
     known = _read_state(state, alpha, tolerance, strict=strict)
-    others = [each for each in (label, by, batches) if each]
+    others = [*dict.fromkeys(each for each in (label, by, batches, *getattr(mapping, "by", ())) if each)]
     try:
         with (
             open_files(tables) as files,
@@ -135,12 +137,14 @@ def watch(
     write_whole(state, found.to_json().encode())
     if drawn is not None and picture is not None:
         write_whole(picture, drawn)
-    origin = getattr(mapping, "origin", None)
-    refit = ["fit", hide_address(tables[0]), *repeat_options(score=score, label=label, weight=weight)]
-    if origin is not None:  # where the map never fitted, its shape may be wrong: `auto` has none of its own
-        misfit = any(each.status == "misfit" for each in found.findings[:1])
-        refit += repeat_options(method="auto" if misfit else origin.method, kind=origin.kind)
-    refit += ["-o", str(map_file)]
+    refit = [
+        "fit",
+        *map(hide_address, tables),
+        *repeat_options(score=score, label=label, weight=weight, **_repeat_fit(mapping, found)),
+        *repeat_options(skip_missing=skip_missing),
+        "-o",
+        str(map_file),
+    ]
     if as_json:
         print_json(_summarise(found, str(state), refit))
     else:
@@ -149,9 +153,23 @@ def watch(
             print_next(*refit)
         else:
             columns = repeat_options(score=score, label=label, by=by, weight=weight, batches=batches, state=str(state))
-            print_next("watch", map_file, "NEXT.parquet", *columns)
+            print_next("watch", map_file, "NEXT.parquet", *columns, *repeat_options(skip_missing=skip_missing))
     if found.drifted:
         raise typer.Exit(_DRIFT)
+
+
+def _repeat_fit(mapping: Any, found: Watch) -> dict[str, Any]:
+    """Return the options of the fit of a map like this one: its method, kind of scores, positive class and groups."""
+    options: dict[str, Any] = {}
+    origin = getattr(mapping, "origin", None)
+    if origin is not None:  # where the map never fitted, its shape may be wrong: `auto` has none of its own
+        misfit = any(each.status == "misfit" for each in found.findings[:1])
+        options |= {"method": "auto" if misfit else origin.method, "kind": origin.kind}
+        if origin.classes is not None and name_order(origin.classes):
+            options["pos_label"] = str(origin.positive)
+    if hasattr(mapping, "groups"):
+        options |= {"by": list(mapping.by), "no_pool": isinstance(mapping, SeparateMaps)}
+    return options
 
 
 def _read_state(path: Path, alpha: float | None, tolerance: float | None, *, strict: bool) -> Watch | None:

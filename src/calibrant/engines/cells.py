@@ -172,7 +172,8 @@ class Moments:
     def nodes(self, table: Span) -> Sample:
         """Return the points that stand for the rows: up to two of each class in each cell."""
         low, high = self.grid.edges(self.cell)
-        parts = [quadrature(sums, high - low) for sums in (self.positive, self.negative)]
+        ends = self.grid.place(table.low), self.grid.place(table.high)
+        parts = [quadrature(sums, high - low, ends) for sums in (self.positive, self.negative)]
         u = np.concatenate([point for point, _, _ in parts])
         label = np.repeat([1.0, 0.0], [len(point) for point, _, _ in parts])
         weight = np.concatenate([each for _, each, _ in parts])

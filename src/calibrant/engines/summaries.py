@@ -22,7 +22,7 @@ from pyarrow import parquet
 from calibrant.engines.cells import Grid, Moments, lay_grid, move_grid, sum_moments, take_logits
 from calibrant.engines.tables import open_rows
 from calibrant.files import replace_file, write_whole
-from calibrant.ops import EDGE
+from calibrant.ops import EDGE, NUMPY
 from calibrant.samples import read_kind
 from calibrant.showing import shown
 
@@ -31,6 +31,7 @@ __all__ = ["Summary", "summarise"]
 _FORMAT = 1
 _KEY = "calibrant summary"  # of the metadata of a Parquet file
 _NAMES = ("score", "label", "weight")
+_ROUNDED = 1e-6  # of sums and ends, by which rounding in engines may move them
 
 
 @shown
@@ -168,7 +169,7 @@ class Summary:
         grid = Grid(float(given["center"]), float(given["scale"]), int(given["per"]))
         ends, names = given["inner"], given["columns"]
         negative, positive = given["classes"]
-        return cls(
+        found = cls(
             read_kind(given["kind"]),
             (negative, positive),
             int(given["rows"]),
@@ -179,6 +180,40 @@ class Summary:
             Moments(grid, cell, *columns),
             {name: None if names[name] is None else str(names[name]) for name in _NAMES},
         )
+        found._check()
+        return found
+
+    def _check(self) -> None:
+        """Raise where numbers contradict each other, as in a file that was damaged or edited."""
+        moments, grid = self.moments, self.moments.grid
+        assert moments.ends is not None
+        total = moments.positive[0] + moments.negative[0]
+        low, high = moments.ends
+        if self.kind == "probability":
+            low, high = NUMPY.expit(low), NUMPY.expit(high)
+        wide = min(max(abs(self.low), abs(self.high)), np.finfo(float).max) * _ROUNDED
+        if not (np.isfinite([grid.center, grid.scale]).all() and grid.scale > 0.0 and grid.per >= 1):
+            msg = "scale and per must be above 0, and center finite"
+            raise ValueError(msg)
+        with np.errstate(all="ignore"):
+            first, last = grid.edges(moments.cell)
+            u, width = grid.place(moments.ends), last - first
+        rules: dict[str, Any] = {
+            "there must be at least one row": self.rows >= 1,
+            "weights must not be negative": (moments.positive[0] >= 0.0).all() and (moments.negative[0] >= 0.0).all(),
+            "weight must be that of all cells": abs(total.sum() - self.weight) <= _ROUNDED * self.weight,
+            "rows must be the weight where there is none": (
+                self.columns["weight"] is not None or abs(self.rows - self.weight) <= _ROUNDED * self.rows
+            ),
+            "scores must lie in their cells": (u[0] >= first - width).all() and (u[1] <= last + width).all(),
+            "the first score of a cell must not lie behind the last": (low <= high).all(),
+            "low and high must be the ends of the cells": (
+                abs(low.min() - self.low) <= wide and abs(high.max() - self.high) <= wide
+            ),
+        }
+        broken = [rule for rule, holds in rules.items() if not holds]
+        if broken:
+            raise ValueError(broken[0])
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the summary to a file, completely or not at all: JSON, or Parquet where its name ends so."""
@@ -204,9 +239,9 @@ class Summary:
         ...     Summary.load(f"{folder}/day.parquet").rows
         3
         """
-        if Path(path).suffix.lower() != ".parquet":
-            return cls.from_json(Path(path).read_text())
         with _refuse(f"path must be a file of a summary, as Summary.save writes it; {str(path)!r}"):
+            if Path(path).suffix.lower() != ".parquet":
+                return cls.from_json(Path(path).read_text("utf-8"))
             table = parquet.read_table(path)
             found = {name: table[name].to_numpy() for name in table.column_names}
             sums = [np.stack([found[f"{name}{k}"] for k in range(4)]) for name in ("positive", "negative")]
@@ -219,7 +254,7 @@ def _refuse(rule: str) -> Iterator[None]:
     """Raise an error that says which rule was broken, where the block finds something that is no summary."""
     try:
         yield
-    except (KeyError, TypeError, ValueError, pyarrow.ArrowException) as error:
+    except (ArithmeticError, LookupError, TypeError, ValueError, pyarrow.ArrowException) as error:
         msg = f"{rule}; {type(error).__name__}: {error}"
         raise ValueError(msg) from None
 

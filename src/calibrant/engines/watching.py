@@ -80,7 +80,7 @@ def watch(
         raise ValueError(msg)
     grouped = hasattr(map, "groups")
     if grouped and by is None:
-        by = list(map.by)
+        by = list(map.by) or None
     names = [] if by is None else check_by(by)
     if grouped and len(names) != len(columns_of(map.groups)):
         msg = f"by must name {len(columns_of(map.groups))} column(s), as in the fit of the maps; got {by!r}"

@@ -21,6 +21,7 @@ __all__ = ["DEEPEST", "LARGEST", "RECORDS", "from_dict", "load", "save", "to_dic
 
 _FORMAT = 2  # 1 had no origins
 _TAGS = ("format", "kind", "fitted_on")  # keys of a file that are no fields of a record
+_OF_GROUPS = ("SeparateMaps",)  # records whose `maps` have been fitted to rows of their own
 LARGEST = 2**28  # bytes of a file; a map of a million steps has about a fifth of them
 DEEPEST = 32  # records and lists inside each other
 
@@ -141,9 +142,13 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def to_dict(mapping: Map) -> dict[str, Any]:
     """Return a map as a dictionary of JSON values: its formula, and under "fitted_on" what it was fitted on."""
+    return {"format": _FORMAT, **_encode(mapping), **_encode_origin(mapping)}
+
+
+def _encode_origin(mapping: Any) -> dict[str, Any]:
+    """Return what a map was fitted on, if it is known, under its name."""
     origin = getattr(mapping, "origin", None)
-    told = {} if origin is None else {"fitted_on": {f.name: _encode(getattr(origin, f.name)) for f in fields(origin)}}
-    return {"format": _FORMAT, **_encode(mapping), **told}
+    return {} if origin is None else {"fitted_on": {f.name: _encode(getattr(origin, f.name)) for f in fields(origin)}}
 
 
 def _encode(value: Any, depth: int = 0) -> Any:
@@ -156,6 +161,9 @@ def _encode(value: Any, depth: int = 0) -> Any:
             else _encode(getattr(value, f.name), depth + 1)
             for f in _stored_fields(value)
         }
+        if type(value).__name__ in _OF_GROUPS:
+            maps: Any = getattr(value, "maps")  # noqa: B009
+            given["maps"] = [own | _encode_origin(each) for own, each in zip(given["maps"], maps, strict=True)]
         return {"kind": type(value).__name__} | given
     if isinstance(value, tuple):
         _within_depth(depth)
@@ -208,6 +216,12 @@ def from_dict(document: Any) -> Map:
     if not isinstance(decoded, Map):
         msg = f"kind {document['kind']!r} is a part of a map, not a map"
         raise ValueError(msg)
+    known: Map = _with_origin_of(document, decoded)
+    return known
+
+
+def _with_origin_of(document: dict[str, Any], decoded: Any) -> Any:
+    """Return a map that knows what a document says it was fitted on."""
     return with_origin(decoded, _read_origin(document["fitted_on"])) if "fitted_on" in document else decoded
 
 
@@ -258,6 +272,11 @@ def _decode_record(value: dict[str, Any], depth: int) -> Any:
     kind: Any = getattr(import_module(f"calibrant.maps.{RECORDS[str(named)]}"), str(named))
     expected = {_key_of(f.name): f for f in _stored_fields(kind)}
     keys = {key for key, f in expected.items() if f.type == "Keys"}  # texts of people, which may be "inf"
+    own = value.get("maps") if kind.__name__ in _OF_GROUPS else None
+    known = [each if isinstance(each, dict) else {} for each in own] if isinstance(own, list) else []
+    if known:
+        plain = [{name: item for name, item in each.items() if name != "fitted_on"} for each in known]
+        value = {**value, "maps": plain}
     given = {
         name: decode_keys(f"{kind.__name__}.{name}", item) if name in keys else _decode(item, depth + 1)
         for name, item in value.items()
@@ -272,6 +291,8 @@ def _decode_record(value: dict[str, Any], depth: int) -> Any:
         expected[key].name: _conform(f"{kind.__name__}.{key}", item, str(expected[key].type))
         for key, item in given.items()
     }
+    if known:
+        checked["maps"] = tuple(map(_with_origin_of, known, checked["maps"]))
     return kind(**checked)
 
 

@@ -11,12 +11,15 @@ __all__ = ["quadrature"]
 _EPS = float(np.finfo(np.float64).eps)
 
 
-def quadrature(sums: Floats, width: Floats) -> tuple[Floats, Floats, Index]:
+def quadrature(
+    sums: Floats, width: Floats, ends: tuple[float, float] = (-np.inf, np.inf)
+) -> tuple[Floats, Floats, Index]:
     """Return the points and weights of Gauss' quadrature with two points, and the cell of each point.
 
     `sums` are those of weight times 1, u, u^2, u^3 in each cell, `width` is that of the cell in u. About the mean, in
     standard deviations, the points are g/2 -+ sqrt(1 + g^2/4) with g the skewness. A cell without weight has no point,
-    one whose rows are all in one place has one.
+    one whose rows are all in one place has one. No u lies beyond the `ends`: points that rounding has put there are
+    moved back, and their weights keep the mean.
 
     >>> point, weight, cell = quadrature(np.array([[4.0], [2.0], [2.0], [2.0]]), np.array([1.0]))  # two at 0, two at 1
     >>> point.round(9), weight.round(9)
@@ -33,8 +36,10 @@ def quadrature(sums: Floats, width: Floats) -> tuple[Floats, Floats, Index]:
     skewness = np.clip(skewness, -width / deviation, width / deviation)  # in spite of rounding the points stay near
     root = np.sqrt(1.0 + skewness**2 / 4.0)
     below, above = skewness / 2.0 - root, skewness / 2.0 + root
-    share = above / (above - below)  # of the lower point
-    points = [mean[single], (mean + deviation * below)[~single], (mean + deviation * above)[~single]]
+    below, above = np.maximum(mean + deviation * below, ends[0]), np.minimum(mean + deviation * above, ends[1])
+    gap = above - below
+    share = np.clip((above - mean) / np.where(gap > 0.0, gap, 1.0), 0.0, 1.0)  # of the lower point
+    points = [mean[single], below[~single], above[~single]]
     weights = [mass[single], (mass * share)[~single], (mass * (1.0 - share))[~single]]
     cell = np.flatnonzero(filled)
     return np.concatenate(points), np.concatenate(weights), np.concatenate([cell[single], cell[~single], cell[~single]])

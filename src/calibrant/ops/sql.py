@@ -81,8 +81,9 @@ class Dialect:
     `longest` is the longest statement, in characters. `slashes` says that a backslash in a text must be doubled.
 
     `names` says how parts of a formula get a name in a query: by LATERAL joins, or in nested queries whose columns are
-    left out at the end by EXCLUDE or EXCEPT. `nests` says that an expression may hold a query of its own, which gives
-    them names too. `once` ends such queries so that a part is computed once, not in every place that names it.
+    left out at the end by EXCLUDE or EXCEPT. `lists` says that a list of VALUES may stand for a table. `nests` says
+    that an expression may hold a query of its own, which gives them names too. `once` ends such queries so that a part
+    is computed once, not in every place that names it.
     """
 
     double: str = "DOUBLE"
@@ -97,6 +98,7 @@ class Dialect:
     longest: int = 4_000_000
     slashes: bool = False
     names: str = "LATERAL"
+    lists: bool = True
     nests: bool = False
     once: str = ""
 
@@ -125,6 +127,7 @@ DIALECTS = {
         overflows=True,
         longest=1_000_000,
         names="EXCEPT",
+        lists=False,
     ),
     "snowflake": Dialect(
         number=_write_cast,
@@ -142,10 +145,18 @@ DIALECTS = {
         overflows=True,
         underflows=True,
         names="EXCLUDE",
+        lists=False,
     ),
     "trino": Dialect(is_nan="IS_NAN({x})", longest=1_000_000),
     "clickhouse": Dialect(
-        "Nullable(Float64)", is_nan="isNaN({x})", mark="`", slashes=True, escapes=True, longest=262_144, names="EXCEPT"
+        "Nullable(Float64)",
+        is_nan="isNaN({x})",
+        mark="`",
+        slashes=True,
+        escapes=True,
+        longest=262_144,
+        names="EXCEPT",
+        lists=False,
     ),
     "sqlite": Dialect(
         "REAL",
@@ -813,7 +824,7 @@ def _join_groups(
     )
     listed = ", ".join(f"({', '.join(each)})" for each in values)
     groups = f"calibrant_groups({', '.join([*own, *columns])}) AS (VALUES {listed})"
-    if dialect in ("bigquery", "clickhouse"):  # which have no list of values there
+    if not row.lists:
         selects = [
             ", ".join(f"{x} AS {name}" for x, name in zip(each, [*own, *columns], strict=True)) for each in values
         ]
