@@ -60,8 +60,16 @@ def make_table(first: str, *headings: str, last: str | None = None) -> Table:
 
 
 def format_number(value: float) -> str:
-    """Return a number as text with four decimals, "infinite" for infinity, and "-" if it is missing."""
-    return f"{value:.4f}" if np.isfinite(value) else "infinite" if value == np.inf else "-"
+    """Return a number for a table: with four decimals, or four significant digits; "-" if it is missing.
+
+    >>> [format_number(value) for value in (0.5, 0.0068336, 1311.0, float("nan"))]
+    ['0.5000', '0.006834', '1,311', '-']
+    """
+    from calibrant.evidence import words
+
+    if np.isnan(value):
+        return "-"
+    return f"{value:.4f}" if 0.1 <= abs(value) < 1000.0 and value != round(value) else words.format_number(value)
 
 
 def print_text(*lines: object) -> None:

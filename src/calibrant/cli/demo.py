@@ -27,6 +27,7 @@ from calibrant.comparing.records import Predictions
 from calibrant.decisions import Confusion, confusion
 from calibrant.evidence.assessing import Assessment, assess
 from calibrant.evidence.words import format_number, format_percent, name_method
+from calibrant.showing import capitalise
 
 __all__ = ["ABOUT", "CLASSES", "COST", "TITLE", "Demonstration", "count_parts", "forecast", "print_demo", "run"]
 
@@ -186,7 +187,7 @@ def _tabulate_methods(ranking: Ranking) -> Table:
         bar = f"{'█' * far}{' ' if far else ''}{format_number(loss - best)}" if loss > best else "best"
         words = f"{row.impossible:.0f} called impossible" if not np.isfinite(loss) else bar
         style = "bold green" if chosen else "yellow" if row.label == ranking.raw else ""
-        name = f"{'→ ' if chosen else '  '}{row.title} ({row.label})"
+        name = f"{'→ ' if chosen else '  '}{capitalise(row.title)} ({row.label})"
         table.add_row(name, format_number(loss), words, style=style)
     return table
 
