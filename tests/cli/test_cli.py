@@ -128,7 +128,8 @@ def test_long_names_of_classes_cut_no_numbers(tmp_path):
 def test_scores_taken_for_probabilities_are_told_what_to_do(tmp_path):
     table = write(tmp_path / "t.csv", f=SCORES, y=LABELS)
     said = refused("assess", table, "--probability", "f", "--label", "y")
-    assert "'f' has values in [-2.1, 2.5]: if they are scores, fit a map to them first, with --kind margin" in said
+    assert "--probability must lie in [0, 1]; 'f' has values in [-2.1, 2.5]: " in said
+    assert "if they are scores, fit a map to them first, with --kind margin" in said
 
 
 class TestHelp:

@@ -209,8 +209,11 @@ _AS_OPTIONS: list[tuple[str, Any]] = [
     (r"give missing='skip'", "give --skip-missing"),
     (r"\bby pos_label\b", "by --pos-label"),
     (r", or a function of a Sample", ""),
+    (r"^method must", "--methods must"),  # of a comparison; of a fit the option is named at once
+    (r"^metrics must", "--metric must"),
     (r"^y holds", "the column of --label holds"),
     (rf"^((?:(?:{'|'.join(_ARGUMENTS)})(?:, )?)+)(?= must| declared)", _name_arguments),
+    (r"^--probability declared as probabilities must", "--probability must"),
 ]  # words of the library, and those of the command line
 
 
@@ -219,6 +222,8 @@ def name_options(message: str) -> str:
 
     >>> name_options("give kind='probability'"), name_options("pos_label must be one of the labels; got 'margin'")
     ('give --kind probability', "--pos-label must be one of the labels; got 'margin'")
+    >>> name_options("method must be one of platt; got 'plat'"), name_options("metrics must be one of brier; got 'b'")
+    ("--methods must be one of platt; got 'plat'", "--metric must be one of brier; got 'b'")
     """
     for theirs, ours in _AS_OPTIONS:
         message = re.sub(theirs, ours, message)

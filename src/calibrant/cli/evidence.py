@@ -325,12 +325,12 @@ def compare(
 ) -> None:
     r"""Find the best method for your data by cross-validation.
 
-    This is the experiment of Rüping (2004). With --score, maps are fitted to the
-    scores of all folds but one and evaluated on that one; the scores must be of
-    rows that the classifier was not trained on. Without --score, support vector
-    machines and kernel logistic regression (klr) are trained on the features,
-    and maps are fitted to out-of-fold scores within each training part. All
-    methods use the same folds.
+    With --score, maps are fitted to the scores of all folds but one and
+    evaluated on that one; the scores must be of rows that the classifier was not
+    trained on. Without --score, support vector machines and kernel logistic
+    regression (klr) are trained on the features, and maps are fitted to
+    out-of-fold scores within each training part. All methods use the same folds,
+    as in the experiment of Rüping (2004).
 
     p is for the paired t-test against the best method over folds, corrected for
     the training rows that folds share (Nadeau & Bengio 2003).
