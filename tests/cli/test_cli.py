@@ -108,8 +108,9 @@ def test_weights_that_are_not_counts_have_no_needless_digits(tmp_path):
     rng = np.random.default_rng(0)
     p = rng.random(300)
     table = write(tmp_path / "t.csv", p=p, y=(rng.random(300) < p).astype(int), w=rng.lognormal(0.0, 1.0, 300))
-    first = done("assess", table, "--probability", "p", "--label", "y", "--weight", "w").stdout.splitlines()[0]
-    assert re.search(r"[\d,]+(\.\d{1,4})? rows|rows of weight [\d,]+(\.\d{1,4})?", first)
+    asked = ("assess", table, "--probability", "p", "--label", "y", "--weight", "w")
+    first = run(*asked, columns=300).stdout.splitlines()[0]
+    assert re.search(r": rows of weight [\d,]+(\.\d{1,4})?; 0 [\d,]+(\.\d{1,4})? \(", first), first
     assert not re.search(r"\.\d{5}", first)
 
 
@@ -1045,11 +1046,11 @@ REFUSED_EVIDENCE = {
     "one class": ("f,y\n1,0\n2,0\n3,0\n", COMPARE, "column 'y' must hold at least two classes"),
     "nothing to compare": ("f,y\n", COMPARE, "got no rows"),
     "one row of a class": ("f,y\n1,0\n2,0\n3,1\n", COMPARE, "two rows each; got 2 of 0, 1 of 1"),
-    "unknown method": (FORECASTS, (*COMPARE, "--methods", "plat"), "method must be one of"),
+    "unknown method": (FORECASTS, (*COMPARE, "--methods", "plat"), "--methods must be one of"),
     "unknown option": (FORECASTS, (*COMPARE, "--methods", "bins q=1"), "has no option 'q'"),
     "half an option": (FORECASTS, (*COMPARE, "--methods", "bins k"), "an option of bins must be name=value"),
     "no methods": (FORECASTS, (*COMPARE, "--methods", ","), "methods must hold at least one"),
-    "unknown metric": (FORECASTS, (*COMPARE, "--metric", "loss"), "metrics must be one of"),
+    "unknown metric": (FORECASTS, (*COMPARE, "--metric", "loss"), "--metric must be one of"),
     "unknown kind": (FORECASTS, (*COMPARE, "--kind", "score"), "--kind must be one of"),
     "not probabilities": (FORECASTS, (*COMPARE, "--kind", "probability"), "must lie in [0, 1]"),
     "unknown kernel": (FORECASTS, ("compare", "--label", "y", "--features", "f", "--kernels", "cubic"), "kernels must"),

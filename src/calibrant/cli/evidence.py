@@ -215,7 +215,8 @@ def _say_rows(found: Assessment) -> str:
     shares = ", ".join(
         f"{each.name} {format_number(each.rows)} ({format_percent(each.share)})" for each in found.classes
     )
-    rows = f"rows of weight {format_number(found.rows)}" if found.weighted else f"{format_number(found.rows)} rows"
+    counted = found.effects is None or abs(found.effects.effective / found.rows - 1.0) < 0.001
+    rows = f"{format_number(found.rows)} rows" if counted else f"rows of weight {format_number(found.rows)}"
     return f"{rows}; {shares}"
 
 
