@@ -22,7 +22,7 @@ __all__ = [
     "LARGEST",
     "LIGHTER",
     "ROUNDING",
-    "advise_percentages",
+    "advise_range",
     "check_binary",
     "check_class_names",
     "check_distributions",
@@ -167,9 +167,15 @@ def check_page(name: str, path: str | PathLike[str]) -> None:
         raise ValueError(msg)
 
 
-def advise_percentages(low: float, high: float) -> str:
-    """Return what to do about probabilities in a range, if it is that of percentages; else nothing."""
-    return ": divide by 100 if they are percentages" if low >= 0 and 2 < high <= 100 else ""
+def advise_range(low: float, high: float) -> str:
+    """Return what to do about probabilities in a range: if it is that of percentages, or of scores; else nothing.
+
+    >>> advise_range(0.0, 99.0), advise_range(-4.2, 3.1)
+    (': divide by 100 if they are percentages', ": if they are scores, fit a map to them first, with kind='margin'")
+    """
+    if low >= 0 and 2 < high <= 100:
+        return ": divide by 100 if they are percentages"
+    return ": if they are scores, fit a map to them first, with kind='margin'" if low < -0.5 or high > 1.5 else ""
 
 
 def check_unit(name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -185,7 +191,7 @@ def check_unit(name: str, array: NDArray[Any]) -> NDArray[Any]:
             f"{name} declared as probabilities must lie in [0, 1]; got {len(wrong)} outside, "
             f"the first at position {wrong[0]} ({array[wrong[0]]})"
         )
-        raise ValueError(msg + advise_percentages(low, high))
+        raise ValueError(msg + advise_range(low, high))
     return array if low >= 0 and high <= 1 else np.clip(array, 0, 1)
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "Card",
     "Grid",
     "Picture",
+    "capitalise",
     "describe_record",
     "find_card",
     "list_numbers",
@@ -42,6 +43,15 @@ _DEEPEST = 5  # records inside records that are written out
 
 _Record = TypeVar("_Record")
 _Points = NDArray[np.float64]
+
+
+def capitalise(words: str) -> str:
+    """Return words with a capital at the beginning, and all others as they are.
+
+    >>> capitalise("smooth ECE")
+    'Smooth ECE'
+    """
+    return words[:1].upper() + words[1:]
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,55 @@ SCORE_P = ("--score", "p", "--label", "y")
 COMMANDS = ("fit", "apply", "sql", "methods", "assess", "compare", "report", "demo", "reproduce")
 
 
+def test_tables_and_sentences_write_p_values_alike(tmp_path):
+    p = np.linspace(0.02, 0.98, 600)
+    table = write(tmp_path / "t.csv", p=p, y=(np.arange(600) % 10 < 5).astype(int))
+    text = done("assess", table, "--probability", "p", "--label", "y").stdout
+    (row,) = re.findall(r"spiegelhalter +(.*?)  ", text)
+    assert row == "< 0.0005"
+    assert re.search(r"p\s+<\s+0.0005", text)
+    text = done("compare", table, "--score", "p", "--label", "y", "--kind", "probability", "--folds", 3).stdout
+    column = [line.split("  ")[-1].strip() for line in text.splitlines() if re.match(r" [a-z_]+ +\S+ +0\.\d{4} ", line)]
+    assert column.count("") <= 1
+    assert all(re.fullmatch(r"\d+|\d\.\d{3}|< 0\.0005", each) for each in filter(None, column)), column
+
+
+def test_small_numbers_and_counts_keep_their_digits_in_tables():
+    for value, shown in ((0.006833641, "0.006834"), (1311.0, "1,311"), (0.52914, "0.5291"), (np.inf, "infinite")):
+        assert console.format_number(value) == shown
+    assert console.format_number(np.nan) == "-"
+    assert not console.format_number(-1e-9).startswith("-0.0000")
+
+
+def test_weights_that_are_not_counts_have_no_needless_digits(tmp_path):
+    rng = np.random.default_rng(0)
+    p = rng.random(300)
+    table = write(tmp_path / "t.csv", p=p, y=(rng.random(300) < p).astype(int), w=rng.lognormal(0.0, 1.0, 300))
+    asked = ("assess", table, "--probability", "p", "--label", "y", "--weight", "w")
+    first = run(*asked, columns=300).stdout.splitlines()[0]
+    assert re.search(r": rows of weight [\d,]+(\.\d{1,4})?; 0 [\d,]+(\.\d{1,4})? \(", first), first
+    assert not re.search(r"\.\d{5}", first)
+
+
+def test_long_names_of_classes_cut_no_numbers(tmp_path):
+    names = [f"number {k} of the many products in the catalogue of this shop" for k in range(3)]
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet([1.0, 1.0, 1.0], 200)
+    y = [names[k] for k in (P.cumsum(axis=1) < rng.random((200, 1))).sum(axis=1)]
+    table = write(tmp_path / "t.csv", **dict(zip(names, P.T, strict=True)), y=y)
+    text = done("assess", table, "--probability", "number*", "--label", "y").stdout
+    below = text[text.index("taken for") :]
+    assert "of the class" in re.sub(r"\s+", " ", below[: below.index("──")])
+    assert len(re.findall(r" \d+ +\d+\.\d%", below)) == 6
+
+
+def test_scores_taken_for_probabilities_are_told_what_to_do(tmp_path):
+    table = write(tmp_path / "t.csv", f=SCORES, y=LABELS)
+    said = refused("assess", table, "--probability", "f", "--label", "y")
+    assert "--probability must lie in [0, 1]; 'f' has values in [-2.1, 2.5]: " in said
+    assert "if they are scores, fit a map to them first, with --kind margin" in said
+
+
 class TestHelp:
     def test_lists_every_command_with_its_own_help(self) -> None:
         text = done("--help").stdout
@@ -997,11 +1046,11 @@ REFUSED_EVIDENCE = {
     "one class": ("f,y\n1,0\n2,0\n3,0\n", COMPARE, "column 'y' must hold at least two classes"),
     "nothing to compare": ("f,y\n", COMPARE, "got no rows"),
     "one row of a class": ("f,y\n1,0\n2,0\n3,1\n", COMPARE, "two rows each; got 2 of 0, 1 of 1"),
-    "unknown method": (FORECASTS, (*COMPARE, "--methods", "plat"), "method must be one of"),
+    "unknown method": (FORECASTS, (*COMPARE, "--methods", "plat"), "--methods must be one of"),
     "unknown option": (FORECASTS, (*COMPARE, "--methods", "bins q=1"), "has no option 'q'"),
     "half an option": (FORECASTS, (*COMPARE, "--methods", "bins k"), "an option of bins must be name=value"),
     "no methods": (FORECASTS, (*COMPARE, "--methods", ","), "methods must hold at least one"),
-    "unknown metric": (FORECASTS, (*COMPARE, "--metric", "loss"), "metrics must be one of"),
+    "unknown metric": (FORECASTS, (*COMPARE, "--metric", "loss"), "--metric must be one of"),
     "unknown kind": (FORECASTS, (*COMPARE, "--kind", "score"), "--kind must be one of"),
     "not probabilities": (FORECASTS, (*COMPARE, "--kind", "probability"), "must lie in [0, 1]"),
     "unknown kernel": (FORECASTS, ("compare", "--label", "y", "--features", "f", "--kernels", "cubic"), "kernels must"),

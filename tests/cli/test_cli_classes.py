@@ -110,6 +110,8 @@ class TestFit:
             "give --classes, the class of each of the columns a, b, c in that order: their names do not say which are"
         )
         assert says in refused(*asked)
+        fewer = refused(*("a,b" if each == "a,b,c" else each for each in asked))
+        assert "give one column per class: the labels are cat, dog, hare, and the columns only a, b" in fewer
         assert "--classes must name one class per column, 3 in all" in refused(*asked, "--classes", "cat,dog")
         assert "without 'hare'" in refused(*asked, "--classes", "cat,dog,cow")
         assert "--pos-label is for one column" in refused(*asked, "--pos-label", "cat")

@@ -16,6 +16,7 @@ pytest.importorskip("jinja2")
 from typer.testing import CliRunner, Result
 
 from calibrant.cli import demo
+from calibrant.showing import capitalise
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +83,7 @@ class TestCommand:
         for word in ("The model", "The choice", "The repair", "The decision"):
             assert word in text
         for row in found.ranking.rows:
-            assert f"{row.title} ({row.label})" in text
+            assert f"{capitalise(row.title)} ({row.label})" in text
         for _, each in found.decisions:
             assert f"{each.table[1, 0]:.0f}" in text
         assert lines[-2] == f"Report, for your browser: {output}"

@@ -15,7 +15,7 @@ from calibrant.comparing.standings import compare_with_best, standings_of
 from calibrant.comparing.verdicts import SITUATIONS, answer_comparison, list_notes
 from calibrant.evidence.answers import QUESTIONS
 from calibrant.evidence.steps import Source
-from calibrant.evidence.words import format_points, round_percent
+from calibrant.evidence.words import format_number, format_points, round_percent
 from calibrant.maps.methods import METHODS
 from calibrant.metrics import smooth_ece
 
@@ -184,7 +184,7 @@ def test_forecasts_that_are_certainly_off_are_not_left_as_they_are():
     assert ranking.recommended == "temperature"
     answers = found.answers
     assert f"off by {format_points(raw.error.value)}, more than chance makes" in answers.good.claim
-    assert answers.next.claim == "Use Temperature scaling (temperature)."
+    assert answers.next.claim == "Use temperature scaling (temperature)."
     assert "How much it gains is uncertain" in answers.next.text
     assert "count only if their calibration error is what chance makes" in answers.next.text
     assert "Leave" not in answers.text
@@ -208,7 +208,7 @@ def test_rows_called_impossible_are_counted():
     row = rank_methods(found, "data", "scores")["clip01"]
     never = ((f <= -1) & (y == 1)).sum() + ((f >= 1) & (y == 0)).sum()
     assert row.impossible == never > 0
-    assert f"was called impossible: {never} rows by Clipped margin (clip01)." in found.answers.wrong.text
+    assert f"was called impossible: {never} rows by clipped margin (clip01)." in found.answers.wrong.text
 
 
 def test_maps_of_each_class_are_counted():
@@ -371,6 +371,38 @@ def test_notes_that_differ_in_numbers_alone_are_one():
     assert sum("(pp)" in note for note in notes) == 1
     assert any(note.endswith("(4 folds; numbers of the first)") for note in notes)
     assert not any(" on data with " in note for note in notes)
+
+
+def test_notes_of_several_methods_that_say_the_same_are_one():
+    p, y = turned(n=300)
+    methods = ["kull_beta", "temperature"]
+    found = calibrant.compare_scores(p, y, kind="probability", methods=methods, cv=4, progress=False)
+    (note,) = list_notes(found)
+    assert note.startswith(
+        "Kull's beta calibration (kull_beta) and temperature scaling (temperature): scores are anti-"
+    )
+
+
+def test_the_best_mean_is_that_of_its_own_method():
+    """A family stands under its best-known member; another one may have the best mean, as the table shows."""
+    for seed in range(12):
+        p, y = rows(1500, seed=seed, slope=1.6)
+        found = calibrant.compare_scores(p, y, kind="logit", methods=["platt", "platt_newton"], cv=3, progress=False)
+        ranking = rank_methods(found, "data", "scores")
+        first = min(ranking.rows, key=lambda row: row.means["log_loss"])
+        if first.label != ranking.best:
+            break
+    assert first.family == ranking.best == "platt"
+    told = f"{format_number(first.means['log_loss'])}, is that of Platt's sigmoid, Newton as printed (platt_newton), "
+    assert f"{told}whose probabilities are nearly those of Platt's sigmoid (platt)." in found.answers.wrong.text
+
+
+def test_names_of_methods_have_no_capital_within_a_sentence():
+    found = compared("calibrated")
+    text = found.answers.text
+    assert "temperature scaling (temperature)" in text
+    for title in ("Temperature", "Forecasts as", "Binning"):
+        assert not re.search(rf"[a-z,:] {title}", text)
 
 
 def test_options_are_in_the_command():

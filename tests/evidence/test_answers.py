@@ -1,6 +1,7 @@
 """The three answers on made-up cases: the right branch, and numbers in the sentences that are recomputed here."""
 
 import re
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -510,6 +511,53 @@ def test_forecasts_are_used_if_they_tell_more_than_the_base_rate(name, useful):
     assert ("Use them" in found.answers.next.claim) == useful
 
 
+def test_classes_that_get_too_much_are_not_left_to_one_temperature():
+    y, P = classes(2000, 3, tilt=[2.2, 1.0, 0.4])
+    found = calibrant.assess(y, P, labels=range(3), draws=20)
+    assert "too much to class 0" in found.answers.wrong.text
+    gain = round_percent(found.temperature.gain)
+    assert found.answers.next.claim == (
+        f"Compare methods: temperature scaling (temperature) takes {gain}% off the log loss, but cannot give more to "
+        "one class and less to another."
+    )
+    assert [step.verb or step.code[:25] for step in found.answers.next.steps] == ["compare"]
+    fresh, Q = classes(4000, 3, seed=1, tilt=[2.2, 1.0, 0.4])
+    losses = {name: calibrant.fit(name, P, y, kind="probability")(Q) for name in ("temperature", "platt")}
+    losses = {name: log_loss(fresh, q) for name, q in losses.items()}
+    assert losses["platt"] < 0.95 * losses["temperature"]  # what the comparison finds
+
+
+def test_a_map_that_brings_the_error_to_chance_is_not_said_to_fail():
+    """Its gain is not certain, and would not matter much; but what is wrong is what it repairs."""
+    seeds = (calibrant.assess(*forecast(700, seed=seed, slope=1.25), draws=20) for seed in range(60))
+    found = next(
+        each
+        for each in seeds
+        if each.answers.situation == "off"
+        and each.effects.recalibration.low <= 0.0 < each.effects.recalibration.high < 0.02
+        and each.effects.recalibration.error.is_chance
+        and not each.effects.error.is_chance
+    )
+    assert "do not show whether Platt's sigmoid repairs this" in found.answers.next.claim
+
+
+def test_what_a_map_leaves_is_more_than_chance_in_the_words_too():
+    y, p = forecast(20_000, seed=130, slope=1.12)
+    found = calibrant.assess(y, p, draws=20)
+    mapped = found.effects.recalibration
+    near = replace(mapped, error=replace(mapped.error, value=0.01342, chance=0.01339))
+    told = replace(found, effects=replace(found.effects, recalibration=near)).answers.next
+    assert told.claim.startswith("Platt's sigmoid (platt) takes")
+    far = replace(mapped, error=replace(mapped.error, value=0.0149, chance=0.0134))
+    told = replace(found, effects=replace(found.effects, recalibration=far)).answers.next
+    assert told.claim.startswith("Compare methods: Platt's sigmoid (platt) leaves 1.5 points")
+
+
+def test_an_error_beyond_chance_differs_from_chance_in_the_words():
+    said = [format_points(each) for each in (0.0033, 0.0027)]
+    assert said == ["0.33 points", "0.27 points"]
+
+
 def test_a_map_whose_gain_is_unknown_is_not_said_to_fail():
     rng = np.random.default_rng(0)
     logit = 2 * rng.normal(size=500)
@@ -584,6 +632,9 @@ def test_every_method_has_a_name_for_people(name):
     row = METHODS[name]
     assert row.title
     assert name_method(name) == f"{row.title} ({name})"
+    assert name_method(name, first=True)[0].isupper()
+    people = ("Platt", "Duin", "Dirichlet", "Kull", "Venn", "Parzen")
+    assert row.title[0].islower() or row.title.startswith(people)  # no capital within a sentence but that of a name
     assert sum(each.title == row.title for each in METHODS.values()) == 1
 
 

@@ -16,8 +16,10 @@ pytest.importorskip("jinja2", reason="the report needs the extra `report`")
 from sklearn.isotonic import IsotonicRegression
 
 from calibrant.comparing.standings import holm
+from calibrant.evidence.answers import rank_groups
 from calibrant.report import render_report, write_report
 from calibrant.report.comparisons import summarise_comparison
+from calibrant.report.summaries import summarise_assessment, summarise_groups
 from tests.evidence.test_assessing import drawn_classes, forecast, three_classes
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -361,3 +363,30 @@ def test_the_same_records_give_the_same_bytes(text, assessment):
 def test_templates_are_found_as_package_data():
     folder = files("calibrant.report").joinpath("templates")
     assert {each.name for each in folder.iterdir()} >= {"page.html", "macros.html", "charts.js", "page.js", "style.css"}
+
+
+def test_what_is_off_is_off_in_every_part_of_the_page():
+    """Forecasts that tell nothing may be miscalibrated too: tile, headline and formula say so like the diagram."""
+    y = (np.arange(1000) % 4 == 0).astype(int)
+    found = calibrant.assess(y, np.full(1000, 0.4), draws=20)
+    assert found.answers.situation == "indistinct"
+    assert found.answers.wrong.claim.startswith("All rows are given the same forecast")
+    page = summarise_assessment(found)
+    assert page["headline"] == "Said 40.0%, happened 25.0%"
+    assert page["tiles"][-1]["foot"][0][1] == "Base rate 25.0%, average forecast 40.0%: 15 points too high overall."
+    assert page["formula"]["words"] == "Slope 0: whatever the forecast, the probability is the same."
+    assert "-0" not in page["formula"]["text"]
+
+
+def test_of_many_groups_the_rest_is_folded(tmp_path):
+    rng = np.random.default_rng(0)
+    p = rng.random(3000)
+    y = (rng.random(3000) < p).astype(int)
+    groups = {str(k): calibrant.assess(y[k::60], p[k::60], draws=5) for k in range(60)}
+    page = summarise_groups(groups)
+    assert [row["name"] for row in (*page["rows"], *page["folded"])] == [name for name, _ in rank_groups(groups)]
+    assert len(page["rows"]) == 25
+    write_report(calibrant.assess(y, p, draws=5), tmp_path / "page.html", groups=groups)
+    text = (tmp_path / "page.html").read_text()
+    assert "35 more groups" in text
+    assert text.index("35 more groups") < text.index(f'<th scope="row">{page["folded"][0]["name"]}</th>')

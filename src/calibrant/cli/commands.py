@@ -84,7 +84,10 @@ def _print_version(*, wanted: bool) -> None:
 def _describe_program(
     *,
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version and exit.", callback=_print_version, is_eager=True)
+        bool,
+        typer.Option(
+            "--version", metavar="", help="Print the version and exit.", callback=_print_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
     """Turn the scores of a classifier into calibrated probabilities, and evaluate them.

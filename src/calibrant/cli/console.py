@@ -60,8 +60,16 @@ def make_table(first: str, *headings: str, last: str | None = None) -> Table:
 
 
 def format_number(value: float) -> str:
-    """Return a number as text with four decimals, "infinite" for infinity, and "-" if it is missing."""
-    return f"{value:.4f}" if np.isfinite(value) else "infinite" if value == np.inf else "-"
+    """Return a number for a table: with four decimals, or four significant digits; "-" if it is missing.
+
+    >>> [format_number(value) for value in (0.5, 0.0068336, 1311.0, float("nan"))]
+    ['0.5000', '0.006834', '1,311', '-']
+    """
+    from calibrant.evidence import words
+
+    if np.isnan(value):
+        return "-"
+    return f"{value:.4f}" if 0.1 <= abs(value) < 1000.0 and value != round(value) else words.format_number(value)
 
 
 def print_text(*lines: object) -> None:
@@ -201,8 +209,11 @@ _AS_OPTIONS: list[tuple[str, Any]] = [
     (r"give missing='skip'", "give --skip-missing"),
     (r"\bby pos_label\b", "by --pos-label"),
     (r", or a function of a Sample", ""),
+    (r"^method must", "--methods must"),  # of a comparison; of a fit the option is named at once
+    (r"^metrics must", "--metric must"),
     (r"^y holds", "the column of --label holds"),
     (rf"^((?:(?:{'|'.join(_ARGUMENTS)})(?:, )?)+)(?= must| declared)", _name_arguments),
+    (r"^--probability declared as probabilities must", "--probability must"),
 ]  # words of the library, and those of the command line
 
 
@@ -211,6 +222,8 @@ def name_options(message: str) -> str:
 
     >>> name_options("give kind='probability'"), name_options("pos_label must be one of the labels; got 'margin'")
     ('give --kind probability', "--pos-label must be one of the labels; got 'margin'")
+    >>> name_options("method must be one of platt; got 'plat'"), name_options("metrics must be one of brier; got 'b'")
+    ("--methods must be one of platt; got 'plat'", "--metric must be one of brier; got 'b'")
     """
     for theirs, ours in _AS_OPTIONS:
         message = re.sub(theirs, ours, message)

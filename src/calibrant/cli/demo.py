@@ -27,6 +27,7 @@ from calibrant.comparing.records import Predictions
 from calibrant.decisions import Confusion, confusion
 from calibrant.evidence.assessing import Assessment, assess
 from calibrant.evidence.words import format_number, format_percent, name_method
+from calibrant.showing import capitalise
 
 __all__ = ["ABOUT", "CLASSES", "COST", "TITLE", "Demonstration", "count_parts", "forecast", "print_demo", "run"]
 
@@ -125,8 +126,8 @@ def print_demo(found: Demonstration) -> None:
             "The choice",
             "Each method was fitted to nine tenths of the probabilities and judged on the rest:",
             _tabulate_methods(found.ranking),
-            f"{name_method(chosen.label)} takes {gain:.0%} off the log loss, keeps the order of the patients, and fits "
-            "the fewest numbers of those within noise of the best.",
+            f"{name_method(chosen.label, first=True)} takes {gain:.0%} off the log loss, keeps the order of the "
+            "patients, and fits the fewest numbers of those within noise of the best.",
         ),
         (
             "The repair",
@@ -183,11 +184,11 @@ def _tabulate_methods(ranking: Ranking) -> Table:
     for row in ranking.rows:
         loss, chosen = row.means["log_loss"], row.label == ranking.recommended
         far = round(_DISTANCE * (loss - best) / widest) if np.isfinite(loss) and widest > 0.0 else 0
-        bar = f"{'█' * far}{' ' if far else ''}{format_number(loss - best)}" if loss > best else "best"
+        bar = f"{'█' * far}{' ' if far else ''}{loss - best:.4f}" if loss > best else "best"
         words = f"{row.impossible:.0f} called impossible" if not np.isfinite(loss) else bar
         style = "bold green" if chosen else "yellow" if row.label == ranking.raw else ""
-        name = f"{'→ ' if chosen else '  '}{row.title} ({row.label})"
-        table.add_row(name, format_number(loss), words, style=style)
+        name = f"{'→ ' if chosen else '  '}{capitalise(row.title)} ({row.label})"
+        table.add_row(name, f"{loss:.4f}" if np.isfinite(loss) else format_number(loss), words, style=style)
     return table
 
 

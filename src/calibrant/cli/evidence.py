@@ -210,8 +210,13 @@ def _plain(group: Any) -> Any:
 
 def _say_rows(found: Assessment) -> str:
     """Say how many rows there are, and of each class."""
-    shares = ", ".join(f"{each.name} {each.rows:,.10g} ({each.share:.1%})" for each in found.classes)
-    rows = f"rows of weight {found.rows:,.10g}" if found.weighted else f"{found.rows:,.10g} rows"
+    from calibrant.evidence.words import format_number, format_percent
+
+    shares = ", ".join(
+        f"{each.name} {format_number(each.rows)} ({format_percent(each.share)})" for each in found.classes
+    )
+    counted = found.effects is None or abs(found.effects.effective / found.rows - 1.0) < 0.001
+    rows = f"{format_number(found.rows)} rows" if counted else f"rows of weight {format_number(found.rows)}"
     return f"{rows}; {shares}"
 
 
@@ -243,6 +248,7 @@ def _tabulate_groups(found: Mapping[Any, Assessment]) -> list[Any]:
 def _tabulate_assessment(found: Assessment) -> list[Any]:
     """Return the metrics, the decomposed scores and the tests as tables."""
     from calibrant.evidence.assessing import PART_METRICS
+    from calibrant.evidence.words import round_pvalue
 
     metrics = make_table("metric", "value", f"{found.confidence:.0%} interval", last="better")
     for each in found.measures:
@@ -255,7 +261,7 @@ def _tabulate_assessment(found: Assessment) -> list[Any]:
         scores.add_row(name, *map(format_number, parts))
     tests = make_table("test of calibration", "p", last="result")
     for test in found.tests:
-        tests.add_row(test.name, f"{test.pvalue:.3g}", Text(test.sentence))
+        tests.add_row(test.name, round_pvalue(test.pvalue), Text(test.sentence))
     confused = len(found.classes) > 2 and found.confusions[0].wrong
     return [metrics, scores, *([tests] if found.tests else []), *([_tabulate_confusion(found)] if confused else [])]
 
@@ -266,6 +272,8 @@ def _tabulate_confusion(found: Assessment) -> Table:
 
     names, wrong = [share.name for share in found.classes], found.confusions[0].wrong
     confusions = make_table("class", "taken for", "rows", "of the class")
+    for column in confusions.columns[:2]:
+        column.no_wrap, column.justify = False, "left"  # a long name is wrapped before a number is cut
     for true, decided, rows in wrong[:_MOST_CONFUSED]:
         share = format_percent(rows / found.classes[true].rows)
         confusions.add_row(Text(names[true]), Text(names[decided]), f"{rows:,.10g}", share)
@@ -318,12 +326,12 @@ def compare(
 ) -> None:
     r"""Find the best method for your data by cross-validation.
 
-    This is the experiment of Rüping (2004). With --score, maps are fitted to the
-    scores of all folds but one and evaluated on that one; the scores must be of
-    rows that the classifier was not trained on. Without --score, support vector
-    machines and kernel logistic regression (klr) are trained on the features,
-    and maps are fitted to out-of-fold scores within each training part. All
-    methods use the same folds.
+    With --score, maps are fitted to the scores of all folds but one and
+    evaluated on that one; the scores must be of rows that the classifier was not
+    trained on. Without --score, support vector machines and kernel logistic
+    regression (klr) are trained on the features, and maps are fitted to
+    out-of-fold scores within each training part. All methods use the same folds,
+    as in the experiment of Rüping (2004).
 
     p is for the paired t-test against the best method over folds, corrected for
     the training rows that folds share (Nadeau & Bengio 2003).
@@ -558,13 +566,16 @@ def print_comparison(found: Comparison, heading: str) -> None:
 
 def _make_method_table(standings: Sequence[Mapping[str, Any]]) -> Table:
     """Return the methods on one machine, best first, with the means of all metrics."""
+    from calibrant.evidence.words import round_pvalue
+
     first = standings[0]
     methods, names = first["methods"], [each["metric"] for each in standings]
     means = {
         each["metric"]: dict(zip(each["methods"], next(iter(each["means"].values())), strict=True))
         for each in standings
     }
-    pvalues = ["", *(f"{p:.2g}" for p in first["against_best"].get("pvalues", np.ones(len(methods)))[1:])]
+    tested = first["against_best"].get("pvalues", np.full(len(methods), np.nan))[1:]
+    pvalues = ["", *map(round_pvalue, tested)]
     table = make_table("method", *names, "rank", "p")
     for place, method in enumerate(methods):
         values = [format_number(means[name][method]) for name in names]

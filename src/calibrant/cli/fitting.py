@@ -152,7 +152,8 @@ def fit(
     label: Annotated[
         str,
         typer.Option(
-            help="The column of labels: classes; of one column of scores also shares.", autocompletion=complete_column
+            help="The column of what happened: the class of each row, or the share that was positive.",
+            autocompletion=complete_column,
         ),
     ],
     output: Annotated[str, typer.Option("--output", "-o", help="The JSON file to write the map to; - prints it.")],
@@ -176,6 +177,7 @@ def fit(
         bool | None,
         typer.Option(
             "--pool/--no-pool",
+            metavar="",
             help="Whether groups are drawn towards each other, as far as they agree.",
             show_default="pool, if there are several",
             rich_help_panel=ROWS,
@@ -411,7 +413,9 @@ def apply(
     ],
     name: _Name = "probability",
     kind: KindOfMap = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing columns of these names.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", metavar="", help="Replace existing columns of these names.")
+    ] = False,
     delimiter: Delimiter = None,
     encoding: Encoding = None,
     decimal: Decimal = None,

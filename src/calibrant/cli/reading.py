@@ -126,7 +126,12 @@ Master = Annotated[
 ]
 SkipMissing = Annotated[
     bool,
-    typer.Option("--skip-missing", help="Leave out rows with a missing value, and say how many.", rich_help_panel=ROWS),
+    typer.Option(
+        "--skip-missing",
+        metavar="",
+        help="Leave out rows with a missing value, and say how many.",
+        rich_help_panel=ROWS,
+    ),
 ]
 By = Annotated[
     list[str],
@@ -136,7 +141,9 @@ By = Annotated[
         autocompletion=complete_column,
     ),
 ]
-Label = Annotated[str, typer.Option(help="The column of labels.", autocompletion=complete_column)]
+Label = Annotated[
+    str, typer.Option(help="The column of what happened: the class of each row.", autocompletion=complete_column)
+]
 Weight = Annotated[
     str | None,
     typer.Option(help="The column of weights; a row of weight k counts k times.", autocompletion=complete_column),
@@ -163,7 +170,7 @@ Scores = Annotated[
         help="The column of scores, or one column per class, as in p_a,p_b or p_*.", autocompletion=complete_column
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", metavar="", help="Print the result as JSON.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +349,12 @@ def classes_of(columns: Sequence[str], y: NDArray[Any], classes: str | None) -> 
     if likely is not None:
         lacking = _format_values([each for each in likely if each not in map(str, found)])
         msg = f"no row has the label {lacking}, of which there are columns: give --classes {','.join(likely)} if so"
+        raise ValueError(msg)
+    if len(columns) < len(found):
+        msg = (
+            f"give one column per class: the labels are {_format_values(found)}, and the columns only "
+            f"{_format_values(columns)}"
+        )
         raise ValueError(msg)
     msg = (
         f"give --classes, the class of each of the columns {_format_values(columns)} in that order: "

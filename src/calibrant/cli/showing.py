@@ -67,7 +67,9 @@ def reproduce(
         str, typer.Argument(metavar="PAPER", help="The name of the paper, such as lin2007; a wrong name lists all.")
     ],
     *,
-    quick: Annotated[bool, typer.Option("--quick", help="Run only a small part, to see that it works.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", metavar="", help="Run only a small part, to see that it works.")
+    ] = False,
     folder: Annotated[
         Path | None,
         typer.Option(help="The folder for finished cells and results.", show_default="calibrant-experiments/PAPER"),

@@ -47,7 +47,8 @@ def watch(
         str | None, typer.Option(help="A column with the name of the batch, for a table of several.")
     ] = None,
     partial: Annotated[
-        bool, typer.Option("--partial", help="More rows of this batch will follow; it is judged with the last.")
+        bool,
+        typer.Option("--partial", metavar="", help="More rows of this batch will follow; it is judged with the last."),
     ] = False,
     by: Annotated[str | None, typer.Option(help="A column of groups; each is watched beside all rows.")] = None,
     weight: Weight = None,
@@ -58,10 +59,16 @@ def watch(
         float | None, typer.Option(help="Log-odds that nobody minds.", show_default="0.05, with --strict 0")
     ] = None,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Do not allow for the error of the map's own fit: any difference counts.")
+        bool,
+        typer.Option(
+            "--strict", metavar="", help="Do not allow for the error of the map's own fit: any difference counts."
+        ),
     ] = False,
     skip_missing: Annotated[
-        bool, typer.Option("--skip-missing", help="Leave out rows with a missing value instead of refusing them.")
+        bool,
+        typer.Option(
+            "--skip-missing", metavar="", help="Leave out rows with a missing value instead of refusing them."
+        ),
     ] = False,
     picture: Annotated[
         Path | None, typer.Option(help="A picture over time to write: .svg, .html, .png or .pdf.")

@@ -207,7 +207,7 @@ def rank_methods(
     )
 
 
-_TITLES = {"raw": "Forecasts as they are", "klr": "Kernel logistic regression"}
+_TITLES = {"raw": "forecasts as they are", "klr": "kernel logistic regression"}
 
 
 def _recommend(rows: list[MethodRow], metric: str) -> str | None:

@@ -39,7 +39,7 @@ def describe_ranking(ranking: Ranking) -> Card:
     metric = ranking.metrics[0]
     rows = tuple(
         (
-            f"{name_method(row.label)}{', recommended' if row.label == ranking.recommended else ''}",
+            f"{name_method(row.label, first=True)}{', recommended' if row.label == ranking.recommended else ''}",
             *(format_number(row.means[each]) for each in ranking.metrics),
             _say_distance(row.distances[metric], is_best=row.label == ranking.best),
         )

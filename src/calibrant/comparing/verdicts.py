@@ -28,12 +28,14 @@ from calibrant.evidence.words import (
     format_name,
     format_number,
     format_points,
+    format_pvalue,
     list_names,
     name_method,
     round_percent,
 )
 from calibrant.maps.platt import BACKWARDS
 from calibrant.metrics import METRICS
+from calibrant.showing import capitalise
 
 __all__ = [
     "ALPHA",
@@ -194,9 +196,13 @@ def _has_tie(case: _Case) -> bool:
 # Sentences ------------------------------------------------------------------------------------------------------------
 
 
-def _name(row: MethodRow) -> str:
-    """Return the name of a method for people, with its label beside it."""
-    return row.label if row.title == row.label else f"{row.title} ({row.label})"
+def _name(row: MethodRow, *, first: bool = False) -> str:
+    """Return the name of a method for people, with its label beside it; `first` if it begins a sentence."""
+    if row.title == row.label:
+        return row.label
+    if first:
+        return f"{capitalise(row.title)} ({row.label})"
+    return f"{'the ' if row.method == 'raw' else ''}{row.title} ({row.label})"
 
 
 def _say_error(case: _Case) -> str:
@@ -248,7 +254,13 @@ def _say_field(case: _Case) -> list[str]:
     metric, ranking = case.ranking.metrics[0], case.ranking
     best = ranking[ranking.best]
     near = [_name(row) for row in ranking.heads if row.reaches and row.label != best.label]
+    first = min(ranking.rows, key=lambda row: row.oriented(metric))
     said = [f"The best {case.metric}, {format_number(best.means[metric])}, is that of {_name(best)}."]
+    if first.family == best.label != first.label and first.means[metric] != best.means[metric]:
+        said = [
+            f"The best {case.metric}, {format_number(first.means[metric])}, is that of {_name(first)}, whose "
+            f"probabilities are nearly those of {_name(best)}."
+        ]
     if near:
         said.append(f"Within noise of it: {list_names(near, 6)}.")
     never = [row for row in ranking.rows if row.impossible > 0.0]
@@ -278,7 +290,7 @@ def _say_rule(case: _Case) -> str:
     why = "fits more numbers"
     if chosen.keeps_order and not best.keeps_order:
         why = "is another machine" if best.method == "klr" else "does not keep the order of the rows"
-    return f"{rule} {_name(best)} is better{_say_gap(gap)} but {why}."
+    return f"{rule} {_name(best, first=True)} is better{_say_gap(gap)} but {why}."
 
 
 def _say_gap(gap: Distance | None) -> str:
@@ -347,7 +359,7 @@ def _write_untested(case: _Case) -> _Three:
             0,
             "open",
             "Cannot tell.",
-            f"{_name(case.chosen)} alone, or one fold alone, cannot be tested.",
+            f"{_name(case.chosen, first=True)} alone, or one fold alone, cannot be tested.",
             [_say_gain(case)],
             sure=_say_error(case),
         ),
@@ -363,7 +375,7 @@ def _write_sets(case: _Case) -> _Three:
     average, sets = format_number(case.standing["ranks"]["average"][0]), len(case.standing["means"])
     worse = [_name(case.ranking[name]) for name, is_worse in zip(methods, found["worse"], strict=True) if is_worse]
     if found["pvalue"] is not None and found["pvalue"] >= ALPHA:
-        claim, sure = "No difference between methods is certain.", f"Friedman's test: p = {found['pvalue']:.2g}."
+        claim, sure = "No difference between methods is certain.", f"Friedman's test: {format_pvalue(found['pvalue'])}."
     else:
         claim = f"Certainly worse: {list_names(worse)}." if worse else "No method is certainly worse than the best."
         sure = f"By Nemenyi's critical difference of {format_number(found['critical_difference'])} ranks."
@@ -372,7 +384,7 @@ def _write_sets(case: _Case) -> _Three:
             0,
             "good" if worse else "open",
             "",
-            f"{_name(best)} ranks best by the {case.metric} over {sets} data sets.",
+            f"{_name(best, first=True)} ranks best by the {case.metric} over {sets} data sets.",
             [f"Its average rank is {average} of {len(methods)}."],
         ),
         make_answer(1, "open", "", claim, sure=sure),
@@ -441,14 +453,14 @@ def _write_open_gain(case: _Case) -> _Three:
 def _write_usual(case: _Case) -> _Three:
     ranking, chosen, metric = case.ranking, case.chosen, case.ranking.metrics[0]
     word = {None: "", True: "Yes.", False: "Nearly."}[chosen.is_right]
-    claim = f"{_name(chosen)} has a {case.metric} of {format_number(chosen.means[metric])}."
+    claim = f"{_name(chosen, first=True)} has a {case.metric} of {format_number(chosen.means[metric])}."
     if case.raw is not None and not np.isfinite(case.raw.means[metric]):
-        claim = f"{_name(chosen)} repairs forecasts that called impossible what happened."
+        claim = f"{_name(chosen, first=True)} repairs forecasts that called impossible what happened."
     elif ranking.gain is not None and case.raw is not None and case.raw.means[metric] != 0.0:
         share = ranking.gain.value / abs(case.raw.means[metric])
-        claim = f"{_name(chosen)} takes {round_percent(share)}% off the {case.metric}."
+        claim = f"{_name(chosen, first=True)} takes {round_percent(share)}% off the {case.metric}."
         if METRICS[metric].better == "larger":
-            claim = f"{_name(chosen)} adds {round_percent(share)}% to the {case.metric}."
+            claim = f"{_name(chosen, first=True)} adds {round_percent(share)}% to the {case.metric}."
     level, worse = sum(row.reaches for row in ranking.heads), sum(not row.reaches for row in ranking.heads)
     field = f"{format_count(level, 'method')} {'is' if level == 1 else 'are'} the best or within noise of it"
     field += f"; {worse} {'is' if worse == 1 else 'are'} worse." if worse else "."
@@ -531,18 +543,21 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d[\d.,]*(e[-+]?\d+)?")
 
 def list_notes(comparison: Comparison) -> list[str]:
     """Return notes on what failed, and on what was not kept."""
-    failed: dict[str, list[str]] = {}  # those that differ in their numbers alone are one note
+    failed: dict[tuple[str, str, str], list[str]] = {}  # those that differ in their numbers alone are one note
     several = len({(cell.dataset, cell.machine) for cell in comparison.cells}) > 1
     for cell in comparison.cells:
         if cell.note:
             first = cell.note.strip().splitlines()[0].rstrip(":")  # a solver may write many lines
             where = f" on {cell.dataset} with {cell.machine}" if several else ""
-            text = f"{name_method(cell.method)}{where}: {first}"
-            failed.setdefault(_NUMBER.sub("#", text), []).append(text)
-    found = [
-        f"{texts[0]} ({format_count(len(texts), 'fold')}{'; numbers of the first' if len({*texts}) > 1 else ''})"
-        for texts in failed.values()
-    ]
+            failed.setdefault((cell.method, where, _NUMBER.sub("#", first)), []).append(first)
+    alike: dict[str, list[tuple[str, str]]] = {}  # those of several methods as well
+    for (method, where, _), texts in failed.items():
+        numbers = "; numbers of the first" if len({*texts}) > 1 else ""
+        alike.setdefault(f"{texts[0]} ({format_count(len(texts), 'fold')}{numbers})", []).append((method, where))
+    found = []
+    for text, methods in alike.items():
+        names = [f"{name_method(name, first=place == 0)}{where}" for place, (name, where) in enumerate(methods)]
+        found.append(f"{list_names(names, 4)}: {text}")
     for dataset, cells in comparison.settings.get("cells", {}).items():
         rows = max(cell.trained + cell.tested for cell in comparison.cells if cell.dataset == dataset)
         found.append(

@@ -16,7 +16,7 @@ from typing import Any
 import narwhals.stable.v2 as nw
 import numpy as np
 
-from calibrant.checks import KINDS, LIGHTER, ROUNDING, advise_percentages, check_labels, check_one_of
+from calibrant.checks import KINDS, LIGHTER, ROUNDING, advise_range, check_labels, check_one_of
 from calibrant.engines.opening import ONE, collect, fetch, one_where, open_table
 from calibrant.engines.segments import as_group
 from calibrant.ops.frames import is_nan
@@ -286,9 +286,9 @@ class Rows:
         """Return scores that are probabilities, those outside by no more than rounding cut."""
         low, high = seen[f"low_{role}"], seen[f"high_{role}"]
         if low < -ROUNDING or high > 1.0 + ROUNDING:
-            found = f"{self.asked[role]!r} has values in [{low}, {high}]"
+            found = f"{self.asked[role]!r} has values in [{float(f'{low:.8g}')}, {float(f'{high:.8g}')}]"
             msg = f"{self.said[role]} declared as probabilities must lie in [0, 1]; {found}"
-            raise ValueError(msg + advise_percentages(low, high))
+            raise ValueError(msg + advise_range(low, high))
         if low >= 0.0 and high <= 1.0:
             return self
         return replace(self, frame=self.frame.with_columns(**{role: nw.col(role).clip(0.0, 1.0)}))

@@ -36,7 +36,7 @@ from calibrant.evidence.cases import (
 )
 from calibrant.evidence.departures import CLEAR_AREA, NEGLIGIBLE, WIDE_AREA, is_rejected
 from calibrant.evidence.effects import FITTED_ROWS
-from calibrant.evidence.several import describe_confusion, find_order
+from calibrant.evidence.several import describe_confusion, find_order, measure_shares
 from calibrant.evidence.showing import describe_answers, print_answer
 from calibrant.evidence.steps import Source, Step, name_classes, name_order, turn_source, write_step
 from calibrant.evidence.words import (
@@ -53,6 +53,7 @@ from calibrant.showing import shown, shown_as
 
 if TYPE_CHECKING:
     from calibrant.evidence.assessing import Assessment
+    from calibrant.evidence.effects import CalibrationError
 
 __all__ = [
     "QUESTIONS",
@@ -239,7 +240,7 @@ def _advise_groups(case: Case, repair: str, tried: str = "") -> Answer:
         one = "Fit a map to the rows of each group by themselves: maps of several classes know no groups."
         return make_answer(2, "off", "Recalibrate by group.", one, [repair if tried else "", tried])
     drawn = "This fits maps that are drawn towards the common one." if tried else ""
-    return make_answer(2, "off", "Recalibrate by group.", repair, [tried, drawn], steps=_step_groups(case))
+    return make_answer(2, "good", "Recalibrate by group.", repair, [tried, drawn], steps=_step_groups(case))
 
 
 def _gain_by_group(groups: Mapping[Any, Assessment]) -> float:
@@ -421,7 +422,7 @@ def _write_impossible(case: Case) -> _Three:
     effects, gain = case.effects, case.gain
     claim = say_impossible(case)
     method = "temperature_robust" if case.several else "platt"
-    cure = f"{name_method(method)} never says 0."
+    cure = f"{name_method(method, first=True)} never says 0."
     if not case.several and effects.recalibration is not None:
         cure += f" Its log loss on all rows, out of fold, is {format_number(effects.recalibration.whole)}."
     said = "" if gain is None else f"Of all other rows it is {format_number(gain[4])}."
@@ -512,6 +513,7 @@ def _step_order(case: Case, names: Sequence[str]) -> tuple[Step, ...]:
 
 def _write_indistinct(case: Case) -> _Three:
     off = describe_off(case)[1] if case.is_shown else [say_means(case)]
+    what = "All rows are given the same forecast" if case.effects.distinct == 1 else "The forecasts themselves"
     return (
         make_answer(
             0,
@@ -521,7 +523,7 @@ def _write_indistinct(case: Case) -> _Three:
             [say_discrimination(case).replace("It tells the classes apart with an", "An"), say_losses(case)],
             sure=say_error(case),
         ),
-        make_answer(1, "off", "", "The forecasts themselves: no map from score to probability repairs this.", off),
+        make_answer(1, "off", "", f"{what}: no map from score to probability repairs this.", off),
         make_answer(2, "off", "", "Look for better features, a better model, or errors in the labels."),
     )
 
@@ -573,11 +575,11 @@ def _advise(case: Case, *, gains: bool) -> Answer:
         method, gain, low, high, _, _ = case.gain
         size = f"{round_percent(gain)}% of the log loss, interval {round_percent(low)}% to {round_percent(high)}%"
         rows = format_count(round(case.effects.effective), "row")
-        said = f"{name_method(method)} probably helps ({size}); {rows} do not prove it."
+        said = f"{name_method(method, first=True)} probably helps ({size}); {rows} do not prove it."
         return make_answer(2, "open", "", said, steps=(_step_fit(case, method), *_step_compare(case)))
     if not gains or case.gain is None:
         simple = "one temperature" if case.several else "Platt's sigmoid"
-        unknown = case.gain is not None and case.gain[3] >= _ALMOST  # the interval reaches what would matter
+        unknown = case.gain is not None and (case.gain[3] >= _ALMOST or _brings_to_chance(case))  # it may matter
         compared = _step_compare(case, "")
         said = f"{'Compare methods' if compared else 'Fit the average of methods'}: {simple} does not repair this."
         if unknown:
@@ -585,7 +587,7 @@ def _advise(case: Case, *, gains: bool) -> Answer:
         return make_answer(2, "off", "", said, [say_gain(case)], steps=compared or (_step_fit(case, "auto"),))
     method, after = case.gain[0], case.gain[5]
     mapped = case.effects.recalibration
-    if mapped is not None and not mapped.error.is_chance and mapped.error.value > _MOST_LEFT * case.effects.error.value:
+    if mapped is not None and _leaves_most(mapped.error, case.effects.error):
         before, left = format_points(case.effects.error.value), format_points(mapped.error.value)
         said = f"Compare methods: {name_method(method)} leaves {left} of the {before}, more than chance makes."
         return make_answer(2, "off", "", said, [say_gain(case)], steps=_step_compare(case, ""))
@@ -595,6 +597,19 @@ def _advise(case: Case, *, gains: bool) -> Answer:
             f"saying {name_base(case)} scores {format_number(base_loss(case))}."
         )
         return make_answer(2, "off", "", said, [say_gain(case)], steps=_step_compare(case, ""))
+    if case.several and measure_shares(case.found.classes, case.level) > case.gain[4] - after:
+        said = (
+            f"Compare methods: {name_method(method)} takes {round_percent(case.gain[1])}% off the log loss, but cannot "
+            "give more to one class and less to another."
+        )
+        return make_answer(
+            2,
+            "off",
+            "",
+            said,
+            [f"Tried on rows it was not fitted to: {say_span(case)}."],
+            steps=_step_compare(case, ""),
+        )
     shift = ""
     if not case.several and not find_tilt(case) and case.effects.departure.level.sign:
         shift = (
@@ -604,10 +619,23 @@ def _advise(case: Case, *, gains: bool) -> Answer:
         2,
         "good",
         "Recalibrate.",
-        f"{name_method(method)} takes {round_percent(case.gain[1])}% off the log loss; no retraining is needed.",
+        f"{name_method(method, first=True)} takes {round_percent(case.gain[1])}% off the log loss; no retraining is "
+        "needed.",
         [f"Tried on rows it was not fitted to: {say_span(case)}.", shift],
         steps=(_step_fit(case, method), *_step_compare(case)),
     )
+
+
+def _brings_to_chance(case: Case) -> bool:
+    """Return whether a map that may gain something leaves no calibration error beyond chance of one that was."""
+    mapped = case.effects.recalibration
+    return mapped is not None and mapped.high > 0.0 and mapped.error.is_chance and not case.effects.error.is_chance
+
+
+def _leaves_most(left: CalibrationError, before: CalibrationError) -> bool:
+    """Return whether a map leaves most of an error, and so clearly more than chance that the words show it."""
+    clear = not left.is_chance and format_points(left.value) != format_points(left.chance)
+    return clear and left.value > _MOST_LEFT * before.value
 
 
 def _write_negligible(case: Case) -> _Three:

@@ -220,8 +220,8 @@ def say_gain(case: Case) -> str:
             f"fold ({span})."
         )
     return (
-        f"{name_method(method)}, tried on rows it was not fitted to, takes {round_percent(gain)}% off the log loss: "
-        f"{say_span(case)}."
+        f"{name_method(method, first=True)}, tried on rows it was not fitted to, takes {round_percent(gain)}% off the "
+        f"log loss: {say_span(case)}."
     )
 
 

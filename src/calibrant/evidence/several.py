@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from scipy import special
 
 from calibrant.decisions.counting import Confusion
 from calibrant.evidence.departures import (
@@ -46,6 +47,7 @@ __all__ = [
     "describe_several",
     "find_order",
     "is_negligible_several",
+    "measure_shares",
     "measure_temperature",
 ]
 
@@ -212,6 +214,22 @@ _TOP_LABEL = ("hosmer_lemeshow", "corp")  # the tests of the confidence in the m
 def _is_tiny(said: float, happened: float) -> bool:
     """Return whether a difference is below a hundredth, and below a tenth of what is left to 0 and to 1."""
     return abs(said - happened) < min(NEGLIGIBLE, 0.1 * min(said, happened, 1.0 - said, 1.0 - happened))
+
+
+def measure_shares(shares: Sequence[ClassShare], confidence: float) -> float:
+    """Return the part of the log loss that is due to classes which certainly get too much or too little, at least.
+
+    That is the divergence of the shares of the classes from their mean forecasts; no forecast that gets these wrong
+    does better than by it (Kullback & Leibler 1951). 0 if no class is certain to be off.
+
+    >>> off = [ClassShare("a", 800.0, 0.8, 0.6, 0.01, 1e-9), ClassShare("b", 200.0, 0.2, 0.4, 0.01, 1e-9)]
+    >>> round(measure_shares(off, 0.95), 4), measure_shares([ClassShare("a", 1.0, 1.0, 0.9, 0.3, 0.9)], 0.95)
+    (0.0915, 0.0)
+    """
+    if not any(_find_classes(shares, confidence)):
+        return 0.0
+    share, forecast = np.array([(each.share, each.forecast) for each in shares]).T
+    return float(special.rel_entr(share, forecast).sum())
 
 
 def _find_classes(shares: Sequence[ClassShare], confidence: float) -> tuple[list[ClassShare], list[ClassShare]]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.maps.methods import ALIASES, METHODS
+from calibrant.showing import capitalise
 
 __all__ = [
     "NOT_FINITE",
@@ -25,6 +26,7 @@ __all__ = [
     "list_names",
     "name_method",
     "round_percent",
+    "round_pvalue",
     "to_json",
 ]
 
@@ -43,8 +45,20 @@ def describe_pvalue(pvalue: float) -> str:
 
 
 def format_pvalue(pvalue: float) -> str:
-    """Return a p-value with three decimals."""
-    return f"p = {pvalue:.3f}" if pvalue >= 0.0005 else "p < 0.0005"
+    """Return a p-value in a sentence: "p = 0.012"."""
+    rounded = round_pvalue(pvalue)
+    return f"p {rounded}" if rounded.startswith("<") else f"p = {rounded}"
+
+
+def round_pvalue(pvalue: float | None) -> str:
+    """Return a p-value with three decimals, a dash if there is none.
+
+    >>> round_pvalue(0.0123), round_pvalue(1e-9), round_pvalue(None)
+    ('0.012', '< 0.0005', '–')
+    """
+    if pvalue is None or np.isnan(pvalue):
+        return "–"
+    return f"{pvalue:.3f}" if pvalue >= 0.0005 else "< 0.0005"
 
 
 def format_percent(share: float) -> str:
@@ -111,11 +125,11 @@ def format_number(value: float) -> str:
 def format_points(share: float) -> str:
     """Return a difference of probabilities in percentage points, without a sign.
 
-    >>> format_points(0.0514), format_points(-0.0004), format_points(0.01), format_points(1e-16)
-    ('5.1 points', '0.04 points', '1 point', '0 points')
+    >>> format_points(0.0514), format_points(-0.00041), format_points(0.01), format_points(1e-16)
+    ('5.1 points', '0.041 points', '1 point', '0 points')
     """
     points = abs(round(100.0 * share, 6))
-    text = f"{points:.1f}".removesuffix(".0") if points >= 0.95 else f"{points:.1g}"
+    text = f"{points:.1f}".removesuffix(".0") if points >= 0.995 else f"{points:.2g}"
     return f"{text} point{'' if text == '1' else 's'}"
 
 
@@ -160,14 +174,18 @@ def list_names(names: Sequence[str], most: int = 3) -> str:
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
-def name_method(name: str) -> str:
-    """Return the name of a method for people, with the identifier beside it.
+def name_method(name: str, *, first: bool = False) -> str:
+    """Return the name of a method for people, with the identifier beside it; `first` if it begins a sentence.
 
-    >>> name_method("platt"), name_method("mine")
+    >>> name_method("platt"), name_method("mine", first=True)
     ("Platt's sigmoid (platt)", 'mine')
+    >>> name_method("spline"), name_method("spline", first=True)
+    ('smooth rising spline (spline)', 'Smooth rising spline (spline)')
     """
     row = METHODS.get(ALIASES.get(name, name))
-    return f"{row.title} ({name})" if row is not None and row.title else name
+    if row is None or not row.title:
+        return name
+    return f"{capitalise(row.title) if first else row.title} ({name})"
 
 
 def format_name(name: str) -> str:

@@ -160,7 +160,7 @@ METHODS: dict[str, Method] = {
         "Rüping 2004, sec. 4",
         labels=False,
         reduce="moments",
-        title="Fixed sigmoid",
+        title="fixed sigmoid",
         numbers=0,
     ),
     "platt": Method(
@@ -244,7 +244,7 @@ METHODS: dict[str, Method] = {
         "Hastie & Tibshirani 1996, in Platt 1999, sec. 2.1",
         "scale",
         reduce="moments",
-        title="Two Gaussians, one variance",
+        title="two Gaussians, one variance",
         numbers=1,
     ),
     "gauss": Method(
@@ -255,7 +255,7 @@ METHODS: dict[str, Method] = {
         "Platt 1999, sec. 2.1",
         "affine",
         reduce="moments",
-        title="Two Gaussians, own variances",
+        title="two Gaussians, own variances",
         numbers=3,
     ),
     "temperature": Method(
@@ -277,7 +277,7 @@ METHODS: dict[str, Method] = {
             blocks=True,
         ),
         reduce="sums",
-        title="Temperature scaling",
+        title="temperature scaling",
         numbers=1,
     ),
     "temperature_robust": Method(
@@ -289,7 +289,7 @@ METHODS: dict[str, Method] = {
         "scale",
         needs="matrix",
         lean=True,
-        title="Robust temperature",
+        title="robust temperature",
     ),
     "vector": Method(
         Later("structured", "fit_vector"),
@@ -300,7 +300,7 @@ METHODS: dict[str, Method] = {
         "scale",
         needs="matrix",
         lean=True,
-        title="Vector scaling",
+        title="vector scaling",
     ),
     "matrix": Method(
         Later("structured", "fit_matrix"),
@@ -311,7 +311,7 @@ METHODS: dict[str, Method] = {
         "scale",
         needs="matrix",
         lean=True,
-        title="Matrix scaling",
+        title="matrix scaling",
     ),
     "dirichlet": Method(
         Later("structured", "fit_dirichlet"),
@@ -342,7 +342,7 @@ METHODS: dict[str, Method] = {
         "Logistic regression on the logit and its square, kept rising",
         "affine",
         reduce="sums",
-        title="Quadratic logit",
+        title="quadratic logit",
         numbers=3,
     ),
     "auto": Method(
@@ -361,7 +361,7 @@ METHODS: dict[str, Method] = {
             "scale",
             needs="matrix",
         ),
-        title="Automatic average",
+        title="automatic average",
     ),
     "spline": Method(
         Later("spline", "fit_spline"),
@@ -370,7 +370,7 @@ METHODS: dict[str, Method] = {
         True,
         "P-splines: Eilers & Marx 1996; rising: Bollaerts et al. 2006; strength: Wood 2011",
         "affine",
-        title="Smooth rising spline",
+        title="smooth rising spline",
     ),
     "bins": Method(
         Later("bins", "fit_bins"),
@@ -380,7 +380,7 @@ METHODS: dict[str, Method] = {
         "Drish 2001; Zadrozny & Elkan 2001; Rüping 2004, sec. 4",
         "affine",
         sift=Later("bins", "sift_bins"),
-        title="Binning",
+        title="binning",
     ),
     "isotonic": Method(
         Later("isotonic", "fit_isotonic"),
@@ -390,7 +390,7 @@ METHODS: dict[str, Method] = {
         "Ayer et al. 1955; Zadrozny & Elkan 2002",
         "affine",
         sift=Later("isotonic", "sift_isotonic"),
-        title="Isotonic regression",
+        title="isotonic regression",
     ),
     "isotonic_centered": Method(
         Later("isotonic", "fit_isotonic_centered"),
@@ -400,7 +400,7 @@ METHODS: dict[str, Method] = {
         "Oron & Flournoy 2017",
         "affine",
         sift=Later("isotonic", "sift_isotonic"),
-        title="Centred isotonic regression",
+        title="centred isotonic regression",
     ),
     "venn_abers": Method(
         Later("venn_abers", "fit_venn_abers"),
@@ -423,7 +423,7 @@ METHODS: dict[str, Method] = {
         joint=Method(
             Later("beta", "fit_beta_classes"), BetaClasses, UNIT, False, "Garczarek 2002, as in klaR", needs="matrix"
         ),
-        title="Beta densities",
+        title="beta densities",
         numbers=10,
     ),
     "beta2": Method(
@@ -433,7 +433,7 @@ METHODS: dict[str, Method] = {
         True,
         "Rüping 2004, sec. 4, Beta-2 (reconstructed)",
         squash="softmax",
-        title="Beta distribution function",
+        title="beta distribution function",
         numbers=4,
     ),
     "clip01": Method(
@@ -444,7 +444,7 @@ METHODS: dict[str, Method] = {
         "Rüping 2004, sec. 4, SVM-01",
         labels=False,
         reduce="moments",
-        title="Clipped margin",
+        title="clipped margin",
         numbers=0,
     ),
     "pp": Method(
@@ -454,7 +454,7 @@ METHODS: dict[str, Method] = {
         True,
         "Rüping 2004, sec. 4, SVM-PP",
         sift=Later("margins", "sift_margin"),
-        title="Clipped margin, class shares",
+        title="clipped margin, class shares",
         numbers=2,
     ),
     "printed01": Method(
@@ -464,7 +464,7 @@ METHODS: dict[str, Method] = {
         False,
         "Rüping 2004, sec. 4, sigma_01 as printed",
         sift=Later("margins", "sift_margin"),
-        title="Margin with class shares outside",
+        title="margin with class shares outside",
         numbers=2,
     ),
     "parzen": Method(
@@ -483,7 +483,7 @@ METHODS: dict[str, Method] = {
         False,
         "Vapnik 1998, sec. 11.11, in Platt 1999 (reconstructed)",
         "affine",
-        title="Cosine series",
+        title="cosine series",
     ),
     "moderated": Method(
         Later(".svm.moderated", "fit_moderated"),
@@ -493,7 +493,7 @@ METHODS: dict[str, Method] = {
         "Kwok 1999 (reconstructed)",
         needs="machine",
         look=Later(".svm.moderated", "look_variance"),
-        title="Moderated output",
+        title="moderated output",
     ),
     "local_cosine": Method(
         Later(".svm.local_cosine", "fit_local_cosine"),
@@ -502,7 +502,7 @@ METHODS: dict[str, Method] = {
         False,
         "Vapnik 1998, sec. 11.11, in Platt 1999 (reconstructed)",
         needs="machine",
-        title="Local cosine series",
+        title="local cosine series",
     ),
 }
 

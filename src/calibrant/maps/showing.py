@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calibrant.showing import Card, Grid, Picture, find_card, list_numbers, tell_formula
+from calibrant.showing import Card, Grid, Picture, capitalise, find_card, list_numbers, tell_formula
 
 __all__ = ["describe_class_map", "describe_groups", "describe_map", "describe_origin", "find_reach"]
 
@@ -86,7 +86,7 @@ def _name(mapping: Any, record: str) -> str:
     if origin is None:
         return record
     row = METHODS.get(origin.method)
-    title = f"{row.title} ({origin.method})" if row is not None and row.title else origin.method
+    title = f"{capitalise(row.title)} ({origin.method})" if row is not None and row.title else origin.method
     return f"{title}: {record}"
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calibrant.arrays import Floats
-from calibrant.checks import BLOCK, ROUNDING, advise_percentages, refuse_masked
+from calibrant.checks import BLOCK, ROUNDING, advise_range, refuse_masked
 from calibrant.ops import EDGE, Columns, Ops
 
 __all__ = ["NUMPY", "run_blocks"]
@@ -149,7 +149,7 @@ def _in_unit(score: Floats) -> Floats:
     outside = (score < -ROUNDING) | (score > 1 + ROUNDING)
     if outside.any():
         msg = f"scores must be probabilities, in [0, 1]; got {score[outside][0]}"
-        raise ValueError(msg + advise_percentages(np.nanmin(score), np.nanmax(score)))
+        raise ValueError(msg + advise_range(np.nanmin(score), np.nanmax(score)))
     return np.clip(score, 0.0, 1.0)
 
 

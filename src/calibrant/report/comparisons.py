@@ -17,12 +17,13 @@ from calibrant.comparing.verdicts import answer_comparison, list_notes
 from calibrant.evidence.curves import histogram, posterior, reliability
 from calibrant.evidence.steps import Source
 from calibrant.evidence.thresholds import count_decisions
-from calibrant.evidence.words import format_count, format_name, format_number, format_points, to_json
+from calibrant.evidence.words import format_count, format_name, format_number, format_points, round_pvalue, to_json
 from calibrant.metrics import METRICS
 from calibrant.report.figures import Page, draw_reliability, list_blocks, round_values, smooth, summarise_counts
 from calibrant.report.summaries import find_column, name_choices, name_columns, quote_column
 from calibrant.report.tiles import make_gauge, name_class
 from calibrant.samples import Sample
+from calibrant.showing import capitalise
 
 __all__ = ["summarise_comparison"]
 
@@ -91,7 +92,7 @@ def _summarise_ranking(
     top = max([1e-9, *chances, *sorted(errors)[: max(1, len(errors) - 1)]]) * 1.15
     least = min(errors, default=None)
     heads = [
-        {"key": metric, "name": _title(format_name(metric)), "note": f"{METRICS[metric].better} is better"}
+        {"key": metric, "name": capitalise(format_name(metric)), "note": f"{METRICS[metric].better} is better"}
         for metric in ranking.metrics
     ]
     if errors:
@@ -106,7 +107,7 @@ def _summarise_ranking(
         lines.append(
             {
                 "label": row.label,
-                "title": row.title,
+                "title": capitalise(row.title),
                 "note": _say_note(row),
                 "cells": [cells[head["key"]] for head in heads],
                 "chip": chip,
@@ -136,10 +137,6 @@ def _name_view(comparison: Comparison, ranking: Ranking) -> str:
     parts = [ranking.dataset] if len(sets) > 1 else []
     parts += [ranking.machine] if len(comparison.machines) > 1 else []
     return ", ".join(parts) or "all rows"
-
-
-def _title(words: str) -> str:
-    return f"{words[0].upper()}{words[1:]}"
 
 
 def _find_kin(ranking: Ranking, head: MethodRow) -> list[MethodRow]:
@@ -258,7 +255,7 @@ def _draw_methods(
         each: Page = {
             "key": key,
             "label": row.label,
-            "title": row.title,
+            "title": capitalise(row.title),
             "words": words,
             "chip": chip,
             "tone": tone,
@@ -397,7 +394,7 @@ def _tile_metrics(ranking: Ranking, chosen: MethodRow, raw: MethodRow | None) ->
         )
     title = " and ".join(format_name(metric) for metric in shown)
     return {
-        "title": _title(title),
+        "title": capitalise(title),
         "values": values,
         "foot": [("good", f"With {chosen.title} ({chosen.label}); means over folds.")],
     }
@@ -420,7 +417,8 @@ def _list_panels(comparison: Comparison, rankings: Sequence[Ranking], source: So
             counts = count_decisions(binary_forecasts(predictions), several=several)
             panels.append(
                 {
-                    "name": f"{prefix}{row.title}" + ("" if row.method == "raw" else f" ({row.label})"),
+                    "name": f"{prefix}{row.title if prefix else capitalise(row.title)}"
+                    + ("" if row.method == "raw" else f" ({row.label})"),
                     "several": several,
                     **name_choices(names),
                     "column": find_column(source),
@@ -517,9 +515,11 @@ def _tabulate_ranking(comparison: Comparison, ranking: Ranking, standings: Seque
             if gap is None or not np.isfinite(gap.high)
             else f"{format_number(gap.low)} to {format_number(gap.high)}"
         )
-        chances = [_format_pvalue(each.get(row.label)) for each in (alone, among)]
-        apart.append((row.title, row.label, "–" if gap is None else format_number(gap.value), span, *chances))
-        times.append((row.title, row.label, _say_note(row), f"{1000 * row.seconds:.1f}"))
+        chances = [round_pvalue(each.get(row.label)) for each in (alone, among)]
+        apart.append(
+            (capitalise(row.title), row.label, "–" if gap is None else format_number(gap.value), span, *chances)
+        )
+        times.append((capitalise(row.title), row.label, _say_note(row), f"{1000 * row.seconds:.1f}"))
     folds = comparison.errors(metric, machine)[ranking.dataset]
     by_label = dict(zip(comparison.methods(machine), folds, strict=True))
     name = format_name(metric)
@@ -534,7 +534,7 @@ def _tabulate_ranking(comparison: Comparison, ranking: Ranking, standings: Seque
             "1979; near-identical ones count once): a difference that is below 0.05 there too is beyond doubt.",
         ),
         _table(
-            f"{_title(name)} of every fold{where}",
+            f"{capitalise(name)} of every fold{where}",
             "",
             ("method", *map(str, range(1, folds.shape[1] + 1))),
             [(row.label, *map(format_number, by_label[row.label])) for row in ranking.rows],
@@ -546,10 +546,6 @@ def _tabulate_ranking(comparison: Comparison, ranking: Ranking, standings: Seque
             times,
         ),
     ]
-
-
-def _format_pvalue(p: float | None) -> str:
-    return "–" if p is None or np.isnan(p) else "< 0.0005" if p < 0.0005 else f"{p:.3f}"
 
 
 def _table(title: str, more: str, heads: Sequence[str], rows: Sequence[Sequence[Any]], words: str = "") -> Page:

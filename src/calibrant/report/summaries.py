@@ -8,6 +8,7 @@ from typing import Any
 
 from calibrant.evidence.answers import Answers, answer_assessment, judge_group, rank_groups
 from calibrant.evidence.assessing import Assessment
+from calibrant.evidence.cases import Case
 from calibrant.evidence.curves import ReliabilityCurve
 from calibrant.evidence.effects import Recalibration
 from calibrant.evidence.steps import Source
@@ -18,7 +19,9 @@ from calibrant.evidence.words import (
     format_number,
     format_percent,
     format_points,
+    format_pvalue,
     name_method,
+    round_pvalue,
     to_json,
 )
 from calibrant.maps.keys import name_group
@@ -31,7 +34,7 @@ __all__ = ["find_column", "name_choices", "name_columns", "quote_column", "summa
 _MOST_LISTED = 10  # of the largest errors beside the diagram
 _MOST_CONFUSED = 12  # up to so many classes the whole confusion is shown, of more as many of its largest errors
 _MOST_GROUPS = 12  # so many groups are drawn
-_SHOWN = ("off", "impossible", "negligible")  # situations in which a departure is more than chance
+_LISTED_GROUPS = 25  # so many groups stand in the open table, the others are folded
 
 
 # An assessment --------------------------------------------------------------------------------------------------------
@@ -62,7 +65,7 @@ def summarise_assessment(
         tile_scores(found),
         tile_error(found),
         tile_discrimination(found),
-        tile_rows(found, shown=answers.situation in _SHOWN),
+        tile_rows(found, shown=Case(found, None).is_shown),
     ]
     page["figures"]["reliability"] = draw_reliability(found.curve, names, several=several)
     page["headline"] = _say_worst(found, answers)
@@ -112,7 +115,7 @@ def _say_worst(found: Assessment, answers: Answers) -> str:
     assert found.effects is not None
     if answers.situation == "inverted":
         return answers.good.claim.removesuffix(".")
-    if answers.situation not in _SHOWN:
+    if answers.situation != "impossible" and not Case(found, None).is_shown:
         return "No part is certain to be off" if found.tests else "Forecast and fact"
     part = max(found.effects.parts, key=lambda each: abs(each.happened - each.rows * each.forecast))
     verb = "right" if found.by_class else "happened"
@@ -133,14 +136,16 @@ def _say_formula(recalibration: Recalibration, column: str) -> Page | None:
     inner = recalibration.fitted.inner if isinstance(recalibration.fitted, Linked) else None
     if not isinstance(inner, Sigmoid):
         return None
-    slope, level = -inner.a, -inner.b
+    slope, level = -inner.a + 0.0, -inner.b  # no minus zero
     sign, size = ("+", level) if level >= 0 else ("−", -level)
     means = {
         -1: "the log-odds of the forecast count for less than they claim",
         1: "the log-odds of the forecast count for more than they claim",
         0: "the log-odds of the forecast count as they are, as far as chance lets see",
     }[recalibration.slope.sign]
-    if slope < 0.0:
+    if slope == 0.0:
+        means = "whatever the forecast, the probability is the same"
+    elif slope < 0.0:
         means = "higher forecasts happen less often"
     name = quote_column(column)
     return {
@@ -260,9 +265,9 @@ def _list_details(found: Assessment) -> list[Page]:
         details.append(
             _table(
                 "Tests of calibration",
-                f"could this be chance? {_format_pvalue(least)} is the least p-value",
+                f"could this be chance? The least: {format_pvalue(least)}",
                 ("test", "p", "result"),
-                [(format_name(test.name), _format_pvalue(test.pvalue), test.sentence) for test in found.tests],
+                [(format_name(test.name), round_pvalue(test.pvalue), test.sentence) for test in found.tests],
             )
         )
     happened = "right" if found.by_class else name_class(found.classes[1].name)
@@ -288,7 +293,7 @@ def _list_details(found: Assessment) -> list[Page]:
                     share.rows,
                     format_percent(share.share),
                     format_percent(share.forecast),
-                    None if share.pvalue is None else _format_pvalue(share.pvalue),
+                    None if share.pvalue is None else round_pvalue(share.pvalue),
                 )
                 for share in found.classes
             ],
@@ -315,11 +320,6 @@ def _list_details(found: Assessment) -> list[Page]:
         )
     )
     return details
-
-
-def _format_pvalue(value: float) -> str:
-    """Return a p-value with three decimals."""
-    return f"{value:.3f}" if value >= 0.0005 else "< 0.0005"
 
 
 def _list_confused(found: Assessment) -> Page | None:
@@ -390,4 +390,5 @@ def summarise_groups(groups: Mapping[Any, Assessment]) -> Page:
             figures[key] = draw_reliability(found.curve, _class_names(found), small=True, several=bool(found.by_class))
             drawn.append({"key": key, "title": name_group(name), "words": _say_curve(found.curve)})
     heads = ["group", "rows", "forecast", "happened", "calibration error", "chance alone, up to", "verdict"]
-    return {"heads": heads, "rows": rows, "figures": figures, "drawn": drawn}
+    listed, folded = rows[:_LISTED_GROUPS], rows[_LISTED_GROUPS:]
+    return {"heads": heads, "rows": listed, "folded": folded, "figures": figures, "drawn": drawn}
