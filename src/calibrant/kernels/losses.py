@@ -401,9 +401,9 @@ class Multinomial:
             slope = np.maximum((omega / (1.0 + omega)).sum(axis=1, keepdims=True), _TINY)
             step = (omega.sum(axis=1, keepdims=True) - reach) / slope
             c = c + step
-            if float((np.abs(step) - _ROUNDING * (np.abs(c) + reach)).max(initial=0.0)) <= 0.1 * _LAST_STEP:
+            if float((np.abs(step) - _ROUNDING * (np.abs(c) + reach)).max(initial=0.0)) <= _LAST_STEP:
                 break
-        return np.asarray(v - wrightomega(shifted - c))
+        return np.asarray(v - omega * (1.0 - step / (1.0 + omega)))  # to first order in the last step
 
     def prior_intercept(self) -> Floats:
         """Return the logarithms of the shares of the classes, less their mean."""
