@@ -322,13 +322,31 @@ def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> _Block:
     """Return a function of i and j, slices or row numbers, for K(x_i, z_j); for "precomputed", x is the matrix."""
     if callable(kernel.name):
         function = kernel.name
-        return lambda i, j, _=None: dense(function(take(x, i), take(z, j)))
+        return lambda i, j, _=None: _call_kernel(function, take(x, i), take(z, j))
     if kernel.name == "precomputed":
         matrix = np.asarray(x)
         return lambda i, j, _=None: matrix[i, j] if slice in (type(i), type(j)) else matrix[np.ix_(i, j)]
     formula, origin = KERNELS[kernel.name], common_origin(x, z)
     left, right = formula.images(x, kernel.by, origin)[0], formula.images(z, kernel.by, origin)[1]
     return _make_block(formula, kernel.by, left, right, dtype)
+
+
+def _call_kernel(function: Callable[[Any, Any], Any], x: Any, z: Any) -> _Matrix:
+    """Return the kernel matrix that a function gives; raise if it is none."""
+    found, shape = function(x, z), tuple(each.shape[0] if hasattr(each, "shape") else len(each) for each in (x, z))
+    rule = "a kernel must return a finite matrix of numbers, one row per row of x and one column per row of z"
+    if np.iscomplexobj(found):
+        msg = f"{rule}; got complex numbers"
+        raise ValueError(msg)
+    matrix = dense(found)
+    if matrix.shape != shape:
+        msg = f"{rule}; got the shape {matrix.shape} for {shape[0]} and {shape[1]} rows"
+        raise ValueError(msg)
+    wrong = np.argwhere(~np.isfinite(matrix))
+    if len(wrong):
+        msg = f"{rule}; got {matrix[tuple(wrong[0])]} at {tuple(map(int, wrong[0]))}"
+        raise ValueError(msg)
+    return matrix
 
 
 def _make_block(formula: Formula, by: Parameters, left: Any, right: Any, dtype: Any) -> _Block:

@@ -121,7 +121,8 @@ def _prepare(problem: Problem, left: LeftOut, settings: Settings) -> tuple[_Eval
         for C in Cs:
             at = loss.select_rows(slice(None), C)
             near, start = train(at, start)
-            tasks.append(leave_out_groups(at, factor, near.f + near.b, left, gram.workers, settings))
+            exact = near if several else None
+            tasks.append(leave_out_groups(at, factor, near.f + near.b, left, gram.workers, settings, exact))
             starts.append(start)
         found = zip(share_products(K, tasks), starts, strict=True)
         return [_judge(loss, values, full_fit, start) for (values, full_fit), start in found]

@@ -70,7 +70,7 @@ __all__ = [
     "solve",
 ]
 
-_FULL = 10  # times `few_rows` up to which a fit that got stuck is tried with a factor of full rank, in a second or two
+_FULL = 10  # times `few_rows`, up to which a fit that got stuck is tried with a factor of full rank, in seconds
 _ROUNDED = 1e-12  # relative gap that is rounding error; problems with few rows reach it at little cost
 
 
@@ -128,7 +128,8 @@ def improve(
         yield found
     if start is not None and not found.converged and found.steps < problem.max_iter:
         found = yield from _yield_better(found, _run_stages(problem, settings, kernel, None))
-    if not found.converged and kernel.factor.rank < problem.gram.n <= _FULL * settings.few_rows:
+    small = _is_small(problem.loss.shape, _FULL * settings.few_rows)
+    if small and not found.converged and kernel.factor.rank < problem.gram.n:
         exact = problem.gram.in_double()
         whole = pivoted_cholesky(exact, exact.n, np.random.default_rng(problem.seed))
         problem, kernel = replace(problem, gram=exact), Prepared(exact, whole)
@@ -266,10 +267,15 @@ def choose_rank(shape: tuple[int, ...], problem: Problem, settings: Settings = S
     n, k = shape[0], 1 if len(shape) == 1 else shape[1]
     if problem.rank:
         return min(n, problem.rank, max(8, 4 * settings.unknowns // k) if k > 1 else problem.rank)
-    if n * k <= settings.few_rows * (1 if k == 1 else 2):
+    if _is_small(shape, settings.few_rows):
         return n
     most = min(settings.rank_scale * n**0.75, problem.memory / (16.0 * n), settings.unknowns / k if k > 1 else n)
     return int(np.clip(most, 8 if k > 1 else 64, n))
+
+
+def _is_small(shape: tuple[int, ...], rows: int) -> bool:
+    """Return whether values f of this shape are of at most so many rows, or twice as many rows times classes."""
+    return shape[0] <= rows if len(shape) == 1 else shape[0] * shape[1] <= 2 * rows
 
 
 def _solve_in_factor(
