@@ -67,7 +67,7 @@ class KernelLogisticRegression(KernelMachine):
     ----------
     C : float or "loo", default="loo"
         Weight of the loss of a row. "loo" chooses it by approximate leave-one-out between 1e-3 and 1e4 (up to 1e7 for
-        at most 250 rows and a given gamma), which costs 3 to 7 fits. Above 250 rows, a ninth of the rows is left out at
+        at most 250 rows and a given gamma), which costs 3 to 8 fits. Above 250 rows, a ninth of the rows is left out at
         a time. If the
         approximation is too poor, a warning says so, and 10-fold cross-validation is used instead. The criterion is
         the log loss of the machine that is fitted: the softmax machine for several classes, or, with "ovo", the

@@ -357,8 +357,8 @@ def newton_columns(
         settings.group_steps,
     )
     b = balance((a + curve(f - Kbeta)).sum(axis=0))
-    last = (each[..., -1].astype(np.float64) for each in (beta, Kbeta, b))
-    return (Kbeta + b).astype(np.float64), quotient(left, begun), Solution(*last)
+    beta, Kbeta, b = (each.astype(np.float64) for each in (beta, Kbeta, b))
+    return Kbeta + b, quotient(left, begun), Solution(beta[..., -1], Kbeta[..., -1], b[..., -1])
 
 
 def share_products(K: Products, tasks: Sequence[AskForProducts]) -> list[Any]:

@@ -1,12 +1,13 @@
 """The solver of kernel logistic regression: minimise 1/2 |w|^2 + loss(w + b) over functions w of a kernel K.
 
 **Prepare.** Randomly pivoted Cholesky gives K = F'F + rest. Of many rows, a coarse solution in a few pivots shows with
-its dual point a = -loss' where the loss is: later pivots are drawn there, and rows are sorted by |a|, so that later
-stages can leave out the last ones.
+its dual point a = -loss' where the loss is: later pivots are drawn there.
 
 **Stage 1, in the factor.** Newton's method on f = F'z + b costs n m^2 operations per step (`newton`). The diagonal D of
 the rest is not dropped: with the kernel F'F + D, f = F'z + b + D a, and D a concerns each row alone, so that the loss
-is replaced by its Moreau envelope (`losses`). If the factor is the whole kernel, the solution ends here.
+is replaced by its Moreau envelope (`losses`). If the factor is the whole kernel, the solution ends here. Otherwise its
+dual point decides on what comes next: rows are sorted by |a|, so that the last ones can be left out, and kernels are
+stored as precisely as |a| needs: independent errors e of them change the objective by about e |a|^2/2.
 
 **Stage 2, on the exact problem.** With W = RR' the curvature at f, the next w = sum_i beta_i K(x_i, .) of Newton's
 method has beta = a + R u,
