@@ -722,6 +722,18 @@ def test_kernels_are_as_precise_as_the_objective_needs(monkeypatch, draw, C, gam
     assert now.objective == pytest.approx(truth, rel=1e-4)
 
 
+def test_an_interruption_at_the_end_is_no_convergence():
+    def interrupt(now):
+        if now.converged:
+            raise KeyboardInterrupt
+
+    X, t = overlapping(300)
+    found = fit(gram(RBF, X), Bernoulli(t, np.full(300, 10.0)), report=interrupt)
+    assert found.interrupted
+    assert not found.converged
+    assert found.gap <= 1e-4 * found.objective
+
+
 @pytest.mark.parametrize(("C", "gamma"), [(300.0, 5e-6), (999.0, 5e-8)])
 def test_kernels_so_smooth_that_single_precision_loses_them_are_in_double(C, gamma):
     X, y = make_classification(3000, 20, n_informative=10, n_redundant=5, class_sep=2.0, flip_y=0.0, random_state=1)

@@ -455,7 +455,8 @@ def _finish(model: Any, choice: Choice, trained: _Trained) -> None:
     model.machines_ = machines
     message = f"duality gap {model.duality_gap_:.2g} above tol={model.tol:g} after {model.n_iter_} steps"
     if any(each.interrupted for each in solutions):
-        raise KeyboardInterrupt(message)
+        msg = f"interrupted at a duality gap of {model.duality_gap_:.2g} after {model.n_iter_} steps"
+        raise KeyboardInterrupt(msg)
     if not model.converged_:
         warn(message, ConvergenceWarning)
 

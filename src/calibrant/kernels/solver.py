@@ -109,7 +109,7 @@ def solve(
                 if report:
                     report(best)
     except KeyboardInterrupt:
-        best = replace(best, interrupted=True)
+        best = replace(best, interrupted=True, converged=False)
     return bound_gap(best)
 
 
