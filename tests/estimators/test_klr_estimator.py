@@ -452,12 +452,15 @@ def test_sequential_minimal_optimisation_reaches_the_same_minimum(C):
         ({"kernel": lambda a, b: a @ b.T + np.arange(len(a))[:, None]}, "symmetric"),
         ({"kernel": lambda a, b: np.full((len(a), len(b)), np.nan)}, "finite"),
         ({"class_weight": {0: -1.0, 1: 1.0}}, "class_weight must be finite and not negative"),
-        ({"C": 1.7e308}, "C times the sum of all weights must be finite"),
+        ({"C": 1.7e308}, "C times the largest weight must lie between 1e-20 and 1e"),
+        ({"kernel": lambda a, b: a @ b.T + 0j}, "got complex numbers"),
+        ({"kernel": lambda a, b: a @ b.T if a.shape == b.shape else np.eye(3)}, "got the shape"),
+        ({"kernel": lambda a, b: a @ b.T if a.shape == b.shape else np.nan * (a @ b.T)}, "got nan at"),
         ({"rank": 2.5}, "rank must be a whole number, at least 1"),
         ({"rank": 10_000}, "rank must be at most the number of rows, 150; got 10000"),
         ({"rank": 40, "memory": "1kB"}, "memory must hold one block"),
-        ({"kernel": lambda a, b: np.eye(3)}, "one row and one column per row of X; got the shape"),
-        ({"kernel": lambda a, b: (a @ b.T)[:, :-1]}, "one row and one column per row of X; got the shape"),
+        ({"kernel": lambda a, b: np.eye(3)}, "one row per row of x and one column per row of z; got the shape"),
+        ({"kernel": lambda a, b: (a @ b.T)[:, :-1]}, "one row per row of x and one column per row of z; got the shape"),
         ({"memory": "e"}, "memory must be"),
     ],
 )
@@ -509,7 +512,7 @@ def test_an_interrupted_fit_stops_all_pairs_and_can_be_used(monkeypatch):
     monkeypatch.setattr(klr, "solve", interrupted)
     X, y = load_iris(return_X_y=True)
     model = KernelLogisticRegression(multi_class="ovo")
-    with pytest.raises(KeyboardInterrupt, match=r"duality gap 0.* above tol"):
+    with pytest.raises(KeyboardInterrupt, match=r"interrupted at a duality gap of 0"):
         model.fit(X, y)
     assert len(calls) == 1
     assert not model.converged_
@@ -594,7 +597,7 @@ def test_a_fit_interrupted_between_its_steps_keeps_what_it_has(monkeypatch, step
     monkeypatch.setattr(klr, "_reporter", lambda model: nullcontext(interrupt))
     X, y = data(900)
     y = y + (classes == 3) * (X[:, 0] > 1)
-    model = KernelLogisticRegression(tol=1e-9)
+    model = KernelLogisticRegression(tol=1e-13)
     with pytest.raises(KeyboardInterrupt, match="duality gap"):
         model.fit(X, y)
     assert assert_certified_or_not_fitted(model, X)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import entr, expit
+from sklearn.datasets import make_classification
 
 from calibrant.kernels import newton, solver
 from calibrant.kernels.functions import SERIAL, Kernel, Parameters, Workers, gram
@@ -677,14 +678,14 @@ def test_kernels_that_do_not_fit_are_stored_in_steps_and_off_by_at_most_half_a_s
     assert not Products(gram(RBF, X), memory, coarse=True).in_steps  # double precision
 
 
-@pytest.mark.parametrize(("C", "tol", "coarse"), [(10.0, 1e-4, True), (10.0, 1e-6, False), (100.0, 1e-4, False)])
+@pytest.mark.parametrize(("C", "tol", "coarse"), [(10.0, 1e-4, True), (10.0, 1e-6, False), (1000.0, 1e-4, False)])
 def test_the_gap_bounds_the_error_with_kernels_stored_in_steps(monkeypatch, C, tol, coarse):
     X, t = overlapping(1500)
-    asked, whole = [], Products.__init__
-    monkeypatch.setattr(Products, "__init__", lambda *a, **k: (asked.append(k["coarse"]), whole(*a, **k))[1])
+    used, product = [], Products.__call__
+    monkeypatch.setattr(Products, "__call__", lambda K, *a, **k: (used.append(K.in_steps), product(K, *a, **k))[1])
     loss, K = Bernoulli(t, np.full(1500, C)), RBF.between(X, X)
     now = fit(gram(RBF, X, single=True), loss, tol=tol, memory=2 * 6 * 512**2)
-    assert asked == [coarse]
+    assert set(used) == {coarse}
     p = np.clip(t - now.beta / C, 0.0, 1.0)  # the dual point next to beta
     p += (t - p).sum() / (p * (1.0 - p)).sum() * p * (1.0 - p)
     a = C * (t - p)
@@ -692,6 +693,55 @@ def test_the_gap_bounds_the_error_with_kernels_stored_in_steps(monkeypatch, C, t
     dual = C * (entr(p) + entr(1.0 - p)).sum() - 0.5 * a @ K @ a
     assert primal - dual <= 1.1 * now.gap + 1e-7 * primal
     assert now.gap <= tol * primal
+
+
+@pytest.mark.parametrize(
+    ("draw", "C", "gamma", "double"),
+    [
+        (overlapping, 10.0, 0.3, False),
+        (separated, 3e3, 0.5, False),
+        (three, 30.0, 0.3, False),
+        (overlapping, 1e4, 0.1, True),
+        (separated, 1e6, 0.1, True),
+        (three, 1e6, 0.3, True),
+    ],
+)
+def test_kernels_are_as_precise_as_the_objective_needs(monkeypatch, draw, C, gamma, double):
+    used, product = set(), Products.__call__
+    monkeypatch.setattr(
+        Products, "__call__", lambda K, *a, **k: (used.add(np.dtype(K.gram.dtype)), product(K, *a, **k))[1]
+    )
+    kernel = Kernel("rbf", Parameters(gamma=gamma))
+    X, t = draw(900)
+    loss = Bernoulli(t, np.full(900, C)) if t.ndim == 1 else Multinomial(t, np.full(900, C))
+    now = fit(gram(kernel, X, single=True), loss)
+    assert used == {np.dtype(np.float64 if double else np.float32)}
+    f = kernel.between(X, X) @ now.beta
+    truth = 0.5 * np.vdot(now.beta, f) + loss.value(f + now.b)
+    assert now.converged
+    assert now.objective == pytest.approx(truth, rel=1e-4)
+
+
+def test_an_interruption_at_the_end_is_no_convergence():
+    def interrupt(now):
+        if now.converged:
+            raise KeyboardInterrupt
+
+    X, t = overlapping(300)
+    found = fit(gram(RBF, X), Bernoulli(t, np.full(300, 10.0)), report=interrupt)
+    assert found.interrupted
+    assert not found.converged
+    assert found.gap <= 1e-4 * found.objective
+
+
+@pytest.mark.parametrize(("C", "gamma"), [(300.0, 5e-6), (999.0, 5e-8)])
+def test_kernels_so_smooth_that_single_precision_loses_them_are_in_double(C, gamma):
+    X, y = make_classification(3000, 20, n_informative=10, n_redundant=5, class_sep=2.0, flip_y=0.0, random_state=1)
+    loss, kernel = Bernoulli(y.astype(float), np.full(3000, C)), Kernel("rbf", Parameters(gamma=gamma))
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    now, best = (fit(gram(kernel, X, single=single), loss) for single in (True, False))
+    assert now.converged
+    assert now.objective == pytest.approx(best.objective, rel=1e-4)
 
 
 @pytest.mark.parametrize("n", [100, 250])

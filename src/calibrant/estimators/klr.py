@@ -67,7 +67,7 @@ class KernelLogisticRegression(KernelMachine):
     ----------
     C : float or "loo", default="loo"
         Weight of the loss of a row. "loo" chooses it by approximate leave-one-out between 1e-3 and 1e4 (up to 1e7 for
-        at most 250 rows and a given gamma), which costs 3 to 7 fits. Above 250 rows, a ninth of the rows is left out at
+        at most 250 rows and a given gamma), which costs 3 to 8 fits. Above 250 rows, a ninth of the rows is left out at
         a time. If the
         approximation is too poor, a warning says so, and 10-fold cross-validation is used instead. The criterion is
         the log loss of the machine that is fitted: the softmax machine for several classes, or, with "ovo", the
@@ -299,18 +299,14 @@ class Plan:
         few = {"newton": sys.maxsize, "preconditioned": 0}
         return replace(SETTINGS, few_rows=few.get(self.solver, SETTINGS.few_rows))
 
-    def problem(self, kernel: Kernel, source: Any, loss: LossFunction, *, single: bool) -> Problem:
+    def problem(self, kernel: Kernel, source: Any, loss: LossFunction) -> Problem:
         """Return the problem of a machine with the rows or kernel matrix `source`."""
         n = len(loss.weight)
         low = self.rank or self.solver == "low_rank"
-        matrix = thin_gram(kernel, source) if low else gram(kernel, source, single=single and n > SETTINGS.few_rows)
+        matrix = thin_gram(kernel, source) if low else gram(kernel, source, single=n > SETTINGS.few_rows)
         require_finite(matrix)
         found = Problem(matrix, loss, self.tol, self.max_iter, min(n, self.rank), self.memory, self.seed)
         return replace(found, rank=choose_rank(loss.shape, found)) if low and not self.rank else found
-
-    def is_single_enough(self, weight: Floats) -> bool:
-        """Return whether the objective is accurate to the tolerance in single precision."""
-        return self.tol >= 1e-5 and float(weight.max()) * SETTINGS.single_error <= min(self.tol, 3e-5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,12 +402,12 @@ def _solve(
     """Return the solution of one machine on some of the rows."""
     source = rows.source(choice.kernel)
     part = source if len(mine) == len(rows.codes) else take_part(choice.kernel, source, mine)
-    problem = plan.problem(choice.kernel, part, loss, single=plan.is_single_enough(loss.weight))
+    problem = plan.problem(choice.kernel, part, loss)
     if plan.solver == "smo":
         if not isinstance(loss, Bernoulli):
             msg = f"solver='smo' is for two classes; got {loss.shape[1]}: use multi_class='ovo' or another solver"
             raise ValueError(msg)
-        found = solve_smo(problem.gram, loss, tol=min(1e-3, 10 * plan.tol), max_iter=1_000 * plan.max_iter)
+        found = solve_smo(problem.gram.in_double(), loss, tol=min(1e-3, 10 * plan.tol), max_iter=1_000 * plan.max_iter)
         return replace(found, converged=found.gap <= plan.tol * found.objective)
     known = choice.beginning
     start = last if known is None else known.solution
@@ -459,7 +455,8 @@ def _finish(model: Any, choice: Choice, trained: _Trained) -> None:
     model.machines_ = machines
     message = f"duality gap {model.duality_gap_:.2g} above tol={model.tol:g} after {model.n_iter_} steps"
     if any(each.interrupted for each in solutions):
-        raise KeyboardInterrupt(message)
+        msg = f"interrupted at a duality gap of {model.duality_gap_:.2g} after {model.n_iter_} steps"
+        raise KeyboardInterrupt(msg)
     if not model.converged_:
         warn(message, ConvergenceWarning)
 
@@ -511,7 +508,7 @@ def _choose_by_loo(
     def problems() -> Iterator[tuple[float, Problem]]:
         for gamma in gammas:
             each = _with_gamma(kernel, gamma)
-            yield gamma, plan.problem(each, rows.source(each), loss, single=True)
+            yield gamma, plan.problem(each, rows.source(each), loss)
 
     of_pairs = partial(pairs_path, couple=lambda values: np.log(couple_pairs(values)))
     find_path = of_pairs if plan.is_ovo else machine_path
@@ -521,10 +518,8 @@ def _choose_by_loo(
     beginning, found = found.beginning, replace(found, beginning=None)  # what is kept holds no kernel matrix
     C, gamma = found.best
     if found.poor <= _MOST_POOR:
-        if beginning is not None:
-            is_single = beginning.kernel.K.gram.dtype == np.float32
-            if (is_single and not plan.is_single_enough(C * rows.weight)) or plan.is_ovo or plan.solver == "smo":
-                beginning = None
+        if plan.is_ovo or plan.solver == "smo":
+            beginning = None
         return Choice(C, _with_gamma(kernel, gamma), found, None, beginning)
     message = f"approximate leave-one-out is poor for {found.poor:.0%} of the rows at C={C:.3g}"
     folds = min(_FOLDS, int(np.bincount(rows.codes).min()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from math import comb
 from typing import Any, NamedTuple
 
@@ -234,7 +234,8 @@ class Gram:
 
     `block(i, j, out)` returns K at rows i and columns j, given as slices or row numbers; it may write the result to
     the optional array `out`. `reorder(order)` returns such a function for the rows in another order, `workers` share
-    the work on the blocks, and `rank` is an upper bound on the rank of the matrix.
+    the work on the blocks, and `rank` is an upper bound on the rank of the matrix. `double` returns the same matrix in
+    double precision, if it is in single precision.
     """
 
     n: int
@@ -244,11 +245,18 @@ class Gram:
     dtype: Any
     rank: float = np.inf
     workers: Workers = SERIAL
+    double: Callable[[], Gram] | None = None
+
+    def in_double(self) -> Gram:
+        """Return the matrix in double precision."""
+        return self if self.double is None else replace(self.double(), workers=self.workers)
 
     def select(self, rows: Index) -> Gram:
         """Return the kernel matrix of some rows."""
         block, diagonal = self.reorder(rows), self.diagonal[rows]
-        return replace(self, n=len(rows), diagonal=diagonal, block=block, reorder=lambda new: self.reorder(rows[new]))
+        double = None if self.double is None else lambda: self.in_double().select(rows)
+        part = replace(self, n=len(rows), diagonal=diagonal, block=block, double=double)
+        return replace(part, reorder=lambda new: self.reorder(rows[new]))
 
 
 def gram(kernel: Kernel, X: Any, *, single: bool = False) -> Gram:
@@ -260,14 +268,18 @@ def gram(kernel: Kernel, X: Any, *, single: bool = False) -> Gram:
             parts = [np.diag(block(rows, rows)) for rows in blocks(n, SETTINGS.tile // 4)]
             diagonal = np.concatenate(parts).astype(np.float64)
             return Gram(n, diagonal, block, lambda order: lambda i, j, _=None: block(order[i], order[j]), np.float64)
-        formula, dtype = KERNELS[kernel.name], np.float32 if single and is_accurate_in_single(kernel, X) else np.float64
+        formula = KERNELS[kernel.name]
         left, right = formula.images(X, kernel.by, center(X))
-        diagonal = formula.finish(_row_products(left, right), kernel.by)
+        diagonal, rank = formula.finish(_row_products(left, right), kernel.by), formula.rank(X.shape[1], kernel.by)
 
-        def reorder(rows: Any) -> _Block:
-            return _make_block(formula, kernel.by, left[rows], right[rows], dtype)
+        def make(dtype: Any, double: Callable[[], Gram] | None = None) -> Gram:
+            def reorder(rows: Any) -> _Block:
+                return _make_block(formula, kernel.by, left[rows], right[rows], dtype)
 
-        return Gram(n, diagonal, reorder(slice(None)), reorder, dtype, formula.rank(X.shape[1], kernel.by))
+            return Gram(n, diagonal, reorder(slice(None)), reorder, dtype, rank, double=double)
+
+        in_single = single and is_accurate_in_single(kernel, X)
+        return make(np.float32, partial(make, np.float64)) if in_single else make(np.float64)
 
 
 def thin_gram(kernel: Kernel, X: Any) -> Gram:
@@ -310,13 +322,31 @@ def cross(kernel: Kernel, x: Any, z: Any, dtype: Any = np.float64) -> _Block:
     """Return a function of i and j, slices or row numbers, for K(x_i, z_j); for "precomputed", x is the matrix."""
     if callable(kernel.name):
         function = kernel.name
-        return lambda i, j, _=None: dense(function(take(x, i), take(z, j)))
+        return lambda i, j, _=None: _call_kernel(function, take(x, i), take(z, j))
     if kernel.name == "precomputed":
         matrix = np.asarray(x)
         return lambda i, j, _=None: matrix[i, j] if slice in (type(i), type(j)) else matrix[np.ix_(i, j)]
     formula, origin = KERNELS[kernel.name], common_origin(x, z)
     left, right = formula.images(x, kernel.by, origin)[0], formula.images(z, kernel.by, origin)[1]
     return _make_block(formula, kernel.by, left, right, dtype)
+
+
+def _call_kernel(function: Callable[[Any, Any], Any], x: Any, z: Any) -> _Matrix:
+    """Return the kernel matrix that a function gives; raise if it is none."""
+    found, shape = function(x, z), tuple(each.shape[0] if hasattr(each, "shape") else len(each) for each in (x, z))
+    rule = "a kernel must return a finite matrix of numbers, one row per row of x and one column per row of z"
+    if np.iscomplexobj(found):
+        msg = f"{rule}; got complex numbers"
+        raise ValueError(msg)
+    matrix = dense(found)
+    if matrix.shape != shape:
+        msg = f"{rule}; got the shape {matrix.shape} for {shape[0]} and {shape[1]} rows"
+        raise ValueError(msg)
+    wrong = np.argwhere(~np.isfinite(matrix))
+    if len(wrong):
+        msg = f"{rule}; got {matrix[tuple(wrong[0])]} at {tuple(map(int, wrong[0]))}"
+        raise ValueError(msg)
+    return matrix
 
 
 def _make_block(formula: Formula, by: Parameters, left: Any, right: Any, dtype: Any) -> _Block:

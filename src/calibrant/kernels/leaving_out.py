@@ -295,14 +295,17 @@ def leave_out_groups(
     left: LeftOut,
     workers: Workers = SERIAL,
     settings: Settings = SETTINGS,
+    full_fit: Solution | None = None,
 ) -> Generator[NDArray[Any], NDArray[Any], tuple[Values, Solution]]:
     """Leave out rows in groups, one copy of each, from values f near those of the machine of all rows.
 
-    It asks for products with the exact kernel, and also returns that machine after a Newton step from f.
+    It asks for products with the exact kernel, and also returns that machine: the given one, or after a step from f.
     """
     rows, mine, kept = choose_left_out_rows(left, settings)
-    values, residual, full_fit = yield from newton_columns(loss, factor, f, kept, workers, settings)
-    there, without, some = values[rows, ..., -1], values[rows, ..., mine], loss.select_rows(rows)
+    columns = kept if full_fit is None else kept[:, :-1]
+    values, residual, last = yield from newton_columns(loss, factor, f, columns, workers, settings)
+    full_fit = full_fit or last
+    there, without, some = (full_fit.f + full_fit.b)[rows], values[rows, ..., mine], loss.select_rows(rows)
     # leverage/(1 - leverage), if the row alone had been left out
     missed = _missed(some, there)
     wrong = np.abs(missed).max(axis=1)
@@ -323,12 +326,15 @@ def newton_columns(
     """Return the values after a Newton step from f on the exact problem, for each column of shares kept of the rows.
 
     Columns are the last axis. Also return the share of each column's squared residual that conjugate gradients left,
-    and the last column's iterate. The inner system of the preconditioner is that of all rows, for all columns.
+    and the last column's iterate. The inner system of the preconditioner is that of all rows, for all columns. Work is
+    in the precision of the kernel.
     """
     at, F = loss.expand(f), factor.F
-    a, W = at.residual[..., None] * kept.reshape(len(f), *(1,) * (f.ndim - 1), -1), at.curvature.in_columns(kept)
+    kept, rest = kept.astype(F.dtype), factor.rest.astype(F.dtype)
+    a = at.residual[..., None].astype(F.dtype) * kept.reshape(len(f), *(1,) * (f.ndim - 1), -1)
+    W = at.curvature.in_columns(kept)
     inner = make_newton_solver(at.curvature.damp(factor.rest), F, column_products(F, F), workers, settings)
-    balance, f = W.balancer(), f[..., None]
+    balance, f = W.balancer(), f[..., None].astype(F.dtype)
 
     def dot(u: NDArray[Any], v: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(np.einsum("i...g,i...g->...g", u, v).reshape(-1, kept.shape[1]).sum(axis=0))
@@ -343,7 +349,7 @@ def newton_columns(
     begun = dot(r, r)
     beta, Kbeta, left, _ = yield from conjugate_gradients(
         (W.root, W.root_transposed),
-        make_preconditioner(W, F, factor.rest[:, None], inner),
+        make_preconditioner(W, F, rest[:, None], inner),
         project,
         dot,
         (beta, Kbeta, r),
@@ -351,6 +357,7 @@ def newton_columns(
         settings.group_steps,
     )
     b = balance((a + curve(f - Kbeta)).sum(axis=0))
+    beta, Kbeta, b = (each.astype(np.float64) for each in (beta, Kbeta, b))
     return Kbeta + b, quotient(left, begun), Solution(beta[..., -1], Kbeta[..., -1], b[..., -1])
 
 
@@ -365,7 +372,7 @@ def share_products(K: Products, tasks: Sequence[AskForProducts]) -> list[Any]:
         parts = np.split(K(np.hstack([*columns, padding])), ends, axis=1)
         for (i, question), part in zip(list(asked.items()), parts, strict=False):
             try:
-                asked[i] = tasks[i].send(part.reshape(question.shape))
+                asked[i] = tasks[i].send(part.reshape(question.shape).astype(question.dtype))
             except StopIteration as returned:
                 results[i] = returned.value
                 del asked[i]

@@ -31,12 +31,11 @@ from calibrant.kernels.matrices import (
     is_complete,
     pivoted_cholesky,
     threads,
-    with_workers,
 )
 from calibrant.kernels.newton import AskForProducts, newton_in_factor, run_newton
 from calibrant.kernels.problem import Problem, Solution
 from calibrant.kernels.settings import SETTINGS, Settings
-from calibrant.kernels.solver import Prepared, choose_rank, improve
+from calibrant.kernels.solver import Prepared, choose_rank, factorise, improve
 
 __all__ = [
     "FIRST_C",
@@ -96,17 +95,19 @@ def machine_path(
     problem: Problem, left: LeftOut, grid: Sequence[float], settings: Settings = SETTINGS
 ) -> tuple[LooPath, Beginning | None]:
     """Return the path of one machine, of two classes or several, and what a fit can start from."""
-    evaluate, K, factor = _prepare(problem, left, settings)
+    evaluate, kernel = _prepare(problem, left, settings)
     results = search_grid(evaluate, grid)
     path = make_path(results)
-    return path, Beginning(Prepared(with_workers(K, SERIAL), factor), path.best, results[path.best].full_fit)
+    left_by_search = replace(kernel, gram=replace(kernel.gram, workers=SERIAL))
+    return path, Beginning(left_by_search, path.best, results[path.best].full_fit)
 
 
-def _prepare(problem: Problem, left: LeftOut, settings: Settings) -> tuple[_Evaluate, Products, Factor]:
-    """Return the evaluation of one machine, products with the kernel matrix, and the factor."""
-    gram, loss, rng = problem.gram, problem.loss, np.random.default_rng(problem.seed)
-    factor = pivoted_cholesky(gram, choose_rank(loss.shape, problem, settings), rng)
+def _prepare(problem: Problem, left: LeftOut, settings: Settings) -> tuple[_Evaluate, Prepared]:
+    """Return the evaluation of one machine, and the kernel."""
+    loss, rng = problem.loss, np.random.default_rng(problem.seed)
+    gram, factor = factorise(problem.gram, choose_rank(loss.shape, problem, settings), rng)
     K = Products(gram, problem.memory, settings=settings)
+    problem, kernel = replace(problem, gram=gram), Prepared(gram, factor, K=K)
 
     def evaluate_rows(C: float, start: Any) -> LooResult:
         at = loss.select_rows(slice(None), C)
@@ -120,7 +121,8 @@ def _prepare(problem: Problem, left: LeftOut, settings: Settings) -> tuple[_Eval
         for C in Cs:
             at = loss.select_rows(slice(None), C)
             near, start = train(at, start)
-            tasks.append(leave_out_groups(at, factor, near.f + near.b, left, gram.workers, settings))
+            exact = near if several else None
+            tasks.append(leave_out_groups(at, factor, near.f + near.b, left, gram.workers, settings, exact))
             starts.append(start)
         found = zip(share_products(K, tasks), starts, strict=True)
         return [_judge(loss, values, full_fit, start) for (values, full_fit), start in found]
@@ -129,13 +131,13 @@ def _prepare(problem: Problem, left: LeftOut, settings: Settings) -> tuple[_Eval
     if is_complete(gram, factor) or problem.rank:
         train = _train_in_factor(factor, problem, settings)
     elif several:  # the factor is smaller, and too far from the kernel
-        train = _train_on_kernel(Prepared(K, factor), problem, settings)
+        train = _train_on_kernel(kernel, problem, settings)
         F = pivoted_cholesky(gram, gram.n, rng).F if gram.n <= settings.few_rows else F
     else:
         train = _train_with_diagonal(factor, problem, settings)
     if is_complete(gram, factor) or problem.rank or gram.n <= settings.few_rows:
-        return lambda Cs, start: _evaluate_in_order(evaluate_rows, Cs, start), K, factor
-    return evaluate_groups, K, factor
+        return lambda Cs, start: _evaluate_in_order(evaluate_rows, Cs, start), kernel
+    return evaluate_groups, kernel
 
 
 def _judge(loss: LossFunction, values: Values, full_fit: Solution, start: Any) -> LooResult:
@@ -229,11 +231,11 @@ def _prepare_pair(
     part = problem.gram.select(rows)
     loss = Bernoulli(is_second[rows].astype(np.float64), problem.loss.weight[rows])
     binary = replace(problem, gram=part, loss=loss)
-    evaluate, _, factor = _prepare(binary, LeftOut(left.copies[rows], left.group[rows]), settings)
+    evaluate, kernel = _prepare(binary, LeftOut(left.copies[rows], left.group[rows]), settings)
 
     def machine_of(found: LooResult) -> tuple[Floats, Any]:
-        if is_complete(part, factor) or problem.rank:
-            return coefficients_of(factor, found.start[:-1]), found.start[-1]
+        if is_complete(part, kernel.factor) or problem.rank:
+            return coefficients_of(kernel.factor, found.start[:-1]), found.start[-1]
         assert found.full_fit is not None  # groups always have one
         return found.full_fit.beta, found.full_fit.b
 

@@ -81,7 +81,7 @@ class BinaryCurvature:
 
     def in_columns(self, kept: Floats) -> BinaryCurvature:
         """Return the curvatures of shares of the rows, one share per column: values then have a last axis more."""
-        return BinaryCurvature(self.w[:, None] * kept)
+        return BinaryCurvature(self.w[:, None].astype(kept.dtype) * kept)
 
     def root_blocks(self) -> Floats:
         """Return W^(1/2), of shape (n, 1, 1)."""
@@ -119,8 +119,7 @@ class SoftmaxCurvature:
     def root(self, v: Floats) -> Floats:
         """Return R v."""
         q = np.sqrt(self.p)
-        u = q * v
-        u -= self.p * u.sum(axis=1, keepdims=True)
+        u = q * v - self.p * _sum_over_classes(q, v)
         u *= np.sqrt(self.weight)[:, None]
         return np.asarray(u)
 
@@ -129,14 +128,14 @@ class SoftmaxCurvature:
         q = np.sqrt(self.p)
         u = v * np.sqrt(self.weight)[:, None]
         u *= q
-        u -= q * (q * u).sum(axis=1, keepdims=True)
+        u -= q * _sum_over_classes(q, u)
         return np.asarray(u)
 
     def root_inverse(self, v: Floats) -> Floats:
         """Return (I - q q') C^(-1/2) diag(1/q) v."""
         q = np.sqrt(self.p)
         u = v / (np.sqrt(self.weight)[:, None] * q)
-        return np.asarray(u - q * (q * u).sum(axis=1, keepdims=True))
+        return np.asarray(u - q * _sum_over_classes(q, u))
 
     def trace(self) -> Floats:
         """Return C (1 - sum_k p_k^2)."""
@@ -161,7 +160,7 @@ class SoftmaxCurvature:
         c = (rest * self.weight)[:, None]
         scale = 1.0 / (1.0 + c * self.p)
         u, r = scale * self.root(v), scale * self.p
-        u += c * r * (self.p * u).sum(axis=1, keepdims=True) / r.sum(axis=1, keepdims=True)
+        u += c * r * (_sum_over_classes(self.p, u) / r.sum(axis=1, keepdims=True))
         return np.asarray(v - rest[:, None] * self.root_transposed(u))
 
     def pairs(self) -> list[tuple[int, int, Floats]]:
@@ -171,20 +170,25 @@ class SoftmaxCurvature:
     def balancer(self) -> Callable[[Floats], Floats]:
         """Return the function from sums over the rows to intercepts b with sum_i W_i b = these sums, of mean 0."""
         n, k = self.p.shape[:2]
-        p, columns = self.p.reshape(n, k), self.weight.reshape(n, -1).T
+        p, columns = self.p.reshape(n, k).astype(np.float64), self.weight.reshape(n, -1).T.astype(np.float64)
         totals = np.stack([np.diag(weight @ p) - (weight[:, None] * p).T @ p for weight in columns])
         inverse = np.linalg.pinv(totals, rcond=_SINGULAR, hermitian=True)
-        return lambda sums: np.einsum("gab,bg->ag", inverse, sums.reshape(k, -1)).reshape(sums.shape)
+        return lambda sums: np.einsum("gab,bg->ag", inverse, sums.reshape(k, -1)).reshape(sums.shape).astype(sums.dtype)
 
     def in_columns(self, kept: Floats) -> SoftmaxCurvature:
         """Return the curvatures of shares of the rows, one share per column: values then have a last axis more."""
-        return SoftmaxCurvature(self.p[:, :, None], self.weight[:, None] * kept)
+        return SoftmaxCurvature(self.p[:, :, None].astype(kept.dtype), self.weight[:, None].astype(kept.dtype) * kept)
 
     def root_blocks(self) -> Floats:
         """Return R, of shape (n, k, k)."""
         q = np.sqrt(self.p)
         R = q[:, :, None] * (np.eye(self.size) - q[:, :, None] * q[:, None])
         return np.asarray(np.sqrt(self.weight)[:, None, None] * R)
+
+
+def _sum_over_classes(u: Floats, v: Floats) -> Floats:
+    """Return sum_k u_ik v_ik, of shape (n, 1, ...); `einsum` is four times as fast as the product's `sum`."""
+    return np.asarray(np.einsum("ik...,ik...->i...", u, v)[:, None])
 
 
 Curvature = BinaryCurvature | SoftmaxCurvature
@@ -401,9 +405,9 @@ class Multinomial:
             slope = np.maximum((omega / (1.0 + omega)).sum(axis=1, keepdims=True), _TINY)
             step = (omega.sum(axis=1, keepdims=True) - reach) / slope
             c = c + step
-            if float((np.abs(step) - _ROUNDING * (np.abs(c) + reach)).max(initial=0.0)) <= 0.1 * _LAST_STEP:
+            if float((np.abs(step) - _ROUNDING * (np.abs(c) + reach)).max(initial=0.0)) <= _LAST_STEP:
                 break
-        return np.asarray(v - wrightomega(shifted - c))
+        return np.asarray(v - omega * (1.0 - step / (1.0 + omega)))  # to first order in the last step
 
     def prior_intercept(self) -> Floats:
         """Return the logarithms of the shares of the classes, less their mean."""

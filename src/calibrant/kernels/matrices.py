@@ -48,7 +48,7 @@ class Products:
     precision. Rows are tiled in the given order.
     """
 
-    __slots__ = ("block", "gram", "in_steps", "known", "order", "pack", "places", "stored", "tile", "tiles")
+    __slots__ = ("block", "error", "gram", "in_steps", "known", "order", "pack", "places", "stored", "tile", "tiles")
 
     def __init__(
         self,
@@ -68,6 +68,7 @@ class Products:
         size = self.tile**2 * len(self.places)
         self.in_steps = coarse and gram.dtype == np.float32 and memory < 16 * size
         dtype = np.dtype(np.uint16 if self.in_steps else gram.dtype)
+        self.error = 0.3 * _STEP if self.in_steps else 0.5 * float(np.finfo(gram.dtype).eps)  # typical of one kernel
         room = int(memory // (dtype.itemsize * self.tile**2))
         self.known = np.zeros(min(room, len(self.places)), bool)
         # Many tiles share one array: large arrays get large memory pages, which saves a third of the time.

@@ -235,7 +235,7 @@ def make_preconditioner(curvature: Curvature, F: NDArray[Any], rest: Floats, new
 
     def precondition(r: Floats) -> Floats:
         s = curvature.undamp(rest, r)
-        inner = multiply(F.T, newton_solver(multiply(F, curvature.root(s))))
+        inner = multiply(F.T, newton_solver(multiply(F, curvature.root(s)))).astype(r.dtype)
         return s - curvature.undamp(rest, curvature.root_transposed(inner))
 
     return precondition

@@ -1,12 +1,13 @@
 """The solver of kernel logistic regression: minimise 1/2 |w|^2 + loss(w + b) over functions w of a kernel K.
 
 **Prepare.** Randomly pivoted Cholesky gives K = F'F + rest. Of many rows, a coarse solution in a few pivots shows with
-its dual point a = -loss' where the loss is: later pivots are drawn there, and rows are sorted by |a|, so that later
-stages can leave out the last ones.
+its dual point a = -loss' where the loss is: later pivots are drawn there.
 
 **Stage 1, in the factor.** Newton's method on f = F'z + b costs n m^2 operations per step (`newton`). The diagonal D of
 the rest is not dropped: with the kernel F'F + D, f = F'z + b + D a, and D a concerns each row alone, so that the loss
-is replaced by its Moreau envelope (`losses`). If the factor is the whole kernel, the solution ends here.
+is replaced by its Moreau envelope (`losses`). If the factor is the whole kernel, the solution ends here. Otherwise its
+dual point decides on what comes next: rows are sorted by |a|, so that the last ones can be left out, and kernels are
+stored as precisely as |a| needs: independent errors e of them change the objective by about e |a|^2/2.
 
 **Stage 2, on the exact problem.** With W = RR' the curvature at f, the next w = sum_i beta_i K(x_i, .) of Newton's
 method has beta = a + R u,
@@ -31,7 +32,7 @@ from typing import Any
 import numpy as np
 
 from calibrant.arrays import Floats
-from calibrant.kernels.functions import blocks
+from calibrant.kernels.functions import Gram, blocks
 from calibrant.kernels.landmarks import improve_low_rank
 from calibrant.kernels.losses import ALL_ROWS, Curvature, LossFunction, duality_gap
 from calibrant.kernels.matrices import (
@@ -64,22 +65,24 @@ from calibrant.kernels.settings import SETTINGS, Settings
 __all__ = [
     "Prepared",
     "choose_rank",
+    "factorise",
     "improve",
     "prepare",
     "solve",
 ]
 
-_FULL = 10  # times `few_rows` up to which a fit that got stuck is tried with a factor of full rank, in a second or two
+_FULL = 10  # times `few_rows`, up to which a fit that got stuck is tried with a factor of full rank, in seconds
 _ROUNDED = 1e-12  # relative gap that is rounding error; problems with few rows reach it at little cost
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Products with the kernel matrix, a factor of it, and coordinates in the factor to start from."""
+    """A kernel matrix, a factor of it, coordinates in the factor to start from, and products with the matrix."""
 
-    K: Products
+    gram: Gram
     factor: Factor
     z: Floats | None = None
+    K: Products | None = None
 
 
 def solve(
@@ -106,7 +109,7 @@ def solve(
                 if report:
                     report(best)
     except KeyboardInterrupt:
-        best = replace(best, interrupted=True)
+        best = replace(best, interrupted=True, converged=False)
     return bound_gap(best)
 
 
@@ -119,14 +122,19 @@ def improve(
     of the whole kernel does without them.
     """
     kernel = prepare(problem, settings) if known is None else known
-    kernel = replace(kernel, K=with_workers(kernel.K, problem.gram.workers))
+    problem = replace(problem, gram=replace(kernel.gram, workers=problem.gram.workers))
+    if kernel.K is not None:
+        kernel = replace(kernel, K=with_workers(kernel.K, problem.gram.workers))
     for found in _run_stages(problem, settings, kernel, start):
         yield found
     if start is not None and not found.converged and found.steps < problem.max_iter:
         found = yield from _yield_better(found, _run_stages(problem, settings, kernel, None))
-    if not found.converged and kernel.factor.rank < problem.gram.n <= _FULL * settings.few_rows:
-        whole = pivoted_cholesky(problem.gram, problem.gram.n, np.random.default_rng(problem.seed), kernel.factor)
-        yield from _yield_better(found, _run_stages(problem, settings, replace(kernel, factor=whole, z=None), None))
+    small = _is_small(problem.loss.shape, _FULL * settings.few_rows)
+    if small and not found.converged and kernel.factor.rank < problem.gram.n:
+        exact = problem.gram.in_double()
+        whole = pivoted_cholesky(exact, exact.n, np.random.default_rng(problem.seed))
+        problem, kernel = replace(problem, gram=exact), Prepared(exact, whole)
+        yield from _yield_better(found, _run_stages(problem, settings, kernel, None))
 
 
 def _yield_better(best: Solution, others: Iterator[Solution]) -> Generator[Solution, None, Solution]:
@@ -140,23 +148,28 @@ def _yield_better(best: Solution, others: Iterator[Solution]) -> Generator[Solut
 
 def _run_stages(problem: Problem, settings: Settings, kernel: Prepared, start: Solution | None) -> Iterator[Solution]:
     """Yield the solutions of stage 2, each with its gap, from that of stage 1 or from a start."""
-    loss, K, steps, count = problem.loss, kernel.K, 0, 0
-    few, rng = problem.gram.n <= settings.few_rows, np.random.default_rng(problem.seed + 1)
+    loss, steps, count = problem.loss, 0, 0
+    factor, few, rng = kernel.factor, problem.gram.n <= settings.few_rows, np.random.default_rng(problem.seed + 1)
     tol = min(problem.tol, _ROUNDED) if few else problem.tol
 
-    if is_complete(problem.gram, kernel.factor):  # the solution in the factor is the solution
+    if is_complete(problem.gram, factor):  # the solution in the factor is the solution
         point, steps = _solve_in_factor(problem, settings, kernel, start, tol)
-        now = _lift(loss, kernel, point)
+        now = _lift(problem, kernel.factor, point)
+        K = kernel.K or _make_products(problem, settings, now)
     elif start is not None:
+        K = kernel.K or _make_products(problem, settings, start)
         now = solution_at(loss, start.beta, K(start.beta), start.b)
     else:
         point, steps, f = _solve_with_diagonal(problem, settings, kernel)
         try:
-            x = loss.residual(f)
+            a, W = loss.residual(f), loss.curvature(f)
+            b = np.broadcast_to(W.balancer()(a.sum(axis=0)), a.shape)
+            x = a - W.root(W.root_transposed(b))  # sum x = 0, and stays so
+            K = kernel.K or _make_products(problem, settings, Solution(x, f, point.z[-1], point.objective))
             model = _Model(f, x, K(x), point.objective, np.inf, 0.5 * settings.inactive)
-            now, count = _newton_step(problem, settings, kernel, constant_solution(loss), model)
+            now, count = _newton_step(problem, settings, K, kernel.factor, constant_solution(loss), model)
         except KeyboardInterrupt:
-            yield replace(_lift(loss, kernel, point), steps=steps)
+            yield replace(_lift(problem, kernel.factor, point), steps=steps)
             raise
 
     best = replace(now, gap=np.inf)
@@ -164,14 +177,38 @@ def _run_stages(problem: Problem, settings: Settings, kernel: Prepared, start: S
         now, x, Kx = _certify(loss, K, now, tol, few=few)
         stuck = now.objective >= best.objective and now.gap >= 0.5 * best.gap
         best = now if now.objective <= best.objective * (1.0 + 1e-9) else best
-        yield replace(best, steps=steps, converged=best.gap <= problem.tol * best.objective)
-        if now.gap <= tol * now.objective or stuck or steps >= problem.max_iter:
+        precise = K.gram.dtype == np.float64 or K.error <= _tolerable_error(problem, best)
+        yield replace(best, steps=steps, converged=precise and best.gap <= problem.tol * best.objective)
+        if steps >= problem.max_iter or (precise and (now.gap <= tol * now.objective or stuck)):
             return
-        if count >= settings.poor_steps and _is_worth_doubling(kernel.factor, loss, count, settings):
-            wider = pivoted_cholesky(problem.gram, 2 * kernel.factor.rank, rng, kernel.factor)
-            kernel = replace(kernel, factor=wider)
+        if now.gap <= tol * now.objective or stuck:
+            K = _make_products(problem, settings, best)
+            now = solution_at(loss, best.beta, K(best.beta), best.b)
+            best = replace(now, gap=np.inf)
+            continue
+        if count >= settings.poor_steps and _is_worth_doubling(factor, loss, count, settings):
+            factor = pivoted_cholesky(problem.gram, 2 * factor.rank, rng, factor)
         model = _Model(now.f + now.b, x, Kx, now.objective, now.gap, 0.0)
-        (now, count), steps = _newton_step(problem, settings, kernel, now, model), steps + 1
+        (now, count), steps = _newton_step(problem, settings, K, factor, now, model), steps + 1
+
+
+def _tolerable_error(problem: Problem, now: Solution) -> float:
+    """Return the error of kernels that changes the objective by `tol` times it.
+
+    Independent errors e change |w|^2/2, a sum over all pairs of rows, by about e |beta|^2/2.
+    """
+    return 2.0 * problem.tol * now.objective / max(float(np.vdot(now.beta, now.beta)), 1e-300)
+
+
+def _make_products(problem: Problem, settings: Settings, near: Solution) -> Products:
+    """Return products with the kernel as precise as a nearby solution needs; rows with large |beta_i| come first."""
+    size, error = np.abs(near.beta).reshape(problem.gram.n, -1).sum(axis=1), _tolerable_error(problem, near)
+    order, most = np.argsort(-size, kind="stable"), settings.rounding * error
+    for gram, coarse in ((problem.gram, True), (problem.gram, False), (problem.gram.in_double(), False)):
+        K = Products(gram, problem.memory, order, coarse=coarse, settings=settings)
+        if K.error <= most:
+            break
+    return K
 
 
 def _is_worth_doubling(factor: Factor, loss: LossFunction, count: int, settings: Settings) -> bool:
@@ -184,20 +221,21 @@ def _is_worth_doubling(factor: Factor, loss: LossFunction, count: int, settings:
 
 
 def prepare(problem: Problem, settings: Settings = SETTINGS) -> Prepared:
-    """Return products with the kernel, and a factor with later pivots where a coarse solution shows they are needed.
+    """Return the kernel, and a factor with later pivots where a coarse solution shows they are needed.
 
     The coarse solution is in a quarter of the largest rank, and of the rows. The part of w outside the factor is what
     the rest of the kernel adds to sum_i a_i K(x_i, .), so the importance of a row is |a_i|. The more of the curvature
     meets the rest, the more steps conjugate gradients would need, and the larger the rank.
+
+    If single precision ends the factor before that, the kernel is so smooth that rounding errors hide what is left of
+    it: it is in double precision then.
     """
     gram, loss, rng = problem.gram, problem.loss, np.random.default_rng(problem.seed)
     most = choose_rank(loss.shape, problem, settings)
-    in_steps = problem.tol >= 1e-5 and float(loss.weight.max(initial=0.0)) * settings.single_error <= 0.01 * problem.tol
     settled = most == gram.n or gram.rank <= most
     if settled or most < 4 * settings.coarse_rank:
-        factor = pivoted_cholesky(gram, most if settled else 3 * most // 4, rng)
-        return Prepared(Products(gram, problem.memory, coarse=in_steps, settings=settings), factor)
-    coarse, rows = pivoted_cholesky(gram, most // 4, rng), slice(None, None, 4)
+        return Prepared(*factorise(gram, most if settled else 3 * most // 4, rng))
+    (gram, coarse), rows = factorise(gram, most // 4, rng), slice(None, None, 4)
     if np.ptp(loss.target[rows], axis=0).min() == 0.0:  # a class has no row among these
         rows = slice(None)
     inner = loss.envelope(coarse.rest)
@@ -210,8 +248,16 @@ def prepare(problem: Problem, settings: Settings = SETTINGS) -> Prepared:
     factor = pivoted_cholesky(gram, rank, rng, coarse, a + a.mean())
     wider = np.zeros((len(factor.F), *z.shape[1:]))
     wider[: coarse.rank], wider[-1] = z[:-1], z[-1]
-    order = np.argsort(-a, kind="stable")
-    return Prepared(Products(gram, problem.memory, order, coarse=in_steps, settings=settings), factor, wider)
+    return Prepared(gram, factor, wider)
+
+
+def factorise(gram: Gram, rank: int, rng: np.random.Generator) -> tuple[Gram, Factor]:
+    """Return a kernel and its factor; if single precision ends the factor early, both in double precision."""
+    factor = pivoted_cholesky(gram, rank, rng)
+    if factor.rank == rank or gram.double is None:
+        return gram, factor
+    double = gram.in_double()
+    return double, pivoted_cholesky(double, rank, rng)
 
 
 def choose_rank(shape: tuple[int, ...], problem: Problem, settings: Settings = SETTINGS) -> int:
@@ -222,10 +268,15 @@ def choose_rank(shape: tuple[int, ...], problem: Problem, settings: Settings = S
     n, k = shape[0], 1 if len(shape) == 1 else shape[1]
     if problem.rank:
         return min(n, problem.rank, max(8, 4 * settings.unknowns // k) if k > 1 else problem.rank)
-    if n * k <= settings.few_rows * (1 if k == 1 else 2):
+    if _is_small(shape, settings.few_rows):
         return n
     most = min(settings.rank_scale * n**0.75, problem.memory / (16.0 * n), settings.unknowns / k if k > 1 else n)
     return int(np.clip(most, 8 if k > 1 else 64, n))
+
+
+def _is_small(shape: tuple[int, ...], rows: int) -> bool:
+    """Return whether values f of this shape are of at most so many rows, or twice as many rows times classes."""
+    return shape[0] <= rows if len(shape) == 1 else shape[0] * shape[1] <= 2 * rows
 
 
 def _solve_in_factor(
@@ -245,12 +296,12 @@ def _solve_with_diagonal(problem: Problem, settings: Settings, kernel: Prepared)
     inner = problem.loss.envelope(kernel.factor.rest)
     newton = newton_in_factor(inner, kernel.factor.F, problem.gram.workers, kernel.z, settings)
     point, steps = run_newton(newton, settings.rough_gain, problem.max_iter)
-    return point, steps, inner.prox(point.f + inner.solve_intercept(point.f, np.zeros(problem.loss.shape[1:])))
+    return point, steps, inner.prox(point.f)
 
 
-def _lift(loss: LossFunction, kernel: Prepared, point: FactorPoint) -> Solution:
+def _lift(problem: Problem, factor: Factor, point: FactorPoint) -> Solution:
     """Return a point in the factor as coefficients of kernels, with f computed from the exact kernels."""
-    gram, factor = kernel.K.gram, kernel.factor
+    gram, loss = problem.gram, problem.loss
     beta, f = coefficients_of(factor, point.z[:-1]), np.zeros(loss.shape)
     at_pivots = beta[factor.pivots].astype(gram.dtype)
     for rows in blocks(gram.n, gram.workers.columns):
@@ -300,13 +351,13 @@ class _Model:
 
 
 def _newton_step(
-    problem: Problem, settings: Settings, kernel: Prepared, now: Solution, model: _Model
+    problem: Problem, settings: Settings, K: Products, factor: Factor, now: Solution, model: _Model
 ) -> tuple[Solution, int]:
     """Return the solution after a Newton step, and the steps of conjugate gradients it took.
 
     The residual of x = a + R u, u in the range of R', is R^+ (x - a) + R'(K x - f), projected.
     """
-    loss, K = problem.loss, kernel.K
+    loss, F = problem.loss, factor.F
     curvature, every = loss.curvature(model.f), len(K.tiles)
     residual = curvature.root_inverse(model.x - loss.residual(model.f)) + curvature.root_transposed(model.Kx - model.f)
     residual = make_projection(curvature)(residual)
@@ -314,9 +365,9 @@ def _newton_step(
     relative = min(gap, model.gap) / model.objective
     enough = model.objective * max(0.5 * problem.tol, settings.forcing * min(0.1, relative**1.5))
     tiles = _count_active_tiles(curvature, K, residual, max(settings.inactive * enough, model.inactive * gap))
-    F, damped = kernel.factor.F, curvature.damp(kernel.factor.rest)
+    damped = curvature.damp(factor.rest)
     newton_solver = make_newton_solver(damped, F, column_products(F, F), problem.gram.workers, settings)
-    precondition = make_preconditioner(curvature, F, kernel.factor.rest, newton_solver)
+    precondition = make_preconditioner(curvature, F, factor.rest, newton_solver)
     active = np.zeros(len(now.f), bool)
     active[rows_of(K, tiles)] = True
     inside = curvature.select(ALL_ROWS, active)
