@@ -206,6 +206,16 @@ def test_every_public_function_has_parameters_returns_raises_and_an_example(refe
     assert seen > 100
 
 
+def test_every_public_class_has_an_example(reference):
+    """Records of curves, and the watch, have theirs at the functions that return them."""
+    seen = 0
+    for name, value, said in list_public(reference, inspect.isclass):
+        seen += 1
+        elsewhere = value.__module__.startswith("calibrant.evidence.") or value is calibrant.experiments.Result
+        assert ">>>" in said or elsewhere, f"{name} has no example"
+    assert seen > 80
+
+
 def test_every_field_of_a_public_record_is_described(reference):
     for name, record, said in list_public(reference, dataclasses.is_dataclass):
         for field in dataclasses.fields(record):

@@ -48,6 +48,14 @@ class Summary:
     classes : the negative and the positive class.
     rows : how many rows.
     moments : the sums in each cell.
+
+    >>> import pyarrow as pa
+    >>> table = pa.table({"f": [-1.0, 0.0, 0.5, 2.0], "y": [0, 0, 1, 1]})
+    >>> from calibrant import engines
+    >>> both = engines.summarise(table, score="f", label="y")
+    >>> both = both + engines.summarise(table, score="f", label="y", like=both)
+    >>> both.rows, both.low, both.high
+    (8, -1.0, 2.0)
     """
 
     kind: str
