@@ -10,7 +10,7 @@ import pytest
 
 from tests.recipes import ROOT, read_recipe
 
-_PAGES, _WORDS = "tests/test_documents.py", "every_public_function_has or every_public_class_has"  # what a docstring must say
+_PAGES, _WORDS = "tests/test_documents.py", "every_public_function_has or every_public_class_has"  # docstrings
 # The recipe, the row it adds, the tests that read the table, and how many of them there are for the row at least.
 RECIPES = [
     ("How to add a method", "base_rate", ["tests/maps/test_methods.py", "tests/ops/test_onnx.py"], 30),

@@ -108,7 +108,7 @@ class Summary:
         """Return the summary of these rows and those of another table: yesterday's cells and today's.
 
         The columns have the names that they had before, unless `score`, `label` or `weight` says otherwise. The labels
-        may be of one class only.
+        may be of one class only. Missing values are an error, or with `missing="skip"` their rows are left out.
 
         >>> import pyarrow
         >>> monday = pyarrow.table({"f": [-2.0, -1.0, 0.5, 1.0], "y": ["no", "no", "yes", "no"]})

@@ -123,7 +123,10 @@ class ConfidentClassifier(FittedCardMixin, FeaturesMixin, ClassifierMixin, MetaE
         self.form = form
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the classifier, and its posteriors to the same rows."""
+        """Fit the classifier to rows X and classes y, and its posteriors to the same rows.
+
+        `sample_weight` is used by both.
+        """
         refuse_masked("X", X)
         labels = check_target(y)
         if len(labels):
