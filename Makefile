@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test conformance test-oldest docs fuzz lint bench svc-table svm-table combining-table klr-table loo-table default-table band-table noise-table watch-table arena arena-binary arena-classes browser picture clean
+.PHONY: demo test conformance test-oldest docs fuzz lint mutate bench svc-table svm-table combining-table klr-table loo-table default-table band-table noise-table watch-table arena arena-binary arena-classes browser picture clean
 
 demo: .venv/ready
 	$(BIN)/calibrant demo
@@ -25,6 +25,10 @@ test-oldest:
 # The fits against slow references, on thousands of nasty samples drawn at random; stop it when you have seen enough.
 fuzz: .venv/ready
 	CALIBRANT_PROFILE=fuzz $(BIN)/python -m pytest -n auto tests/maps/test_fuzz.py tests/maps/test_nasty_fits.py
+
+# Would a test notice? Twenty small changes of a file, one at a time: `make mutate FILE=src/calibrant/metrics/scores.py`.
+mutate: .venv/ready
+	$(BIN)/python -m bench.mutate $(FILE)
 
 # What every engine answers: docs/conformance.md.
 conformance: .venv/ready

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -65,9 +66,14 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
 }
 
+# A newer pandas: the warning would be shown with the path of this machine.
+warnings.filterwarnings("ignore", message="PySpark does not yet fully support")
+
 html_theme = "pydata_sphinx_theme"
 html_title = "calibrant"
 html_static_path = ["_static"]
+html_favicon = "_static/icon.svg"
+html_context = {"default_mode": "auto"}  # light or dark, as the browser wishes
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False

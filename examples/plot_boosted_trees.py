@@ -2,7 +2,7 @@
 Boosted trees that have learned too much
 ========================================
 
-Boosting drives the margin of training rows up long after the ranking has stopped to improve. Too sure of themselves,
+Boosting drives the margin of training rows up long after the ranking has stopped improving. Too sure of themselves,
 such trees lose money where probabilities are multiplied by amounts. No need to train again: one map repairs them.
 """
 

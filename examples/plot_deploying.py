@@ -2,8 +2,8 @@
 From Python to a database and to any language
 =============================================
 
-A fitted map is a few numbers and a formula. Here it leaves Python in three ways: as JSON, as SQL that DuckDB runs, and
-as an ONNX model. All give the same probabilities.
+A fitted map is a few numbers and a formula. Here the map of a tumour's score leaves Python in three ways: as JSON, as
+SQL that DuckDB runs, and as an ONNX model. All give the same probabilities.
 """
 
 import tempfile
@@ -13,13 +13,18 @@ import duckdb
 import matplotlib.pyplot as plt
 import numpy as np
 import onnxruntime
+from sklearn.datasets import load_breast_cancer
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
 import calibrant
 
-rng = np.random.default_rng(0)
-margin = rng.normal(size=800)
-y = rng.random(800) < 1 / (1 + np.exp(1 - 2 * margin))
-fitted = calibrant.fit("auto", margin, y)
+X, y = load_breast_cancer(return_X_y=True)
+machine = make_pipeline(StandardScaler(), LinearSVC(C=0.01))
+margin = cross_val_predict(machine, X[:, :10], 1 - y, cv=5, method="decision_function")  # 1 is malignant
+fitted = calibrant.fit("auto", margin, 1 - y, kind="margin")
 
 file = Path(tempfile.mkdtemp()) / "map.json"
 calibrant.save(fitted, file)
@@ -44,6 +49,6 @@ axis.plot(grid, fitted(grid), linewidth=5, alpha=0.3, label="Python")
 axis.plot(grid, by_sql, linestyle="--", label="SQL")
 axis.plot(grid, by_onnx, linestyle="-.", label="ONNX")
 axis.plot(grid, calibrant.load(file)(grid), linestyle=":", color="black", label="JSON, loaded again")
-axis.set(xlabel="margin", ylabel="probability")
+axis.set(xlabel="margin", ylabel="probability that a tumour is malignant")
 axis.legend()
 plt.show()

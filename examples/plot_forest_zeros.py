@@ -2,8 +2,8 @@
 A forest's zeros and ones
 =========================
 
-A random forest votes. Where all trees agree it says 0 or 1, and a single such answer that is wrong costs infinitely
-much by the log loss. A calibrated forest knows what unanimity is worth.
+A random forest votes. Where all trees agree it says 0 or 1, and a single such answer that is wrong makes the log loss
+infinite. A calibrated forest knows what unanimity is worth.
 """
 
 import matplotlib.pyplot as plt

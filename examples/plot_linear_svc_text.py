@@ -2,7 +2,7 @@
 Words and a linear machine: is it spam?
 =======================================
 
-``LinearSVC`` is the work horse for text, and has no probabilities. Its margins become some, by a curve that is learned
+``LinearSVC`` is the workhorse for text, and has no probabilities. Its margins become some, by a curve that is learned
 from e-mails it has not seen.
 """
 

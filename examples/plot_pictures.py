@@ -14,6 +14,8 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import calibrant
 from calibrant import plots
@@ -58,26 +60,37 @@ plots.MapsDisplay.from_predictions(y, logit, methods, kind="logit", ax=axis, sty
 plt.show()
 
 # %%
-# Ranks of methods over data sets, with the critical difference.
+# Ranks of methods over data sets, with the critical difference: the log loss, out of fold, of what logistic regression
+# says of eight public data sets. Eight are too few to tell apart what one bar joins.
 
-rng = np.random.default_rng(0)
-ranks = np.argsort(np.argsort(np.arange(5) + rng.normal(0, 1.5, (20, 5)), axis=1), axis=1) + 1
+scores = {}
+for name in ("diabetes", "ionosphere", "liver", "sonar", "german_credit", "charlesbookclub", "fundraising", "tayko"):
+    data = calibrant.datasets.load(name)
+    machine = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
+    scores[name] = cross_val_predict(machine, data.X, data.y, cv=5, method="decision_function"), data.y
+methods = ["auto", "spline", "platt", "isotonic", "gauss"]
+found = calibrant.compare_scores(scores, kind="margin", methods=methods, metrics=["log_loss"], cv=5, progress=False)
+ranks = found.means[methods].rank(axis=1)
 figure, axis = plt.subplots(figsize=(7.2, 2.6), layout="constrained")
-plots.RanksDisplay.from_ranks(ranks, ["auto", "spline", "platt", "isotonic", "raw"], ax=axis)
+plots.RanksDisplay.from_ranks(ranks, methods, ax=axis)
 plt.show()
 
 # %%
-# A watch: the evidence of drift over batches.
+# A watch: the evidence of drift over batches. The e-mails are real, the change is made by us: from the sixth week on
+# only one spam in eight arrives.
 
+mail = calibrant.datasets.load("spambase")
+order = np.random.default_rng(0).permutation(len(mail.y))
+words, spam = np.log1p(mail.X[order]), (mail.y == mail.y.max())[order]
+score = LogisticRegression(max_iter=2000).fit(words[:1_000], spam[:1_000]).decision_function(words)
+known = calibrant.fit("platt", score[1_000:2_500], spam[1_000:2_500], kind="margin")
 state = None
-figure, axis = plt.subplots(figsize=(6.4, 5.0), layout="constrained")
 for week in range(12):
-    score = rng.normal(size=200)
-    chance = 1.0 / (1.0 + np.exp(-2.0 * score + 1.5 * (week > 6)))
-    if state is None:
-        history = rng.normal(size=2000)
-        known = calibrant.fit("platt", history, rng.random(2000) < 1.0 / (1.0 + np.exp(-2.0 * history)), kind="margin")
-    state = calibrant.watch(known, score, rng.random(200) < chance, batch=f"week {week}", state=state)
+    rows = np.arange(2_500 + 170 * week, 2_670 + 170 * week)
+    if week >= 5:
+        rows = rows[~spam[rows] | (rows % 8 == 0)]
+    state = calibrant.watch(known, score[rows], spam[rows], batch=f"week {week + 1}", state=state)
+figure, axis = plt.subplots(figsize=(6.4, 5.0), layout="constrained")
 plots.WatchDisplay(state).plot(axis)
 plt.show()
 

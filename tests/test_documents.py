@@ -81,6 +81,13 @@ def test_every_example_of_the_gallery_runs(example, tmp_path, monkeypatch):
     pyplot.close("all")
 
 
+def test_every_example_of_the_gallery_has_real_data():
+    examples = sorted((ROOT / "examples").glob("plot_*.py"))
+    assert len(examples) >= 15
+    for example in examples:
+        assert re.search(r"datasets\.load\(|from sklearn\.datasets import load_", example.read_text()), example.name
+
+
 def test_the_readme_is_one_screen():
     assert len((ROOT / "README.md").read_text().splitlines()) <= 60
 
@@ -206,6 +213,16 @@ def test_every_public_function_has_parameters_returns_raises_and_an_example(refe
     assert seen > 100
 
 
+def test_every_public_class_has_an_example(reference):
+    """Records of curves, and the watch, have theirs at the functions that return them."""
+    seen = 0
+    for name, value, said in list_public(reference, inspect.isclass):
+        seen += 1
+        elsewhere = value.__module__.startswith("calibrant.evidence.") or value is calibrant.experiments.Result
+        assert ">>>" in said or elsewhere, f"{name} has no example"
+    assert seen > 80
+
+
 def test_every_field_of_a_public_record_is_described(reference):
     for name, record, said in list_public(reference, dataclasses.is_dataclass):
         for field in dataclasses.fields(record):
@@ -274,6 +291,17 @@ def list_anchors(page):
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_every_displayed_formula_is_a_paragraph(page):
+    """Else the site takes it for two empty formulas in a line, and cannot be built."""
+    lines = ["", *read_prose(page).splitlines(), ""]
+    for before, line, after in zip(lines, lines[1:], lines[2:], strict=False):
+        if "$$" in line:
+            assert re.fullmatch(r" *\$\$[^$]+\$\$", line), line
+            assert not before.strip(), line
+            assert not after.strip(), line
 
 
 @pytest.mark.parametrize("page", WRITTEN, ids=lambda page: page.relative_to(ROOT).as_posix())

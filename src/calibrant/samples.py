@@ -74,6 +74,10 @@ class Sample:
     Attributes
     ----------
     score : one score per row.
+
+    >>> data = Sample(np.array([-1.0, 2.0]), np.array([0.0, 1.0]), np.array([1.0, 3.0]))
+    >>> data.arrays()
+    (array([-1.,  2.]), array([0., 3.]), array([1., 0.]))
     """
 
     score: NDArray[Any]

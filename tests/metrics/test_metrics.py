@@ -159,6 +159,13 @@ class TestEveryMetric:
         assert function(y, p, sample_weight=w) == pytest.approx(shuffled, rel=1e-9, abs=1e-12)
 
     @pytest.mark.parametrize("rows", ROWS)
+    def test_the_core_has_the_defaults_of_the_function(self, name, rows):
+        """An assessment calls the core, a person the function: numbers of bins and the like must be the same."""
+        y, p, w = ROWS[rows]
+        core = metrics.METRICS[name].core(metrics.check_forecasts(y, p, sample_weight=w))
+        assert metrics.METRICS[name].function(y, p, sample_weight=w) == pytest.approx(core, rel=1e-12, abs=1e-15)
+
+    @pytest.mark.parametrize("rows", ROWS)
     def test_lies_within_its_bounds(self, name, rows):
         y, p, w = ROWS[rows]
         low, high = metrics.METRICS[name].bounds

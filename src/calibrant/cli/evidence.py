@@ -240,7 +240,7 @@ def _tabulate_groups(found: Mapping[Any, Assessment]) -> list[Any]:
     )
     words = (
         "off by: the calibration error. chance: what a calibrated forecast of as many rows rarely exceeds. The word is "
-        "by tests of calibration; the more groups, the clearer must one be off."
+        "by tests of calibration; the more groups there are, the clearer an error has to be."
     )
     return [groups, f"{words}{some} Whole assessments are in --json."]
 

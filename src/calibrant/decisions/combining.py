@@ -54,6 +54,9 @@ class Rule:
     Attributes
     ----------
     source : the paper.
+
+    >>> RULES["mean"].combine(np.array([[[0.9, 0.1]], [[0.5, 0.5]]])).round(3)
+    array([[0.7, 0.3]])
     """
 
     combine: Callable[[Floats], Floats]

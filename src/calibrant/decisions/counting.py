@@ -48,6 +48,11 @@ class Confusion:
     The largest come first, and pairs that do not occur are left out, so that a thousand classes need no million
     numbers; `table` has them all. `decided` is `REJECT` for rows left undecided. `cost` is the total cost of the
     decisions under the costs that were given, else None.
+
+    >>> counted = confusion([0, 1, 1], [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]], costs=[[0, 1], [5, 0]])
+    >>> counted.table, counted.cost
+    (array([[1., 0.],
+           [0., 2.]]), 0.0)
     """
 
     classes: int

@@ -237,6 +237,13 @@ class Threshold:
     Attributes
     ----------
     value : the threshold.
+
+    >>> rng = np.random.default_rng(0)
+    >>> p = rng.random(1000)
+    >>> y = (rng.random(1000) < p).astype(int)
+    >>> found = threshold_for_error(y, np.column_stack([1 - p, p]), 0.1)
+    >>> found.error <= found.most_error <= 0.1, found.least_coverage <= found.coverage
+    (True, True)
     """
 
     value: float
@@ -454,6 +461,10 @@ class PriorShift:
     ----------
     priors : the estimate, one number per class.
     iterations : how many steps it took.
+
+    >>> found = saerens([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]], [0.5, 0.5])
+    >>> found.converged, np.round(found.priors, 2)
+    (True, array([1., 0.]))
     """
 
     priors: tuple[float, ...]

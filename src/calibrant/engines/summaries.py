@@ -49,6 +49,14 @@ class Summary:
     classes : the negative and the positive class.
     rows : how many rows.
     moments : the sums in each cell.
+
+    >>> import pyarrow as pa
+    >>> table = pa.table({"f": [-1.0, 0.0, 0.5, 2.0], "y": [0, 0, 1, 1]})
+    >>> from calibrant import engines
+    >>> both = engines.summarise(table, score="f", label="y")
+    >>> both = both + engines.summarise(table, score="f", label="y", like=both)
+    >>> both.rows, both.low, both.high
+    (8, -1.0, 2.0)
     """
 
     kind: str
@@ -101,7 +109,7 @@ class Summary:
         """Return the summary of these rows and those of another table: yesterday's cells and today's.
 
         The columns have the names that they had before, unless `score`, `label` or `weight` says otherwise. The labels
-        may be of one class only.
+        may be of one class only. Missing values are an error, or with `missing="skip"` their rows are left out.
 
         >>> import pyarrow
         >>> monday = pyarrow.table({"f": [-2.0, -1.0, 0.5, 1.0], "y": ["no", "no", "yes", "no"]})

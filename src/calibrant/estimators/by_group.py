@@ -69,7 +69,10 @@ class ByGroup(FittedCardMixin, ClassifierMixin, BaseEstimator):  # type: ignore[
         self.options = options
 
     def fit(self, scores: ArrayLike, y: ArrayLike, groups: Any = None, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the maps to scores, labels and the group of each row; without groups all rows are one group."""
+        """Fit the maps to scores, labels and the group of each row; without groups all rows are one group.
+
+        `sample_weight` counts each row as often as it says.
+        """
         checked = read_scores(scores)
         labels = check_target(y)
         classes = np.unique(labels)

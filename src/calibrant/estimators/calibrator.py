@@ -97,7 +97,7 @@ class Calibrator(FittedCardMixin, ClassifierMixin, BaseEstimator):  # type: igno
         self.options = options
 
     def fit(self, scores: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the map to scores and labels."""
+        """Fit the map to scores and labels; `sample_weight` counts each row as often as it says."""
         if has_columns(scores):
             return self._fit_columns(scores, y, sample_weight)
         if self.classes is not None:

@@ -108,6 +108,12 @@ class ConfidentClassifier(FittedCardMixin, FeaturesMixin, ClassifierMixin, MetaE
     ----------
     classes_ : the classes, sorted.
     estimator_ : the fitted classifier.
+
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> X, y = [[k] for k in range(20)], [0] * 10 + [1] * 10
+    >>> ConfidentClassifier(DecisionTreeClassifier()).fit(X, y).predict_proba([[2], [15]]).round(3)
+    array([[0.917, 0.083],
+           [0.083, 0.917]])
     """
 
     def __init__(self, estimator: Any, *, estimate: str = "auto", power: float = 2.0, form: str = "paper") -> None:
@@ -117,7 +123,10 @@ class ConfidentClassifier(FittedCardMixin, FeaturesMixin, ClassifierMixin, MetaE
         self.form = form
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the classifier, and its posteriors to the same rows."""
+        """Fit the classifier to rows X and classes y, and its posteriors to the same rows.
+
+        `sample_weight` is used by both.
+        """
         refuse_masked("X", X)
         labels = check_target(y)
         if len(labels):

@@ -137,8 +137,9 @@ class DecidingClassifier(FittedCardMixin, FeaturesMixin, ClassifierMixin, MetaEs
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None) -> Self:
         """Train the estimator, unless it is prefit, and choose the threshold.
 
-        `groups` are passed to an estimator that splits rows itself, such as `CalibratedClassifier`. They must be None
-        for `coverage` and `error`, because their guarantees need independent rows.
+        `sample_weight` counts each row as often as it says. `groups` are passed to an estimator that splits rows
+        itself, such as `CalibratedClassifier`. They must be None for `coverage` and `error`, because their guarantees
+        need independent rows.
         """
         given = [name for name in _RULES_OF_DECISION if getattr(self, name) is not None]
         if len(given) > 1:
@@ -305,7 +306,8 @@ class CombiningClassifier(FittedCardMixin, FeaturesMixin, ClassifierMixin, MetaE
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: Any = None) -> Self:
         """Train the members, and fit the pool and the calibration to their out-of-fold posteriors.
 
-        Rows of the same group stay together in the folds of `cv`, and in the folds of members that split rows.
+        `sample_weight` counts each row as often as it says. Rows of one of the `groups` stay together in the folds of
+        `cv`, and in the folds of members that split rows.
         """
         method = self._check_parameters()
         X, labels, weight = _check_rows(X, y, sample_weight)

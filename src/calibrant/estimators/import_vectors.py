@@ -118,7 +118,10 @@ class ImportVectorMachine(KernelMachine):
         self.random_state = random_state
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit to rows X, or to their kernel matrix if the kernel is precomputed, and classes y."""
+        """Fit to rows X, or to their kernel matrix if the kernel is precomputed, and classes y.
+
+        `sample_weight` counts each row as often as it says.
+        """
         if hasattr(self, "machines_"):  # a fit that fails leaves the model not fitted
             del self.machines_
         given = KernelOptions(self.kernel, self.gamma, self.degree, self.coef0, self.c)

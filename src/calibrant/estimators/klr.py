@@ -182,7 +182,10 @@ class KernelLogisticRegression(KernelMachine):
         self.random_state = random_state
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit to rows X, or to their kernel matrix if the kernel is precomputed, and classes y."""
+        """Fit to rows X, or to their kernel matrix if the kernel is precomputed, and classes y.
+
+        `sample_weight` counts each row as often as it says.
+        """
         rows, plan, last = _begin(self, X, y, self.C, sample_weight)
         choice = choose_machine(plan, rows, self.C)
         _finish(self, choice, _train(plan, choice, rows, last))
@@ -255,7 +258,10 @@ class KernelLogisticRegressionCV(KernelMachine):
         self.random_state = random_state
 
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit to rows X, or to their kernel matrix if the kernel is precomputed, and classes y."""
+        """Fit to rows X, or to their kernel matrix if the kernel is precomputed, and classes y.
+
+        `sample_weight` counts each row as often as it says.
+        """
         rows, plan, last = _begin(self, X, y, "loo", sample_weight)
         kernel = resolve_kernel(plan.kernel, rows)
         Cs: Any = np.logspace(-3, 4, self.Cs) if isinstance(self.Cs, Integral) else self.Cs

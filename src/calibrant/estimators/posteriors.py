@@ -116,6 +116,10 @@ class Fisher(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[m
 
     For two classes the targets are -1 and 1. For more they are 1 for the class and 0 for the others, and the class of
     the largest value is predicted. Where features are linearly dependent, the shortest solution is taken.
+
+    >>> X, y = [[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1]
+    >>> Fisher().fit(X, y).predict([[0.5], [3.5]])
+    array([0, 1])
     """
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -140,6 +144,10 @@ class GaussianBayes(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: i
     regularization : float, default=0
         This share of the mean variance is added to every variance. Without it, directions in which a class has no
         variance are left out of its distances (pseudo-inverse), which favours that class if others vary there.
+
+    >>> X, y = [[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1]
+    >>> GaussianBayes().fit(X, y).predict_proba([[2.0]])
+    array([[0.5, 0.5]])
     """
 
     def __init__(
@@ -201,6 +209,11 @@ class KNearest(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore
     Attributes
     ----------
     k_ : the number of neighbours that vote.
+
+    >>> X, y = [[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1]
+    >>> KNearest(k=1).fit(X, y).predict_proba([[0.5], [3.5]]).round(3)
+    array([[0.962, 0.038],
+           [0.038, 0.962]])
     """
 
     def __init__(
@@ -240,6 +253,10 @@ class Parzen(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[m
     Attributes
     ----------
     widths_ : the width of each class.
+
+    >>> X, y = [[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1]
+    >>> Parzen().fit(X, y).predict_proba([[2.0]]).round(6)
+    array([[0.5, 0.5]])
     """
 
     def __init__(self, width: float | None = None, *, per_class: bool = False, priors: ArrayLike | None = None) -> None:
@@ -269,6 +286,11 @@ class Tree(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[mis
     ----------
     tree_ : the full tree, grown by scikit-learn on features scaled to [-1, 1].
     model_ : the nodes that are leaves, and the objects in them: P = (n_i + 1)/(N + c).
+
+    >>> X, y = [[k] for k in range(20)], [0] * 10 + [1] * 10
+    >>> Tree().fit(X, y).predict_proba([[2], [15]]).round(3)
+    array([[0.917, 0.083],
+           [0.083, 0.917]])
     """
 
     def __init__(self, *, threshold: float = 3.0) -> None:
@@ -320,6 +342,10 @@ class Network(_PosteriorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[
         to have happened in the published experiment.
     random_state : int, RandomState or None, default=None
         Draws the starting weights.
+
+    >>> X, y = [[0.0], [1.0], [3.0], [4.0]], [0, 0, 1, 1]
+    >>> Network(hidden=2, random_state=0).fit(X, y).predict([[0.0], [4.0]])
+    array([0, 1])
     """
 
     def __init__(

@@ -65,6 +65,9 @@ class Test:
     """A test: the function, the question it answers, the null hypothesis, and the source.
 
     The function returns a frozen record with at least a `statistic` and a `pvalue`.
+
+    >>> TESTS["corp"].question
+    'Would monotone recalibration gain more than it does by chance?'
     """
 
     function: Callable[..., Any]

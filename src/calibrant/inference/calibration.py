@@ -62,6 +62,11 @@ class Spiegelhalter:
     pvalue : the p-value.
     direction : in words, in which way it deviates.
     rows : how many rows.
+
+    >>> y, p = [0, 1, 0, 1, 1, 0, 1, 1], [0.1, 0.4, 0.3, 0.8, 0.6, 0.2, 0.7, 0.9]
+    >>> found = spiegelhalter(y, p)
+    >>> round(found.statistic, 3), round(found.pvalue, 3), found.rows
+    (-1.066, 0.286, 8)
     """
 
     statistic: float
@@ -84,6 +89,11 @@ class HosmerLemeshow:
     pvalue : the p-value.
     direction : in words, in which way it deviates.
     degrees_of_freedom : groups minus fitted parameters.
+
+    >>> y, p = [0, 1, 0, 1, 1, 0, 1, 1], [0.1, 0.4, 0.3, 0.8, 0.6, 0.2, 0.7, 0.9]
+    >>> found = hosmer_lemeshow(y, p, groups=2)
+    >>> found.count, found.observed, found.expected.round(2)
+    (array([4., 4.]), array([1., 4.]), array([1., 3.]))
     """
 
     statistic: float
@@ -106,6 +116,11 @@ class Corp:
     direction : in words, in which way it deviates.
     draws : how many random draws.
     rows : how many rows.
+
+    >>> y, p = [0, 1, 0, 1, 1, 0, 1, 1], [0.1, 0.4, 0.3, 0.8, 0.6, 0.2, 0.7, 0.9]
+    >>> found = corp(y, p, draws=200, random_state=0)
+    >>> round(found.statistic, 3), found.statistic < found.expected, found.draws
+    (0.1, True, 200)
     """
 
     statistic: float
@@ -359,6 +374,11 @@ class Canonical:
     pvalue : the p-value.
     draws : how many random draws.
     rows : how many rows.
+
+    >>> P = np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4], [0.1, 0.9]])
+    >>> found = canonical([0, 1, 0, 1], P, draws=200, random_state=0)
+    >>> found.rows, found.draws, found.pvalue > 0.05
+    (4, 200, True)
     """
 
     statistic: float

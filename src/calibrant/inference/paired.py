@@ -74,6 +74,10 @@ class PairedT:
     pvalue : the p-value.
     direction : in words, in which way it deviates.
     alternative : the alternative that was tested.
+
+    >>> found = paired_t([0.3, 0.5, 0.4], [0.2, 0.3, 0.4])
+    >>> round(found.difference, 6), found.degrees_of_freedom, round(found.statistic, 3)
+    (0.1, 2, 1.732)
     """
 
     statistic: float
@@ -96,6 +100,10 @@ class McNemar:
     ----------
     pvalue : the p-value.
     direction : in words, in which way it deviates.
+
+    >>> found = mcnemar([1, 1, 0, 0], [0, 0, 1, 0])
+    >>> found.only_first, found.only_second, found.exact
+    (2, 1, True)
     """
 
     statistic: float
@@ -120,6 +128,10 @@ class Wilcoxon:
     direction : in words, in which way it deviates.
     exact : whether the null distribution is exact.
     alternative : the alternative that was tested.
+
+    >>> found = wilcoxon([0.3, 0.5, 0.4, 0.9], [0.2, 0.3, 0.4, 1.2])
+    >>> found.plus, found.minus, found.zeros
+    (3.0, 3.0, 1)
     """
 
     statistic: float

@@ -44,6 +44,10 @@ class Friedman:
     pvalue : the p-value.
     datasets : how many data sets.
     alpha : the level of significance.
+
+    >>> found = friedman([[0.1, 0.2, 0.3], [0.1, 0.3, 0.2], [0.2, 0.3, 0.4]])
+    >>> found.average_ranks.round(3), found.datasets, found.degrees_of_freedom
+    (array([1.   , 2.333, 2.667]), 3, 2)
     """
 
     statistic: float

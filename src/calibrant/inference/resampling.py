@@ -63,6 +63,11 @@ class Interval:
     ----------
     confidence : the level of the interval.
     method : how the interval was made.
+
+    >>> y, p = [0, 1, 0, 1, 1, 0, 1, 1], [0.1, 0.4, 0.3, 0.8, 0.6, 0.2, 0.7, 0.9]
+    >>> found = bootstrap("brier", y, p, draws=100, random_state=0)
+    >>> found.low < found.value < found.high, found.confidence
+    (True, 0.95)
     """
 
     value: float

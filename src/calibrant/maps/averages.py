@@ -38,6 +38,9 @@ class Member:
 
     `slope` is the mean rise of its logit per standard deviation of its coordinate. `y` are its logits at the knots, to
     two decimals, for members that weigh a few per cent. Platt's sigmoid is there as insurance, without an evidence.
+
+    >>> Member("zero", "none", weight=0.6, evidence=-40.2, slope=2.1).name
+    'a temperature-like line anchored at 0'
     """
 
     family: str
@@ -71,6 +74,16 @@ class Auto:
     the weights of the classes. `bend` is the log Bayes factor of bent against straight curves, in nats; `fall` is the
     log-likelihood that a curve that nowhere falls costs, and `rising` whether it was paid. `backwards` says that the
     scores rank the classes the wrong way round.
+
+    >>> import calibrant
+    >>> rng = np.random.default_rng(0)
+    >>> scores = rng.normal(size=300)
+    >>> fitted = calibrant.fit("auto", scores, rng.random(300) < 1 / (1 + np.exp(-2 * scores)), kind="margin")
+    >>> isinstance(fitted, Auto), float(np.sum([member.weight for member in fitted.members]).round(6))
+    (True, 1.0)
+    >>> low, high = fitted.band(0.0)
+    >>> bool(low < fitted(0.0) < high)
+    True
     """
 
     line: LogitLines

@@ -155,6 +155,14 @@ class PooledMaps:
     the lines are, `weights` are the total weights of the rows of the groups. `by` names the columns of the groups where
     they have names. A row of another group gets the probability of the overall map. `maps[group]` is the map of one
     group, a record of its own.
+
+    >>> import calibrant
+    >>> rng = np.random.default_rng(0)
+    >>> scores, group = rng.normal(size=400), rng.choice(["a", "b"], 400)
+    >>> y = rng.random(400) < 1 / (1 + np.exp(-scores))
+    >>> maps = calibrant.fit("platt", scores, y, groups=group, kind="margin")
+    >>> bool((maps([0.0], ["unseen"]) == maps.overall([0.0])).all()), maps.groups == ("a", "b")
+    (True, True)
     """
 
     overall: Any
@@ -300,6 +308,14 @@ class SeparateMaps:
     ----------
     by : the names of the columns of groups.
     maps : the map of each group.
+
+    >>> import calibrant
+    >>> rng = np.random.default_rng(0)
+    >>> scores, group = rng.normal(size=400), rng.choice(["a", "b"], 400)
+    >>> y = rng.random(400) < 1 / (1 + np.exp(-scores))
+    >>> maps = calibrant.fit("platt", scores, y, groups=group, kind="margin", pool=False)
+    >>> maps["b"] == calibrant.fit("platt", scores[group == "b"], y[group == "b"], kind="margin")
+    True
     """
 
     overall: Any

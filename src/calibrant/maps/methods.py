@@ -88,6 +88,9 @@ class Method:
     ----------
     monotone : whether the map never falls.
     source : the paper.
+
+    >>> METHODS["isotonic"].monotone, METHODS["isotonic"].domain, METHODS["temperature"].numbers
+    (True, 'any', 1)
     """
 
     fit: Callable[..., Any]

@@ -67,7 +67,13 @@ _MOST_WIDTHS = 1e150  # between the centers of Parzen kernels; squares of more w
 
 @runtime_checkable
 class Map(Protocol):
-    """What a fit returns: scores in, P(y = 1) out, NaN for NaN and the limit for an infinite score."""
+    """What a fit returns: scores in, P(y = 1) out, NaN for NaN and the limit for an infinite score.
+
+    >>> import calibrant
+    >>> fitted = calibrant.fit("platt", [-2.0, -1.0, 1.0, 2.0], [0, 1, 0, 1])
+    >>> isinstance(fitted, Map), float(fitted(np.inf)), float(fitted(np.nan))
+    (True, 1.0, nan)
+    """
 
     def __call__(self, score: Any, ops: Ops = NUMPY) -> Any:
         """Return P(y = 1 | score)."""
@@ -333,6 +339,9 @@ class QuadraticLogit:
     Below z = `low` and above z = `high` the parabola goes on as a straight line, its tangent there.
 
     Center 0 and scale 1, except for scores so far away, so large or so small that squares would lose their digits.
+
+    >>> QuadraticLogit(a=0.0, b=-1.0, c=0.0)(0.0), QuadraticLogit(a=1.0, b=0.0, c=0.0)([-1.0, 1.0]).round(3)
+    (np.float64(0.5), array([0.269, 0.269]))
     """
 
     a: float
@@ -416,7 +425,11 @@ class BetaLogit:
 @shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """p = (1 + f)/2 cut to [low, high] (Rüping 2004, sigma_01 and sigma_PP as his prose has them)."""
+    """p = (1 + f)/2 cut to [low, high] (Rüping 2004, sigma_01 and sigma_PP as his prose has them).
+
+    >>> Clip(low=0.1, high=0.8)([-2.0, 0.0, 0.5, 2.0])
+    array([0.1 , 0.5 , 0.75, 0.8 ])
+    """
 
     low: float = 0.0
     high: float = 1.0
@@ -438,7 +451,11 @@ class Clip:
 @shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """p = (1 + f)/2 inside the margin, `low` below it and `high` above (Rüping 2004, sigma_01 as printed)."""
+    """p = (1 + f)/2 inside the margin, `low` below it and `high` above (Rüping 2004, sigma_01 as printed).
+
+    >>> Ends(low=0.1, high=0.8)([-2.0, 0.0, 0.5, 2.0])
+    array([0.1 , 0.5 , 0.75, 0.8 ])
+    """
 
     low: float
     high: float
@@ -458,7 +475,11 @@ class Ends:
 @shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """p = values[j] for edges[j - 1] <= f < edges[j]; the outer steps reach to infinity."""
+    """p = values[j] for edges[j - 1] <= f < edges[j]; the outer steps reach to infinity.
+
+    >>> Steps(edges=(0.0, 1.0), values=(0.1, 0.5, 0.9))([-1.0, 0.0, 2.0])
+    array([0.1, 0.5, 0.9])
+    """
 
     edges: tuple[float, ...]
     values: tuple[float, ...]
@@ -481,7 +502,11 @@ class Steps:
 @shown_as(describe_map)
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """p is the piecewise linear function through (x[j], y[j]), constant outside."""
+    """p is the piecewise linear function through (x[j], y[j]), constant outside.
+
+    >>> Lines(x=(0.0, 1.0), y=(0.25, 0.75))([-1.0, 0.5, 2.0])
+    array([0.25, 0.5 , 0.75])
+    """
 
     x: tuple[float, ...]
     y: tuple[float, ...]
@@ -687,6 +712,9 @@ class BetaClasses:
     Attributes
     ----------
     pieces : one per class.
+
+    >>> BetaClasses((BetaPiece(None, shift=-0.1), BetaPiece(None, shift=0.0)))([0.2, 0.5, 0.9]).round(3)
+    array([0.3, 0.5, 0.9])
     """
 
     pieces: tuple[BetaPiece, ...]
@@ -943,6 +971,9 @@ class Linked:
     """p = inner(link(score)): a map on scores of another kind than it is defined on.
 
     Before the logit, probabilities are cut to [clip, 1 - clip].
+
+    >>> Linked("logit", Sigmoid(a=-2.0, b=0.0))([0.0, 0.25, 0.5]).round(3)
+    array([0. , 0.1, 0.5])
     """
 
     link: str

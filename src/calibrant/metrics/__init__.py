@@ -157,6 +157,9 @@ class Metric:
     better : "smaller" or "larger".
     formula : in plain text.
     source : the paper.
+
+    >>> METRICS["brier"].function([0, 1], [0.5, 1.0]), METRICS["brier"].better
+    (0.125, 'smaller')
     """
 
     function: Callable[..., float]

@@ -50,6 +50,10 @@ class ReliabilityTable:
 
     `count` is the weight of the rows in each bin, `mean_probability` their mean forecast and `share` their share of
     positives; both are NaN in an empty bin.
+
+    >>> table = reliability_table([0, 1, 1], [0.2, 0.3, 0.9], bins=2)
+    >>> table.count, table.mean_probability, table.share
+    (array([2., 1.]), array([0.25, 0.9 ]), array([0.5, 1. ]))
     """
 
     edges: Floats

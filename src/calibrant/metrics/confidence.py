@@ -311,6 +311,10 @@ class ErrorRejectCurve:
     At point k the objects with a confidence below `threshold[k]` are rejected, a share `rejected[k]` of all objects.
     The wrong decisions among the others are a share `error[k]` of all objects. Between points the curve is straight,
     because objects of equal confidence are rejected in random order.
+
+    >>> curve = error_reject_curve([0, 1, 1], [0.1, 0.4, 0.8])
+    >>> curve.rejected.round(3), curve.error.round(3)
+    (array([0.   , 0.333, 0.667, 1.   ]), array([0.333, 0.   , 0.   , 0.   ]))
     """
 
     threshold: Floats

@@ -45,6 +45,12 @@ class Decomposition:
 
     Uncertainty is the score of the best constant forecast, the share of positives. Discrimination is how much better
     the recalibrated forecasts are than that constant, miscalibration how much better they are than the forecasts.
+
+    >>> parts = decomposition([0, 1, 0, 1], [0.3, 0.3, 0.8, 0.8])
+    >>> parts
+    Decomposition(score=0.31500000000000006, miscalibration=0.06500000000000006, discrimination=0.0, uncertainty=0.25)
+    >>> round(parts.miscalibration - parts.discrimination + parts.uncertainty, 6) == round(parts.score, 6)
+    True
     """
 
     score: float

@@ -66,6 +66,10 @@ class Posteriors:
     ----------
     posterior : one column per class.
     index : the column of the class of each row.
+
+    >>> data = check_forecasts(["cat", "dog"], [[0.5, 0.25, 0.25], [0.1, 0.8, 0.1]], labels=["cat", "dog", "hare"])
+    >>> data.index, data.posterior.shape
+    (array([0, 1]), (2, 3))
     """
 
     posterior: NDArray[Any]

@@ -43,6 +43,9 @@ class Loss:
     """A loss of each row: `binary(p, label)` with labels in [0, 1], `classes(P, index)` with one column per class.
 
     `logs(log P, index)` takes logarithms of probabilities; it is None where the loss has no such form.
+
+    >>> BRIER.binary(np.array([0.25, 0.5]), np.array([0.0, 1.0]))
+    array([0.0625, 0.25  ])
     """
 
     binary: Callable[[Floats, Floats], Floats]

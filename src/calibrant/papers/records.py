@@ -25,6 +25,9 @@ class Verdict:
     ----------
     outcome : whether it holds.
     evidence : the sentence.
+
+    >>> Verdict("holds", "0.31 is below 0.35").outcome
+    'holds'
     """
 
     outcome: str
@@ -54,6 +57,10 @@ class Claim:
     id : a short name.
     text : what the paper says.
     source : where it says so.
+
+    >>> claim = Claim("C0", "It is small.", "sec. 1", "below 1", lambda cells: Verdict("holds", "0 is below 1"))
+    >>> claim.check({}).outcome
+    'holds'
     """
 
     id: str
@@ -73,6 +80,9 @@ class Table:
     columns : the names of the columns.
     rows : the cells.
     note : a sentence below it.
+
+    >>> Table("Errors", ("set", "printed", "ours"), (("sonar", 0.14, 0.1382),)).rows[0][2]
+    0.1382
     """
 
     title: str
@@ -100,6 +110,10 @@ class Experiment:
     claims : what is checked.
     figure : draws the figure.
     caption : the text below it.
+
+    >>> from calibrant.papers import EXPERIMENTS
+    >>> EXPERIMENTS["lin2007"].title
+    "Lin, Lin & Weng 2007: fitting Platt's sigmoid without numerical difficulties"
     """
 
     paper: str

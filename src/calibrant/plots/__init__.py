@@ -215,6 +215,11 @@ class ReliabilityPanelsDisplay:
     Attributes
     ----------
     axes_ : the diagrams; figure_ : their figure; displays_ : one `ReliabilityDisplay` per diagram.
+
+    >>> P = [[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.3, 0.3, 0.4], [0.5, 0.4, 0.1]]
+    >>> display = ReliabilityPanelsDisplay.from_predictions(["a", "b", "c", "b"], P, bands=None)
+    >>> len(display.axes_), len(display.displays_)
+    (3, 3)
     """
 
     def __init__(self, panels: ReliabilityPanels) -> None:
@@ -283,6 +288,12 @@ class ScoresDisplay:
     Attributes
     ----------
     ax_ : the posterior; counts_ax_ : the histograms; figure_ : their figure; line_ : the map, or None.
+
+    >>> from calibrant import fit
+    >>> y, scores = [0, 1, 0, 1], [-2.0, -1.0, 1.0, 2.0]
+    >>> display = ScoresDisplay.from_predictions(y, scores, fit("platt", scores, y, kind="margin"))
+    >>> display.line_ is None
+    False
     """
 
     def __init__(self, curve: ScoresCurve) -> None:
@@ -342,6 +353,10 @@ class ErrorRejectDisplay:
     Attributes
     ----------
     ax_ : the axes; figure_ : their figure; line_ : the curve.
+
+    >>> display = ErrorRejectDisplay.from_predictions([0, 1, 1], [0.1, 0.4, 0.8])
+    >>> display.line_.get_ydata().round(3)
+    array([0.333, 0.   , 0.   , 0.   ])
     """
 
     def __init__(self, curve: ErrorRejectCurve, *, name: str = "") -> None:
@@ -406,6 +421,12 @@ class WatchDisplay:
     Attributes
     ----------
     ax_ : the evidence; shift_ax_ : the shifts below it; figure_ : their figure; line_ : the evidence of the e-process.
+
+    >>> from calibrant import fit, watch
+    >>> scores, y = [-2.0, -1.0, 1.0, 2.0] * 50, [0, 1, 0, 1] * 50
+    >>> state = watch(fit("platt", scores, y, kind="margin"), scores, y, batch="Monday")
+    >>> WatchDisplay(state).plot().line_.get_ydata().size
+    1
     """
 
     def __init__(self, state: Watch, group: str | None = None) -> None:
@@ -492,6 +513,11 @@ class MapsDisplay:
     Attributes
     ----------
     ax_ : the axes; figure_ : their figure; lines_ : the maps, in order.
+
+    >>> y, scores = [0, 1, 0, 1], [-2.0, -1.0, 1.0, 2.0]
+    >>> display = MapsDisplay.from_predictions(y, scores, ["platt", "isotonic"], kind="margin")
+    >>> len(display.lines_)
+    2
     """
 
     def __init__(self, curves: Sequence[MapCurve], *, groups: Posterior | None = None) -> None:
@@ -561,6 +587,10 @@ class RanksDisplay:
     Attributes
     ----------
     ax_ : the axes; figure_ : their figure.
+
+    >>> display = RanksDisplay.from_ranks([[1, 2, 3], [1, 3, 2], [2, 1, 3]], ["auto", "platt", "raw"])
+    >>> display.ax_.get_figure() is display.figure_
+    True
     """
 
     def __init__(self, diagram: RankDiagram) -> None:
@@ -626,6 +656,12 @@ class LeaveOneOutDisplay:
     Attributes
     ----------
     ax_ : the axes; figure_ : their figure; lines_ : the paths over C, in the order of gamma.
+
+    >>> from calibrant import KernelLogisticRegression, generators
+    >>> X, y = generators.crossing(40, random_state=0)
+    >>> display = LeaveOneOutDisplay.from_estimator(KernelLogisticRegression().fit(X, y))
+    >>> len(display.lines_)
+    1
     """
 
     def __init__(self, choice: LooChoice) -> None:

@@ -34,6 +34,11 @@ class Dataset:
     notes : what differs from the papers.
     X_test : test rows, where the papers had a fixed split.
     y_test : their classes.
+
+    >>> from calibrant import datasets
+    >>> data = datasets.load("highleyman")
+    >>> data.name, data.X.shape, data.classes
+    ('highleyman', (200, 2), ('0', '1'))
     """
 
     name: str
