@@ -282,6 +282,18 @@ class TestFamilies:
         assert joined["holm"][3] == joined["holm"][2] <= plain["holm"][2]
 
 
+def test_of_methods_that_change_the_order_none_is_said_to_keep_it():
+    rng = np.random.default_rng(0)
+    z = rng.normal(0, 2, (2_000, 4))
+    y = (0.5 * z + [0, 0.8, -0.8, 0] + rng.gumbel(size=z.shape)).argmax(1)
+    P = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+    found = calibrant.compare_scores(
+        P, y, kind="probability", methods=["raw", "temperature", "platt"], cv=4, progress=False
+    )
+    assert rank_methods(found, "data", "scores").recommended == "platt"  # one map per class
+    assert "none of them keeps the order of the classes in each row." in found.answers.next.text
+
+
 def test_interval_and_p_say_the_same():
     found = compared("too sure")
     ranking = rank_methods(found, "data", "scores")

@@ -275,10 +275,17 @@ def _say_rule(case: _Case) -> str:
     if _has_several_sets(case):
         return "The rule: the best average rank over the data sets."
     best, chosen = case.ranking[case.ranking.best], case.chosen
+    several = any(len(each.classes) > 2 for each in case.comparison.predictions.values())
+    order = "the order of the classes in each row" if several else "the order of the rows"
     rule = (
-        "The rule: of the methods whose interval reaches the best, those that keep the order of the rows, and of these "
-        "the one that fits the fewest numbers."
+        f"The rule: of the methods whose interval reaches the best, those that keep {order}, and of these the one that "
+        "fits the fewest numbers."
     )
+    if not chosen.keeps_order:
+        rule = (
+            "The rule: of the methods whose interval reaches the best, the one that fits the fewest numbers; none of "
+            f"them keeps {order}."
+        )
     if case.raw is not None:
         rule += (
             " The forecasts as they are count only if their calibration error is what chance makes, or if no such "
@@ -289,7 +296,7 @@ def _say_rule(case: _Case) -> str:
     gap = chosen.distances[case.ranking.metrics[0]]
     why = "fits more numbers"
     if chosen.keeps_order and not best.keeps_order:
-        why = "is another machine" if best.method == "klr" else "does not keep the order of the rows"
+        why = "is another machine" if best.method == "klr" else f"does not keep {order}"
     return f"{rule} {_name(best, first=True)} is better{_say_gap(gap)} but {why}."
 
 

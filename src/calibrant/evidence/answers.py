@@ -493,7 +493,7 @@ def _write_disordered(case: Case, span: str) -> _Three:
         make_answer(0, "off", "No.", claim, [f"The area under the ROC curve is {span}."]),
         make_answer(1, "off", "", wrong, [say_means(case)]),
         make_answer(
-            2, "off", "", f"Check the order of the columns: they were read as {list_names(names)}.", steps=steps
+            2, "off", "", f"Check the order of the columns: they were read as {list_names(names, 12)}.", steps=steps
         ),
     )
 

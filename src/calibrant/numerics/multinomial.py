@@ -42,7 +42,7 @@ class _Tuning:
 
     block: int = 32_768  # numbers per array of a block of rows: it stays in the cache
     wide: int = 60_000  # the same of arrays with a row per coefficient; 200,000 took a fifth longer at 10,000 x 10
-    deep: int = 256  # the least rows of such a block
+    deep: int = 128  # the least rows of such a block; with 256 a fit of 10,000 x 1,000 took 3.1 times the input
     kept: int = 500_000  # rows times classes up to which the terms are computed once; beyond, anew in every pass
     threaded: float = 2e7  # products of a pass over the rows from which there are threads, two ...
     parallel: int = 2_000_000  # ... or as many as have so many coefficients together
