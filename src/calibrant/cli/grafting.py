@@ -133,8 +133,19 @@ def graft_columns(
             finally:
                 stopped.set()
         _write_footer(graft, output, start, schema)
+    _check_written(graft, target)
     if stamps != [_stamp(file) for file in graft.files]:
         msg = "the table changed while it was read; give a table that stays the same"
+        raise RuntimeError(msg)
+
+
+def _check_written(graft: Graft, target: Path) -> None:
+    """Refuse a file that Arrow does not read, or in which it sees other row groups."""
+    written = parquet.read_metadata(target)
+    if tuple(written.row_group(place).num_rows for place in range(written.num_row_groups)) != graft.sizes:
+        msg = (
+            f"{graft.files[0].path} must be a file whose footer can be written anew; Arrow sees other rows in the copy"
+        )
         raise RuntimeError(msg)
 
 
