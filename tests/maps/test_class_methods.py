@@ -223,8 +223,8 @@ class TestRobustTemperature:
         p, _ = rows(80, 3 + seed, seed)
         index, n, k = p.argmax(axis=1), *p.shape
         found = fit_temperature_robust(sample_of(p, index))
-        target = np.full((n, k), 1 / (n + 2) / (k - 1))
-        target[np.arange(n), index] = (n + 1) / (n + 2)
+        target = np.full((n, k), 0.5 / (n + 1) / (k - 1))
+        target[np.arange(n), index] = (n + 0.5) / (n + 1)
         centre, u = np.log(0.01 / (n + 1)), 0.5 * (np.bincount(index, minlength=k) + 1) / (n + k) + 0.5 / k
         np.testing.assert_allclose(found.rest, u)  # the shares of the classes as they are
         assert found.mixture == pytest.approx(expit(centre - 8.0), rel=1e-6)
