@@ -449,9 +449,11 @@ def test_the_quick_run_agrees_with_the_committed_one(quick, committed):
     assert stages == {"figure", "choice", "comparison"}
     for cell in quick.cells:
         old = known[json.dumps(cell.settings, sort_keys=True)]  # every cell of a quick run is one of the full run
-        near = 1e-4 if cell.settings.get("machine", "klr") == "klr" else 1e-6
+        is_klr = cell.settings.get("machine", "klr") == "klr"
+        near = 1e-4 if is_klr else 1e-6
         for name, one, other in numbers_of(cell.values, old):
-            assert one == pytest.approx(other, rel=near, abs=near), (cell.settings, name)
+            count = is_klr and isinstance(other, int)  # of rows: one may lie within the gap's error of the boundary
+            assert one == pytest.approx(other, rel=near, abs=1 if count else near), (cell.settings, name)
 
 
 def numbers_of(one, other, name=""):
