@@ -157,7 +157,7 @@ def find_situation(found: Assessment) -> str:
 def judge_group(found: Assessment, groups: int) -> Answer:
     """Return in one sentence how good one of so many groups is, by its own rows.
 
-    The more groups, the clearer must one be off (Bonferroni's correction): what only its own tests see is unclear.
+    The more groups, the more clearly one must be off (Bonferroni's correction): what only its own tests see is unclear.
     """
     answers = found.answers
     if answers.situation in _OFF and not _is_group_off(found, groups):
