@@ -242,6 +242,14 @@ class TestRobustTemperature:
         one[0] = (one[0] + 1) % k  # one mistake
         assert fit_temperature_robust(sample_of(p, one)).mixture > 10 * found.mixture
 
+    @pytest.mark.parametrize("seed", range(6))
+    def test_one_mistake_among_few_rows_is_not_a_mixture(self, seed):
+        z = np.random.default_rng(seed).normal(size=(50, 3)) * 5
+        p, index = softmax(z, axis=1), z.argmax(axis=1)
+        unsure = p.max(axis=1).argsort()[20]
+        index[unsure] = p[unsure].argsort()[1]  # the second
+        assert fit_temperature_robust(sample_of(p, index)).mixture < 0.002
+
     def test_leave_one_out_is_close_to_refits(self):
         p, index = rows(60, 3, zeros=True)
         data = sample_of(p, index)

@@ -69,7 +69,8 @@ class _Tuning:
     coarse: float = 1.0  # the prior means of e and d are this over (n + 1) for coarse scores ...
     smooth: float = 0.01  # ... and this for others
     starts: tuple[float, ...] = (1e-2, 1e-7)  # floors to start from, beside the prior mean
-    mixed: float = 0.1  # mixture to start from, beside the prior mean: wrong labels, as many as these, want it
+    mixed: float = 0.1  # mixture to start from, beside the prior mean: wrong labels, as many as these, want it ...
+    doubt: float = 3.0  # ... and must make it likelier by so many nats, or one mistake in 50 rows is taken for them
     none: float = 1e-300  # the floor that counts as none
     miss: float = 0.5  # rows that are expected to be wrong where none is; 1 and 0.25 had larger losses
     unmixed: float = 8.0  # by so much logit d is below its prior mean, and stays there, where all rows are right
@@ -290,10 +291,10 @@ def fit_temperature_robust(data: ClassSample) -> RobustTemperature:
     u = 1/(2k) + (n_c + 1)/(2(n + k)). logit e, log b and logit d have normal priors of precision 0.2, 0.3 and 0.05
     about logit c/(n + 1 + c), 0 and logit c/(n + 1 + c), with c = 1 where at least 1 % of the memberships are 0, else
     0.01; beside it stands the map without a floor. The likelihood has several optima: Newton's method, with curvature
-    made positive, starts from several floors and mixtures, and of their ends that with the largest posterior mass about
-    it is kept, by Laplace's approximation: a narrow optimum may be higher by chance, as with a large mixture where
-    nothing is wrong. Its gradient is checked. Where the scores rank the classes the wrong way round, the probabilities
-    are nearly u, with a warning.
+    made positive, starts from several floors, and the highest end is kept. One from a large mixture is taken instead if
+    there is more posterior mass about it, by Laplace's approximation and by 3 nats: many wrong labels are worth that,
+    one mistake among few rows is not. The gradient is checked. Where the scores rank the classes the wrong way round,
+    the probabilities are nearly u, with a warning.
 
     >>> p = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.5, 0.5], [0.8, 0.2, 0.0]])
     >>> fit_temperature_robust(ClassSample(p, np.array([0, 1, 2, 1]), 3, "probability")).matrix(p)[0].round(2)
@@ -368,7 +369,10 @@ def fit_bases(data: ClassSample, *, even: bool = False) -> list[BaseFit]:
     ends = []
     for each, starts in searches:
         found = [_search_robust(some, few, u, each, np.array(start), rough=n > limit) for start in starts]
-        end = min(found, key=lambda e: e.cost)
+        plain = [e for e, start in zip(found, starts, strict=True) if start[2] == none]
+        mixes = [e for e, start in zip(found, starts, strict=True) if start[2] != none]
+        end = min(plain, key=lambda e: e.value)
+        end = next((e for e in mixes if e.cost + _TUNING.doubt < end.cost), end)
         ends.append(_search_robust(data, labels, u, each, end.theta) if n > limit else end)
     ends.sort(key=lambda end: end.value)
     if ends[0].bare:
