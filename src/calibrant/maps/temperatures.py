@@ -74,9 +74,7 @@ class _Tuning:
     none: float = 1e-300  # the floor that counts as none
     miss: float = 0.5  # rows that are expected to be wrong where none is; 1 and 0.25 had larger losses
     unmixed: float = 8.0  # by so much logit d is below its prior mean, and stays there, where all rows are right
-    expected: int = (
-        1_000_000  # numbers up to which misses are expected of rows that are all right: it takes k times more
-    )
+    expected: int = 1_000_000  # numbers up to which misses are expected, as each row then has k cases instead of one
     underflow: float = 1e-100  # where memberships reach down to this, zeros are taken for still smaller ones
     scales: tuple[float, ...] = (0.0, -2.0)  # log b to start from without a floor
 
@@ -353,26 +351,27 @@ def fit_bases(data: ClassSample, *, even: bool = False) -> list[BaseFit]:
     usual = float(np.log((_TUNING.coarse if coarse else _TUNING.smooth) / (total + 1.0)))
     sure = data is not given
     none = usual - _TUNING.unmixed if sure else usual
-    others = [] if sure else [float(np.log(_TUNING.mixed) - np.log1p(-_TUNING.mixed))]
+    mixtures = [] if sure else [float(np.log(_TUNING.mixed) - np.log1p(-_TUNING.mixed))]
     prior = _Prior(np.array([usual, 0.0, none]), np.array(_TUNING.precision), (True, True, not sure))
-    places = [(floor, 0.0, none) for floor in (usual, *np.log(_TUNING.starts))] + [(usual, 0.0, d) for d in others]
-    searches = [(prior, places)]
+    starts = [(floor, 0.0, none) for floor in (usual, *np.log(_TUNING.starts))]
+    searches = [(prior, starts, [(usual, 0.0, d) for d in mixtures])]
     if underflow:
         bare = float(np.log(_TUNING.none))
-        places = [(bare, scale, none) for scale in _TUNING.scales] + [(bare, 0.0, d) for d in others]
-        searches.append((replace(prior, free=(False, True, not sure)), places))
+        starts = [(bare, scale, none) for scale in _TUNING.scales]
+        searches.append((replace(prior, free=(False, True, not sure)), starts, [(bare, 0.0, d) for d in mixtures]))
     some, few = data, labels
     limit = max(_TUNING.least, min(_TUNING.rows, _TUNING.numbers // k))
     if n > limit:
         rows, few = pick_rows(labels, data.scores, limit)
         some = replace(data, scores=data.scores[rows], index=few.index, weight=few.weight, target=few.target)
     ends = []
-    for each, starts in searches:
-        found = [_search_robust(some, few, u, each, np.array(start), rough=n > limit) for start in starts]
-        plain = [e for e, start in zip(found, starts, strict=True) if start[2] == none]
-        mixes = [e for e, start in zip(found, starts, strict=True) if start[2] != none]
-        end = min(plain, key=lambda e: e.value)
-        end = next((e for e in mixes if e.cost + _TUNING.doubt < end.cost), end)
+    for each, starts, mixed in searches:
+        end = min(
+            (_search_robust(some, few, u, each, np.array(s), rough=n > limit) for s in starts), key=lambda e: e.value
+        )
+        for start in mixed:
+            found = _search_robust(some, few, u, each, np.array(start), rough=n > limit)
+            end = found if found.cost + _TUNING.doubt < end.cost else end
         ends.append(_search_robust(data, labels, u, each, end.theta) if n > limit else end)
     ends.sort(key=lambda end: end.value)
     if ends[0].bare:
@@ -532,9 +531,8 @@ def _search_robust(
         step = turn @ ((turn.T @ -gradient) / size)
         decrement = float(-gradient @ step)
         if decrement <= enough:
-            return _End(
-                theta + step, (turn * size) @ turn.T, value, not prior.free[0]
-            )  # the last step squares what is left
+            last = theta + step  # squares what is left
+            return _End(last, (turn * size) @ turn.T, value, not prior.free[0])
         step *= min(1.0, reach / float(np.abs(step).max()))
         slope, length = float(gradient @ step), 1.0
         while True:
