@@ -149,6 +149,19 @@ def test_a_right_intercept_needs_no_backtracking(monkeypatch):
     assert len(calls) == 1
 
 
+def test_rows_that_are_nearly_certain_have_exact_intercepts_that_sum_to_zero():
+    rng = np.random.default_rng(0)
+    t, other = np.eye(10)[rng.integers(10, size=7_000)], np.eye(10)[rng.integers(10, size=7_000)]
+    f = 60.0 * t + rng.uniform(0.0, 55.0, (7_000, 1)) * other
+    curvature = Multinomial(t, np.full(7_000, 3e3)).curvature(f)
+    sums = rng.normal(size=10)
+    sums -= sums.mean()
+    b = curvature.balancer()(sums)
+    assert abs(b.mean()) <= 1e-12 * np.abs(b).max()
+    pulled = curvature.root(curvature.root_transposed(np.broadcast_to(b, f.shape))).sum(axis=0)
+    np.testing.assert_allclose(pulled, sums, atol=1e-7)
+
+
 def test_recomputed_tiles_give_the_same_products():
     X, _ = overlapping(1100)
     matrix = gram(RBF, X)

@@ -171,7 +171,10 @@ class SoftmaxCurvature:
         """Return the function from sums over the rows to intercepts b with sum_i W_i b = these sums, of mean 0."""
         n, k = self.p.shape[:2]
         p, columns = self.p.reshape(n, k).astype(np.float64), self.weight.reshape(n, -1).T.astype(np.float64)
-        totals = np.stack([np.diag(weight @ p) - (weight[:, None] * p).T @ p for weight in columns])
+        totals = np.stack([-(weight[:, None] * p).T @ p for weight in columns])
+        # The rows of W sum to 0: a diagonal from the others is exact where all rows are nearly certain of their class.
+        totals[:, range(k), range(k)] = 0.0
+        totals[:, range(k), range(k)] = -totals.sum(axis=2)
         inverse = np.linalg.pinv(totals, rcond=_SINGULAR, hermitian=True)
         return lambda sums: np.einsum("gab,bg->ag", inverse, sums.reshape(k, -1)).reshape(sums.shape).astype(sums.dtype)
 
