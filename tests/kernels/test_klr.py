@@ -106,6 +106,15 @@ def test_the_solution_is_optimal(kernel, C):
     assert abs(best.beta.sum()) < 1e-7 * np.abs(best.beta).sum()
 
 
+@pytest.mark.parametrize("cells", [25, 81, 150])
+def test_a_factor_that_is_the_whole_kernel_reaches_a_small_gap_at_a_large_C(cells):
+    rng = np.random.default_rng(0)
+    distinct = np.array(list(np.ndindex(3, 3, 3, 3, 2)), float)[:cells]
+    X, t = distinct[rng.integers(cells, size=2_600)], (rng.random(2_600) < 0.5).astype(float)
+    solution = fit(gram(RBF, X, single=True), Bernoulli(t, np.full(2_600, 2.5e5)), tol=3e-7)
+    assert solution.converged
+
+
 @pytest.mark.parametrize("case", [overlapping, three])
 def test_no_other_solver_goes_lower(case):
     X, t = case()

@@ -71,7 +71,7 @@ __all__ = [
     "solve",
 ]
 
-_FULL = 10  # times `few_rows`, up to which a fit that got stuck is tried with a factor of full rank, in seconds
+_FULL = 10  # times `few_rows`: the largest rank of a factor for a fit that got stuck, which takes seconds
 _ROUNDED = 1e-12  # relative gap that is rounding error; problems with few rows reach it at little cost
 
 
@@ -118,8 +118,8 @@ def improve(
 ) -> Iterator[Solution]:
     """Yield better and better solutions; a start that leads nowhere is dropped.
 
-    Where conjugate gradients lead nowhere, as for steep fits of smooth kernels, and the rows are not too many, a factor
-    of the whole kernel does without them.
+    Where conjugate gradients lead nowhere, as for steep fits of smooth kernels or of many equal rows, a larger factor
+    in double precision is a better preconditioner, and one of the whole kernel does without them.
     """
     kernel = prepare(problem, settings) if known is None else known
     problem = replace(problem, gram=replace(kernel.gram, workers=problem.gram.workers))
@@ -129,12 +129,21 @@ def improve(
         yield found
     if start is not None and not found.converged and found.steps < problem.max_iter:
         found = yield from _yield_better(found, _run_stages(problem, settings, kernel, None))
-    small = _is_small(problem.loss.shape, _FULL * settings.few_rows)
-    if small and not found.converged and kernel.factor.rank < problem.gram.n:
-        exact = problem.gram.in_double()
-        whole = pivoted_cholesky(exact, exact.n, np.random.default_rng(problem.seed))
-        problem, kernel = replace(problem, gram=exact), Prepared(exact, whole)
-        yield from _yield_better(found, _run_stages(problem, settings, kernel, None))
+    problem = replace(problem, gram=problem.gram.in_double())
+    while not found.converged and found.steps < problem.max_iter and not is_complete(problem.gram, kernel.factor):
+        rank = _wider_rank(kernel.factor.rank, problem, settings)
+        if rank <= kernel.factor.rank:
+            break
+        wider = pivoted_cholesky(problem.gram, rank, np.random.default_rng(problem.seed))
+        kernel = Prepared(problem.gram, wider)
+        found = yield from _yield_better(found, _run_stages(problem, settings, kernel, found))
+
+
+def _wider_rank(rank: int, problem: Problem, settings: Settings) -> int:
+    """Return the rank for a fit that got stuck: n where that takes seconds and a quarter of the memory, or 4 times."""
+    n, k = problem.gram.n, 1 if len(problem.loss.shape) == 1 else problem.loss.shape[1]
+    most = min(_few(_FULL * settings.few_rows, k), int(problem.memory / (32.0 * n)))
+    return n if n <= most else min(most, 4 * rank)
 
 
 def _yield_better(best: Solution, others: Iterator[Solution]) -> Generator[Solution, None, Solution]:
@@ -227,8 +236,8 @@ def prepare(problem: Problem, settings: Settings = SETTINGS) -> Prepared:
     the rest of the kernel adds to sum_i a_i K(x_i, .), so the importance of a row is |a_i|. The more of the curvature
     meets the rest, the more steps conjugate gradients would need, and the larger the rank.
 
-    If single precision ends the factor before that, the kernel is so smooth that rounding errors hide what is left of
-    it: it is in double precision then.
+    If single precision ends the factor before that, or the factor is the whole kernel, rounding errors would hide what
+    is left: both are in double precision then.
     """
     gram, loss, rng = problem.gram, problem.loss, np.random.default_rng(problem.seed)
     most = choose_rank(loss.shape, problem, settings)
@@ -245,16 +254,23 @@ def prepare(problem: Problem, settings: Settings = SETTINGS) -> Prepared:
     at = inner.expand(multiply(coarse.F.T, z))
     a, unseen = np.abs(at.residual).reshape(gram.n, -1).sum(axis=1), loss.curvature(at.f).trace() * coarse.rest
     rank = int(0.5 * most * (1.0 + min(1.0, 2.0 * float(np.mean(unseen / (1.0 + unseen))))))
-    factor = pivoted_cholesky(gram, rank, rng, coarse, a + a.mean())
+    found, factor = factorise(gram, rank, rng, coarse, a + a.mean())
+    if found is not gram:
+        return Prepared(found, factor)
     wider = np.zeros((len(factor.F), *z.shape[1:]))
     wider[: coarse.rank], wider[-1] = z[:-1], z[-1]
     return Prepared(gram, factor, wider)
 
 
-def factorise(gram: Gram, rank: int, rng: np.random.Generator) -> tuple[Gram, Factor]:
-    """Return a kernel and its factor; if single precision ends the factor early, both in double precision."""
-    factor = pivoted_cholesky(gram, rank, rng)
-    if factor.rank == rank or gram.double is None:
+def factorise(
+    gram: Gram, rank: int, rng: np.random.Generator, start: Factor | None = None, importance: Floats | float = 1.0
+) -> tuple[Gram, Factor]:
+    """Return a kernel and its factor, both in double precision if the factor ends early or is the whole kernel.
+
+    A factor that is the whole kernel must carry the solution to its end, and single precision may not reach that.
+    """
+    factor = pivoted_cholesky(gram, rank, rng, start, importance)
+    if gram.double is None or (factor.rank == rank and not is_complete(gram, factor)):
         return gram, factor
     double = gram.in_double()
     return double, pivoted_cholesky(double, rank, rng)
@@ -268,15 +284,15 @@ def choose_rank(shape: tuple[int, ...], problem: Problem, settings: Settings = S
     n, k = shape[0], 1 if len(shape) == 1 else shape[1]
     if problem.rank:
         return min(n, problem.rank, max(8, 4 * settings.unknowns // k) if k > 1 else problem.rank)
-    if _is_small(shape, settings.few_rows):
+    if n <= _few(settings.few_rows, k):
         return n
     most = min(settings.rank_scale * n**0.75, problem.memory / (16.0 * n), settings.unknowns / k if k > 1 else n)
     return int(np.clip(most, 8 if k > 1 else 64, n))
 
 
-def _is_small(shape: tuple[int, ...], rows: int) -> bool:
-    """Return whether values f of this shape are of at most so many rows, or twice as many rows times classes."""
-    return shape[0] <= rows if len(shape) == 1 else shape[0] * shape[1] <= 2 * rows
+def _few(rows: int, k: int) -> int:
+    """Return so many rows for one value of f per row, and for k values so many that k times as many are twice that."""
+    return rows * min(k, 2) // k
 
 
 def _solve_in_factor(
