@@ -294,10 +294,17 @@ def test_a_bar_on_a_terminal_and_lines_elsewhere(monkeypatch, capfd):
 
 def test_a_fit_that_does_not_converge_warns():
     X, y = data(900)
-    with pytest.warns(ConvergenceWarning, match="duality gap"):
+    with pytest.warns(ConvergenceWarning, match="duality gap .*: raise max_iter"):
         model = KernelLogisticRegression(1e5, max_iter=2).fit(X, y)
     assert not model.converged_
     assert model.duality_gap_ > model.tol
+
+
+def test_a_fit_of_features_on_very_different_scales_says_to_rescale_them():
+    X, y = data(900)
+    X[:, 0] *= 1e7
+    with pytest.warns(ConvergenceWarning, match=r"K\(x, x\) reaches .*rescale the features"):
+        KernelLogisticRegression(1e3, kernel="poly", degree=2, gamma=1.0, coef0=1.0).fit(X, y)
 
 
 @pytest.mark.parametrize("C", [1e-8, 1e6, 1e10])

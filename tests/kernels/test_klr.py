@@ -115,6 +115,18 @@ def test_a_factor_that_is_the_whole_kernel_reaches_a_small_gap_at_a_large_C(cell
     assert solution.converged
 
 
+def test_a_bound_on_the_minimum_is_never_given_up():
+    rng, found = np.random.default_rng(0), []
+    income, age, member = np.exp(rng.normal(10.5, 0.8, 1_000)), rng.uniform(18, 80, 1_000), rng.integers(0, 2, 1_000)
+    t = (rng.random(1_000) < expit(1e-5 * (income - 4e4) + 0.05 * (age - 50) + member - 0.5)).astype(float)
+    X = np.column_stack([income, age, member])  # rounding errors of K are about as large as age
+    fit(gram(Kernel("linear"), X), Bernoulli(t, np.ones(1_000)), report=found.append)
+    bounds = np.array([each.objective - each.gap for each in found])
+    assert len(found) > 1
+    assert (np.diff(bounds) >= -1e-9 * bounds[1:]).all()
+    assert found[-1].gap < 0.05 * found[-1].objective
+
+
 @pytest.mark.parametrize("case", [overlapping, three])
 def test_no_other_solver_goes_lower(case):
     X, t = case()

@@ -48,6 +48,7 @@ __all__ = ["Choice", "KernelLogisticRegression", "KernelLogisticRegressionCV", "
 
 _MOST_POOR = 0.05  # share of poor rows up to which leave-one-out is trusted
 _MOST_FEATURES = 1e8  # rows times rank up to which C is chosen by leave-one-out, and above by held-out rows
+_LARGE_KERNEL = 1e4  # K(x, x) from which unscaled features are the likely cause of a fit that did not converge
 _FOLDS = 10  # folds of the cross-validation that replaces it
 _C_GRID = tuple(float(C) for C in np.logspace(-3, 4, 20))
 _LARGE_CS = tuple(float(C) for C in 10.0 ** (4 + 14 / 19 * np.arange(1, 5)))  # for few rows with small kernels between
@@ -459,12 +460,20 @@ def _finish(model: Any, choice: Choice, trained: _Trained) -> None:
     model.converged_ = all(each.converged for each in solutions)
     model._last, model._posterior = solutions if model.warm_start else None, trained.posterior
     model.machines_ = machines
-    message = f"duality gap {model.duality_gap_:.2g} above tol={model.tol:g} after {model.n_iter_} steps"
     if any(each.interrupted for each in solutions):
         msg = f"interrupted at a duality gap of {model.duality_gap_:.2g} after {model.n_iter_} steps"
         raise KeyboardInterrupt(msg)
     if not model.converged_:
-        warn(message, ConvergenceWarning)
+        message = f"duality gap {model.duality_gap_:.2g} above tol={model.tol:g} after {model.n_iter_} steps"
+        warn(f"{message}: {_advise(model, choice, rows)}", ConvergenceWarning)
+
+
+def _advise(model: Any, choice: Choice, rows: TrainingRows) -> str:
+    """Return what may help a fit that did not converge."""
+    largest = float(gram(choice.kernel, rows.source(choice.kernel)).diagonal.max())
+    if largest > _LARGE_KERNEL:
+        return f"K(x, x) reaches {largest:.2g}, and rounding hides the rest: rescale the features, or take a smaller C"
+    return "raise max_iter" if model.n_iter_ >= model.max_iter else "take a smaller C, or a larger tol"
 
 
 @contextmanager

@@ -181,11 +181,14 @@ def _run_stages(problem: Problem, settings: Settings, kernel: Prepared, start: S
             yield replace(_lift(problem, kernel.factor, point), steps=steps)
             raise
 
-    best = replace(now, gap=np.inf)
+    best, lower = replace(now, gap=np.inf), -np.inf
     while True:
         now, x, Kx = _certify(loss, K, now, tol, few=few)
+        lower = max(lower, now.objective - now.gap)  # a bound on the minimum stays one
+        now = replace(now, gap=max(0.0, now.objective - lower))
         stuck = now.objective >= best.objective and now.gap >= 0.5 * best.gap
         best = now if now.objective <= best.objective * (1.0 + 1e-9) else best
+        best = replace(best, gap=max(0.0, best.objective - lower))
         precise = K.gram.dtype == np.float64 or K.error <= _tolerable_error(problem, best)
         yield replace(best, steps=steps, converged=precise and best.gap <= problem.tol * best.objective)
         if steps >= problem.max_iter or (precise and (now.gap <= tol * now.objective or stuck)):
@@ -193,7 +196,7 @@ def _run_stages(problem: Problem, settings: Settings, kernel: Prepared, start: S
         if now.gap <= tol * now.objective or stuck:
             K = _make_products(problem, settings, best)
             now = solution_at(loss, best.beta, K(best.beta), best.b)
-            best = replace(now, gap=np.inf)
+            best, lower = replace(now, gap=np.inf), -np.inf
             continue
         if count >= settings.poor_steps and _is_worth_doubling(factor, loss, count, settings):
             factor = pivoted_cholesky(problem.gram, 2 * factor.rank, rng, factor)
