@@ -365,6 +365,13 @@ def test_one_class_is_an_error():
         KernelLogisticRegression().fit([[0.0], [1.0]], [1, 1])
 
 
+def test_a_class_whose_rows_have_no_weight_is_an_error():
+    with pytest.raises(
+        ValueError, match=r"every class of y must have a row of positive weight; got none for \['hare'\]"
+    ):
+        KernelLogisticRegression().fit(np.eye(3), ["cat", "dog", "hare"], [1.0, 2.0, 0.0])
+
+
 def test_sizes():
     assert parse_size("4GB") == parse_size(4e9) == 4e9
     assert parse_size("2 M") == 2e6

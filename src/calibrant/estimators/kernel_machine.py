@@ -334,9 +334,12 @@ def read_rows(
     classes, codes = np.unique(labels, return_inverse=True)
     copies, weight = _row_weights(C, model.class_weight, X, labels, classes, codes, sample_weight)
     rows = TrainingRows(X, np.flatnonzero(weight), codes, weight, copies)
-    left = classes[np.bincount(rows.codes, minlength=len(classes)) > 0].tolist()
-    if len(left) < max(2, len(classes)):
-        msg = f"y must hold two classes or more, with rows of positive weight; got {len(left)} class(es): {left}"
+    if len(classes) < 2:
+        msg = f"y must hold two classes or more; got 1 class: {classes.tolist()}"
+        raise ValueError(msg)
+    lacking = classes[np.bincount(rows.codes, minlength=len(classes)) == 0].tolist()
+    if lacking:
+        msg = f"every class of y must have a row of positive weight; got none for {lacking}"
         raise ValueError(msg)
     return rows, classes
 
