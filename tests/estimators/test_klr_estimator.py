@@ -366,9 +366,7 @@ def test_one_class_is_an_error():
 
 
 def test_a_class_whose_rows_have_no_weight_is_an_error():
-    with pytest.raises(
-        ValueError, match=r"every class of y must have .* weight; got none for \['hare'\]"
-    ):
+    with pytest.raises(ValueError, match=r"every class of y must have .* weight; got none for \['hare'\]"):
         KernelLogisticRegression().fit(np.eye(3), ["cat", "dog", "hare"], [1.0, 2.0, 0.0])
 
 
