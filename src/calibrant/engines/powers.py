@@ -62,8 +62,8 @@ def sum_powers(
 ) -> PowerSums:
     """Return the sums over rows that have a number `x` and a `cell` beside the columns of the table.
 
-    `powers` is the highest power of x. `number` is a type for twice the numbers of cells; None says that these are no whole numbers, so that classes cannot
-    have cells of their own.
+    `powers` is the highest power of x. `number` is a type for twice the numbers of cells; None says that these are no
+    whole numbers, so that classes cannot have cells of their own.
     """
     apart = table.whole and number is not None
     cell, x = nw.col("cell"), nw.col("x")
