@@ -38,9 +38,9 @@ def sum_groups(table: Table, overall: Any, columns: Sequence[str], names: Sequen
     frame = add_log_odds(table.frame, overall, "x").with_columns(place=place_in_cells(nw.col("x")))
     frame = frame.with_columns(cell=nw.col("place").floor())
     frame = frame.with_columns(x=nw.col("place") - nw.col("cell"))
-    found = sum_powers(table, frame, keys=columns, number=nw.Int16, powers=POWERS)
-    keys = _read_keys(found.keys, columns, names)
-    return keys.keys, points_of_cells(keys.index, found.cell, found.positive, found.negative)
+    cells = sum_powers(table, frame, keys=columns, number=nw.Int16, powers=POWERS)
+    keys = _read_keys(cells.keys, columns, names)
+    return keys.keys, points_of_cells(keys.index, cells.cell, cells.positive, cells.negative)
 
 
 def _read_keys(home: Any, columns: Sequence[str], names: Sequence[str]) -> RowKeys:
