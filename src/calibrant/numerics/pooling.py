@@ -123,7 +123,7 @@ def group_cells(group: Index, x: Floats, positive: Floats, negative: Floats) -> 
 def place_in_cells(x: Any) -> Any:
     """Return where log-odds are, in cells; x may be a column of an engine."""
     away = np.abs(x) if isinstance(x, np.ndarray) else x.abs()
-    return x * _PER_LOGIT / (away / _TAIL + 1.0)
+    return x * (_PER_LOGIT * _TAIL) / (away + _TAIL)
 
 
 def sum_cells(group: Index, x: Floats, positive: Floats, negative: Floats) -> GroupCells:
