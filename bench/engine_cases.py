@@ -30,6 +30,7 @@ SIGMOID = "a sigmoid in SQL"  # copies the file with one more column of doubles,
 TWICE = "a copy, one column twice"  # the least that writing one more column costs by default
 DEFAULTS = "ours, DuckDB's defaults"  # which try a dictionary of 24,576 values for every column of doubles
 ONE_FIT = "one fit of platt"
+METHODS = ["platt", "temperature", "kull_beta", "isotonic", "auto", "bins", "softmax", "clip01"]
 MANY = 10 * MILLION
 MOST = 100 * MILLION
 
@@ -166,11 +167,10 @@ def apply_to_file(method: str, n: int) -> Contest:
 
 def compare(n: int) -> Contest:
     path, connection = write_rows(n), duckdb.connect()
-    methods = ["platt", "temperature", "kull_beta", "isotonic", "auto", "bins", "softmax", "clip01"]
 
     def ours() -> Any:
         rows = connection.read_parquet(path)
-        return engines.compare(rows, score="f", label="y", kind="margin", methods=methods, progress=False)
+        return engines.compare(rows, score="f", label="y", kind="margin", methods=METHODS, progress=False)
 
     return Contest({OURS: ours, NEWTON: lambda: sum_newton(connection, path)})
 
