@@ -157,3 +157,15 @@ def test_a_picture_over_time(place, ending, start):
     content = (place / f"watch.{ending}").read_bytes()
     assert content.startswith(start)
     assert ending == "png" or b"No drift" in content
+
+
+def test_the_next_batch_of_a_database_has_a_name_too(place):
+    duckdb = pytest.importorskip("duckdb")
+    rows = write(place / "0.parquet")
+    with duckdb.connect(str(place / "scores.duckdb")) as connection:
+        connection.execute(f"CREATE TABLE scores AS SELECT * FROM '{rows}'")
+    told = done(*ask("duckdb:///scores.duckdb?table=scores"), "--batch", "monday")
+    (following,) = [line for line in told.stdout.splitlines() if line.startswith("next: ")]
+    words = shlex.split(following.removeprefix("next: calibrant "))
+    assert words[words.index("--batch") + 1] == "NEXT"
+    done(*words)

@@ -1,10 +1,12 @@
 """Maps applied in an engine are those of NumPy, as a column of the caller's own kind of table."""
 
 from dataclasses import replace
+from decimal import Decimal
 from functools import cache
 
 import duckdb
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
@@ -76,6 +78,20 @@ def test_rows_keep_their_order(backend):
     found = come_home(engines.apply(fitted, BACKENDS[backend](pa.table({"f": scores})), score="f"))
     np.testing.assert_array_equal(found["f"].to_numpy(), scores)
     np.testing.assert_allclose(found["probability"].to_numpy(), fitted(scores), atol=1e-12)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_scores_may_be_decimals(backend):
+    scores = pa.array([Decimal("-1.25"), None, Decimal("0.50"), Decimal("3.75")], pa.decimal128(6, 2))
+    found = apply_and_sort(Sigmoid(-1.0, 0.5), BACKENDS[backend](pa.table({"i": range(4), "f": scores})), score="f")
+    expected = Sigmoid(-1.0, 0.5)(np.array([-1.25, np.nan, 0.5, 3.75]))
+    np.testing.assert_allclose(to_numbers(found["probability"]), expected, rtol=1e-12)
+
+
+def test_objects_of_pandas_must_be_numbers():
+    table = pd.DataFrame({"f": [{"a": 1}, {"a": 2}]})
+    with pytest.raises(ValueError, match="score must name columns of real numbers; 'f' is of type Object: cast it"):
+        engines.apply(Sigmoid(-1.0, 0.5), table, score="f")
 
 
 def test_an_index_of_pandas_is_kept():

@@ -20,26 +20,27 @@ LABELS = {
 }
 
 
-def sum_by_hand(cell, x, weight):
+def sum_by_hand(cell, x, weight, powers):
     places = np.unique(cell, return_inverse=True)[1]
-    return np.stack([np.bincount(places, weight * x**k) for k in range(4)])
+    return np.stack([np.bincount(places, weight * x**k) for k in range(powers + 1)])
 
 
+@pytest.mark.parametrize("powers", [3, 4])
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("labels", LABELS)
-def test_sums_are_those_of_the_rows(labels, weighted):
+def test_sums_are_those_of_the_rows(labels, weighted, powers):
     given = pl.DataFrame({"f": F, "y": LABELS[labels], "w": W})
     positive_label = {"texts": "yes"}.get(labels)
     table = open_rows(given, score="f", label="y", weight="w" if weighted else None, pos_label=positive_label)
     assert table.whole is (labels != "shares")
     frame = table.frame.with_columns(x=SCORE - 0.5, cell=(SCORE * 2.0).floor())
-    found = sum_powers(table, frame, ends=True).join()
+    found = sum_powers(table, frame, ends=True, powers=powers).join()
     cell, weight = np.floor(F * 2.0), W if weighted else np.ones(500)
     share = Y * (0.75 if labels == "shares" else 1.0)
     np.testing.assert_array_equal(found.cell, np.unique(cell))
     np.testing.assert_allclose(found.rows, np.bincount(np.unique(cell, return_inverse=True)[1]))
-    np.testing.assert_allclose(found.positive, sum_by_hand(cell, F - 0.5, weight * share), atol=1e-12)
-    np.testing.assert_allclose(found.negative, sum_by_hand(cell, F - 0.5, weight * (1 - share)), atol=1e-12)
+    np.testing.assert_allclose(found.positive, sum_by_hand(cell, F - 0.5, weight * share, powers), atol=1e-12)
+    np.testing.assert_allclose(found.negative, sum_by_hand(cell, F - 0.5, weight * (1 - share), powers), atol=1e-12)
     ends = [[f(F[cell == each]) for each in np.unique(cell)] for f in (np.min, np.max)]
     np.testing.assert_array_equal(found.ends, ends)
 

@@ -220,6 +220,11 @@ def test_connections_fetch_no_extensions():
     assert opening == ["opening.py"]
 
 
+def test_a_long_query_prints_no_bar():
+    connection = connect_duckdb()
+    assert connection.execute("SELECT current_setting('enable_progress_bar_print')").fetchall() == [(False,)]
+
+
 def test_a_table_that_changes_is_noticed(monkeypatch):
     scores, y = noisy_scores(300)
     connection = duckdb.connect()

@@ -141,7 +141,7 @@ def _open_duckdb(files: Files, paths: list[str], types: dict[str, str], rows: in
         from calibrant.engines.opening import connect_duckdb
 
     connection = connect_duckdb(paths)
-    connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false")
+    connection.execute("SET enable_progress_bar = true")
     relation = connection.read_parquet([path.replace("[", "[[]") if "://" not in path else path for path in paths])
     require_columns(files.name, list(relation.columns), wanted)
     chosen = [

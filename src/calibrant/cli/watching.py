@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -101,7 +102,8 @@ def watch(
     if picture is not None:
         require_place(picture, map_file, state, *tables, name="--picture")
         check_one_of("the ending of --picture", picture.suffix.lower().lstrip("."), _PICTURES)
-    if batch is None and batches is None:
+    named = batch is not None
+    if not named and batches is None:
         if len(tables) > 1 or "*" in tables[0] or tables[0] == "-" or "?" in tables[0]:
             msg = (
                 "give --batch, the name of the batch, or --batches, the column that has it, where no file name says it"
@@ -160,9 +162,17 @@ def watch(
             print_next(*refit)
         else:
             columns = repeat_options(score=score, label=label, by=by, weight=weight, batches=batches, state=str(state))
-            print_next("watch", map_file, "NEXT.parquet", *columns, *repeat_options(skip_missing=skip_missing))
+            others = repeat_options(batch="NEXT" if named else None, skip_missing=skip_missing)
+            print_next("watch", map_file, _name_next(tables), *columns, *others)
     if found.drifted:
         raise typer.Exit(_DRIFT)
+
+
+def _name_next(tables: Sequence[str]) -> str:
+    """Return what stands for the table of the next batch: a file of another name, or the same table of a database."""
+    from calibrant.engines.databases import is_address
+
+    return hide_address(tables[0]) if is_address(tables[0]) else "NEXT.parquet"
 
 
 def _repeat_fit(mapping: Any, found: Watch) -> dict[str, Any]:

@@ -88,9 +88,9 @@ def apply(
     columns = [opened.column("score", name) for name in names]
     schema = opened.rows.select(*columns).collect_schema()
     for name, dtype in zip(names, schema.dtypes(), strict=True):
-        if not (dtype.is_numeric() or dtype == nw.Boolean):
-            msg = f"score must name columns of real numbers; {name!r} is of type {dtype}: cast it"
-            raise ValueError(msg)
+        is_decimal = dtype == nw.Object and opened.frame.implementation.is_pandas_like()  # which keeps them as objects
+        if not (dtype.is_numeric() or dtype == nw.Boolean or is_decimal):
+            raise _refuse_type(name, dtype)
     groups = {} if not by else {name: opened.column("by", name) for name in check_by(by)}
     if grouped and len(groups) != len(columns_of(map.groups)):  # type: ignore[union-attr]
         msg = f"by must name {len(columns_of(map.groups))} column(s), as in the fit; got {by!r}"  # type: ignore[union-attr]
@@ -120,7 +120,7 @@ def _apply_in_memory(
     map: Any, frame: nw.DataFrame[Any], names: list[str], into: str, groups: dict[str, nw.Expr], *, several: bool
 ) -> Any:
     """Return a table in memory with new columns, computed with NumPy."""
-    scores = [np.asarray(frame[name].cast(nw.Float64).to_numpy(), np.float64) for name in names]
+    scores = [_read_numbers(frame[name]) for name in names]
     missing = np.any([frame[name].is_null().to_numpy() for name in names], axis=0)
     if groups:
         known = tuple(plain_key("map", key) for key in map)
@@ -149,6 +149,21 @@ def _apply_in_memory(
             )
         added.append(series)
     return frame.with_columns(*added).to_native()
+
+
+def _read_numbers(column: nw.Series[Any]) -> Floats:
+    """Return a column as float64."""
+    try:
+        return np.asarray(column.cast(nw.Float64).to_numpy(), np.float64)
+    except (TypeError, ValueError):
+        if column.dtype != nw.Object:
+            raise
+        raise _refuse_type(column.name, column.dtype) from None
+
+
+def _refuse_type(name: str, dtype: Any) -> ValueError:
+    """Return the error for a column that does not hold numbers."""
+    return ValueError(f"score must name columns of real numbers; {name!r} is of type {dtype}: cast it")
 
 
 def _read_rows(frame: nw.DataFrame[Any], groups: dict[str, nw.Expr]) -> RowKeys:

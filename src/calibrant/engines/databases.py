@@ -177,7 +177,7 @@ def _open_duckdb(address: Address) -> Iterator[Stored]:
     except duckdb.Error as error:
         raise _refuse(address, error) from None
     with closing(connection):
-        connection.execute("SET enable_progress_bar = true; SET enable_progress_bar_print = false; BEGIN")
+        connection.execute("SET enable_progress_bar = true; BEGIN")
         listed = (
             "SELECT schema_name, {0}_name FROM duckdb_{0}s() WHERE NOT internal AND database_name = current_database()"
         )

@@ -15,7 +15,7 @@ from calibrant.engines.powers import sum_powers
 from calibrant.engines.tables import SCORE, Table
 from calibrant.maps.keys import Keys, RowKeys, join_keys
 from calibrant.maps.records import log_odds
-from calibrant.numerics.pooling import GroupCells, group_cells, place_in_cells, points_of_cells
+from calibrant.numerics.pooling import POWERS, GroupCells, group_cells, place_in_cells, points_of_cells
 
 __all__ = ["sum_groups"]
 
@@ -37,9 +37,10 @@ def sum_groups(table: Table, overall: Any, columns: Sequence[str], names: Sequen
         return keys.keys, group_cells(keys.index, x, found["positive"], found["negative"])
     frame = add_log_odds(table.frame, overall, "x").with_columns(place=place_in_cells(nw.col("x")))
     frame = frame.with_columns(cell=nw.col("place").floor())
-    powers = sum_powers(table, frame.with_columns(x=nw.col("place") - nw.col("cell")), keys=columns, number=nw.Int16)
-    keys = _read_keys(powers.keys, columns, names)
-    return keys.keys, points_of_cells(keys.index, powers.cell, powers.positive, powers.negative)
+    frame = frame.with_columns(x=nw.col("place") - nw.col("cell"))
+    cells = sum_powers(table, frame, keys=columns, number=nw.Int16, powers=POWERS)
+    keys = _read_keys(cells.keys, columns, names)
+    return keys.keys, points_of_cells(keys.index, cells.cell, cells.positive, cells.negative)
 
 
 def _read_keys(home: Any, columns: Sequence[str], names: Sequence[str]) -> RowKeys:

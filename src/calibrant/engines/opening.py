@@ -104,13 +104,18 @@ def _read_files(table: Any) -> Any:
 
 
 def connect_duckdb(paths: Sequence[str] = (), place: str = ":memory:", *, read_only: bool = False) -> Any:
-    """Return a connection to DuckDB that installs no extension, and loads none but to read paths that are addresses."""
+    """Return a connection to DuckDB that prints nothing and installs no extension.
+
+    It loads an extension only to read paths that are addresses.
+    """
     with require_extra("a table of DuckDB", "engine"):
         import duckdb
 
     load = any("://" in path for path in paths)
     config: dict[str, Any] = {"autoinstall_known_extensions": False, "autoload_known_extensions": load}
-    return duckdb.connect(place, read_only=read_only, config=config)
+    connection = duckdb.connect(place, read_only=read_only, config=config)
+    connection.execute("SET enable_progress_bar_print = false")  # else a bar of long queries, also into files
+    return connection
 
 
 def kind_of_files(paths: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Sums of powers in cells: of each class the sums of weight times 1, x, x^2 and x^3, by one query.
+"""Sums of powers in cells: of each class the sums of weight times 1, x, x^2, x^3 and more on demand, by one query.
 
 They are all that smooth fits and proper scores need of the rows. Where every label is known to be 0 or 1, each class is
 summed in cells of its own: that is half as many sums for each row.
@@ -30,7 +30,7 @@ class PowerSums:
     keys: Any
     cell: Floats
     rows: Floats
-    positive: Floats  # (4, cells)
+    positive: Floats  # (powers + 1, cells)
     negative: Floats
     ends: Floats | None = None  # (2, cells)
 
@@ -58,11 +58,12 @@ def sum_powers(
     keys: Sequence[str] = (),
     ends: bool = False,
     number: Any = nw.Int64,
+    powers: int = 3,
 ) -> PowerSums:
     """Return the sums over rows that have a number `x` and a `cell` beside the columns of the table.
 
-    `number` is a type for twice the numbers of cells; None says that these are no whole numbers, so that classes cannot
-    have cells of their own.
+    `powers` is the highest power of x. `number` is a type for twice the numbers of cells; None says that these are no
+    whole numbers, so that classes cannot have cells of their own.
     """
     apart = table.whole and number is not None
     cell, x = nw.col("cell"), nw.col("x")
@@ -75,10 +76,10 @@ def sum_powers(
         given["all0"] = table.weigh(nw.lit(1.0, nw.Float64))
     frame = frame.select(*keys, **given, **({"score": SCORE} if ends else {}))
     sides = ["all"] if apart else ["positive", "all"]
-    for k in range(3):
-        powers = {f"{of}{k + 1}": nw.col(f"{of}{k}") * x if f"{of}{k}" in given else x for of in sides}
-        frame, given = frame.with_columns(**powers), given | powers
-    names = [f"{of}{k}" for of in sides for k in range(4) if f"{of}{k}" in given]
+    for k in range(powers):
+        higher = {f"{of}{k + 1}": nw.col(f"{of}{k}") * x if f"{of}{k}" in given else x for of in sides}
+        frame, given = frame.with_columns(**higher), given | higher
+    names = [f"{of}{k}" for of in sides for k in range(powers + 1) if f"{of}{k}" in given]
     sums = {"rows": nw.len()} | {name: nw.col(name).sum() for name in names}
     if ends:
         sums |= {"low": SCORE.min(), "high": SCORE.max()}
@@ -86,13 +87,13 @@ def sum_powers(
     found = as_numbers(home, ["cell", *sums])
     table.require_rows(found["rows"].sum())
     found.setdefault("all0", found["rows"])
-    both = np.stack([found[f"all{k}"] for k in range(4)])
+    both = np.stack([found[f"all{k}"] for k in range(powers + 1)])
     outer = np.stack([found["low"], found["high"]]) if ends else None
     if apart:
         is_positive = found["cell"] % 2.0 == 1.0
         positive, negative = both * is_positive, both * ~is_positive
         return PowerSums(home, found["cell"] // 2.0, found["rows"], positive, negative, outer)
-    positive = np.stack([found[f"positive{k}"] for k in range(4)])
+    positive = np.stack([found[f"positive{k}"] for k in range(powers + 1)])
     negative = both - positive
     if table.weighted:  # what rounding leaves of weights is no row
         negative[:, negative[0] <= 1e-14 * both[0]] = 0.0

@@ -100,6 +100,12 @@ def _where(condition: Any, yes: Any, no: Any) -> nw.Expr:
     return nw.when(condition).then(_node(yes)).otherwise(_node(no))
 
 
+def _clip(share: _Share, x: nw.Expr, low: float, high: float) -> nw.Expr:
+    """Return x cut to [low, high] by comparisons: DuckDB takes five times as long for the least and the greatest."""
+    x, low, high = share(x), max(low, -LARGEST), min(high, LARGEST)
+    return _where(x < low, low, _where(x > high, high, x))
+
+
 def _expit(u: nw.Expr) -> nw.Expr:
     """Return the logistic function without an exponential that overflows or underflows; it ends at 3e-308, not at 0."""
     inside = (u * -1.0).clip(-_FAR, _FAR)
@@ -291,7 +297,7 @@ def frame_ops(choose: Choose = branch, share: _Share = lambda x: x, *, overflows
         sign=_sign,
         expit=_expit_freely if overflows else _expit,
         where=_where,
-        clip=lambda x, low, high: x.clip(max(low, -LARGEST), min(high, LARGEST)),
+        clip=partial(_clip, share),
         steps=lambda x, edges, values: _steps(choose, x, edges, values),
         lines=lambda x, corners, values: _lines(choose, x, corners, values),
         softmax=partial(_softmax, share),
