@@ -24,6 +24,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx_gallery.gen_gallery",
     "figures",  # drawn when the site is built
+    "outputs",  # what the code of a page prints
     "docstrings",  # plain text to reStructuredText
     "reference",  # one page per public module, of every name it lists
     "mathml",  # formulas as MathML, which browsers draw themselves

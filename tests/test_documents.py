@@ -150,6 +150,37 @@ def test_the_lower_bounds_of_the_window_are_written_down():
     assert f"| Python | {project['requires-python'].removeprefix('>=')} |" in window
 
 
+def test_every_method_has_a_line_about_its_certificate():
+    page = (ROOT / "docs" / "project" / "stability.md").read_text()
+    table = page.partition("| what | certificate |")[2].partition("\n\n")[0]
+    named = {name for line in table.splitlines() for name in re.findall(r"`(\w+)`", line.split(" | ")[0])}
+    assert named - {"KernelLogisticRegression"} == set(calibrant.METHODS)
+
+
+def test_pages_name_every_dialect():
+    """Two pages say more of each dialect than the table that is read from the code."""
+    deploying = (ROOT / "docs" / "deploying.md").read_text().partition("| dialect |")[2].partition("\n\n")[0]
+    named = [name for line in deploying.splitlines() for name in re.findall(r"`(\w+)`", line.split(" | ")[0])]
+    assert sorted(named) == sorted(DIALECTS)
+    (adapters,) = re.findall(r"The dialect is that of your adapter: (.*)\.", (ROOT / "docs" / "dbt.md").read_text())
+    assert sorted(re.findall(r"`(\w+)`", adapters)) == sorted(DIALECTS.keys() - {"sqlite"})  # dbt has no such adapter
+    assert len(DIALECTS) == 10
+    for page in ("docs/probabilities_are_off.md", "CHANGELOG.md"):
+        assert re.search(r"ten (databases|dialects)", (ROOT / page).read_text())
+
+
+def test_the_page_of_several_classes_names_the_methods_of_all_classes():
+    page = (ROOT / "docs" / "several_classes.md").read_text().partition("| method |")[2].partition("\n\n")[0]
+    named = {name for line in page.splitlines() for name in re.findall(r"`(\w+)`", line.split(" | ")[0])}
+    methods = calibrant.METHODS.items()
+    assert named == {name for name, row in methods if row.needs == "matrix" or row.joint is not None} - {"beta"}
+
+
+def test_the_readme_counts_tasks_as_the_arena_does():
+    (said,) = re.findall(r"On \[([\d,]+) tasks", (ROOT / "README.md").read_text())
+    assert f"| report | {said} tasks of" in (ROOT / "docs" / "arena.md").read_text()
+
+
 def test_versions_agree():
     citation = (ROOT / "CITATION.cff").read_text()
     assert f"version: {calibrant.__version__}" in citation
