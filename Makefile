@@ -7,8 +7,9 @@ BIN := .venv/bin
 demo: .venv/ready
 	$(BIN)/calibrant demo
 
+# The tests start the package some hundred times, so its bytecode is kept, also where an environment forbids that to save disk.
 test: lint
-	$(BIN)/python -m pytest -n auto
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto
 
 # The tests with the oldest versions that pyproject.toml allows (of each the last patch), in an environment of its own.
 # Old versions call what the newest of other packages deprecate: such warnings are not errors here, nor where a test runs
