@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import types
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,21 @@ def test_the_readme_compares_with_peers_as_the_arena_does():
     for name, *numbers in shown:
         row = rows[name.removeprefix("calibrant ").strip("`")]
         assert numbers == [row[place].split()[0] for place in places], name
+
+
+def test_a_package_index_shows_no_link_to_a_file(monkeypatch):
+    """Hatchling, which calls it, is there only while a package is built."""
+    hatchling = types.SimpleNamespace(MetadataHookInterface=object)
+    monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", hatchling)
+    names = runpy.run_path(str(ROOT / "hatch_build.py"))
+    hook, metadata = names["Readme"](), {}
+    hook.root = str(ROOT)
+    hook.update(metadata)
+    shown = metadata["readme"]["text"]
+    assert not re.search(r"\]\((?!https?:)", shown)
+    assert "docs/page.png" not in shown
+    assert "hundred million scores live in Parquet" in shown  # the words of a link stay
+    assert shown.count("```") == (ROOT / "README.md").read_text().count("```")
 
 
 def test_the_readme_names_make_targets_that_exist():
