@@ -158,10 +158,10 @@ def test_the_lower_bounds_of_the_window_are_written_down():
     extras = project["optional-dependencies"]
     bounds = {
         *project["dependencies"],
-        *(each for name in ("cli", "engine", "plot", "report", "onnx") for each in extras[name]),
+        *(each for name, part in extras.items() if name not in ("all", "papers", "experiments") for each in part),
     }
-    for bound in bounds:
-        package, _, oldest = bound.partition(">=")
+    for bound in bounds - {"calibrant[engine]"}:
+        package, _, oldest = re.sub(r"\[.*\]", "", bound).partition(">=")
         assert re.search(rf"\| {package} \| {re.escape(oldest)} \|", window), bound
     assert f"| Python | {project['requires-python'].removeprefix('>=')} |" in window
 
