@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import tempfile
 import warnings
 from contextlib import chdir, redirect_stdout
@@ -23,10 +24,21 @@ def show_outputs(app: Any, document: nodes.document) -> None:
             printed = io.StringIO()
             with redirect_stdout(printed):
                 exec(compile(block.astext(), app.env.docname, "exec"), names)
-            lines = [line for line in printed.getvalue().splitlines() if not _is_temporary(line)]
+            lines = [line for line in _unwrap(printed.getvalue()) if not _is_temporary(line)]
             if lines:
                 output = nodes.literal_block("\n".join(lines), "\n".join(lines), language="none", classes=["output"])
                 block.parent.insert(block.parent.index(block) + 1, output)
+
+
+def _unwrap(text: str) -> list[str]:
+    """Return lines, those of a paragraph that was wrapped for a terminal as one: the browser wraps it anew."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if re.match(r" {2}\S", line) and lines and not lines[-1].startswith("    "):  # which is a line to type
+            lines[-1] += line[1:]
+        else:
+            lines.append(line)
+    return lines
 
 
 def _is_temporary(line: str) -> bool:
