@@ -746,19 +746,7 @@ for more in ([], ["--json"]):
     print("----")
 """
         report = ["jinja2", "markupsafe", "pandas"]
-        command = [
-            "calibrant",
-            "compare",
-            str(table),
-            "--score",
-            "f",
-            "--label",
-            "y",
-            "--methods",
-            "platt,softmax",
-            "--folds",
-            "3",
-        ]
+        command = f"calibrant compare {table} --score f --label y --methods platt,softmax --folds 3".split()
         without, beside = (
             subprocess.run(
                 [sys.executable, "-c", program.format(absent, command)],
