@@ -24,6 +24,7 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx_gallery.gen_gallery",
     "figures",  # drawn when the site is built
+    "outputs",  # what the code of a page prints
     "docstrings",  # plain text to reStructuredText
     "reference",  # one page per public module, of every name it lists
     "mathml",  # formulas as MathML, which browsers draw themselves
@@ -87,6 +88,6 @@ html_theme_options = {
     "navbar_end": ["theme-switcher"],
     "footer_start": ["copyright"],
     "footer_end": [],
-    "pygments_light_style": "default",
-    "pygments_dark_style": "monokai",
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
 }

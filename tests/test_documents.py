@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import types
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,21 @@ def test_the_readme_compares_with_peers_as_the_arena_does():
         assert numbers == [row[place].split()[0] for place in places], name
 
 
+def test_a_package_index_shows_no_link_to_a_file(monkeypatch):
+    """Hatchling, which calls it, is there only while a package is built."""
+    hatchling = types.SimpleNamespace(MetadataHookInterface=object)
+    monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", hatchling)
+    names = runpy.run_path(str(ROOT / "hatch_build.py"))
+    hook, metadata = names["Readme"](), {}
+    hook.root = str(ROOT)
+    hook.update(metadata)
+    shown = metadata["readme"]["text"]
+    assert not re.search(r"\]\((?!https?:)", shown)
+    assert "docs/page.png" not in shown
+    assert "hundred million scores live in Parquet" in shown  # the words of a link stay
+    assert shown.count("```") == (ROOT / "README.md").read_text().count("```")
+
+
 def test_the_readme_names_make_targets_that_exist():
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for document in ("README.md", "CONTRIBUTING.md"):
@@ -142,12 +158,43 @@ def test_the_lower_bounds_of_the_window_are_written_down():
     extras = project["optional-dependencies"]
     bounds = {
         *project["dependencies"],
-        *(each for name in ("cli", "engine", "plot", "report", "onnx") for each in extras[name]),
+        *(each for name, part in extras.items() if name not in ("all", "papers", "experiments") for each in part),
     }
-    for bound in bounds:
-        package, _, oldest = bound.partition(">=")
+    for bound in bounds - {"calibrant[engine]"}:
+        package, _, oldest = re.sub(r"\[.*\]", "", bound).partition(">=")
         assert re.search(rf"\| {package} \| {re.escape(oldest)} \|", window), bound
     assert f"| Python | {project['requires-python'].removeprefix('>=')} |" in window
+
+
+def test_every_method_has_a_line_about_its_certificate():
+    page = (ROOT / "docs" / "project" / "stability.md").read_text()
+    table = page.partition("| what | certificate |")[2].partition("\n\n")[0]
+    named = {name for line in table.splitlines() for name in re.findall(r"`(\w+)`", line.split(" | ")[0])}
+    assert named - {"KernelLogisticRegression"} == set(calibrant.METHODS)
+
+
+def test_pages_name_every_dialect():
+    """Two pages say more of each dialect than the table that is read from the code."""
+    deploying = (ROOT / "docs" / "deploying.md").read_text().partition("| dialect |")[2].partition("\n\n")[0]
+    named = [name for line in deploying.splitlines() for name in re.findall(r"`(\w+)`", line.split(" | ")[0])]
+    assert sorted(named) == sorted(DIALECTS)
+    (adapters,) = re.findall(r"The dialect is that of your adapter: (.*)\.", (ROOT / "docs" / "dbt.md").read_text())
+    assert sorted(re.findall(r"`(\w+)`", adapters)) == sorted(DIALECTS.keys() - {"sqlite"})  # dbt has no such adapter
+    assert len(DIALECTS) == 10
+    for page in ("docs/probabilities_are_off.md", "CHANGELOG.md"):
+        assert re.search(r"ten (databases|dialects)", (ROOT / page).read_text())
+
+
+def test_the_page_of_several_classes_names_the_methods_of_all_classes():
+    page = (ROOT / "docs" / "several_classes.md").read_text().partition("| method |")[2].partition("\n\n")[0]
+    named = {name for line in page.splitlines() for name in re.findall(r"`(\w+)`", line.split(" | ")[0])}
+    methods = calibrant.METHODS.items()
+    assert named == {name for name, row in methods if row.needs == "matrix" or row.joint is not None} - {"beta"}
+
+
+def test_the_readme_counts_tasks_as_the_arena_does():
+    (said,) = re.findall(r"On \[([\d,]+) tasks", (ROOT / "README.md").read_text())
+    assert f"| report | {said} tasks of" in (ROOT / "docs" / "arena.md").read_text()
 
 
 def test_versions_agree():

@@ -16,7 +16,8 @@ def write_inline(self: Any, node: nodes.math) -> None:
 
 def write_block(self: Any, node: nodes.math_block) -> None:
     text = node.astext()
-    self.body.append(f'<div class="formula" title="{escape(text)}">{convert(text, display="block")}</div>')
+    formula = convert(text, display="block")
+    self.body.append(f'<div class="formula" tabindex="0" title="{escape(text)}">{formula}</div>')  # the keys scroll it
     raise nodes.SkipNode
 
 

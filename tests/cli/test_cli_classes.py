@@ -111,7 +111,7 @@ class TestFit:
         )
         assert says in refused(*asked)
         fewer = refused(*("a,b" if each == "a,b,c" else each for each in asked))
-        assert "give one column per class: the labels are cat, dog, hare, and the columns only a, b" in fewer
+        assert "give one column per class: the labels are cat, dog, hare, but the columns are only a, b" in fewer
         assert "--classes must name one class per column, 3 in all" in refused(*asked, "--classes", "cat,dog")
         assert "without 'hare'" in refused(*asked, "--classes", "cat,dog,cow")
         assert "--pos-label is for one column" in refused(*asked, "--pos-label", "cat")
@@ -123,7 +123,7 @@ class TestFit:
         path, given = tmp_path / "t.csv", pets()
         given[given["pet"] != "dog"].to_csv(path, index=False)
         asked = ("fit", path, "--score", ",".join(COLUMNS), "--label", "pet", "--kind", "probability", "-o")
-        says = "no row has the label dog, of which there are columns: give --classes cat,dog,hare if so"
+        says = "no row has the label dog, but a column has its name: give --classes cat,dog,hare if so"
         assert says in refused(*asked, tmp_path / "map.json")
         result = done(*asked, tmp_path / "map.json", "--classes", "cat,dog,hare", "--method", "beta")
         assert "dog 0" in result.stdout

@@ -312,7 +312,7 @@ def test_what_is_not_finite_or_no_count_is_refused(platt):
         wrong = replace(good, **{name: np.where(np.arange(len(good.rows)) == 2, np.nan, getattr(good, name))})
         with pytest.raises(ValueError, match="must be finite"):
             update(state, Counts("a", {"": wrong}))
-    with pytest.raises(ValueError, match="at most as many positives"):
+    with pytest.raises(ValueError, match="no more positives than rows"):
         update(state, Counts("a", {"": replace(good, positive=good.rows + 1)}))
     with pytest.raises(ValueError, match="at least one row"):
         update(state, Counts("a", {}))

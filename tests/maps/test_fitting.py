@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
@@ -318,6 +319,35 @@ def test_a_function_of_ones_own_sees_a_checked_sample():
         fit_classes(Plan(fit), "ovr", ClassSample(P + 1, y, 3, "probability"))
     with pytest.raises(ValueError, match="sample_weight must not all be zero"):
         fit_classes(Plan(fit), "ovr", ClassSample(P, y, 3, "probability", 0 * weight))
+
+
+class Halves:
+    """What looks like a map, but takes no operations."""
+
+    def __call__(self, score):
+        return np.full(np.shape(score), 0.5)
+
+
+@pytest.mark.parametrize("returned", [None, 0.5, Halves()])
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda method, score, y: calibrant.fit(method, score, y, kind="margin"),
+        lambda method, score, y: calibrant.fit(method, score, y, kind="margin", groups=np.arange(len(y)) % 2),
+        lambda method, score, y: calibrant.fit(method, np.column_stack([score, -score, score**2]), y + (score > 1)),
+        lambda method, score, y: calibrant.engines.fit(
+            method, pa.table({"f": score, "y": y}), score="f", label="y", kind="margin"
+        ),
+    ],
+    ids=["one column", "groups", "several classes", "a table"],
+)
+def test_what_a_function_of_ones_own_returns_must_be_a_map(returned, fit):
+    def fit_nothing(data):
+        return returned
+
+    score = np.linspace(-2.0, 2.0, 40)
+    with pytest.raises(ValueError, match=r"method fit_nothing must return a map, a record of calibrant\.maps or"):
+        fit(fit_nothing, score, np.arange(40) % 2)
 
 
 def test_options_of_one_column_are_not_those_of_all_classes():

@@ -106,7 +106,7 @@ def test_the_protocols_of_the_library_give_the_same_sigmoids(quick):
     data = datasets.load("web_small")
     svc = SVC(C=10, kernel="poly", degree=2, gamma=1 / 12, coef0=1)
     for protocol, name in (("cv", "folds"), ("train", "training")):
-        model = CalibratedClassifier(svc, protocol=protocol, cv=3).fit(data.X, data.y)
+        model = CalibratedClassifier(svc, "platt", protocol=protocol, cv=3).fit(data.X, data.y)
         (_, fitted), *_ = model.calibrated_
         p = model.predict_proba(data.X_test[:50])[:, 1]
         expected = Sigmoid(*values["sigmoids"][name])(model.estimator_.decision_function(data.X_test[:50]))

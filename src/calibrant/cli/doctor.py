@@ -186,7 +186,7 @@ def _check_file() -> str:
     with tempfile.TemporaryDirectory(prefix="calibrant-") as folder:
         calibrant.save(_fit(), Path(folder) / "map.json")
         if calibrant.load(Path(folder) / "map.json") != _fit():
-            msg = "the map that was read is another one than was stored"
+            msg = "the map that was read differs from the one that was stored"
             raise ArithmeticError(msg)
     return ""
 

@@ -212,7 +212,7 @@ def _refuse_other_formats(files: Files, head: bytes) -> None:
     known = next((known for magic, known in (_FORMAT_MAGIC | _SHEET_MAGIC).items() if head.startswith(magic)), None)
     if known is not None:
         way = f"give it the ending {_ENDINGS[known][0]}" if known in _ENDINGS else "save the sheet as CSV"
-        msg = f"{files.name} is taken for CSV, but begins as {known} does: {way}"
+        msg = f"{files.name} is read as CSV, but begins like {known}: {way}"
         raise ValueError(msg)
 
 

@@ -348,11 +348,11 @@ def classes_of(columns: Sequence[str], y: NDArray[Any], classes: str | None) -> 
     likely = _find_more_classes(columns, found)
     if likely is not None:
         lacking = _format_values([each for each in likely if each not in map(str, found)])
-        msg = f"no row has the label {lacking}, of which there are columns: give --classes {','.join(likely)} if so"
+        msg = f"no row has the label {lacking}, but a column has its name: give --classes {','.join(likely)} if so"
         raise ValueError(msg)
     if len(columns) < len(found):
         msg = (
-            f"give one column per class: the labels are {_format_values(found)}, and the columns only "
+            f"give one column per class: the labels are {_format_values(found)}, but the columns are only "
             f"{_format_values(columns)}"
         )
         raise ValueError(msg)

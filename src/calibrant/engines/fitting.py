@@ -26,7 +26,7 @@ from calibrant.engines.groups import sum_groups
 from calibrant.engines.segments import check_by, each_group
 from calibrant.engines.summaries import Summary
 from calibrant.engines.tables import Span, Table, open_rows
-from calibrant.maps.fitting import check_method, choose_link, finish_map, learn_clip
+from calibrant.maps.fitting import check_method, choose_link, finish_map, learn_clip, require_map
 from calibrant.maps.groups import PooledMaps, SeparateMaps, pool_map
 from calibrant.maps.information import measure_information
 from calibrant.maps.keys import plain_key
@@ -184,7 +184,7 @@ def _solve_and_finish(
 ) -> Map:
     """Fit a method to reduced rows, and return the map with its link and its origin."""
     sift = None if row.sift is None else partial(row.sift, **options)
-    found = reduce(lambda data: row.fit(reading.convert(data), **options), sift)
+    found = reduce(lambda data: require_map(row.fit(reading.convert(data), **options), row), sift)
     if found.coarse.size:
         low, high = (np.asarray(found.fitted(reading.to_method(end))) for end in found.beside())
         warn(

@@ -37,7 +37,7 @@ _ROUNDED = 1e-6  # of sums and ends, by which rounding in engines may move them
 @shown
 @dataclass(frozen=True, slots=True, eq=False)
 class Summary:
-    """What fits need of a table.
+    """The rows of a table in some thousand cells, from which maps are fitted; summaries of the same cells can be added.
 
     `low` and `high` are the ends of the scores, `inner` those of the probabilities strictly between 0 and 1, where the
     scores are such; the cells are then those of their logits. `columns` are the names of the columns `score`, `label`

@@ -104,7 +104,7 @@ def check_cells(name: str, cells: Cells) -> None:
         msg = f"weights count rows, and must sum to less than {_MOST_ROWS:.2g} in a batch; got {total:.2g}{of}"
         raise ValueError(msg)
     if not ((cells.rows > 0) & (cells.positive >= 0) & (cells.positive <= cells.rows * (1 + 1e-9))).all():
-        msg = f"cells must have rows, and at most as many positives; got others{of}"
+        msg = f"every cell must have rows, and no more positives than rows; got a cell that does not{of}"
         raise ValueError(msg)
     if not (np.abs(cells.rows - np.round(cells.rows)) <= 1e-9 * cells.rows).all():
         msg = (

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from functools import partial
+from inspect import signature
+from reprlib import repr as shortened
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,7 @@ __all__ = [
     "finish_map",
     "fit_map",
     "learn_clip",
+    "require_map",
 ]
 
 
@@ -174,8 +177,40 @@ def choose_link(row: Method, kind: str) -> str | None:
 
 def choose_fit(row: Method, kind: str, options: Mapping[str, Any]) -> Callable[[Sample], Any]:
     """Return the fit of a method of one column to scores of a kind: by a link where it is defined on another kind."""
-    link, fit = choose_link(row, kind), partial(row.fit, **options)
+    link, fit = choose_link(row, kind), partial(_fit_row, row, options)
     return fit if link is None else partial(_fit_linked, link, fit)
+
+
+def _fit_row(row: Method, options: Mapping[str, Any], data: Sample) -> Any:
+    return require_map(row.fit(data, **options), row)
+
+
+def require_map(fitted: Any, row: Method) -> Any:
+    """Return what a fit gave; raise where that of a function of one's own cannot be called as a map.
+
+    >>> require_map(0.5, Method(lambda data: 0.5, object, ANY, False, "fit_half"))
+    Traceback (most recent call last):
+    ValueError: method fit_half must return a map, a record of calibrant.maps or a function of (score, ops); got 0.5
+    """
+    if row.record is object and not _takes_score_and_ops(fitted):
+        msg = (
+            f"method {row.source} must return a map, a record of calibrant.maps or a function of (score, ops); "
+            f"got {shortened(fitted)}"
+        )
+        raise ValueError(msg)
+    return fitted
+
+
+def _takes_score_and_ops(fitted: Any) -> bool:
+    if not callable(fitted):
+        return False
+    try:
+        signature(fitted).bind(None, NUMPY)
+    except TypeError:
+        return False
+    except ValueError:  # a function in C, which does not tell
+        return True
+    return True
 
 
 def _fit_linked(link: str, fit: Callable[[Sample], Any], data: Sample) -> Linked:

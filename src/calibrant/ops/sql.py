@@ -407,7 +407,7 @@ def _run_columns(function: Callable[[Columns], Columns], scores: Columns, count:
 
 def _solve(matrix: Sequence[Columns], right: Columns) -> Columns:  # noqa: ARG001
     """Refuse equations."""
-    msg = f"SQL solves no equations; got {len(right)} of them: use calibrant.onnx"
+    msg = f"SQL cannot solve the {len(right)} equations of this map: use calibrant.onnx"
     raise ValueError(msg)
 
 

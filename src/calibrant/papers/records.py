@@ -94,7 +94,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A row of `EXPERIMENTS`.
+    """A published experiment: how its cells are computed, and which claims are judged by them.
 
     `stages` are functions `(quick, done) -> list of settings`; `done` holds the cells of the stages before. The
     settings of a quick run are among those of the full run. `compute` turns settings into values, in any process and
