@@ -139,6 +139,19 @@ def test_a_minimum_passes_its_certificate_though_a_hessian_serves_several_steps(
     assert true_decrement(problem, minimise(problem, strong, far).theta, strong) <= enough
 
 
+@pytest.mark.parametrize("size", [0, 1_500])  # L-BFGS, Newton
+def test_the_certificate_is_per_unit_of_weight_however_small_weights_are(size, monkeypatch):
+    tuning = replace(multinomial._TUNING, dense_size=size, rough_decrement=1e-12)
+    monkeypatch.setattr(multinomial, "_TUNING", tuning)
+    problem = problem_of(100)
+    tiny = replace(problem, labels=replace(problem.labels, weight=1e-12 * problem.labels.weight))
+    precision = np.full(problem.size, 0.5)
+    usual, found = (
+        minimise(each, share * precision, np.zeros(problem.size)) for each, share in ((problem, 1.0), (tiny, 1e-12))
+    )
+    np.testing.assert_allclose(found.theta, usual.theta, atol=1e-5)
+
+
 @pytest.mark.parametrize("seed", [0, 2, 3])
 def test_slow_steps_know_how_far_off_they_are_where_the_loss_is_flat(seed, monkeypatch):
     rng = np.random.default_rng(seed)

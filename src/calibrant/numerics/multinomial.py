@@ -703,7 +703,7 @@ def minimise(problem: Problem, precision: Floats, start: Floats | Minimum, steps
         found = _lbfgs(problem, precision, start, steps or _TUNING.lbfgs_steps)
         if steps is not None:
             return found
-        enough = _TUNING.rough_decrement * max(problem.labels.total, 1.0)
+        enough = _TUNING.rough_decrement * problem.labels.total
         for _ in range(_TUNING.lbfgs_scales):
             if found.decrement <= enough:
                 return found
@@ -719,7 +719,7 @@ def _newton(problem: Problem, precision: Floats, start: Floats | Minimum, steps:
     A Hessian serves as long as it is alike that of the point: as each step leaves a small share of the decrement. The
     last of a number of `steps` has that of its own point.
     """
-    enough = _TUNING.decrement * max(problem.labels.total, 1.0)
+    enough = _TUNING.decrement * problem.labels.total
     inverse: Dense | None = None
     if isinstance(start, Minimum):
         theta, (value, gradient) = start.theta, _penalise(start.theta, precision, start.loss, start.slope)
@@ -747,7 +747,7 @@ def _newton(problem: Problem, precision: Floats, start: Floats | Minimum, steps:
 
 def _lbfgs(problem: Problem, precision: Floats, start: Floats | Minimum, steps: int) -> Minimum:
     """Take L-BFGS steps (Nocedal 1980) on the scale of the block approximation at the start."""
-    enough = _TUNING.rough_decrement * max(problem.labels.total, 1.0)
+    enough = _TUNING.rough_decrement * problem.labels.total
     if isinstance(start, Minimum) and isinstance(start.inverse, Blocks):
         theta, loss, slope, curvature = start.theta, start.loss, start.slope, start.inverse.curvature
     else:
