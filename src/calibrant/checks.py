@@ -703,8 +703,11 @@ def find_classes(observed: NDArray[Any], classes: NDArray[Any], name: str = "lab
         raise ValueError(msg) from None
     found = order[np.minimum(place, len(classes) - 1)]
     if not np.all(classes[found] == observed):
-        unknown = observed[classes[found] != observed][0]
-        msg = f"y must hold only the classes in {name}; got {_quote(unknown)}"
+        unknown = observed[classes[found] != observed]
+        msg = (
+            f"y must hold only the classes in {name}; got {_quote(unknown[0])}, the first of {len(unknown)} such "
+            f"label(s), and {name} has {_list_some([_quote(each) for each in classes[:6]])}"
+        )
         raise ValueError(msg)
     return np.asarray(found, np.intp)
 

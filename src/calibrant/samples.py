@@ -282,9 +282,14 @@ def _wrong_number_of_classes(columns: int, names: NDArray[Any], *, said: bool) -
     shown = ", ".join(repr(each) for each in names.tolist()[:5]) + (", ..." if len(names) > 5 else "")
     if said:
         return ValueError(f"classes must name one class per column of scores, {columns}; got {len(names)}: {shown}")
+    advice = (
+        "give classes, the class of each column in order, also of classes without rows"
+        if len(names) < columns
+        else "give the columns of all of them, or leave out the rows of the others"
+    )
     return ValueError(
         f"scores must have one column per class of y; got {columns} columns, and y holds {len(names)} class(es), "
-        f"{shown}: give classes, the class of each column in order, also of classes without rows"
+        f"{shown}: {advice}"
     )
 
 

@@ -14,7 +14,7 @@ from sklearn.svm import SVC
 import calibrant
 from calibrant import METHODS, CalibratedClassifier, Calibrator, compare_scores
 from calibrant.comparing import tasks
-from calibrant.maps import Method, Steps, check_method, lifting
+from calibrant.maps import Method, Steps, check_method
 from calibrant.maps.classes import MatrixMap, Plan, to_memberships
 from calibrant.maps.lifting import fit_classes
 from calibrant.maps.methods import NEEDS, list_methods
@@ -84,8 +84,7 @@ class TestAMethodOfAMatrix:
         assert isinstance(fitted, MatrixMap)
         np.testing.assert_allclose(fitted(P), 0.75 * P + 0.25 * np.bincount(y) / len(y), rtol=1e-12)
 
-    @pytest.mark.parametrize("small", [True, False])
-    def test_small_products_have_one_blas_thread(self, monkeypatch, small):
+    def test_a_fit_has_one_blas_thread(self, monkeypatch):
         counts = []
 
         def fit_counting(data):
@@ -93,13 +92,12 @@ class TestAMethodOfAMatrix:
             return fit_shrunk(data)
 
         monkeypatch.setitem(METHODS, "counting", Method(fit_counting, Shrunk, "unit", False, "a toy", needs="matrix"))
-        monkeypatch.setattr(lifting, "_SMALL_PRODUCT", 1e8 if small else 0)
         P, y = three_columns()
         with blas_controller().limit(limits=2):
             before = [library["num_threads"] for library in blas_controller().info()]
             calibrant.fit("counting", P, y, kind="probability")
             assert [library["num_threads"] for library in blas_controller().info()] == before
-        assert counts == [[1] * len(before) if small else before]
+        assert counts == [[1] * len(before)]
 
     @pytest.mark.parametrize("weight", [None, 1.0 + np.arange(150) % 3])
     @pytest.mark.parametrize("machine", [LogisticRegression(max_iter=1000), SVC()])

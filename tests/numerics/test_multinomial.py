@@ -68,9 +68,8 @@ def test_newton_steps_finish_what_slow_steps_leave(mixed, last, monkeypatch):
     problem = problem_of(150, mixed=mixed)
     precision = np.full(problem.size, 0.5)
     dense = minimise(problem, precision, np.zeros(problem.size))
-    monkeypatch.setattr(
-        multinomial, "_TUNING", replace(multinomial._TUNING, dense_size=0, dense_last=last, lbfgs_steps=2)
-    )
+    tuning = replace(multinomial._TUNING, dense_size=0, dense_last=last, lbfgs_steps=2, lbfgs_scales=0)
+    monkeypatch.setattr(multinomial, "_TUNING", tuning)
     found = minimise(problem, precision, np.zeros(problem.size))
     assert found.value - dense.value < 1e-6
     np.testing.assert_allclose(found.theta, dense.theta, atol=1e-3)
@@ -114,6 +113,62 @@ def test_a_search_goes_on_from_the_minimum_with_other_strengths(size, monkeypatc
     value, gradient = problem.evaluate(again.theta, strong)
     assert again.value == pytest.approx(value)
     np.testing.assert_allclose(again.slope, gradient - strong * again.theta, atol=1e-10)
+
+
+def true_decrement(problem, theta, precision):
+    """Return g' H^-1 g at some coefficients."""
+    gradient = problem.evaluate(theta, precision)[1]
+    return gradient @ np.linalg.solve(problem.hessian(theta) + np.diag(precision), gradient)
+
+
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_a_minimum_passes_its_certificate_though_a_hessian_serves_several_steps(mixed, soft, monkeypatch):
+    problem = problem_of(400, mixed=mixed, soft=soft)
+    weak, strong = np.full(problem.size, 0.5), np.linspace(1.0, 2.0, problem.size)
+    enough = multinomial._TUNING.decrement * problem.labels.total
+    hessians, compute = [], Problem.hessian
+    monkeypatch.setattr(Problem, "hessian", lambda *given: hessians.append(0) or compute(*given))
+    first = minimise(problem, weak, np.zeros(problem.size))
+    again = minimise(problem, strong, first)
+    assert len(hessians) <= 4
+    assert true_decrement(problem, first.theta, weak) <= enough
+    assert true_decrement(problem, again.theta, strong) <= enough
+    # A minimum whose Hessian is of elsewhere takes a new one.
+    far = replace(first, inverse=Dense.at(problem, first.theta + 3.0, weak))
+    assert true_decrement(problem, minimise(problem, strong, far).theta, strong) <= enough
+
+
+@pytest.mark.parametrize("size", [0, 1_500])  # L-BFGS, Newton
+def test_the_certificate_is_per_unit_of_weight_however_small_weights_are(size, monkeypatch):
+    tuning = replace(multinomial._TUNING, dense_size=size, rough_decrement=1e-12)
+    monkeypatch.setattr(multinomial, "_TUNING", tuning)
+    problem = problem_of(100)
+    tiny = replace(problem, labels=replace(problem.labels, weight=1e-12 * problem.labels.weight))
+    precision = np.full(problem.size, 0.5)
+    usual, found = (
+        minimise(each, share * precision, np.zeros(problem.size)) for each, share in ((problem, 1.0), (tiny, 1e-12))
+    )
+    np.testing.assert_allclose(found.theta, usual.theta, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3])
+def test_slow_steps_know_how_far_off_they_are_where_the_loss_is_flat(seed, monkeypatch):
+    rng = np.random.default_rng(seed)
+    x = np.log(rng.dirichlet(np.full(60, 0.3), 300) + 1e-9)
+    labels = Labels((x + rng.gumbel(size=x.shape)).argmax(axis=1), np.ones(300))
+
+    def make(rows):
+        some = x[rows]
+        return Terms(some, np.empty((len(some), 0)), own=(np.broadcast_to(1.0, some.shape), some))
+
+    problem = Problem.of(make, labels, mixed=False)
+    precision = np.full(problem.size, 1e-3)  # of a number added to all biases nothing else knows
+    dense = minimise(problem, precision, np.zeros(problem.size))
+    assert isinstance(dense.inverse, Dense)
+    monkeypatch.setattr(multinomial, "_TUNING", replace(multinomial._TUNING, dense_size=0, dense_last=0))
+    found = minimise(problem, precision, np.zeros(problem.size))
+    assert found.value - dense.value <= 1e-5 * 300
 
 
 def test_sums_have_the_same_bits_whatever_the_number_of_processors(monkeypatch):

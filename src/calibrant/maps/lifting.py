@@ -7,7 +7,6 @@ and tempered; a method of a matrix to all columns at once; a method of a machine
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -41,11 +40,6 @@ from calibrant.samples import ClassSample, Sample
 from calibrant.warning import warn
 
 __all__ = ["choose_row", "fit_class_map", "fit_classes", "fit_power", "lift"]
-
-# Rows times squared classes below which a fit of all classes has one BLAS thread: a product of that size takes some ten
-# milliseconds. On two busy processors `auto` took 0.4 s of processor time with one thread and 8 to 15 s with two, for
-# 5,000 rows of 10 classes.
-_SMALL_PRODUCT = 1e8
 
 
 def fit_class_map(method: Any, data: ClassSample, **options: Any) -> Any:
@@ -116,8 +110,9 @@ def _fit_matrix(row: Method, plan: Plan, data: ClassSample) -> MatrixMap:
         members = LogRows(known.scores, kind, clip, scale, positive=data.ends is not None and low >= 2.0 * clip)
     else:
         members = to_memberships(known.scores, kind, domain, clip, scale, known.room)
-    small = row.blocks or len(members) * members.shape[1] ** 2 < _SMALL_PRODUCT
-    with one_blas_thread() if small else nullcontext():
+    # The blocks of rows have threads. On two busy processors `auto` took 0.4 s of processor time with one BLAS thread
+    # and 8 to 15 s with two for 5,000 rows of 10 classes, and 5 and 25 s for 50,000 rows of 100.
+    with one_blas_thread():
         fitted = row.fit(replace(known, scores=members, ends=None), **plan.options)
     origin = describe_origin(plan.method, kind, data, data.names)
     return MatrixMap(kind, fitted, domain=domain, clip=clip, scale=scale, origin=origin)

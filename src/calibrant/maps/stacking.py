@@ -23,7 +23,7 @@ import numpy as np
 from calibrant.arrays import Floats
 from calibrant.maps.class_records import AutoClasses, ClassMember, GivenClasses
 from calibrant.maps.structured import SHAPES, choose_base, fit_structured
-from calibrant.maps.temperatures import expect_misses, fit_bases, read_labels
+from calibrant.maps.temperatures import fit_bases, read_labels
 from calibrant.progress import show_progress
 from calibrant.samples import ClassSample
 
@@ -75,9 +75,6 @@ def fit_auto_classes(data: ClassSample, *, keep_order: bool = False) -> AutoClas
     """
     n, k = data.scores.shape
     missing = int((read_labels(data).counts(k) == 0.0).sum())
-    given, data = data, expect_misses(data)
-    labels = read_labels(data)
-    row, which, weight = labels.cases()
     names = (
         ["bent"]
         if keep_order
@@ -88,7 +85,9 @@ def fit_auto_classes(data: ClassSample, *, keep_order: bool = False) -> AutoClas
         ]
     )
     with show_progress("averaging maps", 1 + len(names), progress=n * k > _TUNING.slow) as advance:
-        bases = fit_bases(given, even=keep_order)
+        data, bases = fit_bases(data, even=keep_order)
+        labels = read_labels(data)
+        row, which, weight = labels.cases()
         maps = {"raw": GivenClasses(), "base": bases[0].map}
         seen = {"raw": data.scores[row, which], "base": bases[0].leave_out(data, labels)}
         base = bases[0] if keep_order else choose_base(bases, data)

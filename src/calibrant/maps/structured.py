@@ -33,7 +33,6 @@ from calibrant.maps.class_records import (
 from calibrant.maps.temperatures import (
     BaseFit,
     apply_base,
-    expect_misses,
     fit_bases,
     fit_temperature_classes,
     read_labels,
@@ -216,8 +215,8 @@ def fit_matrix(data: ClassSample) -> StructuredClasses:
     >>> fit_matrix(ClassSample(p, y, 3, "probability")).matrix(np.array([[0.2, 0.3, 0.5]])).round(2)
     array([[0.24, 0.  , 0.76]])
     """
-    rows = expect_misses(data)
-    return fit_structured(rows, SHAPES["matrix"], choose_base(fit_bases(data), rows).map).map
+    rows, bases = fit_bases(data)
+    return fit_structured(rows, SHAPES["matrix"], choose_base(bases, rows).map).map
 
 
 def choose_base(bases: list[BaseFit], data: ClassSample) -> BaseFit:
@@ -346,7 +345,7 @@ def _carry(start: StructuredFit, sizes: dict[str, int], k: int, variances: Float
 
 def _learn_strengths(
     problem: Problem,
-    theta: Floats,
+    start: Floats | Minimum,
     variances: Floats,
     usual: Floats,
     sizes: dict[str, int],
@@ -357,7 +356,7 @@ def _learn_strengths(
     steps = _TUNING.steps if problem.is_dense else _TUNING.rough_steps
     for number in range(1, rounds + 1):
         precision = _spread(1.0 / variances, sizes)
-        found = minimise(problem, precision, theta, steps)
+        found = minimise(problem, precision, start, steps)
         left = found.inverse.diagonal()
         left *= precision
         np.minimum(left, 1.0, out=left)  # of each coefficient, what the prior decides
@@ -368,7 +367,7 @@ def _learn_strengths(
         variances = new
         if change < _TUNING.settled or number == rounds:
             return found, variances
-        theta = found.theta
+        start = found if problem.is_dense else found.theta  # what else L-BFGS finds is large, and soon out of date
         del found
     raise AssertionError
 

@@ -35,7 +35,6 @@ from calibrant.warning import warn
 __all__ = [
     "BaseFit",
     "apply_base",
-    "expect_misses",
     "fit_base",
     "fit_bases",
     "fit_temperature_classes",
@@ -306,13 +305,13 @@ def fit_temperature_robust(data: ClassSample) -> RobustTemperature:
     return found
 
 
-def expect_misses(data: ClassSample) -> ClassSample:
+def _expect_misses(data: ClassSample) -> ClassSample:
     """Return the rows as soft labels where every row's own class has the largest score, so that mistakes are to come.
 
     The own class counts (n + 1/2)/(n + 1), and the others share the rest. Very many rows stay as they are.
 
     >>> sure = ClassSample(np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1]]), np.array([0, 1]), 3, "probability")
-    >>> expect_misses(sure).target
+    >>> _expect_misses(sure).target
     array([[0.83333333, 0.08333333, 0.08333333],
            [0.08333333, 0.83333333, 0.08333333]])
     """
@@ -330,17 +329,18 @@ def expect_misses(data: ClassSample) -> ClassSample:
 
 def fit_base(data: ClassSample, *, even: bool = False) -> BaseFit:
     """Fit a robust temperature; `even` makes u uniform, so that no row's classes change their order."""
-    return fit_bases(data, even=even)[0]
+    return fit_bases(data, even=even)[1][0]
 
 
-def fit_bases(data: ClassSample, *, even: bool = False) -> list[BaseFit]:
-    """Return the best robust temperature, and the best without a floor where that is another one and makes sense.
+def fit_bases(data: ClassSample, *, even: bool = False) -> tuple[ClassSample, list[BaseFit]]:
+    """Return the rows with the misses to expect, and the best robust temperature; a second one without a floor.
 
-    It does where no membership is 0, or where those that are have fallen below the smallest double.
+    There are two where they differ, and the second makes sense: no membership is 0, or those that are have fallen below
+    the smallest double.
     """
     n, k = data.scores.shape
     counts = read_labels(data).counts(k)
-    given, data = data, expect_misses(data)
+    given, data = data, _expect_misses(data)
     labels = read_labels(data)
     total = labels.total
     seen = (counts + 1.0) / (total + k)
@@ -377,7 +377,7 @@ def fit_bases(data: ClassSample, *, even: bool = False) -> list[BaseFit]:
     if ends[0].bare:
         ends = ends[:1]
     maps = [_Point.of(end.theta).make(u) for end in ends]
-    return [BaseFit(each, end.theta, end.hessian) for each, end in zip(maps, ends, strict=True)]
+    return data, [BaseFit(each, end.theta, end.hessian) for each, end in zip(maps, ends, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

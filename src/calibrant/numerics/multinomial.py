@@ -9,9 +9,10 @@ with x_c, S_mc and D_gc numbers per row and class, h_m numbers per row. The coef
     F(theta) = -sum_i w_i sum_c t_ic log q_ic + 1/2 sum_j lambda_j theta_j^2,
 
 t the shares of the classes in a row, lambda > 0. F is strictly convex. `minimise` takes Newton steps where the Hessian
-is small enough to be dense, else L-BFGS steps scaled by a block approximation of it, `Blocks`, and Newton steps after
-all where these are too slow; either way the result has passed the Newton decrement as its certificate. Rows are read in
-blocks, by several threads where there is much to do: the memory needed does not grow with them.
+is small enough to be dense. Else it takes L-BFGS steps scaled by a block approximation of it, `Blocks`, anew where they
+are many, and Newton steps after all where these are too slow. Either way the result has passed the Newton decrement as
+its certificate. Rows are read in blocks, by several threads where there is much to do: the memory needed does not grow
+with them.
 """
 
 from __future__ import annotations
@@ -51,8 +52,11 @@ class _Tuning:
     dense_last: int = 4_000  # coefficients up to which it is where L-BFGS has not ended; 130 MB
     decrement: float = 1e-10  # of a Newton minimum, per unit of the total weight
     rough_decrement: float = 2e-7  # the same of an L-BFGS minimum: 1/100 nat in 50,000 rows
+    alike: float = 0.01  # share of a decrement that the next may be, for a Hessian to serve another step; its error is
+    # the root of that, 10 %. Fits of 10,000 x 10 and 50,000 x 100 took half the time of a new one for every step
     newton_steps: int = 200
-    lbfgs_steps: int = 300
+    lbfgs_steps: int = 50  # on one scale; vector scaling of 3,000 x 1,000 took 220 on the first alone, else 73 in all
+    lbfgs_scales: int = 5  # beyond the first
     cg_newton_steps: int = 60
     cg_steps: int = 300  # of conjugate gradients in a Newton step ...
     cg_rest: float = 0.03  # ... that end when the residual has fallen to this share
@@ -136,6 +140,10 @@ class Terms:
         """Return the derivatives of the logits by (a, e)."""
         return [self.x * h[:, None] for h in self.factors.T] + list(self.common)
 
+    def together(self) -> list[Floats]:
+        """Return the derivatives by what moves the logits of all classes: (a, e), or where none is, a row of B."""
+        return self.shared() or list(self.own)
+
     def columns(self) -> tuple[Floats, Floats]:
         """Return the derivatives of each class's logit by (a, e) and by its own B, (k, m + g, rows), and x, (k, rows).
 
@@ -212,15 +220,19 @@ class Problem:
             f += terms.x @ matrix.T
         return f
 
-    def read(self, function: Callable[[Terms, Labels], _Result]) -> Iterator[_Result]:
-        """Yield what a function gives for each block, in their order: sums do not depend on how many threads run."""
+    def read(self, function: Callable[[Terms, Labels], _Result], products: float = 0.0) -> Iterator[_Result]:
+        """Yield what a function gives for each block, in their order: sums do not depend on how many threads run.
+
+        It takes so many `products` for all rows, or as many as the logits.
+        """
 
         def work(at: tuple[int, slice]) -> _Result:
             """Return what the function gives for one block."""
             number, rows = at
             return function(self.kept[number] if self.kept else self.make(rows), self.labels.part(rows))
 
-        products = len(self.labels) * float(self.classes) ** (2 if self.mixed else 1)
+        columns = self.commons + self.own + (self.classes if self.mixed else 0)
+        products = products or len(self.labels) * float(self.classes) * columns
         most = max(2, _TUNING.parallel // self.size) if products >= _TUNING.threaded else 1
         return run_in_turn(work, enumerate(self.slices()), most)
 
@@ -298,22 +310,33 @@ class Problem:
     def hessian(self, theta: Floats) -> Floats:
         """Return the Hessian of the likelihood, sum_i w_i J_i' (diag q_i - q_i q_i') J_i."""
         k, m, g, size = self.classes, self.commons, self.own, self.size
-        means, gram = np.zeros((size, size)), np.zeros((k, m + g, m + g))  # of J_i' q_i, of the columns of J_i but M's
         wide = k if self.mixed else 0
-        cross, squares = np.zeros((k, m + g, wide)), np.zeros((k, wide, wide))  # of these columns and x_i, of x_i
-        for terms, labels in self.narrow_blocks():
-            q = np.ascontiguousarray(_softmax(self.logits(terms, theta))[1].T)
-            local, x = terms.columns()
-            root = np.sqrt(labels.weight)
-            local *= root
-            x *= root
-            mean = self.project_each(local, x, q)
-            means += mean @ mean.T
-            weighted = local * q[:, None]
-            gram += weighted @ local.transpose(0, 2, 1)
-            if self.mixed:
-                cross += weighted @ x.T
-                squares += (mean[size - k * k :] @ x.T).reshape(k, k, k)
+
+        def look(terms: Terms, labels: Labels) -> tuple[Floats, ...]:
+            """Return the sums over a block: of J_i' q_i, of the columns of J_i but M's, of these and x_i, of x_i."""
+            means, gram = np.zeros((size, size)), np.zeros((k, m + g, m + g))
+            cross, squares = np.zeros((k, m + g, wide)), np.zeros((k, wide, wide))
+            for some, mine in self.narrow(terms, labels):
+                q = np.ascontiguousarray(_softmax(self.logits(some, theta))[1].T)
+                local, x = some.columns()
+                root = np.sqrt(mine.weight)
+                local *= root
+                x *= root
+                mean = self.project_each(local, x, q)
+                means += mean @ mean.T
+                weighted = local * q[:, None]
+                gram += weighted @ local.transpose(0, 2, 1)
+                if self.mixed:
+                    cross += weighted @ x.T
+                    squares += (mean[size - k * k :] @ x.T).reshape(k, k, k)
+            return means, gram, cross, squares
+
+        sums = self.read(look, len(self.labels) * float(size) ** 2)
+        means, gram, cross, squares = next(sums)
+        for parts in sums:
+            for total, part in zip((means, gram, cross, squares), parts, strict=True):
+                total += part
+            del parts, part  # before the next are begun
         found, first = np.negative(means, out=means), m + g * k  # first: where M begins
         each = np.arange(k)
         place = [m + number * k + each for number in range(g)]  # where the own terms of all classes are
@@ -332,13 +355,12 @@ class Problem:
         upper = np.triu(found)
         return np.asarray(upper + np.triu(upper, 1).T)
 
-    def narrow_blocks(self) -> Iterator[tuple[Terms, Labels]]:
-        """Yield the terms and labels of so few rows at once that arrays with a column per coefficient stay small."""
+    def narrow(self, terms: Terms, labels: Labels) -> Iterator[tuple[Terms, Labels]]:
+        """Yield so few rows of a block at once that arrays with a column per coefficient stay small."""
         step = max(_TUNING.deep, _TUNING.wide // max(self.size, self.classes * (self.commons + self.own)))
-        for _, terms, labels in self.blocks():
-            for start in range(0, len(labels), step):
-                some = slice(start, start + step)
-                yield terms.part(some), labels.part(some)
+        for start in range(0, len(labels), step):
+            some = slice(start, start + step)
+            yield terms.part(some), labels.part(some)
 
 
 def _softmax(f: Floats) -> tuple[Floats, Floats]:
@@ -371,13 +393,19 @@ class Dense:
     """The inverse of the penalised Hessian, by its Cholesky factor."""
 
     factor: Floats  # lower
+    curvature: Floats  # the Hessian without the penalty
 
     @classmethod
     def at(cls, problem: Problem, theta: Floats, precision: Floats) -> Dense:
         """Return it at some coefficients."""
-        hessian = problem.hessian(theta)
+        return cls.of(problem.hessian(theta), precision)
+
+    @classmethod
+    def of(cls, curvature: Floats, precision: Floats) -> Dense:
+        """Return it from the Hessian without the penalty."""
+        hessian = curvature.copy()
         hessian[np.diag_indices_from(hessian)] += precision
-        return cls(_factor(hessian))
+        return cls(_factor(hessian), curvature)
 
     def solve(self, right: Floats) -> Floats:
         """Return H^-1 right."""
@@ -385,12 +413,17 @@ class Dense:
 
     def invert(self) -> Floats:
         """Return H^-1."""
-        lower = np.tril(linalg.lapack.dpotri(self.factor, lower=1)[0])
+        lower = self._invert_lower()
         return np.asarray(lower + np.tril(lower, -1).T)
 
     def diagonal(self) -> Floats:
         """Return the diagonal of the inverse."""
-        return np.asarray(np.diagonal(linalg.lapack.dpotri(self.factor, lower=1)[0]).copy())
+        return np.diagonal(self._invert_lower()).copy()
+
+    def _invert_lower(self) -> Floats:
+        """Return the lower triangle of H^-1; on busy processors two BLAS threads took a second for 303 coefficients."""
+        with one_blas_thread():
+            return np.asarray(np.tril(linalg.lapack.dpotri(self.factor, lower=1)[0]))
 
     def leave_out(self, problem: Problem, theta: Floats) -> Floats:
         """Return the probability of each case of the labels, approximately as if its row had been left out of the fit.
@@ -398,16 +431,23 @@ class Dense:
         It is the softmax of f_i + J_i H^-1 J_i' (q_i - t_i), the infinitesimal jackknife. One count of a row is left
         out, and the whole row if it counts less than 1.
         """
-        out, inverse = [], self.invert()  # a product with it takes half the time of solving for so many rows
-        for terms, labels in problem.narrow_blocks():
-            f = problem.logits(terms, theta)
-            r = labels.residuals(_softmax(f.copy())[1])
-            r *= np.minimum(labels.weight, 1.0)[:, None]
-            local, x = terms.columns()
-            f += problem.move(local, x, inverse @ problem.project_each(local, x, r.T)).T
-            row, which, _ = labels.cases()
-            out.append(_softmax(f)[1][row, which])
-        return np.concatenate(out)
+        inverse = self.invert()  # a product with it takes half the time of solving for so many rows
+
+        def leave(terms: Terms, labels: Labels) -> Floats:
+            """Return those of a block of rows."""
+            out = []
+            for some, mine in problem.narrow(terms, labels):
+                f = problem.logits(some, theta)
+                r = mine.residuals(_softmax(f.copy())[1])
+                r *= np.minimum(mine.weight, 1.0)[:, None]
+                local, x = some.columns()
+                f += problem.move(local, x, inverse @ problem.project_each(local, x, r.T)).T
+                row, which, _ = mine.cases()
+                out.append(_softmax(f)[1][row, which])
+            return np.concatenate(out)
+
+        with one_blas_thread():
+            return np.concatenate(list(problem.read(leave, len(problem.labels) * float(problem.size) ** 2)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,9 +518,13 @@ class _Kronecker:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """An approximate inverse of the penalised Hessian: common terms, each class's own terms, and M by themselves."""
+    """An approximate inverse of the penalised Hessian: common terms, each class's own terms, and M by themselves.
 
-    common: Floats  # (m, m), inverse
+    Without common terms, moves of the own terms of all classes alike take their place: the loss bends far less along
+    these than along each by itself, not at all where all biases move.
+    """
+
+    common: Floats  # (m, m), inverse, or (g, g) where m = 0
     own: Floats  # (k, g, g), inverses
     matrix: _Kronecker | None
     curvature: _Curvature
@@ -492,17 +536,21 @@ class Blocks:
 
     def solve(self, gradient: Floats) -> Floats:
         """Return the approximate inverse times a vector."""
-        m, (k, g) = len(self.common), self.own.shape[:2]
+        m, (k, g) = self.curvature.commons, self.own.shape[:2]
         at = m + g * k
-        parts = [self.common @ gradient[:m]]
-        parts.append(np.einsum("kgh,hk->gk", self.own, gradient[m:at].reshape(g, k)).ravel() if g else gradient[m:at])
+        slopes = gradient[m:at].reshape(g, k)
+        own = np.einsum("kgh,hk->gk", self.own, slopes)
+        if not m:
+            own += (self.common @ slopes.sum(axis=1))[:, None]
+        parts = [self.common @ gradient[:m] if m else gradient[:0], own.ravel()]
         if self.matrix is not None:
             parts.append(self.matrix.solve(gradient[at:]))
         return np.concatenate(parts)
 
     def diagonal(self) -> Floats:
         """Return the diagonal of the approximate inverse."""
-        parts = [np.diagonal(self.common), np.diagonal(self.own, axis1=1, axis2=2).T.ravel()]
+        common, own = np.diagonal(self.common), np.diagonal(self.own, axis1=1, axis2=2).T
+        parts = [common, own.ravel()] if self.curvature.commons else [(own + common[:, None]).ravel()]
         if self.matrix is not None:
             parts.append(self.matrix.diagonal())
         return np.concatenate(parts)
@@ -515,7 +563,7 @@ class Blocks:
             f = problem.logits(terms, theta)
             r = labels.residuals(_softmax(f.copy())[1])
             r *= np.minimum(labels.weight, 1.0)[:, None]
-            shares = terms.shared()
+            shares = terms.together()
             moved = (
                 np.array([row_sums(r * each) for each in shares]).T @ self.common if shares else np.zeros((len(f), 0))
             )
@@ -536,16 +584,18 @@ class Blocks:
 class _Curvature:
     """Blocks of the Hessian of the loss without the penalty: common terms, each class's own, and A and S of M."""
 
-    common: Floats  # (m, m)
+    commons: int  # m
+    common: Floats  # (m, m), or (g, g) where m = 0
     own: Floats  # (k, g, g)
     left: _Spectrum | None  # of A
     right: _Spectrum | None  # of S
 
     def invert(self, precision: Floats) -> Blocks:
         """Return the inverse of the blocks with a penalty."""
-        m, (k, g) = len(self.common), self.own.shape[:2]
-        common, own = self.common + np.diag(precision[:m]), self.own.copy()
-        own[:, np.arange(g), np.arange(g)] += precision[m : m + g * k].reshape(g, k).T
+        m, (k, g) = self.commons, self.own.shape[:2]
+        own, each = self.own.copy(), precision[m : m + g * k].reshape(g, k)
+        own[:, np.arange(g), np.arange(g)] += each.T
+        common = self.common + np.diag(precision[:m] if m else each.sum(axis=1))
         matrix = None
         if self.left is not None and self.right is not None:
             penalty = float(precision[m + g * k :].reshape(k, k)[0, 1 % k])
@@ -555,7 +605,8 @@ class _Curvature:
 
 def _survey(problem: Problem, theta: Floats) -> tuple[float, Floats, _Curvature]:
     """Return the loss without the penalty, its gradient and its curvature, by one pass over the rows."""
-    k, m, g = problem.classes, problem.commons, problem.own
+    k, g = problem.classes, problem.own
+    m = problem.commons or g
     sums: list[Any] = [0.0, np.zeros(problem.size), np.zeros((m, m)), np.zeros((g, g, k))]
     sums += [np.zeros((k, k)), np.zeros((k, k)), np.zeros(k), 0.0] if problem.mixed else []
 
@@ -564,7 +615,7 @@ def _survey(problem: Problem, theta: Floats) -> tuple[float, Floats, _Curvature]
         w = labels.weight
         logs, q = _softmax(problem.logits(terms, theta))
         loss = -labels.likelihood(logs)
-        shares = terms.shared()
+        shares = terms.together()
         qw = np.multiply(q, w[:, None], out=logs)
         means = np.array([row_sums(q * each) for each in shares]).reshape(m, len(w))
         common = -(means * w) @ means.T
@@ -604,7 +655,7 @@ def _survey(problem: Problem, theta: Floats) -> tuple[float, Floats, _Curvature]
         left[np.diag_indices(k)] += diagonal
         left /= max(traces, 1e-300)
         spectra = list(run_in_turn(_Spectrum.of, [left, right], 2 if k**3 >= _TUNING.threaded else 1))
-    return value, gradient, _Curvature(common, own.transpose(2, 0, 1).copy(), *spectra)
+    return value, gradient, _Curvature(problem.commons, common, own.transpose(2, 0, 1).copy(), *spectra)
 
 
 @dataclass(frozen=True, slots=True)
@@ -651,41 +702,57 @@ def minimise(problem: Problem, precision: Floats, start: Floats | Minimum, steps
     It starts at some coefficients, or at the minimum of the same problem with other lambda, of which it keeps what it
     can.
     """
-    if problem.is_dense:
-        return _newton(problem, precision, start, steps)
     with one_blas_thread():  # the blocks of rows have threads
-        found = _lbfgs(problem, precision, start, steps)
-        enough = _TUNING.rough_decrement * max(problem.labels.total, 1.0)
-        if steps is not None or found.decrement <= enough:
+        if problem.is_dense:
+            return _newton(problem, precision, start, steps)
+        found = _lbfgs(problem, precision, start, steps or _TUNING.lbfgs_steps)
+        if steps is not None:
             return found
+        enough = _TUNING.rough_decrement * problem.labels.total
+        for _ in range(_TUNING.lbfgs_scales):
+            if found.decrement <= enough:
+                return found
+            found = _lbfgs(problem, precision, found.theta, _TUNING.lbfgs_steps)
         if problem.size > _TUNING.dense_last:
             return _newton_cg(problem, precision, found, enough)
-    return _newton(problem, precision, found, None)
+        return _newton(problem, precision, found, None)
 
 
 def _newton(problem: Problem, precision: Floats, start: Floats | Minimum, steps: int | None) -> Minimum:
-    """Take damped Newton steps until the decrement is below the rounding that matters."""
-    enough = _TUNING.decrement * max(problem.labels.total, 1.0)
+    """Take damped Newton steps until the decrement is below the rounding that matters.
+
+    A Hessian serves as long as it is alike that of the point: as each step leaves a small share of the decrement. The
+    last of a number of `steps` has that of its own point.
+    """
+    enough = _TUNING.decrement * problem.labels.total
+    inverse: Dense | None = None
     if isinstance(start, Minimum):
         theta, (value, gradient) = start.theta, _penalise(start.theta, precision, start.loss, start.slope)
+        if isinstance(start.inverse, Dense):
+            inverse = Dense.of(start.inverse.curvature, precision)
     else:
         theta, (value, gradient) = start, problem.evaluate(start, precision)
-    for _ in range(steps or _TUNING.newton_steps):
-        inverse = Dense.at(problem, theta, precision)
-        step = inverse.solve(gradient)
+    limit, known = np.inf, False  # a larger decrement shows that the Hessian of another point is not alike
+    for number in range(1, 1 + (steps or _TUNING.newton_steps)):
+        step = None if inverse is None else inverse.solve(gradient)
+        if step is None or number == steps or float(gradient @ step) > limit:
+            inverse, known = Dense.at(problem, theta, precision), True
+            step = inverse.solve(gradient)
         decrement = float(gradient @ step)
         theta, value, gradient, _ = _search(problem, precision, theta, value, gradient, -step)
-        if decrement <= enough:
+        if decrement <= enough and known:
             break
+        limit, known = _TUNING.alike * decrement, True
     else:
         if steps is None:
             raise RuntimeError(_UNFINISHED.format(_TUNING.newton_steps))
+    assert inverse is not None
     return Minimum.of(theta, value, gradient, precision, decrement, inverse)
 
 
-def _lbfgs(problem: Problem, precision: Floats, start: Floats | Minimum, steps: int | None) -> Minimum:
+def _lbfgs(problem: Problem, precision: Floats, start: Floats | Minimum, steps: int) -> Minimum:
     """Take L-BFGS steps (Nocedal 1980) on the scale of the block approximation at the start."""
-    enough = _TUNING.rough_decrement * max(problem.labels.total, 1.0)
+    enough = _TUNING.rough_decrement * problem.labels.total
     if isinstance(start, Minimum) and isinstance(start.inverse, Blocks):
         theta, loss, slope, curvature = start.theta, start.loss, start.slope, start.inverse.curvature
     else:
@@ -697,9 +764,7 @@ def _lbfgs(problem: Problem, precision: Floats, start: Floats | Minimum, steps: 
     decrement = float(gradient @ solved)
     most = min(_TUNING.memory, max(_TUNING.least_memory, _TUNING.memory_numbers // problem.size))
     pairs: list[tuple[Floats, Floats, Floats, float]] = []  # s, y, and y on the scale, which no step solves again
-    for _ in range(steps or _TUNING.lbfgs_steps):
-        if decrement <= enough:
-            break
+    for _ in range(steps):
         rest, step, shares = gradient.copy(), solved.copy(), []
         for s, y, scaled, sy in reversed(pairs):
             shares.append(float(s @ rest) / sy)
@@ -708,6 +773,9 @@ def _lbfgs(problem: Problem, precision: Floats, start: Floats | Minimum, steps: 
         for (s, y, _, sy), share in zip(pairs, reversed(shares), strict=True):
             step += (share - float(y @ step) / sy) * s
         del rest  # each of these is as large as M
+        decrement = max(decrement, float(gradient @ step))  # steps tell where it bends less
+        if decrement <= enough:
+            break
         new, value, slope, moved = _search(problem, precision, theta, value, gradient, np.negative(step, out=step))
         if not moved:
             break
