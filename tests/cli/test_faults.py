@@ -346,9 +346,9 @@ def test_a_percent_sign_is_told_to_be_left_out(folder):
     [
         ("book.xlsx", b"PK\x03\x04", "save the sheet as CSV in your spreadsheet program"),
         ("scores.zip", b"PK\x03\x04", "unpack it first"),
-        ("book.csv", b"PK\x03\x04", "begins as a workbook or zip archive does: save the sheet as CSV"),
-        ("old.csv", b"\xd0\xcf\x11\xe0", "begins as an old workbook of Excel does: save the sheet as CSV"),
-        ("table.csv", b"PAR1", "begins as Parquet does: give it the ending .parquet"),
+        ("book.csv", b"PK\x03\x04", "begins like a workbook or zip archive: save the sheet as CSV"),
+        ("old.csv", b"\xd0\xcf\x11\xe0", "begins like an old workbook of Excel: save the sheet as CSV"),
+        ("table.csv", b"PAR1", "begins like Parquet: give it the ending .parquet"),
     ],
 )
 def test_a_file_that_is_no_table_is_told_what_to_do(folder, name, head, way):
