@@ -75,6 +75,54 @@ def test_newton_steps_finish_what_slow_steps_leave(mixed, last, monkeypatch):
     np.testing.assert_allclose(found.theta, dense.theta, atol=1e-3)
 
 
+def confident_problem(n, k, spread, seed=0):
+    """Return rows that have a few classes to choose from, others than the next: naive Bayes with logits to 1e3."""
+    rng = np.random.default_rng(seed)
+    x = spread * rng.normal(size=(n, k))
+    x -= x.max(axis=1, keepdims=True)
+    labels = Labels(rng.integers(0, k, n), np.ones(n))
+
+    def make(rows):
+        some = x[rows]
+        return Terms(some, np.empty((len(some), 0)), own=(np.broadcast_to(1.0, some.shape), some))
+
+    problem = Problem.of(make, labels, mixed=True)
+    return problem, np.concatenate([np.full(k, 0.2 * n), np.full(k, 1e-3), np.full(k * k, 20.0 * n / k / k)])
+
+
+def test_newton_steps_end_where_rows_are_certain_of_different_classes(monkeypatch):
+    n = 60
+    problem, precision = confident_problem(n, 15, 100.0)
+    start = np.concatenate([np.zeros(15), np.full(15, -0.99), np.zeros(15 * 15)])
+    dense = minimise(problem, precision, start)
+    assert isinstance(dense.inverse, Dense)
+    # 30 conjugate gradients for 240 unknowns are enough on the right scale alone.
+    tuning = replace(multinomial._TUNING, dense_size=0, dense_last=0, lbfgs_steps=2, lbfgs_scales=0, cg_steps=30)
+    monkeypatch.setattr(multinomial, "_TUNING", tuning)
+    enough = multinomial._TUNING.rough_decrement * n
+    found = minimise(problem, precision, start)
+    assert found.value - dense.value <= enough
+    assert true_decrement(problem, found.theta, precision) <= enough
+    monkeypatch.setattr(multinomial, "_TUNING", replace(tuning, class_numbers=0))
+    with pytest.raises(RuntimeError, match="did not converge"):
+        minimise(problem, precision, start)
+
+
+def test_the_scale_of_classes_is_within_twice_the_hessian():
+    """Of rows no more than classes, but for common terms; of moves of no class like all others."""
+    problem, precision = confident_problem(8, 10, 3.0)
+    theta = np.concatenate([np.zeros(10), np.full(10, -0.5), np.zeros(100)])
+    scale = multinomial._Classes.at(problem, theta, precision, Blocks.at(problem, theta, precision))
+    inverse = np.column_stack([scale.solve(unit) for unit in np.eye(problem.size)])
+    np.testing.assert_allclose(inverse, inverse.T, rtol=1e-6, atol=1e-8)
+    hessian = problem.hessian(theta) + np.diag(precision)
+    alike = np.kron(np.ones(10), np.eye(10)[3])
+    move = np.concatenate([np.zeros(20), alike])
+    np.testing.assert_allclose(inverse @ (hessian @ move), move, atol=1e-6)
+    values = np.linalg.eigvals(inverse @ hessian).real
+    assert 0.2 <= values.min() <= values.max() <= 3.0
+
+
 def test_the_value_is_the_formula():
     problem = problem_of(soft=True)
     theta = 0.2 * np.random.default_rng(2).normal(size=problem.size)
