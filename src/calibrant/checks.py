@@ -458,9 +458,7 @@ def check_distributions(name: str, values: ArrayLike) -> NDArray[Any]:
     slack = _read_decimals(array)
     if slack > ROUNDING and (wrong := _find_no_distribution(array, slack)) is None:
         return _divide_by_sums(array)
-    block = np.asarray(array[wrong], np.float64)
-    shown = ", ".join(f"{value:g}" for value in block[:5]) + (", ..." if len(block) > 5 else "")
-    msg = f"{name} must hold rows of non-negative numbers that sum to 1; row {wrong} is [{shown}]"
+    msg = f"{name} must hold rows of non-negative numbers that sum to 1; row {wrong} is {_show_row(array[wrong])}"
     raise ValueError(msg)
 
 
@@ -473,6 +471,11 @@ def _find_no_distribution(array: NDArray[Any], slack: float) -> int | None:
         if not (block.min() >= 0 and off.max() <= slack):
             return start + int(np.flatnonzero(~((block >= 0).all(axis=1) & (off <= slack)))[0])
     return None
+
+
+def _show_row(row: NDArray[Any]) -> str:
+    """Return the first numbers of a row for an error."""
+    return "[" + ", ".join(f"{value:g}" for value in row[:5]) + (", ...]" if len(row) > 5 else "]")
 
 
 def _read_decimals(array: NDArray[Any]) -> float:
@@ -583,12 +586,11 @@ def survey_matrix(name: str, values: Any, kind: str) -> tuple[NDArray[Any], tupl
         off = np.abs(array.sum(axis=1, dtype=np.float64) - 1.0) > max(slack, rounding)
         if off.any():
             first, count = int(off.argmax()), int(off.sum())
-            row = np.asarray(array[first], np.float64)
-            shown = ", ".join(f"{value:g}" for value in row[:5]) + (", ..." if len(row) > 5 else "")
+            total = array[first].sum(dtype=np.float64)
             msg = (
                 f"{name} declared as probabilities must have rows that sum to 1; got {count} that do not, the first is "
-                f"row {first}, [{shown}], with sum {row.sum():g}: give all classes, divide each row by its sum, or say "
-                "what the scores are by kind"
+                f"row {first}, {_show_row(array[first])}, with sum {total:g}: give all classes, divide each row by its "
+                "sum, or say what the scores are by kind"
             )
             raise ValueError(msg)
         array = _divide_by_sums(array)

@@ -129,20 +129,19 @@ def improve(
         yield found
     if start is not None and not found.converged and found.steps < problem.max_iter:
         found = yield from _yield_better(found, _run_stages(problem, settings, kernel, None))
-    problem = replace(problem, gram=problem.gram.in_double())
     while not found.converged and found.steps < problem.max_iter and not is_complete(problem.gram, kernel.factor):
         rank = _wider_rank(kernel.factor.rank, problem, settings)
         if rank <= kernel.factor.rank:
             break
-        wider = pivoted_cholesky(problem.gram, rank, np.random.default_rng(problem.seed))
-        kernel = Prepared(problem.gram, wider)
+        problem = replace(problem, gram=problem.gram.in_double())
+        kernel = Prepared(problem.gram, pivoted_cholesky(problem.gram, rank, np.random.default_rng(problem.seed)))
         found = yield from _yield_better(found, _run_stages(problem, settings, kernel, found))
 
 
 def _wider_rank(rank: int, problem: Problem, settings: Settings) -> int:
     """Return the rank for a fit that got stuck: n where that takes seconds and a quarter of the memory, or 4 times."""
-    n, k = problem.gram.n, 1 if len(problem.loss.shape) == 1 else problem.loss.shape[1]
-    most = min(_few(_FULL * settings.few_rows, k), int(problem.memory / (32.0 * n)))
+    n = problem.gram.n
+    most = min(_scale_rows(_FULL * settings.few_rows, problem.loss.shape), int(problem.memory / (32.0 * n)))
     return n if n <= most else min(most, 4 * rank)
 
 
@@ -287,15 +286,15 @@ def choose_rank(shape: tuple[int, ...], problem: Problem, settings: Settings = S
     n, k = shape[0], 1 if len(shape) == 1 else shape[1]
     if problem.rank:
         return min(n, problem.rank, max(8, 4 * settings.unknowns // k) if k > 1 else problem.rank)
-    if n <= _few(settings.few_rows, k):
+    if n <= _scale_rows(settings.few_rows, shape):
         return n
     most = min(settings.rank_scale * n**0.75, problem.memory / (16.0 * n), settings.unknowns / k if k > 1 else n)
     return int(np.clip(most, 8 if k > 1 else 64, n))
 
 
-def _few(rows: int, k: int) -> int:
-    """Return so many rows for one value of f per row, and for k values so many that k times as many are twice that."""
-    return rows * min(k, 2) // k
+def _scale_rows(rows: int, shape: tuple[int, ...]) -> int:
+    """Return so many rows where f has one value per row; for k values, so many that k times as many are twice that."""
+    return rows if len(shape) == 1 else 2 * rows // shape[1]
 
 
 def _solve_in_factor(

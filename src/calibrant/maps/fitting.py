@@ -182,6 +182,7 @@ def choose_fit(row: Method, kind: str, options: Mapping[str, Any]) -> Callable[[
 
 
 def _fit_row(row: Method, options: Mapping[str, Any], data: Sample) -> Any:
+    """Fit a method with options; of a function of one's own, what it returns is checked."""
     return require_map(row.fit(data, **options), row)
 
 
@@ -202,6 +203,7 @@ def require_map(fitted: Any, row: Method) -> Any:
 
 
 def _takes_score_and_ops(fitted: Any) -> bool:
+    """Return whether something can be called with scores and an engine's operations."""
     if not callable(fitted):
         return False
     try:
